@@ -1,0 +1,25 @@
+//! Tenon's domain: the words of Kubernetes, EC2 and Karpenter as types, and the arithmetic over them.
+//!
+//! Pure: no clock, randomness, environment, IO or logging. What a planner needs to know of the world is in the
+//! types of this crate; what crosses a process is a versioned form in the adapters.
+
+pub mod api;
+pub mod budget;
+pub mod catalog;
+pub mod claim;
+pub mod digest;
+pub mod evidence;
+pub mod id;
+pub mod journal;
+pub mod labels;
+pub mod launch;
+pub mod manifest;
+pub mod money;
+pub mod quantity;
+pub mod requirement;
+pub mod resources;
+pub mod snapshot;
+pub mod taint;
+pub mod wake;
+
+pub use jiff::{SignedDuration, Timestamp};
