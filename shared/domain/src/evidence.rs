@@ -1,1 +1,233 @@
-//! (in work)
+//! Evidence: what a decision must know before it may be made, and what it says when it doesn't.
+//!
+//! `Ready<T>` can only be made by [`require`]: a planner that takes `&Ready<Catalog>` can't be called with an empty,
+//! stale or half-written one. What is missing is a [`Waiting`], typed, never an empty list.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// A snapshot older than this supports no launch for pods and no disruption on our own will. The agent refreshes its
+/// heartbeat every [`HEARTBEAT_EVERY`], so this allows one to be lost.
+pub const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
+
+/// How often an agent says that its snapshot still holds, when nothing changes.
+pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
+
+/// A part of the catalogue; each is refreshed, and goes stale, on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CatalogPart {
+    /// What DescribeInstanceTypes says.
+    InstanceTypes,
+    /// Which type is offered in which zone.
+    Offerings,
+    /// On-demand prices.
+    OnDemandPrices,
+    /// Spot prices by zone.
+    SpotPrices,
+}
+
+impl CatalogPart {
+    /// All parts, in the order in which they are listed everywhere.
+    pub const ALL: [Self; 4] = [Self::InstanceTypes, Self::Offerings, Self::OnDemandPrices, Self::SpotPrices];
+
+    /// The part's name in the table and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InstanceTypes => "instance-types",
+            Self::Offerings => "offerings",
+            Self::OnDemandPrices => "on-demand-prices",
+            Self::SpotPrices => "spot-prices",
+        }
+    }
+
+    /// The part of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.as_str() == text)
+    }
+
+    /// How often it is refreshed.
+    #[must_use]
+    pub const fn refresh_every(self) -> SignedDuration {
+        match self {
+            Self::InstanceTypes | Self::Offerings => SignedDuration::from_hours(6),
+            Self::OnDemandPrices => SignedDuration::from_hours(12),
+            Self::SpotPrices => SignedDuration::from_mins(10),
+        }
+    }
+
+    /// Older than this, it supports no decision. Facts about types and list prices change over months, so several
+    /// refreshes may be missed; a spot price says little after some hours.
+    #[must_use]
+    pub const fn stale_after(self) -> SignedDuration {
+        match self {
+            Self::InstanceTypes | Self::Offerings => SignedDuration::from_hours(7 * 24),
+            Self::OnDemandPrices => SignedDuration::from_hours(30 * 24),
+            Self::SpotPrices => SignedDuration::from_hours(6),
+        }
+    }
+}
+
+impl fmt::Display for CatalogPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Evidence that was checked: fresh enough for the decision that asked. Only [`require`] and [`require_snapshot`]
+/// make one.
+#[derive(Debug, Clone)]
+pub struct Ready<T> {
+    value: T,
+    as_of: Timestamp,
+}
+
+impl<T> Ready<T> {
+    /// When it was last seen to hold.
+    pub const fn as_of(&self) -> Timestamp {
+        self.as_of
+    }
+}
+
+impl<T> std::ops::Deref for Ready<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// Why a decision waits. Not an error: it ends in the report, the journal and a condition.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiting {
+    /// A part of the catalogue never arrived.
+    CatalogNotHydrated {
+        /// Which.
+        part: CatalogPart,
+    },
+    /// A part of the catalogue is too old.
+    CatalogStale {
+        /// Which.
+        part: CatalogPart,
+        /// How old it is.
+        age: SignedDuration,
+    },
+    /// The cluster's agent never reported.
+    SnapshotMissing,
+    /// The agent's last word is too old.
+    SnapshotStale {
+        /// How old it is.
+        age: SignedDuration,
+    },
+    /// A node class isn't ready: what it waits for.
+    NodeClassNotReady {
+        /// The class.
+        class: String,
+        /// The reason of its first condition that isn't True.
+        reason: String,
+    },
+    /// The cluster isn't in the registry: its per-cluster stack isn't deployed.
+    ClusterNotRegistered,
+    /// The table was restored and a person hasn't confirmed it yet.
+    TableRestored,
+}
+
+impl Waiting {
+    /// The reason, as conditions, reports and metrics name it.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::CatalogNotHydrated { .. } => "CatalogNotHydrated",
+            Self::CatalogStale { .. } => "CatalogStale",
+            Self::SnapshotMissing => "SnapshotMissing",
+            Self::SnapshotStale { .. } => "SnapshotStale",
+            Self::NodeClassNotReady { .. } => "NodeClassNotReady",
+            Self::ClusterNotRegistered => "ClusterNotRegistered",
+            Self::TableRestored => "TableRestored",
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CatalogNotHydrated { part } => write!(f, "the catalogue's `{part}` haven't arrived yet"),
+            Self::CatalogStale { part, age } => {
+                write!(f, "the catalogue's `{part}` are {} s old", age.as_secs())
+            }
+            Self::SnapshotMissing => f.write_str("the cluster's agent hasn't reported yet"),
+            Self::SnapshotStale { age } => {
+                write!(f, "the agent's last word is {} s old", age.as_secs())
+            }
+            Self::NodeClassNotReady { class, reason } => {
+                write!(f, "EC2NodeClass `{class}` isn't ready: {reason}")
+            }
+            Self::ClusterNotRegistered => f.write_str("the cluster isn't in the registry"),
+            Self::TableRestored => f.write_str("the table was restored and waits for a person's word"),
+        }
+    }
+}
+
+/// Checks a part of the catalogue.
+///
+/// # Errors
+/// [`Waiting`] when it never arrived or is older than the part's limit.
+pub fn require<T>(
+    part: CatalogPart,
+    found: Option<(T, Timestamp)>,
+    now: Timestamp,
+) -> Result<Ready<T>, Waiting> {
+    let (value, as_of) = found.ok_or(Waiting::CatalogNotHydrated { part })?;
+    let age = now.duration_since(as_of);
+    if age > part.stale_after() {
+        return Err(Waiting::CatalogStale { part, age });
+    }
+    Ok(Ready { value, as_of })
+}
+
+/// Checks the agent's snapshot; `value` is the snapshot, or what was made of it.
+///
+/// # Errors
+/// [`Waiting`] when the agent never reported or its last word is older than [`SNAPSHOT_STALE_AFTER`].
+pub fn require_snapshot<T>(found: Option<(T, Timestamp)>, now: Timestamp) -> Result<Ready<T>, Waiting> {
+    let (value, as_of) = found.ok_or(Waiting::SnapshotMissing)?;
+    let age = now.duration_since(as_of);
+    if age > SNAPSHOT_STALE_AFTER {
+        return Err(Waiting::SnapshotStale { age });
+    }
+    Ok(Ready { value, as_of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn what_never_arrived_is_not_an_empty_list() {
+        let found: Option<(Vec<u8>, Timestamp)> = None;
+        let waiting = require(CatalogPart::InstanceTypes, found, at(0)).unwrap_err();
+        assert_eq!(waiting, Waiting::CatalogNotHydrated { part: CatalogPart::InstanceTypes });
+    }
+
+    #[test]
+    fn a_part_is_ready_up_to_its_limit_and_stale_after() {
+        let limit = CatalogPart::SpotPrices.stale_after().as_secs();
+        assert!(require(CatalogPart::SpotPrices, Some(((), at(0))), at(limit)).is_ok());
+        let waiting = require(CatalogPart::SpotPrices, Some(((), at(0))), at(limit + 1)).unwrap_err();
+        assert_eq!(waiting.reason(), "CatalogStale");
+    }
+
+    #[test]
+    fn a_snapshot_is_stale_after_ninety_seconds() {
+        assert!(require_snapshot(Some(((), at(0))), at(90)).is_ok());
+        assert_eq!(
+            require_snapshot(Some(((), at(0))), at(91)).unwrap_err(),
+            Waiting::SnapshotStale { age: SignedDuration::from_secs(91) }
+        );
+    }
+}

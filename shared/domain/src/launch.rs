@@ -1,1 +1,92 @@
-//! (in work)
+//! A launch: one CreateFleet request for equal claims, committed before it is sent.
+//!
+//! Invariant: what is sent is what is stored, byte for byte, under the stored client token, however often it is sent.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::id::{ClaimName, ClientToken, CommandId, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid};
+
+/// While this old at most, a launch whose answer is unknown is sent again under its token; later its instances are
+/// looked for by the launch's tag. EC2 documents no lifetime of CreateFleet's tokens; other EC2 calls keep theirs for
+/// hours at least, so ten minutes are on the safe side.
+pub const REPLAY_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+
+/// Instances that EC2 made may be missing from DescribeInstances for so long.
+pub const EC2_CONSISTENCY: SignedDuration = SignedDuration::from_mins(2);
+
+/// Most pods that one launch records, so that its item stays well under DynamoDB's 400 KB.
+pub const PODS_PER_LAUNCH: usize = 1_500;
+
+/// Most claims of one launch: with their items they must fit into one transaction of 100 actions.
+pub const CLAIMS_PER_LAUNCH: usize = 20;
+
+/// A launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Its id, which its instances carry as a tag.
+    pub id: LaunchId,
+    /// Counts up with every step.
+    pub revision: u64,
+    /// The pool of its claims.
+    pub pool: NodePoolName,
+    /// Their node class.
+    pub class: NodeClassName,
+    /// What EC2 knows the request by.
+    pub token: ClientToken,
+    /// The request as it is stored and sent (the cloud adapter's stored form).
+    pub request: String,
+    /// Its claims, in the order in which instances are dealt to them.
+    pub claims: Vec<LaunchClaim>,
+    /// What it was made for.
+    pub cause: LaunchCause,
+    /// When it was committed.
+    pub created_at: Timestamp,
+    /// How far it is.
+    pub state: LaunchState,
+}
+
+/// A claim of a launch and the pods that are counted on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchClaim {
+    /// The claim.
+    pub name: ClaimName,
+    /// The pods that it was planned for: no other plan may count them while it offers room.
+    pub pods: Vec<CountedPod>,
+}
+
+/// A pod that is counted on a claim.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CountedPod {
+    /// Its name.
+    pub name: NamespacedName,
+    /// Its UID: a pod that is made again under the same name is another pod.
+    pub uid: Uid,
+}
+
+/// What a launch was made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchCause {
+    /// Pods that wait.
+    PendingPods,
+    /// A disruption command whose candidates it replaces.
+    Replacement(CommandId),
+}
+
+/// How far a launch is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchState {
+    /// Committed; it may have been sent, its answer isn't recorded.
+    Requested {
+        /// How often sending it was refused for the time being (throttled, server error).
+        attempts: u32,
+        /// Not to be sent again before.
+        not_before: Timestamp,
+    },
+    /// The answer is recorded with its claims.
+    Settled {
+        /// When.
+        at: Timestamp,
+        /// How many instances it got.
+        instances: u32,
+    },
+}

@@ -1,1 +1,90 @@
-//! (in work)
+//! The cluster as its agent last reported it.
+//!
+//! A snapshot is evidence, not truth: it has a generation and an age, and a decision names both. It holds the *full*
+//! scheduling shape of the pods, whether or not a planner uses all of it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::node_claim::NodeClaimObject;
+use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use crate::api::workload::{DaemonSet, PodDisruptionBudget};
+use crate::api::{Ec2NodeClass, Node, NodePool, Pod};
+
+/// What the agent of one cluster reported.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    /// Counts up with every change that the agent wrote.
+    pub generation: u64,
+    /// When the agent last said that this generation is how the cluster is.
+    pub seen_at: Timestamp,
+    /// All pods that aren't finished.
+    pub pods: Vec<Pod>,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// All DaemonSets.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// All PodDisruptionBudgets.
+    pub pdbs: Vec<PodDisruptionBudget>,
+    /// Volumes' places.
+    pub persistent_volumes: Vec<PersistentVolume>,
+    /// Claims for volumes.
+    pub persistent_volume_claims: Vec<PersistentVolumeClaim>,
+    /// Storage classes.
+    pub storage_classes: Vec<StorageClass>,
+    /// Labels of namespaces, by name.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// NodePools that could be read.
+    pub node_pools: Vec<NodePool>,
+    /// EC2NodeClasses that could be read.
+    pub node_classes: Vec<Ec2NodeClass>,
+    /// NodeClaims, as the cluster holds them.
+    pub node_claims: Vec<NodeClaimObject>,
+    /// Objects that couldn't be read: kind, name and what is wrong with them.
+    pub unreadable: Vec<Unreadable>,
+    /// What the agent did of its actions, by claim.
+    pub reports: Vec<ActionReport>,
+}
+
+/// An object that the agent reported and that couldn't be read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unreadable {
+    /// Its kind.
+    pub kind: String,
+    /// Its name, with its namespace where it has one.
+    pub name: String,
+    /// All that is wrong with it, a sentence each.
+    pub errors: Vec<String>,
+}
+
+/// What the agent says of an action: how far the node of a claim is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ActionReport {
+    /// The claim whose node it is.
+    pub claim: String,
+    /// The number of the action that was read.
+    pub number: u64,
+    /// How far it is.
+    pub progress: ActionProgress,
+}
+
+/// How far an action is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ActionProgress {
+    /// Under way: for a drain, how many pods are still waited for.
+    Working {
+        /// Pods still waited for.
+        pods_left: u32,
+    },
+    /// Done, and seen to be so.
+    Done,
+}
+
+impl Snapshot {
+    /// The snapshot's age at `now`; never negative.
+    #[must_use]
+    pub fn age(&self, now: Timestamp) -> SignedDuration {
+        now.duration_since(self.seen_at).max(SignedDuration::ZERO)
+    }
+}

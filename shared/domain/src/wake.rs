@@ -1,1 +1,115 @@
-//! (in work)
+//! Wakes: why a function looks. A wake says *when* to look, never *what* is true.
+
+use std::fmt;
+
+use crate::evidence::CatalogPart;
+use crate::id::{ClusterName, ImageId, InstanceId};
+
+/// The functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FunctionName {
+    /// Types, zones and prices into the table.
+    Catalog,
+    /// Image states.
+    Images,
+    /// Resolves classes.
+    NodeClasses,
+    /// Plans and launches claims.
+    Provisioner,
+    /// Steps claims.
+    Lifecycle,
+    /// Drains at once what EC2 takes back.
+    Interruption,
+    /// Drift, within budgets.
+    Disruption,
+}
+
+impl FunctionName {
+    /// All functions.
+    pub const ALL: [Self; 7] = [
+        Self::Catalog,
+        Self::Images,
+        Self::NodeClasses,
+        Self::Provisioner,
+        Self::Lifecycle,
+        Self::Interruption,
+        Self::Disruption,
+    ];
+
+    /// The function's name in template.yaml, keys, records and events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Catalog => "catalog",
+            Self::Images => "images",
+            Self::NodeClasses => "node-classes",
+            Self::Provisioner => "provisioner",
+            Self::Lifecycle => "lifecycle",
+            Self::Interruption => "interruption",
+            Self::Disruption => "disruption",
+        }
+    }
+
+    /// The function of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|function| function.as_str() == text)
+    }
+}
+
+impl fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A wake: whose, and why.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wake {
+    /// The cluster that it is about, if it is about one.
+    pub cluster: Option<ClusterName>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a function looks: a hint, which may be wrong, late or doubled.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// A schedule: look whether anything changed.
+    Sweep,
+    /// The schedule of a part of the catalogue.
+    Refresh(CatalogPart),
+    /// The cluster's agent wrote a new snapshot.
+    SnapshotChanged,
+    /// Another function changed something that this one plans from.
+    StateChanged,
+    /// EC2 said something of an image, or a pipeline did.
+    ImageChanged(Option<ImageId>),
+    /// EC2 said that an instance's state changed.
+    InstanceState {
+        /// The instance.
+        instance: InstanceId,
+        /// `running`, `stopping`, `stopped`, `shutting-down`, `terminated`, ….
+        state: String,
+    },
+    /// EC2 takes instances back, or announces that it may.
+    Interruption {
+        /// The instances.
+        instances: Vec<InstanceId>,
+        /// How.
+        kind: InterruptionKind,
+    },
+}
+
+/// How EC2 interrupts an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InterruptionKind {
+    /// Spot: two minutes' notice.
+    Spot,
+    /// A recommendation only.
+    Rebalance,
+    /// AWS Health: a scheduled change.
+    ScheduledChange,
+    /// An interruptible capacity reservation or a capacity block.
+    CapacityReservation,
+}

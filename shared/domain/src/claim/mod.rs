@@ -1,1 +1,13 @@
-//! (in work)
+//! A claim's life: one enum with data per state, and one table of transitions.
+//!
+//! Decides which state may follow which. It doesn't decide when: that is `lifecycle`'s, `interruption`'s and
+//! `disruption`'s. Invariant: a claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up).
+
+mod phase;
+mod record;
+
+pub use phase::{ClaimPhase, may_follow};
+pub use record::{
+    Claim, ClaimState, CommandRole, Drift, DriftReason, ImpossibleTransition, LaunchFailure, LaunchedInstance,
+    RemovalReason,
+};

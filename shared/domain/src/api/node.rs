@@ -1,0 +1,53 @@
+//! Nodes, as the cluster reports them.
+
+use jiff::Timestamp;
+
+use crate::api::meta::ObjectMeta;
+use crate::api::pod::Readiness;
+use crate::id::{NodeName, ProviderId};
+use crate::resources::ResourceList;
+use crate::taint::Taint;
+
+/// A Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its metadata; labels and taints steer placement.
+    pub meta: ObjectMeta,
+    /// Its name.
+    pub name: NodeName,
+    /// `spec.providerID`, once the cloud's controller or the kubelet has set it and it is EC2's.
+    pub provider_id: Option<ProviderId>,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// Whether it is cordoned (`spec.unschedulable`).
+    pub schedulable: Schedulable,
+    /// `status.capacity`.
+    pub capacity: ResourceList,
+    /// `status.allocatable`.
+    pub allocatable: ResourceList,
+    /// Its `Ready` condition.
+    pub readiness: Readiness,
+    /// All conditions, for repair and consistency.
+    pub conditions: Vec<NodeCondition>,
+}
+
+/// Whether the scheduler may use a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Schedulable {
+    /// It may.
+    #[default]
+    Yes,
+    /// Cordoned.
+    No,
+}
+
+/// One of `status.conditions` of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCondition {
+    /// Such as `Ready` or `NetworkingReady`.
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Since when.
+    pub since: Option<Timestamp>,
+}

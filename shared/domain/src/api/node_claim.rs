@@ -1,0 +1,23 @@
+//! NodeClaim, `karpenter.sh/v1`, as the cluster holds it: the face of a claim, not its state (see [`crate::claim`]).
+
+use crate::api::meta::ObjectMeta;
+use crate::api::node_pool::NodeClaimTemplate;
+use crate::id::{ClaimName, ProviderId};
+use crate::resources::ResourceList;
+
+/// A NodeClaim object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeClaimObject {
+    /// Its metadata; a deletion timestamp is a user's decision like one of ours.
+    pub meta: ObjectMeta,
+    /// Its name.
+    pub name: ClaimName,
+    /// `spec`, the labels and annotations of its metadata among it.
+    pub spec: NodeClaimTemplate,
+    /// `spec.resources.requests`.
+    pub requests: ResourceList,
+    /// `status.providerID`.
+    pub provider_id: Option<ProviderId>,
+    /// `status.nodeName`.
+    pub node_name: Option<String>,
+}

@@ -1,0 +1,150 @@
+//! EC2NodeClass, `karpenter.k8s.aws/v1`.
+
+use std::collections::BTreeMap;
+
+use crate::api::meta::ObjectMeta;
+use crate::catalog::NodeSettings;
+use crate::id::{ImageId, NodeClassName, SecurityGroupId, SubnetId, Zone, ZoneId};
+
+/// An EC2NodeClass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ec2NodeClass {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// Its name.
+    pub name: NodeClassName,
+    /// `spec.subnetSelectorTerms`, ORed.
+    pub subnet_selector: Vec<SubnetSelectorTerm>,
+    /// `spec.securityGroupSelectorTerms`, ORed.
+    pub security_group_selector: Vec<SecurityGroupSelectorTerm>,
+    /// `spec.amiSelectorTerms`, ORed.
+    pub ami_selector: Vec<AmiSelectorTerm>,
+    /// What decides labels, capacity and allocatable: AMI family, kubelet, block devices, interfaces, policies.
+    pub settings: NodeSettings,
+    /// `spec.userData`.
+    pub user_data: Option<String>,
+    /// Who the nodes are: `spec.role` or `spec.instanceProfile`.
+    pub identity: NodeIdentity,
+    /// `spec.tags`.
+    pub tags: BTreeMap<String, String>,
+    /// `spec.metadataOptions`, defaults filled in.
+    pub metadata_options: MetadataOptions,
+    /// `spec.associatePublicIPAddress`.
+    pub associate_public_ip: Option<bool>,
+    /// `spec.detailedMonitoring`.
+    pub detailed_monitoring: bool,
+    /// `spec.context`.
+    pub context: Option<String>,
+    /// `status.subnets`, where the manifest has them.
+    pub status_subnets: Vec<ResolvedSubnet>,
+    /// Parts of the API that were given and that nothing here acts on yet: dotted field names. They are named in the
+    /// condition `tenon.dev/Unsupported`, never ignored silently.
+    pub unsupported: Vec<String>,
+}
+
+/// Who the nodes of a class are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeIdentity {
+    /// `spec.role`: the name of a role, its path stripped.
+    Role(String),
+    /// `spec.instanceProfile`: a name or an ARN, told apart when read.
+    InstanceProfile(InstanceProfile),
+}
+
+/// An instance profile, as EC2 can be given it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstanceProfile {
+    /// By name (`IamInstanceProfile.Name`).
+    Name(String),
+    /// By ARN (`IamInstanceProfile.Arn`).
+    Arn(String),
+}
+
+/// A term of `subnetSelectorTerms`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubnetSelectorTerm {
+    /// By id.
+    Id(SubnetId),
+    /// By tags, ANDed; the value `*` asks only for the key.
+    Tags(BTreeMap<String, String>),
+}
+
+/// A term of `securityGroupSelectorTerms`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecurityGroupSelectorTerm {
+    /// By id.
+    Id(SecurityGroupId),
+    /// By group name; EC2's wildcards.
+    Name(String),
+    /// By tags, ANDed.
+    Tags(BTreeMap<String, String>),
+}
+
+/// A term of `amiSelectorTerms`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AmiSelectorTerm {
+    /// By id.
+    Id(ImageId),
+    /// By name, tags and owner, ANDed.
+    Match {
+        /// Image name with EC2's wildcards.
+        name: Option<String>,
+        /// Tags; the value `*` asks only for the key.
+        tags: BTreeMap<String, String>,
+        /// An account, `self`, `amazon` or `aws-marketplace`.
+        owner: Option<String>,
+    },
+    /// `alias: family@version`.
+    Alias {
+        /// Such as `al2023`.
+        family: String,
+        /// `latest` or a version.
+        version: String,
+    },
+    /// `ssmParameter`: a name or an ARN.
+    SsmParameter(String),
+}
+
+/// `spec.metadataOptions`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MetadataOptions {
+    /// `httpEndpoint`: `enabled` or `disabled`.
+    pub http_endpoint: String,
+    /// `httpProtocolIPv6`.
+    pub http_protocol_ipv6: String,
+    /// `httpPutResponseHopLimit`, 1 to 64.
+    pub http_put_response_hop_limit: u8,
+    /// `httpTokens`: `required` or `optional`.
+    pub http_tokens: String,
+}
+
+impl Default for MetadataOptions {
+    fn default() -> Self {
+        Self {
+            http_endpoint: "enabled".to_owned(),
+            http_protocol_ipv6: "disabled".to_owned(),
+            http_put_response_hop_limit: 1,
+            http_tokens: "required".to_owned(),
+        }
+    }
+}
+
+/// One of `status.subnets`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResolvedSubnet {
+    /// The subnet.
+    pub id: SubnetId,
+    /// Its zone's name.
+    pub zone: Zone,
+    /// Its zone's id; absent in older statuses.
+    pub zone_id: Option<ZoneId>,
+}
+
+/// One of `status.securityGroups`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResolvedSecurityGroup {
+    /// The group.
+    pub id: SecurityGroupId,
+    /// Its name.
+    pub name: String,
+}

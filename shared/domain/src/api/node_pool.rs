@@ -1,0 +1,85 @@
+//! NodePool, `karpenter.sh/v1`.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use crate::api::meta::ObjectMeta;
+use crate::budget::Budget;
+use crate::id::{NodeClassName, NodePoolName};
+use crate::requirement::Requirements;
+use crate::resources::ResourceList;
+use crate::taint::Taint;
+
+/// A NodePool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePool {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// Its name.
+    pub name: NodePoolName,
+    /// `spec.template`.
+    pub template: NodeClaimTemplate,
+    /// `spec.disruption`.
+    pub disruption: DisruptionPolicy,
+    /// `spec.limits`, the pseudo-resource `nodes` among them.
+    pub limits: ResourceList,
+    /// `spec.weight`: higher first; 0 where absent.
+    pub weight: u8,
+    /// `spec.replicas`: a static pool.
+    pub replicas: Option<u32>,
+}
+
+/// `spec.template`: what claims of the pool are made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeClaimTemplate {
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.nodeClassRef`.
+    pub node_class: NodeClassRef,
+    /// `spec.requirements`, with `minValues`.
+    pub requirements: Requirements,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.startupTaints`.
+    pub startup_taints: Vec<Taint>,
+    /// `spec.expireAfter`; `None` is `Never`.
+    pub expire_after: Option<SignedDuration>,
+    /// `spec.terminationGracePeriod`.
+    pub termination_grace_period: Option<SignedDuration>,
+}
+
+/// `nodeClassRef`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeClassRef {
+    /// `group`; Tenon serves `karpenter.k8s.aws`.
+    pub group: String,
+    /// `kind`; Tenon serves `EC2NodeClass`.
+    pub kind: String,
+    /// `name`.
+    pub name: NodeClassName,
+}
+
+/// `spec.disruption`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DisruptionPolicy {
+    /// `consolidateAfter`; `None` is `Never`.
+    pub consolidate_after: Option<SignedDuration>,
+    /// `consolidationPolicy`.
+    pub consolidation_policy: ConsolidationPolicy,
+    /// `budgets`; one of 10 % where absent.
+    pub budgets: Vec<Budget>,
+}
+
+/// `consolidationPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConsolidationPolicy {
+    /// Only empty nodes.
+    WhenEmpty,
+    /// Empty and underutilised nodes.
+    WhenEmptyOrUnderutilized,
+    /// Underutilised nodes where the saving is worth the disruption.
+    Balanced,
+}

@@ -1,0 +1,265 @@
+//! Pods: what one needs ([`PodShape`], shared by equal pods) and where one is ([`Pod`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::meta::OwnerReference;
+use crate::id::{NamespacedName, NodeName, Uid};
+use crate::requirement::Requirement;
+use crate::resources::ResourceList;
+use crate::taint::Toleration;
+
+/// One pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Namespace and name.
+    pub name: NamespacedName,
+    /// The pod's UID; pods of manifests that no API server has seen get one from their name.
+    pub uid: Uid,
+    /// When it was created.
+    pub created_at: Option<Timestamp>,
+    /// When it started (`status.startTime`).
+    pub started_at: Option<Timestamp>,
+    /// The node that it is bound to (`spec.nodeName`).
+    pub node: Option<NodeName>,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// Its `Ready` condition.
+    pub readiness: Readiness,
+    /// What the scheduler said of it last.
+    pub scheduling: SchedulingVerdict,
+    /// `metadata.deletionTimestamp`, when it is terminating.
+    pub deleted_at: Option<Timestamp>,
+    /// What it needs; equal pods share it.
+    pub shape: Arc<PodShape>,
+}
+
+/// `status.phase` of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum PodPhase {
+    /// Not running yet.
+    #[default]
+    Pending,
+    /// At least one container runs.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, one of them badly.
+    Failed,
+    /// Its node can't be reached.
+    Unknown,
+}
+
+/// A `Ready` condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Readiness {
+    /// `Ready=True`.
+    Ready,
+    /// Anything else.
+    #[default]
+    NotReady,
+}
+
+/// What `PodScheduled` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum SchedulingVerdict {
+    /// No verdict yet, or bound.
+    #[default]
+    None,
+    /// `PodScheduled=False`, reason `Unschedulable`.
+    Unschedulable,
+    /// `PodScheduled=False`, reason `SchedulingGated`.
+    Gated,
+    /// Another pod is being preempted for it (`status.nominatedNodeName`).
+    Nominated,
+}
+
+impl Pod {
+    /// Whether it has ended (`Succeeded` or `Failed`).
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// Whether it waits for a node: not bound, not finished, not terminating.
+    #[must_use]
+    pub fn is_unbound(&self) -> bool {
+        self.node.is_none() && !self.is_finished() && self.deleted_at.is_none()
+    }
+}
+
+/// What a pod needs of its node and asks of its neighbours: the full scheduling shape. Equal pods share one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PodShape {
+    /// The namespace: affinity and spread select within it.
+    pub namespace: String,
+    /// The pod's labels.
+    pub labels: BTreeMap<String, String>,
+    /// What it requests, after the arithmetic over its containers, `pods: 1` among it.
+    pub requests: ResourceList,
+    /// `spec.nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// `requiredDuringSchedulingIgnoredDuringExecution` of the node affinity: terms are ORed.
+    pub required_node_affinity: Vec<NodeSelectorTerm>,
+    /// `preferredDuringSchedulingIgnoredDuringExecution` of the node affinity.
+    pub preferred_node_affinity: Vec<(i32, NodeSelectorTerm)>,
+    /// Required pod affinity.
+    pub required_pod_affinity: Vec<PodAffinityTerm>,
+    /// Preferred pod affinity with weights.
+    pub preferred_pod_affinity: Vec<(i32, PodAffinityTerm)>,
+    /// Required pod anti-affinity.
+    pub required_pod_anti_affinity: Vec<PodAffinityTerm>,
+    /// Preferred pod anti-affinity with weights.
+    pub preferred_pod_anti_affinity: Vec<(i32, PodAffinityTerm)>,
+    /// `spec.topologySpreadConstraints`.
+    pub topology_spread: Vec<TopologySpreadConstraint>,
+    /// `spec.tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// Host ports of all containers.
+    pub host_ports: BTreeSet<HostPort>,
+    /// Volumes that bind it to a place or count against a limit.
+    pub volumes: Vec<PodVolume>,
+    /// Names of the resource claims (DRA) that it needs.
+    pub resource_claims: Vec<String>,
+    /// `spec.priority`; 0 where absent.
+    pub priority: i32,
+    /// `spec.priorityClassName`; empty where absent.
+    pub priority_class: String,
+    /// `spec.schedulingGates`.
+    pub scheduling_gates: Vec<String>,
+    /// `spec.schedulerName`; `default-scheduler` where absent.
+    pub scheduler_name: String,
+    /// The controlling owner.
+    pub owner: Option<OwnerReference>,
+    /// Annotation `karpenter.sh/do-not-disrupt`.
+    pub do_not_disrupt: DoNotDisrupt,
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`; 0 where absent or unparsable.
+    pub deletion_cost: i32,
+    /// `spec.terminationGracePeriodSeconds`; 30 where absent.
+    pub termination_grace_seconds: u32,
+    /// A mirror of a static pod (annotation `kubernetes.io/config.mirror`).
+    pub origin: PodOrigin,
+}
+
+/// Where a pod comes from, as far as draining cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum PodOrigin {
+    /// The API server.
+    #[default]
+    Api,
+    /// A file on its node; the API server holds a mirror only.
+    Static,
+}
+
+/// Value of the annotation `karpenter.sh/do-not-disrupt`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum DoNotDisrupt {
+    /// Absent.
+    #[default]
+    No,
+    /// `true`.
+    Always,
+    /// A positive duration, counted from `status.startTime`.
+    For(SignedDuration),
+    /// Neither: ignored, with a warning.
+    Invalid(String),
+}
+
+/// One ORed term of a node selector; its expressions are ANDed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct NodeSelectorTerm {
+    /// `matchExpressions`.
+    pub match_expressions: Vec<Requirement>,
+    /// `matchFields`, which only DaemonSets' own pods use (`metadata.name In [node]`).
+    pub match_fields: Vec<Requirement>,
+}
+
+/// A pod affinity or anti-affinity term.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PodAffinityTerm {
+    /// Which pods.
+    pub selector: Option<LabelSelector>,
+    /// In which namespaces, by name.
+    pub namespaces: Vec<String>,
+    /// In which namespaces, by label.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Within which domain.
+    pub topology_key: String,
+    /// `matchLabelKeys`.
+    pub match_label_keys: Vec<String>,
+    /// `mismatchLabelKeys`.
+    pub mismatch_label_keys: Vec<String>,
+}
+
+/// One of `topologySpreadConstraints`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopologySpreadConstraint {
+    /// `maxSkew`, at least 1.
+    pub max_skew: u32,
+    /// `topologyKey`.
+    pub topology_key: String,
+    /// What happens when it can't be kept.
+    pub when_unsatisfiable: WhenUnsatisfiable,
+    /// Which pods are counted.
+    pub selector: Option<LabelSelector>,
+    /// `minDomains`.
+    pub min_domains: Option<u32>,
+    /// `nodeAffinityPolicy`; Kubernetes' default is Honor.
+    pub node_affinity_policy: NodeInclusionPolicy,
+    /// `nodeTaintsPolicy`; Kubernetes' default is Ignore.
+    pub node_taints_policy: NodeInclusionPolicy,
+    /// `matchLabelKeys`.
+    pub match_label_keys: Vec<String>,
+}
+
+/// `whenUnsatisfiable`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WhenUnsatisfiable {
+    /// The pod waits.
+    DoNotSchedule,
+    /// The pod is placed anyway.
+    ScheduleAnyway,
+}
+
+/// Whether nodes that the pod can't use count for a spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeInclusionPolicy {
+    /// They don't count.
+    Honor,
+    /// They count.
+    Ignore,
+}
+
+/// A label selector: `matchLabels` and `matchExpressions` together, ANDed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LabelSelector {
+    /// All requirements; `matchLabels` become `In` with one value.
+    pub requirements: Vec<Requirement>,
+}
+
+/// A host port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    /// `hostIP`; `0.0.0.0` where absent.
+    pub ip: String,
+    /// `hostPort`.
+    pub port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+}
+
+/// A volume that matters to placement.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodVolume {
+    /// `persistentVolumeClaim.claimName`.
+    Claim(String),
+    /// An ephemeral volume: its claim is named `<pod>-<volume>`; the storage class, where given.
+    Ephemeral {
+        /// The volume's name.
+        volume: String,
+        /// `storageClassName`.
+        storage_class: Option<String>,
+    },
+}

@@ -1,0 +1,51 @@
+//! Storage objects: where a pod's volumes bind it to.
+
+use crate::api::meta::ObjectMeta;
+use crate::api::pod::NodeSelectorTerm;
+
+/// A PersistentVolumeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersistentVolumeClaim {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// `spec.storageClassName`.
+    pub storage_class: Option<String>,
+    /// `spec.volumeName`, once bound.
+    pub volume: Option<String>,
+    /// `status.phase` is `Lost`, or another phase by its name.
+    pub phase: String,
+}
+
+/// A PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersistentVolume {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// `spec.nodeAffinity.required`: terms are ORed.
+    pub node_affinity: Vec<NodeSelectorTerm>,
+    /// The CSI driver, where there is one.
+    pub driver: Option<String>,
+}
+
+/// A StorageClass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageClass {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// `provisioner`.
+    pub provisioner: String,
+    /// `volumeBindingMode`.
+    pub binding: VolumeBinding,
+    /// `allowedTopologies`, ORed.
+    pub allowed_topologies: Vec<NodeSelectorTerm>,
+}
+
+/// `volumeBindingMode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum VolumeBinding {
+    /// At once.
+    #[default]
+    Immediate,
+    /// When a pod is placed.
+    WaitForFirstConsumer,
+}

@@ -1,0 +1,154 @@
+//! The states' names, their order and the table of transitions.
+
+use std::fmt;
+
+/// A claim's state without its data. The order is the order of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClaimPhase {
+    /// Committed with its launch, which wasn't sent yet.
+    Planned,
+    /// Its launch was sent, or may have been; the answer isn't known.
+    Launching,
+    /// EC2 gave no instance for it. Final: its pods are planned anew elsewhere.
+    LaunchFailed,
+    /// It has an instance.
+    Launched,
+    /// Its instance's Node joined the cluster and carries the claim's labels and taints.
+    Registered,
+    /// The Node is Ready, its start-up taints are gone, its requested resources are there.
+    Initialized,
+    /// A disruption command holds it: it still serves until its replacements do.
+    Disrupting,
+    /// Its pods are being evicted.
+    Draining,
+    /// Nothing is left on it that has to be waited for.
+    Drained,
+    /// Its instance was told to terminate.
+    Terminating,
+    /// Its instance is gone. Final.
+    Terminated,
+}
+
+impl ClaimPhase {
+    /// All phases, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Planned,
+        Self::Launching,
+        Self::LaunchFailed,
+        Self::Launched,
+        Self::Registered,
+        Self::Initialized,
+        Self::Disrupting,
+        Self::Draining,
+        Self::Drained,
+        Self::Terminating,
+        Self::Terminated,
+    ];
+
+    /// The phase's name in the table, in `tenon get` and in the journal.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "Planned",
+            Self::Launching => "Launching",
+            Self::LaunchFailed => "LaunchFailed",
+            Self::Launched => "Launched",
+            Self::Registered => "Registered",
+            Self::Initialized => "Initialized",
+            Self::Disrupting => "Disrupting",
+            Self::Draining => "Draining",
+            Self::Drained => "Drained",
+            Self::Terminating => "Terminating",
+            Self::Terminated => "Terminated",
+        }
+    }
+
+    /// The phase of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == text)
+    }
+
+    /// Whether nothing can follow.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::LaunchFailed | Self::Terminated)
+    }
+
+    /// Whether it will offer, or offers, room to pods: before it is on its way out.
+    #[must_use]
+    pub const fn offers_room(self) -> bool {
+        matches!(self, Self::Planned | Self::Launching | Self::Launched | Self::Registered | Self::Initialized)
+    }
+
+    /// Whether an instance is, or may be, running for it.
+    #[must_use]
+    pub const fn may_hold_instance(self) -> bool {
+        !matches!(self, Self::Planned | Self::LaunchFailed | Self::Terminated)
+    }
+}
+
+impl fmt::Display for ClaimPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The table of transitions: whether `to` may follow `from`.
+#[must_use]
+pub const fn may_follow(from: ClaimPhase, to: ClaimPhase) -> bool {
+    use ClaimPhase as P;
+    match from {
+        // Terminated: the user deleted it, or its pool went, before anything was sent.
+        P::Planned => matches!(to, P::Launching | P::LaunchFailed | P::Launched | P::Terminated),
+        P::Launching => matches!(to, P::LaunchFailed | P::Launched),
+        // Terminating: nothing to drain, the Node never joined. Terminated: the instance went by itself.
+        P::Launched => matches!(to, P::Registered | P::Draining | P::Terminating | P::Terminated),
+        P::Registered => matches!(to, P::Initialized | P::Draining | P::Terminated),
+        P::Initialized => matches!(to, P::Disrupting | P::Draining | P::Terminated),
+        P::Disrupting => matches!(to, P::Draining | P::Terminated),
+        // Terminating: the deadline of the drain passed.
+        P::Draining => matches!(to, P::Drained | P::Terminating | P::Terminated),
+        P::Drained => matches!(to, P::Terminating | P::Terminated),
+        P::Terminating => matches!(to, P::Terminated),
+        P::LaunchFailed | P::Terminated => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole matrix, to be read: a row is a state, a column what may follow it.
+    #[test]
+    fn the_matrix_of_transitions() {
+        let mut matrix = String::from("from \\ to     ");
+        for to in ClaimPhase::ALL {
+            matrix.push_str(&format!("{:>13}", to.as_str()));
+        }
+        for from in ClaimPhase::ALL {
+            matrix.push_str(&format!("\n{:<14}", from.as_str()));
+            for to in ClaimPhase::ALL {
+                matrix.push_str(&format!("{:>13}", if may_follow(from, to) { "yes" } else { "." }));
+            }
+        }
+        insta::assert_snapshot!(matrix);
+    }
+
+    #[test]
+    fn no_transition_goes_back_or_stays() {
+        for from in ClaimPhase::ALL {
+            for to in ClaimPhase::ALL {
+                assert!(!may_follow(from, to) || to > from, "{from} -> {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_state_but_the_final_ones_leads_on() {
+        for from in ClaimPhase::ALL {
+            let leads_on = ClaimPhase::ALL.into_iter().any(|to| may_follow(from, to));
+            assert_eq!(leads_on, !from.is_final(), "{from}");
+        }
+    }
+}
