@@ -1,0 +1,275 @@
+//! What EC2 says of one instance type, in the words of DescribeInstanceTypes.
+//!
+//! Decides nothing: it holds what labels, capacity and compatibility are computed from. It doesn't hold zones or
+//! prices (those are offerings) and doesn't know of any class. Lists keep EC2's order where the order means something
+//! (architectures, devices).
+
+use crate::id::InstanceType;
+
+/// One instance type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceTypeFacts {
+    /// Its name, such as `m5.large`.
+    pub name: InstanceType,
+    /// Virtual CPUs by default.
+    pub vcpus: u32,
+    /// Memory as EC2 states it; a kubelet sees less.
+    pub memory_mib: u64,
+    /// Architectures in EC2's order; never empty.
+    pub architectures: Vec<Architecture>,
+    /// `ProcessorInfo`.
+    pub processor: Processor,
+    /// Kinds of GPU, each with its count.
+    pub gpus: Vec<Gpu>,
+    /// Kinds of AWS Neuron device.
+    pub neuron_devices: Vec<NeuronDevice>,
+    /// Kinds of inference accelerator.
+    pub inference_accelerators: Vec<InferenceAccelerator>,
+    /// Disks of the host, if it has any.
+    pub instance_store: Option<InstanceStore>,
+    /// Bandwidth to EBS.
+    pub ebs: Ebs,
+    /// Network cards and addresses.
+    pub network: Network,
+    /// The hypervisor; bare metal has none.
+    pub hypervisor: Option<Hypervisor>,
+    /// Whether it is bare metal.
+    pub bare_metal: bool,
+    /// Whether Nitro Enclaves can run on it.
+    pub nitro_enclaves: bool,
+    /// Whether its CPU is given in bursts, against credits.
+    pub burstable: bool,
+    /// Whether EC2 counts it among the current generation.
+    pub current_generation: bool,
+    /// How it can be bought, in EC2's order.
+    pub usage_classes: Vec<UsageClass>,
+    /// Strategies of the placement groups that it can be in.
+    pub placement_strategies: Vec<PlacementStrategy>,
+}
+
+/// A processor architecture (`ProcessorInfo.SupportedArchitectures`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Architecture {
+    /// `x86_64`: Kubernetes' `amd64`.
+    X86_64,
+    /// `arm64`.
+    Arm64,
+    /// One that no kubelet of ours runs on (`i386`, `x86_64_mac`, `arm64_mac`), as EC2 writes it.
+    Other(String),
+}
+
+impl Architecture {
+    /// EC2's word for it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Arm64 => "arm64",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// The architecture that EC2 names so.
+    #[must_use]
+    pub fn from_ec2(name: &str) -> Self {
+        match name {
+            "x86_64" => Self::X86_64,
+            "arm64" => Self::Arm64,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// The processor.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Processor {
+    /// `Intel`, `AMD`, `AWS`.
+    pub manufacturer: Option<String>,
+    /// Sustained clock speed in MHz, rounded; old types have none.
+    pub clock_speed_mhz: Option<u32>,
+    /// `SupportedFeatures`, such as `nested-virtualization`.
+    pub features: Vec<String>,
+}
+
+/// A kind of GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Such as `A10G`.
+    pub name: String,
+    /// `NVIDIA`, `AMD`, `Habana`.
+    pub manufacturer: String,
+    /// Whole devices; 0 where a type has a part of one.
+    pub count: u32,
+    /// Memory of each device.
+    pub memory_mib: u64,
+}
+
+/// A kind of AWS Neuron device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeuronDevice {
+    /// Such as `Trainium`.
+    pub name: String,
+    /// Devices.
+    pub count: u32,
+    /// Cores on each.
+    pub cores: u32,
+}
+
+/// A kind of inference accelerator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InferenceAccelerator {
+    /// Such as `Inferentia`.
+    pub name: String,
+    /// Such as `AWS`.
+    pub manufacturer: String,
+    /// Devices.
+    pub count: u32,
+}
+
+/// Disks of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InstanceStore {
+    /// Their sum in GB (decimal).
+    pub total_gb: u64,
+    /// Whether they are reached over NVMe.
+    pub nvme: Support,
+}
+
+/// How far a type supports something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Support {
+    /// Not at all.
+    #[default]
+    Unsupported,
+    /// If asked for.
+    Supported,
+    /// Always (EC2's `required` or `default`).
+    Always,
+}
+
+/// Bandwidth to EBS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ebs {
+    /// Whether it has bandwidth of its own for EBS.
+    pub optimized: Support,
+    /// The most it reaches, in Mbps.
+    pub max_bandwidth_mbps: Option<u32>,
+}
+
+/// Network cards, interfaces and addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Elastic Network Adapter.
+    pub ena: Support,
+    /// Interfaces that the default card takes.
+    pub default_card_interfaces: u32,
+    /// All cards, by index.
+    pub cards: Vec<NetworkCard>,
+    /// IPv4 addresses of each interface, its own among them.
+    pub ipv4_per_interface: u32,
+    /// Elastic Fabric Adapters it takes, 0 for none.
+    pub max_efa_interfaces: u32,
+    /// Whether traffic between instances is encrypted by the hardware.
+    pub encryption_in_transit: bool,
+    /// Baseline bandwidth in Mbps, where it is known.
+    pub bandwidth_mbps: Option<u32>,
+    /// Interfaces for security groups of pods; 0 where the type can't trunk or isn't in the table.
+    pub branch_interfaces: u32,
+}
+
+/// One network card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NetworkCard {
+    /// `NetworkCardIndex`.
+    pub index: u32,
+    /// Interfaces that it takes.
+    pub max_interfaces: u32,
+}
+
+/// A hypervisor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hypervisor {
+    /// `nitro`.
+    Nitro,
+    /// `xen`.
+    Xen,
+    /// One that is newer than this list, as EC2 writes it.
+    Other(String),
+}
+
+impl Hypervisor {
+    /// EC2's word for it, which is also the label's value.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Nitro => "nitro",
+            Self::Xen => "xen",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// The hypervisor that EC2 names so.
+    #[must_use]
+    pub fn from_ec2(name: &str) -> Self {
+        match name {
+            "nitro" => Self::Nitro,
+            "xen" => Self::Xen,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// How a type can be bought (`SupportedUsageClasses`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UsageClass {
+    /// `on-demand`.
+    OnDemand,
+    /// `spot`.
+    Spot,
+    /// `capacity-block`.
+    CapacityBlock,
+    /// One that is newer than this list, as EC2 writes it.
+    Other(String),
+}
+
+impl UsageClass {
+    /// The usage class that EC2 names so.
+    #[must_use]
+    pub fn from_ec2(name: &str) -> Self {
+        match name {
+            "on-demand" => Self::OnDemand,
+            "spot" => Self::Spot,
+            "capacity-block" => Self::CapacityBlock,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// A placement group's strategy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PlacementStrategy {
+    /// `cluster`.
+    Cluster,
+    /// `partition`.
+    Partition,
+    /// `spread`.
+    Spread,
+}
+
+impl PlacementStrategy {
+    /// EC2's word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Partition => "partition",
+            Self::Spread => "spread",
+        }
+    }
+
+    /// The strategy that EC2 names so; none for a name that isn't one of the three.
+    #[must_use]
+    pub fn from_ec2(name: &str) -> Option<Self> {
+        [Self::Cluster, Self::Partition, Self::Spread].into_iter().find(|strategy| strategy.as_str() == name)
+    }
+}
