@@ -1,0 +1,280 @@
+//! Events, as EventBridge and our own functions put them on a queue, read into wakes.
+//!
+//! Decides what an event is a hint of. A well-formed event that nothing here knows is no wake and no error: rules may
+//! be wider than we are. A body that isn't an event is an error, and ends in the dead-letter queue.
+
+use serde_json::Value;
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::{ClusterName, ImageId, InstanceId, ParseIdError};
+use tenon_domain::wake::{Cause, InterruptionKind, Wake};
+
+/// Why a message isn't an event of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EventError {
+    /// Not JSON.
+    #[error("not JSON: {0}")]
+    Json(String),
+    /// A field is missing or of another type.
+    #[error("`{detail_type}`: `{field}` is missing or isn't {expected}")]
+    Field {
+        /// The event's `detail-type`, if it has one.
+        detail_type: String,
+        /// The field, dotted.
+        field: &'static str,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// An identifier is malformed.
+    #[error("`{field}` is malformed")]
+    Id {
+        /// The field, dotted.
+        field: &'static str,
+        /// What is wrong.
+        #[source]
+        source: ParseIdError,
+    },
+}
+
+/// Reads an event's wakes: none for an event that concerns nobody here.
+///
+/// # Errors
+/// [`EventError`] names the field.
+pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
+    let event: Value = serde_json::from_str(body).map_err(|error| EventError::Json(error.to_string()))?;
+    let source = text(&event, "source")?;
+    // AWS's own samples of one event spell it `detail_type`.
+    let detail_type = event
+        .get("detail-type")
+        .or_else(|| event.get("detail_type"))
+        .and_then(Value::as_str)
+        .ok_or_else(|| field(&event, "detail-type", "a string"))?;
+    let detail = event.get("detail").filter(|d| d.is_object()).ok_or_else(|| field(&event, "detail", "an object"))?;
+    match source {
+        "aws.ec2" => parse_ec2(&event, detail_type, detail),
+        "aws.health" => parse_health(&event, detail),
+        "aws.imagebuilder" => Ok(parse_image_builder(detail)),
+        "ami.pipeline" => parse_pipeline(detail),
+        "tenon" | "tenon.schedule" => parse_ours(&event, detail_type, detail),
+        agent if agent.starts_with("tenon.agent.") => parse_agent(agent),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn parse_ec2(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wake>, EventError> {
+    match detail_type {
+        "EC2 AMI State Change" => Ok(vec![region(Cause::ImageChanged(Some(image(event, detail, "ImageId")?)))]),
+        "EC2 Instance State-change Notification" => {
+            let state = detail
+                .get("state")
+                .and_then(Value::as_str)
+                .ok_or_else(|| field(event, "detail.state", "a string"))?
+                .to_ascii_lowercase();
+            let instance = instance(event, detail)?;
+            Ok(vec![region(Cause::InstanceState { instance, state })])
+        }
+        "EC2 Spot Instance Interruption Warning" => interruption(event, detail, InterruptionKind::Spot),
+        "EC2 Instance Rebalance Recommendation" => interruption(event, detail, InterruptionKind::Rebalance),
+        "EC2 Capacity Reservation Instance Interruption Warning" => {
+            interruption(event, detail, InterruptionKind::CapacityReservation)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn interruption(event: &Value, detail: &Value, kind: InterruptionKind) -> Result<Vec<Wake>, EventError> {
+    Ok(vec![region(Cause::Interruption { instances: vec![instance(event, detail)?], kind })])
+}
+
+fn parse_health(event: &Value, detail: &Value) -> Result<Vec<Wake>, EventError> {
+    let is = |name: &str, wanted: &str| detail.get(name).and_then(Value::as_str) == Some(wanted);
+    if !is("service", "EC2") || !is("eventTypeCategory", "scheduledChange") {
+        return Ok(Vec::new());
+    }
+    let entities = detail
+        .get("affectedEntities")
+        .and_then(Value::as_array)
+        .ok_or_else(|| field(event, "detail.affectedEntities", "a list"))?;
+    let mut instances = Vec::new();
+    for entity in entities {
+        let value = entity
+            .get("entityValue")
+            .and_then(Value::as_str)
+            .ok_or_else(|| field(event, "detail.affectedEntities[].entityValue", "a string"))?;
+        // Health names volumes and hosts in the same list.
+        if value.starts_with("i-") {
+            instances.push(parse_instance(value, "detail.affectedEntities[].entityValue")?);
+        }
+    }
+    if instances.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![region(Cause::Interruption { instances, kind: InterruptionKind::ScheduledChange })])
+}
+
+/// Image Builder names its own resource, not an image: whatever became available is found by looking.
+fn parse_image_builder(detail: &Value) -> Vec<Wake> {
+    match detail.pointer("/state/status").and_then(Value::as_str) {
+        Some("AVAILABLE" | "FAILED" | "CANCELLED") => vec![region(Cause::ImageChanged(None))],
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// A pipeline's payload only wakes; the verdict comes from EC2.
+fn parse_pipeline(detail: &Value) -> Result<Vec<Wake>, EventError> {
+    let named = ["ImageId", "imageId", "image-id", "ami"].iter().find_map(|name| detail.get(*name)?.as_str());
+    let image = named
+        .map(|id| ImageId::parse(id).map_err(|source| EventError::Id { field: "detail.ImageId", source }))
+        .transpose()?;
+    Ok(vec![region(Cause::ImageChanged(image))])
+}
+
+fn parse_agent(source: &str) -> Result<Vec<Wake>, EventError> {
+    // The cluster is the source's, which IAM pins, and not the detail's, which the agent could choose.
+    let cluster = source.strip_prefix("tenon.agent.").unwrap_or_default();
+    let cluster = parse_cluster(cluster, "source")?;
+    Ok(vec![Wake { cluster: Some(cluster), cause: Cause::SnapshotChanged }])
+}
+
+fn parse_ours(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wake>, EventError> {
+    let cluster = detail
+        .get("cluster")
+        .and_then(Value::as_str)
+        .map(|name| parse_cluster(name, "detail.cluster"))
+        .transpose()?;
+    let cause = match detail_type {
+        "Sweep" | "Sweep Classes" => Cause::Sweep,
+        "Refresh" => {
+            let part = detail.get("part").and_then(Value::as_str).and_then(CatalogPart::parse);
+            Cause::Refresh(part.ok_or_else(|| field(event, "detail.part", "a part of the catalogue"))?)
+        }
+        "Image Available" | "Image Rejected" => {
+            Cause::ImageChanged(detail.get("image").and_then(Value::as_str).and_then(|id| ImageId::parse(id).ok()))
+        }
+        _ => Cause::StateChanged,
+    };
+    Ok(vec![Wake { cluster, cause }])
+}
+
+const fn region(cause: Cause) -> Wake {
+    Wake { cluster: None, cause }
+}
+
+fn text<'a>(event: &'a Value, name: &'static str) -> Result<&'a str, EventError> {
+    event.get(name).and_then(Value::as_str).ok_or_else(|| field(event, name, "a string"))
+}
+
+fn instance(event: &Value, detail: &Value) -> Result<InstanceId, EventError> {
+    // Key on the detail, never on the ARN: its form differs between samples.
+    let id = detail
+        .get("instance-id")
+        .and_then(Value::as_str)
+        .ok_or_else(|| field(event, "detail.instance-id", "a string"))?;
+    parse_instance(id, "detail.instance-id")
+}
+
+fn parse_instance(id: &str, field: &'static str) -> Result<InstanceId, EventError> {
+    InstanceId::parse(id).map_err(|source| EventError::Id { field, source })
+}
+
+fn parse_cluster(name: &str, field: &'static str) -> Result<ClusterName, EventError> {
+    ClusterName::parse(name).map_err(|source| EventError::Id { field, source })
+}
+
+fn image(event: &Value, detail: &Value, name: &'static str) -> Result<ImageId, EventError> {
+    let id =
+        detail.get(name).and_then(Value::as_str).ok_or_else(|| field(event, "detail.ImageId", "a string"))?;
+    ImageId::parse(id).map_err(|source| EventError::Id { field: "detail.ImageId", source })
+}
+
+fn field(event: &Value, field: &'static str, expected: &'static str) -> EventError {
+    let detail_type = event.get("detail-type").and_then(Value::as_str).unwrap_or("event").to_owned();
+    EventError::Field { detail_type, field, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(event: &Value, expected: &[Cause]) {
+        let causes: Vec<Cause> = parse(&event.to_string()).unwrap().into_iter().map(|wake| wake.cause).collect();
+        assert_eq!(causes, expected);
+    }
+
+    fn instance_id() -> InstanceId {
+        InstanceId::parse("i-1234567890abcdef0").unwrap()
+    }
+
+    #[test]
+    fn c074_interruption_bodies_are_hints() {
+        let event = |source: &str, kind: &str, detail: Value| {
+            json!({"version": "0", "source": source, "detail-type": kind, "detail": detail})
+        };
+        let interrupted =
+            |kind| [Cause::Interruption { instances: vec![instance_id()], kind }];
+        let id = "i-1234567890abcdef0";
+        check(
+            &event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": id, "instance-action": "terminate"})),
+            &interrupted(InterruptionKind::Spot),
+        );
+        check(
+            &event("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({"instance-id": id})),
+            &interrupted(InterruptionKind::Rebalance),
+        );
+        check(
+            &event("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": id, "state": "Stopping"})),
+            &[Cause::InstanceState { instance: instance_id(), state: "stopping".to_owned() }],
+        );
+        check(
+            &event("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": id}]})),
+            &interrupted(InterruptionKind::ScheduledChange),
+        );
+        check(
+            &event("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "issue", "affectedEntities": [{"entityValue": id}]})),
+            &[],
+        );
+        check(
+            &event("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", json!({"instance-id": id, "instance-action": "terminate"})),
+            &interrupted(InterruptionKind::CapacityReservation),
+        );
+        check(&event("aws.ec2", "EBS Volume Notification", json!({})), &[]);
+    }
+
+    #[test]
+    fn both_published_shapes_of_the_reservation_warning_are_read() {
+        let capacity_block = json!({
+            "version": "0", "detail_type": "EC2 Capacity Reservation Instance Interruption Warning",
+            "source": "aws.ec2", "resources": ["arn"],
+            "detail": {"instance-id": "i-1234567890abcdef0", "instance-lifecycle": "capacity-block"}
+        });
+        check(
+            &capacity_block,
+            &[Cause::Interruption { instances: vec![instance_id()], kind: InterruptionKind::CapacityReservation }],
+        );
+    }
+
+    #[test]
+    fn an_image_event_has_pascal_case_details() {
+        check(
+            &json!({"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {"ImageId": "ami-0123456789", "State": "available"}}),
+            &[Cause::ImageChanged(Some(ImageId::parse("ami-0123456789").unwrap()))],
+        );
+    }
+
+    #[test]
+    fn an_agent_wakes_for_the_cluster_of_its_source() {
+        let body = json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed", "detail": {"cluster": "other"}});
+        let wakes = parse(&body.to_string()).unwrap();
+        assert_eq!(
+            wakes,
+            [Wake { cluster: Some(ClusterName::parse("prod").unwrap()), cause: Cause::SnapshotChanged }]
+        );
+    }
+
+    #[test]
+    fn a_malformed_event_names_the_field() {
+        let error = parse(r#"{"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {}}"#).unwrap_err();
+        assert_eq!(error.to_string(), "`EC2 AMI State Change`: `detail.ImageId` is missing or isn't a string");
+        assert!(matches!(parse("{").unwrap_err(), EventError::Json(_)));
+    }
+}
