@@ -1,1 +1,483 @@
-//! (in work)
+//! NodePool disruption budgets: how many nodes may be disrupted at once, when, and for which reason.
+//!
+//! Decides what a pool's budgets allow at a moment. It doesn't count what is being disrupted already.
+//!
+//! Invariants: schedules are in UTC; what can't be understood allows nothing (fail closed).
+//!
+//! Source: KARPENTER.md 1.2.1 and 1.2.4.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::requirement::hints::{UnknownWordError, parse_word};
+
+/// What an inactive budget allows: the peer's largest 32-bit integer.
+pub const UNBOUNDED: u32 = i32::MAX.unsigned_abs();
+
+/// Why a node is disrupted on our own will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DisruptionReason {
+    /// It can be replaced by something cheaper.
+    Underutilized,
+    /// No pods are on it.
+    Empty,
+    /// It isn't what its pool and class ask for any more.
+    Drifted,
+}
+
+impl DisruptionReason {
+    /// All reasons.
+    pub const ALL: [Self; 3] = [Self::Underutilized, Self::Empty, Self::Drifted];
+
+    /// The word in manifests and records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Underutilized => "Underutilized",
+            Self::Empty => "Empty",
+            Self::Drifted => "Drifted",
+        }
+    }
+
+    /// Reads the word.
+    ///
+    /// # Errors
+    /// [`UnknownWordError`] names the nearest reason.
+    pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
+        parse_word("a disruption reason", text, &Self::ALL, Self::as_str)
+    }
+}
+
+impl fmt::Display for DisruptionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How many nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Nodes {
+    /// So many.
+    Count(u32),
+    /// So many in a hundred, 0 to 100, rounded up.
+    Percent(u8),
+}
+
+impl Nodes {
+    /// Reads `5` or `10%`.
+    ///
+    /// # Errors
+    /// [`BudgetError::Nodes`] for anything else.
+    pub fn parse(text: &str) -> Result<Self, BudgetError> {
+        let wrong = || BudgetError::Nodes(text.to_owned());
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        if digits.len() == text.len() {
+            // More than 32 bits of nodes is as good as unbounded.
+            return Ok(Self::Count(digits.parse().map_or(UNBOUNDED, |count: u32| count.min(UNBOUNDED))));
+        }
+        match digits.parse::<u8>() {
+            // The peer's pattern takes `09%` but not `009%`.
+            Ok(percent) if percent <= 99 && digits.len() <= 2 || digits == "100" => {
+                Ok(Self::Percent(percent))
+            }
+            Ok(_) | Err(_) => Err(wrong()),
+        }
+    }
+
+    /// How many of `total` nodes.
+    #[must_use]
+    pub fn of(self, total: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            Self::Percent(percent) => {
+                let nodes = (u64::from(total) * u64::from(percent)).div_ceil(100);
+                u32::try_from(nodes).unwrap_or(UNBOUNDED)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// A budget that the peer refuses as well.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// `nodes` is neither a count nor a percentage.
+    #[error(
+        "`{0}` is not a number of nodes: expected a count such as `5`, or a percentage from `0%` to `100%`"
+    )]
+    Nodes(String),
+    /// `duration` has another form.
+    #[error(
+        "`{0}` is not a duration of a budget: expected hours and minutes, such as `30m`, `8h` or `1h30m`"
+    )]
+    Duration(String),
+    /// `schedule` isn't even of a schedule's form.
+    #[error("`{0}` is not a schedule: expected five fields such as `0 9 * * mon-fri`, or `@daily`")]
+    Schedule(String),
+    /// Only one of `schedule` and `duration`.
+    #[error("`schedule` and `duration` must be set together: {0} is missing")]
+    HalfWindow(&'static str),
+}
+
+/// When a budget is active.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    schedule: Schedule,
+    duration: SignedDuration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Schedule {
+    text: String,
+    cron: Result<Cron, String>,
+}
+
+/// One of a NodePool's disruption budgets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    /// How many nodes may be disrupted at once.
+    pub nodes: Nodes,
+    /// When this is active; absent means always.
+    pub window: Option<Window>,
+    /// For which reasons; empty means all.
+    pub reasons: BTreeSet<DisruptionReason>,
+}
+
+impl Window {
+    /// Reads the schedule and the duration that follows each of its moments.
+    ///
+    /// A schedule of the right form that can't be understood is accepted, as the peer accepts it; see
+    /// [`Window::problem`].
+    ///
+    /// # Errors
+    /// [`BudgetError`] for what the peer refuses as well.
+    pub fn parse(schedule: &str, duration: &str) -> Result<Self, BudgetError> {
+        let duration = parse_duration(duration)?;
+        let macros = schedule.starts_with('@');
+        if !macros && schedule.split_whitespace().count() != 5 {
+            return Err(BudgetError::Schedule(schedule.to_owned()));
+        }
+        let cron = parse_cron(schedule);
+        if macros && cron.is_err() {
+            return Err(BudgetError::Schedule(schedule.to_owned()));
+        }
+        Ok(Self { schedule: Schedule { text: schedule.to_owned(), cron }, duration })
+    }
+
+    /// The schedule as written.
+    #[must_use]
+    pub fn schedule(&self) -> &str {
+        &self.schedule.text
+    }
+
+    /// How long the budget is active after each moment of the schedule.
+    #[must_use]
+    pub fn duration(&self) -> SignedDuration {
+        self.duration
+    }
+
+    /// Why the schedule can't be understood; such a budget allows nothing.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        self.schedule.cron.as_ref().err().map(String::as_str)
+    }
+
+    fn state(&self, now: Timestamp) -> Activity {
+        let Ok(cron) = &self.schedule.cron else { return Activity::Unreadable };
+        let begin = now.checked_sub(self.duration).unwrap_or(Timestamp::MIN);
+        // Moments are whole minutes, so a fraction of a second never matters.
+        match next_moment(cron, begin) {
+            Some(moment) if moment <= now => Activity::Active,
+            Some(_) | None => Activity::Inactive,
+        }
+    }
+}
+
+enum Activity {
+    Active,
+    Inactive,
+    Unreadable,
+}
+
+impl Budget {
+    /// A budget that is always active and for all reasons.
+    #[must_use]
+    pub const fn always(nodes: Nodes) -> Self {
+        Self { nodes, window: None, reasons: BTreeSet::new() }
+    }
+
+    /// Reads a budget's fields; see [`Window::parse`]. Reasons are added with [`DisruptionReason::parse`].
+    ///
+    /// # Errors
+    /// [`BudgetError`] for what the peer refuses as well.
+    pub fn parse(nodes: &str, schedule: Option<&str>, duration: Option<&str>) -> Result<Self, BudgetError> {
+        let window = match (schedule, duration) {
+            (None, None) => None,
+            (Some(schedule), Some(duration)) => Some(Window::parse(schedule, duration)?),
+            (Some(_), None) => return Err(BudgetError::HalfWindow("`duration`")),
+            (None, Some(_)) => return Err(BudgetError::HalfWindow("`schedule`")),
+        };
+        Ok(Self { nodes: Nodes::parse(nodes)?, window, reasons: BTreeSet::new() })
+    }
+
+    /// How many of `nodes` nodes this allows at a moment; [`UNBOUNDED`] while inactive, 0 if it can't be understood.
+    #[must_use]
+    pub fn allowed(&self, nodes: u32, now: Timestamp) -> u32 {
+        match self.window.as_ref().map_or(Activity::Active, |window| window.state(now)) {
+            Activity::Active => self.nodes.of(nodes),
+            Activity::Inactive => UNBOUNDED,
+            Activity::Unreadable => 0,
+        }
+    }
+
+    /// Whether this budget is about a reason.
+    #[must_use]
+    pub fn applies_to(&self, reason: DisruptionReason) -> bool {
+        self.reasons.is_empty() || self.reasons.contains(&reason)
+    }
+
+    /// When what this allows may change next, after `now`; `None` if never.
+    #[must_use]
+    pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
+        let window = self.window.as_ref()?;
+        let cron = window.schedule.cron.as_ref().ok()?;
+        let begins = next_moment(cron, now);
+        // The first moment within the window is the one whose effect ends first; a later one may prolong it, which
+        // the look at that time will find.
+        let first = next_moment(cron, now.checked_sub(window.duration).ok()?)?;
+        let ends = first.checked_add(window.duration).ok().filter(|end| first <= now && *end > now);
+        begins.into_iter().chain(ends).min()
+    }
+}
+
+/// How many nodes a pool's budgets allow for a reason at a moment: the least over those about it.
+#[must_use]
+pub fn allowed_disruptions(budgets: &[Budget], reason: DisruptionReason, nodes: u32, now: Timestamp) -> u32 {
+    budgets
+        .iter()
+        .filter(|budget| budget.applies_to(reason))
+        .map(|budget| budget.allowed(nodes, now))
+        .min()
+        .unwrap_or(UNBOUNDED)
+}
+
+/// The first moment of a schedule after a time, in UTC.
+fn next_moment(cron: &Cron, after: Timestamp) -> Option<Timestamp> {
+    let whole = Timestamp::from_second(after.as_second()).ok()?;
+    let after: DateTime = TimeZone::UTC.to_datetime(whole);
+    let next = cron.find_next_occurrence(&after, false).ok()?;
+    TimeZone::UTC.to_timestamp(next).ok()
+}
+
+/// Hours, minutes or both, with an optional `0s` as Go writes it.
+fn parse_duration(text: &str) -> Result<SignedDuration, BudgetError> {
+    let wrong = || BudgetError::Duration(text.to_owned());
+    let number = |digits: &str| {
+        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        plain.then(|| digits.parse::<i64>().ok()).flatten().ok_or_else(wrong)
+    };
+    let body = text.strip_suffix("0s").filter(|body| body.ends_with(['h', 'm'])).unwrap_or(text);
+    let (hours, rest) = match body.split_once('h') {
+        Some((hours, rest)) => (number(hours)?, rest),
+        None if body.is_empty() => return Err(wrong()),
+        None => (0, body),
+    };
+    let minutes = match rest {
+        "" => 0,
+        rest => number(rest.strip_suffix('m').ok_or_else(wrong)?)?,
+    };
+    let minutes = hours.checked_mul(60).and_then(|m| m.checked_add(minutes)).ok_or_else(wrong)?;
+    minutes.checked_mul(60).map(SignedDuration::from_secs).ok_or_else(wrong)
+}
+
+/// The shortcuts, each with its five fields.
+const MACROS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// Five fields or a shortcut. The parser knows more (`L`, `W`, `#`, names anywhere); the peer doesn't, so the words
+/// are checked first.
+fn parse_cron(text: &str) -> Result<Cron, String> {
+    let fields = MACROS.iter().find(|(name, _)| *name == text).map_or(text, |(_, fields)| fields);
+    let names: [&[&str]; 5] = [&[], &[], &[], &MONTHS, &WEEKDAYS];
+    for (field, names) in fields.split_whitespace().zip(names) {
+        if let Some(word) = field.split([',', '-', '/']).find(|word| !is_cron_word(word, names)) {
+            return Err(format!("`{word}` in field `{field}` is neither a number, `*` nor a name"));
+        }
+    }
+    let parser =
+        CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).sloppy_ranges(true).build();
+    let cron = parser.parse(fields).map_err(|error| error.to_string())?;
+    // 2000 begins a whole cycle of the calendar, 29 February included: what has no moment after it has none at all.
+    let epoch = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
+    cron.find_next_occurrence(&epoch, true).map(|_| cron.clone()).map_err(|_| "it never comes".to_owned())
+}
+
+fn is_cron_word(word: &str, names: &[&str]) -> bool {
+    let number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+    number || word == "*" || word == "?" || names.iter().any(|name| name.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DisruptionReason::{Drifted, Empty, Underutilized};
+
+    /// A Wednesday.
+    const NOON: &str = "2026-01-07T12:00:00Z";
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn budget(nodes: &str, window: Option<(&str, &str)>, reasons: &[DisruptionReason]) -> Budget {
+        let mut budget = Budget::parse(nodes, window.map(|w| w.0), window.map(|w| w.1)).unwrap();
+        budget.reasons = reasons.iter().copied().collect();
+        budget
+    }
+
+    fn check(budgets: &[Budget], expected: [(DisruptionReason, u32); 3]) {
+        for (reason, allowed) in expected {
+            assert_eq!(allowed_disruptions(budgets, reason, 100, at(NOON)), allowed, "{reason}");
+        }
+    }
+
+    #[test]
+    fn c014_an_active_budget_of_nothing_allows_nothing() {
+        let budgets = [
+            budget("10", None, &[]),
+            budget("100", None, &[]),
+            budget("100%", None, &[]),
+            budget("15", None, &[Drifted, Underutilized]),
+            budget("4", None, &[Empty]),
+            budget("0", Some(("@hourly", "1h")), &DisruptionReason::ALL),
+        ];
+        check(&budgets, [(Empty, 0), (Drifted, 0), (Underutilized, 0)]);
+    }
+
+    #[test]
+    fn c016_without_an_active_budget_for_a_reason_the_general_one_applies() {
+        let inactive = budget("1", Some(("@weekly", "1h")), &[Drifted]);
+        check(&[budget("10", None, &[]), inactive], [(Empty, 10), (Drifted, 10), (Underutilized, 10)]);
+        check(&[budget("10", None, &[])], [(Empty, 10), (Drifted, 10), (Underutilized, 10)]);
+        check(&[], [(Empty, UNBOUNDED), (Drifted, UNBOUNDED), (Underutilized, UNBOUNDED)]);
+    }
+
+    #[test]
+    fn c017_the_least_of_those_about_a_reason() {
+        let budgets = [
+            budget("10", None, &[]),
+            budget("100", None, &[]),
+            budget("100%", None, &[]),
+            budget("15", None, &[Drifted, Underutilized]),
+            budget("5", None, &[Drifted]),
+            budget("0", Some(("@weekly", "1h")), &DisruptionReason::ALL),
+            budget("4", None, &[Empty]),
+        ];
+        check(&budgets, [(Empty, 4), (Drifted, 5), (Underutilized, 10)]);
+    }
+
+    #[test]
+    fn c019_counts_are_taken_as_they_are_and_percentages_round_up() {
+        for (nodes, total, expected) in
+            [("10", 100, 10), ("100%", 100, 100), ("10%", 1, 1), ("10%", 11, 2), ("0%", 9, 0), ("10%", 0, 0)]
+        {
+            assert_eq!(budget(nodes, None, &[]).allowed(total, at(NOON)), expected, "{nodes} of {total}");
+        }
+    }
+
+    #[test]
+    fn c020_schedules_are_in_utc() {
+        let daily = budget("1", Some(("@daily", "30m")), &[]);
+        for (now, expected) in [
+            ("2026-01-07T00:00:00Z", 1),
+            ("2026-01-07T00:29:59.9Z", 1),
+            ("2026-01-07T00:30:00Z", UNBOUNDED),
+            ("2026-01-07T00:00:00+01:00", UNBOUNDED),
+            ("2026-01-06T23:59:59Z", UNBOUNDED),
+        ] {
+            assert_eq!(daily.allowed(5, at(now)), expected, "{now}");
+        }
+        assert_eq!(budget("1", None, &[]).allowed(5, at(NOON)), 1);
+    }
+
+    #[test]
+    fn schedules_of_five_fields_follow_the_peer() {
+        for (schedule, duration, expected) in [
+            ("0 9 * * mon-fri", "8h", true),
+            ("0 9 * * SAT,SUN", "8h", false),
+            ("*/15 * * * *", "1m", true),
+            ("0/30 12 7 jan ?", "1h0m0s", true),
+            ("30 11 * * *", "30m", false),
+            ("30 11 * * *", "31m", true),
+            ("@midnight", "13h", true),
+        ] {
+            let active = budget("3", Some((schedule, duration)), &[]).allowed(9, at(NOON)) == 3;
+            assert_eq!(active, expected, "{schedule} {duration}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_means_nothing_allows_nothing_and_says_why() {
+        for schedule in
+            ["99 99 * * *", "0 0 30 2 *", "0 0 L * *", "mon * * * *", "TZ=CET 0 0 * *", "0 0 * * 9"]
+        {
+            let budget = budget("5", Some((schedule, "1h")), &[]);
+            assert!(budget.window.as_ref().unwrap().problem().is_some(), "{schedule}");
+            assert_eq!(budget.allowed(100, at(NOON)), 0, "{schedule}");
+        }
+    }
+
+    #[test]
+    fn what_the_peer_refuses_is_refused_with_a_remedy() {
+        for (nodes, schedule, duration, message) in [
+            ("101%", None, None, "`101%` is not a number of nodes"),
+            ("-1", None, None, "`-1` is not a number of nodes"),
+            ("5", Some("@daily"), None, "must be set together: `duration` is missing"),
+            ("5", None, Some("1h"), "must be set together: `schedule` is missing"),
+            ("5", Some("@dayly"), Some("1h"), "`@dayly` is not a schedule"),
+            ("5", Some("* * * *"), Some("1h"), "`* * * *` is not a schedule"),
+            ("5", Some("@daily"), Some("90s"), "`90s` is not a duration of a budget"),
+            ("5", Some("@daily"), Some(""), "`` is not a duration of a budget"),
+            ("5", Some("@daily"), Some("1m1h"), "`1m1h` is not a duration of a budget"),
+        ] {
+            let error = Budget::parse(nodes, schedule, duration).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        assert_eq!(DisruptionReason::parse("Drift").unwrap_err().nearest.as_deref(), Some("Drifted"));
+    }
+
+    #[test]
+    fn the_next_change_is_known() {
+        let daily = budget("1", Some(("@daily", "30m")), &[]);
+        assert_eq!(daily.next_change(at(NOON)), Some(at("2026-01-08T00:00:00Z")));
+        assert_eq!(daily.next_change(at("2026-01-08T00:10:00Z")), Some(at("2026-01-08T00:30:00Z")));
+        assert_eq!(budget("1", None, &[]).next_change(at(NOON)), None);
+    }
+}

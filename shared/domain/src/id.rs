@@ -115,8 +115,9 @@ ids! {
 }
 
 fn prefixed(text: &str, prefix: &str) -> bool {
-    text.strip_prefix(prefix)
-        .is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()))
+    text.strip_prefix(prefix).is_some_and(|rest| {
+        !rest.is_empty() && rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    })
 }
 
 /// RFC 1123 subdomain: what Kubernetes asks of most object names.
@@ -165,7 +166,8 @@ impl ProviderId {
             value: text.to_owned(),
             expected: "`aws:///<zone>/<instance id>`",
         };
-        let (zone, instance) = text.strip_prefix("aws:///").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
+        let (zone, instance) =
+            text.strip_prefix("aws:///").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         Ok(Self { zone: Zone::parse(zone)?, instance: InstanceId::parse(instance)? })
     }
 }
@@ -190,6 +192,9 @@ mod tests {
     #[test]
     fn a_malformed_id_names_kind_value_and_form() {
         let error = ImageId::parse("image-1").unwrap_err();
-        assert_eq!(error.to_string(), "`image-1` is not a valid image id: expected `ami-` and letters or digits");
+        assert_eq!(
+            error.to_string(),
+            "`image-1` is not a valid image id: expected `ami-` and letters or digits"
+        );
     }
 }

@@ -1,0 +1,35 @@
+//! Other names of labels.
+//!
+//! Decides which keys mean one label. Keys are normalised when a requirement is made, so nothing else knows of them.
+
+use crate::labels;
+
+/// Old and other keys with the label that each means (KARPENTER.md 1.1.6 and 1.3).
+pub const ALIASES: [(&str, &str); 6] = [
+    ("failure-domain.beta.kubernetes.io/zone", labels::ZONE),
+    ("failure-domain.beta.kubernetes.io/region", labels::REGION),
+    ("beta.kubernetes.io/arch", labels::ARCH),
+    ("beta.kubernetes.io/os", labels::OS),
+    ("beta.kubernetes.io/instance-type", labels::INSTANCE_TYPE),
+    ("topology.ebs.csi.aws.com/zone", labels::ZONE),
+];
+
+/// The label that a key means; the key itself if it has no other.
+#[must_use]
+pub fn normalize(key: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, label)| label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c005_aliases_are_normalised() {
+        for (alias, label) in ALIASES {
+            assert_eq!(normalize(alias), label);
+            assert!(labels::is_well_known(label));
+        }
+        assert_eq!(normalize("example.com/zone"), "example.com/zone");
+    }
+}

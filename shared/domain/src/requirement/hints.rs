@@ -1,0 +1,125 @@
+//! What somebody probably meant: the nearest known word, the label behind a typo.
+//!
+//! Decides only what is suggested. Nothing is ever corrected silently.
+
+use crate::labels;
+
+/// A word that isn't one of a fixed list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{value}` is not {kind}: expected {expected}{}", did_you_mean(.nearest.as_deref()))]
+pub struct UnknownWordError {
+    /// What was being read, with its article: `an operator`.
+    pub kind: &'static str,
+    /// The text as given.
+    pub value: String,
+    /// The words that would have been right, in backticks, separated by commas.
+    pub expected: String,
+    /// The one that was probably meant.
+    pub nearest: Option<String>,
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
+}
+
+/// Reads one of a fixed list of words.
+///
+/// # Errors
+/// [`UnknownWordError`] with the list and the nearest word.
+pub fn parse_word<T: Copy>(
+    kind: &'static str,
+    text: &str,
+    all: &[T],
+    word: fn(T) -> &'static str,
+) -> Result<T, UnknownWordError> {
+    all.iter().copied().find(|value| word(*value) == text).ok_or_else(|| UnknownWordError {
+        kind,
+        value: text.to_owned(),
+        expected: all.iter().map(|v| format!("`{}`", word(*v))).collect::<Vec<_>>().join(", "),
+        nearest: nearest(text, all.iter().map(|v| word(*v))).map(str::to_owned),
+    })
+}
+
+/// The candidate nearest to a text, by edit distance without regard to case; `None` if none is near.
+///
+/// Near is at most a third of the longer of the two; of equally near ones the first wins.
+pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let text = text.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&text, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| distance * 3 <= text.len().max(candidate.len()))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// The label that was probably meant by a key which nothing defines: a well-known one, or one of those given.
+///
+/// The last part of the key decides (`zone`, `example.com/zone` -> `topology.kubernetes.io/zone`), then the edit
+/// distance over the whole key, at most a fifth of the label.
+pub fn label_hint<'a>(key: &str, defined: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = name(key);
+    labels::well_known()
+        .map(|label| -> &'a str { label })
+        .chain(defined)
+        .filter(|label| *label != key)
+        .filter_map(|label| {
+            let distance = strsim::damerau_levenshtein(key, label);
+            let same_name = !wanted.is_empty() && (name(label) == wanted || ends_in(label, wanted));
+            let near = distance * 5 <= label.len();
+            (same_name || near).then_some((name(label) != wanted, distance, label))
+        })
+        .min()
+        .map(|(_, _, label)| label)
+}
+
+/// The part of a key after its domain.
+fn name(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or(key)
+}
+
+/// `instance-cpu` ends in the words `cpu`.
+fn ends_in(label: &str, words: &str) -> bool {
+    label.strip_suffix(words).is_some_and(|rest| rest.ends_with('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_words_are_found_and_far_ones_are_not() {
+        let words = ["In", "NotIn", "Exists", "DoesNotExist"];
+        assert_eq!(nearest("notin", words), Some("NotIn"));
+        assert_eq!(nearest("Exist", words), Some("Exists"));
+        assert_eq!(nearest("DoesNotExists", words), Some("DoesNotExist"));
+        assert_eq!(nearest("Between", words), None);
+    }
+
+    #[test]
+    fn c005_typo_hints() {
+        for (key, expected) in [
+            ("zone", Some("topology.kubernetes.io/zone")),
+            ("region", Some("topology.kubernetes.io/region")),
+            ("karpenter/nodepool", Some("karpenter.sh/nodepool")),
+            ("nodepool", Some("karpenter.sh/nodepool")),
+            ("capacity-type", Some("karpenter.sh/capacity-type")),
+            ("karpenter.io/capacity-type", Some("karpenter.sh/capacity-type")),
+            ("topology.kubernetesio/zone", Some("topology.kubernetes.io/zone")),
+            ("topology.kubernetes.io/zones", Some("topology.kubernetes.io/zone")),
+            ("node.kubernetes.io/instancetype", Some("node.kubernetes.io/instance-type")),
+            ("kubernetes.io/architecture", None),
+            ("arch", Some("kubernetes.io/arch")),
+            ("deployment", None),
+        ] {
+            assert_eq!(label_hint(key, []), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn labels_of_the_node_pool_are_suggested_too() {
+        assert_eq!(label_hint("taem", ["team"]), None);
+        assert_eq!(label_hint("example.com/taem", ["example.com/team"]), Some("example.com/team"));
+        assert_eq!(label_hint("team", ["example.com/team"]), Some("example.com/team"));
+    }
+}
