@@ -1,0 +1,201 @@
+//! A commit as the actions that are sent: a condition and a write on the same item are one action.
+//!
+//! Decides what DynamoDB would refuse before it looks at any item, and whether a commit goes as a single write or as
+//! a transaction. Shared by the adapters, so that they agree. It doesn't know what the table holds: sizes are those
+//! of the request.
+
+use crate::commit::{Commit, CommitError, Condition, Expect, Write};
+use crate::key::Key;
+use crate::limits;
+use crate::value::{self, Item};
+use std::collections::BTreeMap;
+
+/// One action on one item.
+#[derive(Debug, Clone)]
+pub struct Action<'a> {
+    /// The item.
+    pub key: Key,
+    /// What must hold about it.
+    pub condition: Option<&'a Condition>,
+    /// What happens to it.
+    pub effect: Effect<'a>,
+}
+
+/// What an action does to its item.
+#[derive(Debug, Clone, Copy)]
+pub enum Effect<'a> {
+    /// Nothing: a `ConditionCheck`.
+    Check,
+    /// Sets the cluster's `revision` (and `v`, the version of the form) and keeps the rest.
+    BumpRevision {
+        /// The revision that it gets.
+        next: u64,
+    },
+    /// See [`Write::Put`].
+    Put(&'a Item),
+    /// See [`Write::Set`].
+    Set {
+        /// Attributes to set.
+        set: &'a Item,
+        /// Attributes to remove.
+        remove: &'a [String],
+    },
+    /// See [`Write::Add`].
+    Add {
+        /// The counter.
+        attribute: &'a str,
+        /// What to add.
+        amount: i64,
+    },
+    /// See [`Write::Delete`].
+    Delete,
+}
+
+/// How a commit is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `PutItem`, `UpdateItem` or `DeleteItem`, with a condition expression if there is a condition.
+    Single,
+    /// `TransactWriteItems` with the commit's token.
+    Transaction,
+}
+
+impl Action<'_> {
+    /// The bytes that the request itself says: what slices are cut by.
+    #[must_use]
+    pub fn request_bytes(&self) -> u64 {
+        /// `revision`, `v` and their numbers.
+        const REVISION_BYTES: u64 = 24;
+        self.key.size()
+            + match self.effect {
+                Effect::Check | Effect::Delete => 0,
+                Effect::BumpRevision { .. } => REVISION_BYTES,
+                Effect::Put(item) => value::attributes_size(item),
+                Effect::Set { set, .. } => value::attributes_size(set),
+                Effect::Add { attribute, .. } => {
+                    attribute.len() as u64 + crate::Number::from(i64::MIN).size()
+                }
+            }
+    }
+}
+
+impl Commit {
+    /// The actions: conditions in their order, each with the write on its item, then the other writes in theirs.
+    ///
+    /// # Errors
+    /// [`CommitError::Invalid`], [`CommitError::ItemTooLarge`] or [`CommitError::TooLarge`] for what is refused
+    /// whatever the table holds.
+    pub fn actions(&self) -> Result<Vec<Action<'_>>, CommitError> {
+        let mut writes = index_writes(&self.writes)?;
+        let mut actions: Vec<Action<'_>> = Vec::with_capacity(self.conditions.len() + self.writes.len());
+        let mut seen = BTreeMap::new();
+        for condition in &self.conditions {
+            let key = condition.key();
+            if seen.insert(key.clone(), ()).is_some() {
+                return Err(invalid(format!("two conditions on `{key}`: keep one")));
+            }
+            let written = writes.remove(&key);
+            let effect = match (condition, written) {
+                (Condition::Cluster { cluster, .. }, Some(_)) => {
+                    return Err(invalid(format!(
+                        "a write to `{key}` beside the condition on cluster `{cluster}`, which writes it: leave it out"
+                    )));
+                }
+                (Condition::Cluster { revision, .. }, None) => {
+                    let overflow = || invalid(format!("the revision of `{key}` has no successor"));
+                    Effect::BumpRevision { next: revision.checked_add(1).ok_or_else(overflow)? }
+                }
+                (Condition::Item { .. }, Some(write)) => effect_of(write),
+                (Condition::Item { .. }, None) => Effect::Check,
+            };
+            actions.push(Action { key, condition: Some(condition), effect });
+        }
+        // In the order in which they were given, which is the order in which a table reports about them.
+        for write in self.writes.iter().filter(|write| !seen.contains_key(write.key())) {
+            actions.push(Action { key: write.key().clone(), condition: None, effect: effect_of(write) });
+        }
+        check_actions(&actions)?;
+        Ok(actions)
+    }
+}
+
+/// How these actions are sent. [`Commit`] says why.
+#[must_use]
+pub fn form_of(actions: &[Action<'_>]) -> Form {
+    match actions {
+        [Action { effect: Effect::Put(_) | Effect::Set { .. } | Effect::Delete, .. }] => Form::Single,
+        _ => Form::Transaction,
+    }
+}
+
+fn index_writes(writes: &[Write]) -> Result<BTreeMap<&Key, &Write>, CommitError> {
+    let mut index = BTreeMap::new();
+    for write in writes {
+        if index.insert(write.key(), write).is_some() {
+            return Err(invalid(format!("two writes to `{}`: make them one", write.key())));
+        }
+    }
+    Ok(index)
+}
+
+fn effect_of(write: &Write) -> Effect<'_> {
+    match write {
+        Write::Put { item, .. } => Effect::Put(item),
+        Write::Set { set, remove, .. } => Effect::Set { set, remove },
+        Write::Add { attribute, amount, .. } => Effect::Add { attribute, amount: *amount },
+        Write::Delete { .. } => Effect::Delete,
+    }
+}
+
+fn check_actions(actions: &[Action<'_>]) -> Result<(), CommitError> {
+    if actions.is_empty() {
+        return Err(invalid("it has neither conditions nor writes: don't send it".to_owned()));
+    }
+    for action in actions {
+        check_action(action)
+            .map_err(|message| CommitError::Invalid { message: format!("`{}`: {message}", action.key) })?;
+        let bytes = action.request_bytes();
+        if bytes > limits::ITEM_BYTES {
+            return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes });
+        }
+    }
+    let bytes = actions.iter().map(Action::request_bytes).sum();
+    if actions.len() > limits::TRANSACTION_ACTIONS || bytes > limits::TRANSACTION_BYTES {
+        return Err(CommitError::TooLarge { actions: actions.len(), bytes });
+    }
+    Ok(())
+}
+
+fn check_action(action: &Action<'_>) -> Result<(), String> {
+    action.key.check()?;
+    if let (Some(Condition::Item { expect: Expect::Absent, .. }), Effect::Delete) =
+        (action.condition, action.effect)
+    {
+        return Err("it is deleted on the condition that it is absent: leave it out".to_owned());
+    }
+    match action.effect {
+        Effect::Check | Effect::Delete | Effect::BumpRevision { .. } => Ok(()),
+        Effect::Put(item) => value::check_attributes(item),
+        Effect::Add { attribute, .. } => value::check_name(attribute),
+        Effect::Set { set, remove } => check_set(set, remove),
+    }
+}
+
+fn check_set(set: &Item, remove: &[String]) -> Result<(), String> {
+    if set.is_empty() && remove.is_empty() {
+        return Err("it sets and removes nothing: leave it out".to_owned());
+    }
+    value::check_attributes(set)?;
+    let mut removed = BTreeMap::new();
+    for name in remove {
+        value::check_name(name)?;
+        if set.contains_key(name) || removed.insert(name, ()).is_some() {
+            return Err(format!("attribute `{name}` is changed twice: keep one change"));
+        }
+    }
+    Ok(())
+}
+
+fn invalid(message: String) -> CommitError {
+    CommitError::Invalid { message }
+}

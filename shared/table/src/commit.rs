@@ -1,0 +1,275 @@
+//! How a decision is written: conditions on what was observed, and writes, all of them or none.
+//!
+//! Decides the two kinds of condition and the kinds of outcome. It doesn't retry and doesn't observe again: the
+//! outcome says which of the two the caller does.
+//!
+//! Invariants: a commit goes through wholly or not at all; a commit under a cluster's revision raises it by one.
+
+use crate::key::Key;
+use crate::limits;
+use crate::port::Cause;
+use crate::value::Item;
+use std::fmt;
+use tenon_domain::id::ClusterName;
+
+/// The token by which a repeated commit is recognised: 1 to 36 ASCII characters without spaces.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitToken(String);
+
+/// A text that can't be a commit's token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a commit token: expected 1 to 36 printable ASCII characters")]
+pub struct CommitTokenError {
+    /// The text as given.
+    pub text: String,
+}
+
+impl CommitToken {
+    /// Parses a token.
+    ///
+    /// # Errors
+    /// [`CommitTokenError`] when it is empty, too long, or not printable ASCII.
+    pub fn parse(text: impl Into<String>) -> Result<Self, CommitTokenError> {
+        let text = text.into();
+        let printable = text.bytes().all(|b| b.is_ascii_graphic());
+        if printable && (1..=limits::TOKEN_CHARACTERS).contains(&text.len()) {
+            Ok(Self(text))
+        } else {
+            Err(CommitTokenError { text })
+        }
+    }
+
+    /// The token of the `n`-th slice of the plan that has this token: `<token>-<n>`.
+    ///
+    /// # Errors
+    /// [`CommitTokenError`] when that is too long: 31 characters leave room for 9,999 slices.
+    pub fn slice(&self, n: usize) -> Result<Self, CommitTokenError> {
+        Self::parse(format!("{}-{n}", self.0))
+    }
+
+    /// The token as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CommitToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What must still be as it was observed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// For a decision about a set: the cluster's `REVISION` item has this `revision`, and gets the next one. At 0 it
+    /// may be absent, and is created with 1.
+    Cluster {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The revision that was observed; 0 where there was no such item.
+        revision: u64,
+    },
+    /// For one item's own step. The write of the item raises `revision` itself.
+    Item {
+        /// The item.
+        key: Key,
+        /// How it was observed.
+        expect: Expect,
+    },
+}
+
+impl Condition {
+    /// The key of the item that the condition looks at.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Cluster { cluster, .. } => Key::cluster_revision(cluster),
+            Self::Item { key, .. } => key.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster { cluster, revision } => write!(f, "cluster {cluster} at revision {revision}"),
+            Self::Item { key, expect: Expect::Absent } => write!(f, "{key} absent"),
+            Self::Item { key, expect: Expect::Revision(revision) } => {
+                write!(f, "{key} at revision {revision}")
+            }
+        }
+    }
+}
+
+/// How an item was observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Expect {
+    /// There was none.
+    Absent,
+    /// Its attribute `revision` was this.
+    Revision(u64),
+}
+
+/// One item's change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Write {
+    /// The whole item, in place of what was there.
+    Put {
+        /// The item's key.
+        key: Key,
+        /// All its attributes.
+        item: Item,
+    },
+    /// These attributes of the item, which is created if need be. Attributes that aren't named stay as they are, so
+    /// a writer keeps what it doesn't know.
+    Set {
+        /// The item's key.
+        key: Key,
+        /// Attributes to set.
+        set: Item,
+        /// Attributes to remove; absent ones are no error.
+        remove: Vec<String>,
+    },
+    /// An atomic counter: adds to a whole number, which counts as 0 where it is absent.
+    Add {
+        /// The item's key.
+        key: Key,
+        /// The counter.
+        attribute: String,
+        /// What to add; may be negative.
+        amount: i64,
+    },
+    /// Deletes the item; an absent one is no error.
+    Delete {
+        /// The item's key.
+        key: Key,
+    },
+}
+
+impl Write {
+    /// The key of the item that is written.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        match self {
+            Self::Put { key, .. } | Self::Set { key, .. } | Self::Add { key, .. } | Self::Delete { key } => {
+                key
+            }
+        }
+    }
+}
+
+/// Conditions and writes that go through together.
+///
+/// **How it is sent.** One `Put`, `Set` or `Delete`, alone or with a condition on its own item, goes as a single
+/// (conditional) write: half the price of a transaction. DynamoDB knows no token there, so its repetition is judged
+/// by its condition: sent again after it went through, it may be a [`CommitError::LostRace`] against itself, and the
+/// caller observes again, as after any lost race. Everything else, and every `Add` (which isn't idempotent by
+/// itself), goes as a transaction, whose repetition with the same token within ten minutes changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Commit {
+    /// Recognises a repetition.
+    pub token: CommitToken,
+    /// What must hold; each about another item.
+    pub conditions: Vec<Condition>,
+    /// What is written; each another item.
+    pub writes: Vec<Write>,
+}
+
+/// Why a commit didn't go through. Nothing of it was written, except where [`Self::Unavailable`] says it may have been.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CommitError {
+    /// The world isn't as it was observed. Observe again and plan anew; don't send this again.
+    #[error("lost the race for {}: observe again", list(lost))]
+    LostRace {
+        /// The conditions that failed, in the commit's order; at least one.
+        lost: Vec<Condition>,
+    },
+    /// Another transaction on one of the items is under way. Send this again as it is.
+    #[error("another transaction on `{key}` is under way: send the commit again as it is")]
+    Conflict {
+        /// One of the items, where the table says which; else the first of the commit.
+        key: Key,
+    },
+    /// The token was used for another commit in the last ten minutes: the caller's error.
+    #[error("the token `{token}` was used for another commit within ten minutes: derive it from the content")]
+    TokenMismatch {
+        /// The token.
+        token: CommitToken,
+    },
+    /// Too much for this partition key in this second. Send this again at the next wake.
+    #[error("writes to `{pk}` are throttled: send the commit again later")]
+    Throttled {
+        /// The partition key, where the table says which; else the first of the commit.
+        pk: String,
+    },
+    /// One item would be too large. Split what it holds.
+    #[error("`{key}` would have {bytes} bytes: an item holds at most {}, split it", limits::ITEM_BYTES)]
+    ItemTooLarge {
+        /// The item.
+        key: Key,
+        /// Its size after the write.
+        bytes: u64,
+    },
+    /// The commit doesn't fit into one transaction. Cut it into slices.
+    #[error(
+        "the commit has {actions} actions and {bytes} bytes: a transaction holds at most {} and {}, cut it into slices",
+        limits::TRANSACTION_ACTIONS,
+        limits::TRANSACTION_BYTES
+    )]
+    TooLarge {
+        /// Conditions and writes, those on one item counted once.
+        actions: usize,
+        /// The items' bytes.
+        bytes: u64,
+    },
+    /// The commit can't be sent like this: the caller's error.
+    #[error("invalid commit: {message}")]
+    Invalid {
+        /// What is wrong with it, and the remedy.
+        message: String,
+    },
+    /// The table didn't answer: it may have gone through. Observe, or send a transaction again as it is.
+    #[error("the table is unavailable: the commit may have gone through")]
+    Unavailable(#[source] Cause),
+}
+
+fn list(conditions: &[Condition]) -> String {
+    let texts: Vec<String> = conditions.iter().map(|condition| format!("`{condition}`")).collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_have_dynamodbs_form() {
+        let check =
+            |text: &str, expected: bool| assert_eq!(CommitToken::parse(text).is_ok(), expected, "{text}");
+        check("a", true);
+        check(&"a".repeat(36), true);
+        check(&"a".repeat(37), false);
+        check("", false);
+        check("a b", false);
+        check("ä", false);
+        assert_eq!(CommitToken::parse("plan").unwrap().slice(12).unwrap().as_str(), "plan-12");
+    }
+
+    #[test]
+    fn a_lost_race_names_what_was_lost() {
+        let cluster = ClusterName::parse("prod").unwrap();
+        let claim = Key::new("CLUSTER#prod", "NODECLAIM#a");
+        let error = CommitError::LostRace {
+            lost: vec![
+                Condition::Cluster { cluster, revision: 4 },
+                Condition::Item { key: claim, expect: Expect::Absent },
+            ],
+        };
+        assert_eq!(
+            error.to_string(),
+            "lost the race for `cluster prod at revision 4`, `CLUSTER#prod/NODECLAIM#a absent`: observe again"
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! What commits do: writes, the two kinds of condition, tokens, slices.
+
+use super::Harness;
+use super::support::{
+    Checked, at_revision, cluster, commit, equal, expect, expect_error, holds, item, key, number, ok, put,
+    write,
+};
+use crate::commit::{CommitError, CommitToken, Condition, Expect, Write};
+use crate::port::Table;
+use crate::slices::{Group, Slices, commit_slices};
+use crate::value::Value;
+use jiff::SignedDuration;
+
+pub(super) async fn a_put_replaces_the_whole_item<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    write(&table, vec![put("A", item([("old", number(1))])), put("A", item([("new", number(2))]))]).await?;
+    holds(&table, "A", Some(item([("new", number(2))]))).await?;
+    holds(&table, "B", None).await
+}
+
+pub(super) async fn a_set_keeps_attributes_it_does_not_know<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let set = |set, remove: &[&str]| Write::Set {
+        key: key("A"),
+        set,
+        remove: remove.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    write(&table, vec![set(item([("mine", number(1)), ("unknown", Value::text("kept"))]), &[])]).await?;
+    write(&table, vec![set(item([("mine", number(2)), ("status", Value::text("new"))]), &[])]).await?;
+    write(&table, vec![set(item([]), &["status", "never-there"])]).await?;
+    holds(&table, "A", Some(item([("mine", number(2)), ("unknown", Value::text("kept"))]))).await
+}
+
+pub(super) async fn an_add_counts_from_nothing<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let add = |amount| Write::Add { key: key("A"), attribute: "count".to_owned(), amount };
+    for (token, amount) in [("a", 5), ("b", -7), ("c", 1)] {
+        ok("an add", table.commit(&commit(token, vec![], vec![add(amount)])?).await)?;
+    }
+    let again = commit("c", vec![], vec![add(1)])?;
+    ok("an add that is sent again", table.commit(&again).await)?;
+    holds(&table, "A", Some(item([("count", Value::number(-1_i64))]))).await?;
+    write(&table, vec![put("A", item([("count", Value::text("three"))]))]).await?;
+    let refused = table.commit(&commit("d", vec![], vec![add(1)])?).await;
+    expect_error!("an add to a text", refused, CommitError::Invalid { .. })
+}
+
+pub(super) async fn a_delete_is_no_error_twice<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let delete = || Write::Delete { key: key("A") };
+    write(&table, vec![put("A", at_revision(1)), delete(), delete()]).await?;
+    holds(&table, "A", None).await
+}
+
+pub(super) async fn a_cluster_revision_is_created_and_raised<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    for revision in 0..3 {
+        let condition = Condition::Cluster { cluster: cluster()?, revision };
+        let step = commit(&format!("t{revision}"), vec![condition], vec![put("A", at_revision(revision))])?;
+        ok("a commit under the cluster's revision", table.commit(&step).await)?;
+    }
+    let found = super::support::read(&table, "REVISION").await?;
+    let revision = found.as_ref().and_then(|item| item.get("revision"));
+    equal("the cluster's revision after three commits", &revision, &Some(&number(3)))
+}
+
+pub(super) async fn a_lost_race_for_a_cluster_writes_nothing<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let at = |revision| cluster().map(|cluster| Condition::Cluster { cluster, revision });
+    ok("the winner", table.commit(&commit("w", vec![at(0)?], vec![put("A", at_revision(1))])?).await)?;
+    for stale in [0, 2] {
+        let loser = commit(&format!("l{stale}"), vec![at(stale)?], vec![put("B", at_revision(1))])?;
+        match table.commit(&loser).await {
+            Err(CommitError::LostRace { lost }) => equal("what was lost", &lost, &vec![at(stale)?])?,
+            other => return super::support::fail(format!("the loser: {other:?}")),
+        }
+        holds(&table, "B", None).await?;
+    }
+    let next = commit("n", vec![at(1)?], vec![put("B", at_revision(1))])?;
+    ok("the loser, after it observed again", table.commit(&next).await)
+}
+
+pub(super) async fn a_lost_race_names_every_condition<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    write(&table, vec![put("A", at_revision(4)), put("B", at_revision(1))]).await?;
+    let stale = expect("A", Expect::Revision(3));
+    let absent = expect("B", Expect::Absent);
+    let good = expect("C", Expect::Absent);
+    let conditions = vec![good, stale.clone(), absent.clone()];
+    match table.commit(&commit("t", conditions, vec![put("C", at_revision(1))])?).await {
+        Err(CommitError::LostRace { lost }) => equal("what was lost", &lost, &vec![stale, absent])?,
+        other => return super::support::fail(format!("the loser: {other:?}")),
+    }
+    holds(&table, "C", None).await
+}
+
+pub(super) async fn conditions_merge_with_writes_of_their_item<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let create = commit("c", vec![expect("A", Expect::Absent)], vec![put("A", at_revision(1))])?;
+    ok("creating", table.commit(&create).await)?;
+    expect_error!("creating again", table.commit(&create).await, CommitError::LostRace { .. })?;
+    let writes = || {
+        let set = Write::Set { key: key("A"), set: at_revision(2), remove: vec![] };
+        vec![set, put("B", at_revision(1))]
+    };
+    let step = commit("s", vec![expect("A", Expect::Revision(1))], writes())?;
+    ok("a step from revision 1", table.commit(&step).await)?;
+    let late = commit("l", vec![expect("A", Expect::Revision(1))], writes())?;
+    expect_error!("a late step from revision 1", table.commit(&late).await, CommitError::LostRace { .. })?;
+    let delete = vec![Write::Delete { key: key("A") }];
+    let wrong = commit("x", vec![expect("A", Expect::Revision(1))], delete.clone())?;
+    expect_error!("deleting from revision 1", table.commit(&wrong).await, CommitError::LostRace { .. })?;
+    let right = commit("y", vec![expect("A", Expect::Revision(2))], delete)?;
+    ok("deleting from revision 2", table.commit(&right).await)?;
+    holds(&table, "A", None).await
+}
+
+pub(super) async fn a_condition_alone_is_checked<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    write(&table, vec![put("A", at_revision(1)), put("PLAIN", item([("x", number(1))]))]).await?;
+    let other = || vec![put("B", at_revision(1))];
+    let wrong = commit("a", vec![expect("A", Expect::Revision(2))], other())?;
+    expect_error!("a wrong revision", table.commit(&wrong).await, CommitError::LostRace { .. })?;
+    let none = commit("b", vec![expect("PLAIN", Expect::Revision(0))], other())?;
+    expect_error!("an item without a revision", table.commit(&none).await, CommitError::LostRace { .. })?;
+    let right = commit("c", vec![expect("A", Expect::Revision(1))], other())?;
+    ok("the right revision", table.commit(&right).await)?;
+    holds(&table, "A", Some(at_revision(1))).await
+}
+
+pub(super) async fn a_token_makes_a_repetition_harmless<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let conditions =
+        vec![Condition::Cluster { cluster: cluster()?, revision: 0 }, expect("A", Expect::Absent)];
+    let once = commit("t", conditions, vec![put("A", at_revision(1))])?;
+    ok("a commit", table.commit(&once).await)?;
+    ok("the same commit again", table.commit(&once).await)?;
+    let next = Condition::Cluster { cluster: cluster()?, revision: 1 };
+    ok("the next", table.commit(&commit("u", vec![next], vec![])?).await)
+}
+
+pub(super) async fn a_token_with_other_content_is_refused<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let two = |value| commit("t", vec![], vec![put("A", at_revision(value)), put("B", at_revision(value))]);
+    ok("a commit", table.commit(&two(1)?).await)?;
+    let other = table.commit(&two(2)?).await;
+    expect_error!("another commit with its token", other, CommitError::TokenMismatch { .. })?;
+    holds(&table, "A", Some(at_revision(1))).await
+}
+
+pub(super) async fn a_token_is_forgotten_after_ten_minutes<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let add = Write::Add { key: key("A"), attribute: "count".to_owned(), amount: 1 };
+    let once = commit("t", vec![], vec![add])?;
+    ok("a commit", table.commit(&once).await)?;
+    harness.advance(SignedDuration::from_mins(9)).await;
+    ok("the same within ten minutes", table.commit(&once).await)?;
+    holds(&table, "A", Some(item([("count", number(1))]))).await?;
+    harness.advance(SignedDuration::from_mins(2)).await;
+    ok("the same after ten minutes", table.commit(&once).await)?;
+    holds(&table, "A", Some(item([("count", number(2))]))).await
+}
+
+pub(super) async fn contradictions_are_refused<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let at = Condition::Cluster { cluster: cluster()?, revision: 0 };
+    let set = |set, remove: &[&str]| Write::Set {
+        key: key("A"),
+        set,
+        remove: remove.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let one = || at_revision(1);
+    let absent = || expect("A", Expect::Absent);
+    let cases = [
+        ("nothing", vec![], vec![]),
+        ("two writes to one item", vec![], vec![put("A", one()), Write::Delete { key: key("A") }]),
+        ("two conditions on one item", vec![absent(), absent()], vec![put("B", one())]),
+        ("a write to the cluster's revision", vec![at], vec![put("REVISION", one())]),
+        ("a set of nothing", vec![], vec![set(item([]), &[])]),
+        ("an attribute set and removed", vec![], vec![set(one(), &["revision"])]),
+        ("a key's attribute", vec![], vec![put("A", item([("pk", Value::text("x"))]))]),
+        ("a delete of what is absent", vec![absent()], vec![Write::Delete { key: key("A") }]),
+    ];
+    for (what, conditions, writes) in cases {
+        let refused = table.commit(&commit("t", conditions, writes)?).await;
+        expect_error!(what, refused, CommitError::Invalid { .. })?;
+    }
+    holds(&table, "A", None).await
+}
+
+pub(super) async fn slices_stop_at_a_lost_race_and_keep_what_is_committed<H: Harness>(
+    harness: &H,
+) -> Checked {
+    let table = harness.fresh().await;
+    let group = |n: usize| Group {
+        conditions: vec![],
+        writes: (0..60).map(|m| put(&format!("G{n}#{m}"), at_revision(1))).collect(),
+    };
+    let token = ok("the token", CommitToken::parse("plan"))?;
+    let cut = |revision| {
+        cluster().and_then(|c| ok("cutting", Slices::cut(&token, &c, revision, (0..3).map(group).collect())))
+    };
+    let slices = cut(0)?;
+    equal("the number of slices", &slices.commits().len(), &3)?;
+    for first in slices.commits().iter().take(1) {
+        ok("the first slice", table.commit(first).await)?;
+    }
+    let rival = Condition::Cluster { cluster: cluster()?, revision: 1 };
+    ok("the rival", table.commit(&commit("rival", vec![rival], vec![])?).await)?;
+    // The first went through already: its token says so. The second loses.
+    let report = commit_slices(&table, &slices).await;
+    equal("how many went through", &report.committed, &1)?;
+    equal("the revision after them", &report.revision, &1)?;
+    expect_error!("what stopped them", report.stopped.map_or(Ok(()), Err), CommitError::LostRace { .. })?;
+    holds(&table, "G0#59", Some(at_revision(1))).await?;
+    holds(&table, "G1#0", None).await?;
+    holds(&table, "G2#0", None).await
+}

@@ -1,0 +1,1 @@
+//! The forms of the items that the table holds, by kind.

@@ -1,0 +1,240 @@
+//! Numbers as DynamoDB keeps them: decimal, exact, at most 38 significant digits.
+//!
+//! Decides which numbers there are and their one canonical text. It does no arithmetic but a counter's.
+
+use std::fmt;
+
+/// Significant digits that DynamoDB keeps.
+const DIGITS: usize = 38;
+/// The exponent of the first significant digit: 1E-130 up to 9.99…E+125.
+const LOWEST: i64 = -130;
+const HIGHEST: i64 = 125;
+/// An exponent longer than this is out of range whatever the digits are; the bound keeps the arithmetic exact.
+const EXPONENT_DIGITS: usize = 6;
+
+/// A number in its canonical text: plain decimal, no needless zeros, no exponent. Equal numbers have equal texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Number(String);
+
+/// A text that DynamoDB wouldn't take as a number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NumberError {
+    /// Not a decimal number at all.
+    #[error("`{text}` is not a number: expected a decimal such as `-12.5` or `1e3`")]
+    Malformed {
+        /// The text as given.
+        text: String,
+    },
+    /// More significant digits than DynamoDB keeps.
+    #[error("`{text}` has {digits} significant digits: DynamoDB keeps at most 38")]
+    TooPrecise {
+        /// The text as given.
+        text: String,
+        /// Its significant digits.
+        digits: usize,
+    },
+    /// Too large or too close to zero.
+    #[error("`{text}` is outside of what DynamoDB keeps: 1E-130 to 9.99E+125, either sign")]
+    OutOfRange {
+        /// The text as given.
+        text: String,
+    },
+}
+
+impl Number {
+    /// Parses a decimal number, with an exponent or without.
+    ///
+    /// # Errors
+    /// [`NumberError`] for what DynamoDB would refuse.
+    pub fn parse(text: &str) -> Result<Self, NumberError> {
+        let malformed = || NumberError::Malformed { text: text.to_owned() };
+        let out_of_range = || NumberError::OutOfRange { text: text.to_owned() };
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent).ok_or_else(malformed)?),
+            None => (unsigned, Some(0)),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction) {
+            return Err(malformed());
+        }
+        let digits = format!("{whole}{fraction}");
+        let from_first = digits.trim_start_matches('0');
+        let significant = from_first.trim_end_matches('0');
+        if significant.is_empty() {
+            return Ok(Self("0".to_owned()));
+        }
+        if significant.len() > DIGITS {
+            return Err(NumberError::TooPrecise { text: text.to_owned(), digits: significant.len() });
+        }
+        // The exponent of the first significant digit: 0 for 1 to 9, 1 for tens, -1 for tenths.
+        let first = exponent.ok_or_else(out_of_range)? + from_first.len() as i64 - 1 - fraction.len() as i64;
+        if !(LOWEST..=HIGHEST).contains(&first) {
+            return Err(out_of_range());
+        }
+        Ok(Self(render(negative, significant, first)))
+    }
+
+    /// The canonical text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The number where it is whole and fits, else nothing.
+    #[must_use]
+    pub fn to_u64(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+
+    /// The number where it is whole and fits, else nothing.
+    #[must_use]
+    pub fn to_i64(&self) -> Option<i64> {
+        self.0.parse().ok()
+    }
+
+    /// A counter's next value; nothing where this isn't a whole number or the sum has more than 38 digits.
+    #[must_use]
+    pub fn checked_add(&self, amount: i64) -> Option<Self> {
+        let sum = self.0.parse::<i128>().ok()?.checked_add(i128::from(amount))?;
+        Self::parse(&sum.to_string()).ok()
+    }
+
+    /// What the number adds to its item's size: a byte for two significant digits, and one.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let digits = || self.0.bytes().filter(u8::is_ascii_digit);
+        let leading = digits().take_while(|b| *b == b'0').count();
+        let total = digits().count();
+        let whole_only = !self.0.contains('.');
+        let trailing = if whole_only { self.0.bytes().rev().take_while(|b| *b == b'0').count() } else { 0 };
+        let significant = total.saturating_sub(leading + trailing);
+        (significant.div_ceil(2) + 1) as u64
+    }
+}
+
+/// The exponent's value, `Some(None)` where it has too many digits to matter, nothing where it isn't one.
+#[expect(
+    clippy::option_option,
+    reason = "the three cases are local to the parser: no exponent, absurd, a value"
+)]
+fn parse_exponent(text: &str) -> Option<Option<i64>> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    if digits.trim_start_matches('0').len() > EXPONENT_DIGITS {
+        return Some(None);
+    }
+    Some(text.parse().ok())
+}
+
+/// Plain decimal text of the digits, the first of which counts `10^first`.
+fn render(negative: bool, significant: &str, first: i64) -> String {
+    let sign = if negative { "-" } else { "" };
+    let Ok(whole_digits) = usize::try_from(first + 1) else {
+        let zeros = usize::try_from(-first - 1).unwrap_or(0);
+        return format!("{sign}0.{}{significant}", "0".repeat(zeros));
+    };
+    match significant.split_at_checked(whole_digits) {
+        Some(("", fraction)) => format!("{sign}0.{fraction}"),
+        Some((whole, "")) => format!("{sign}{whole}"),
+        Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
+        None => format!("{sign}{significant}{}", "0".repeat(whole_digits.saturating_sub(significant.len()))),
+    }
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl From<i64> for Number {
+    fn from(value: i64) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl From<u32> for Number {
+    fn from(value: u32) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(Number::parse(text).unwrap().as_str(), expected, "{text}");
+    }
+
+    fn check_size(text: &str, expected: u64) {
+        assert_eq!(Number::parse(text).unwrap().size(), expected, "{text}");
+    }
+
+    #[test]
+    fn equal_numbers_have_one_text() {
+        for (text, expected) in [
+            ("0", "0"),
+            ("-0.00", "0"),
+            ("007", "7"),
+            ("1.50", "1.5"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("-12e2", "-1200"),
+            ("1200E-5", "0.012"),
+            ("+3", "3"),
+            ("0.10e1", "1"),
+            ("99.9e-1", "9.99"),
+            ("12345678901234567890123456789012345678", "12345678901234567890123456789012345678"),
+            ("0e999999999999", "0"),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn the_range_is_dynamodbs() {
+        check("1e125", &format!("1{}", "0".repeat(125)));
+        check("1e-130", &format!("0.{}1", "0".repeat(129)));
+        for text in ["1e126", "1e-131", "1e9999999999", "-1e-9999999999"] {
+            assert!(matches!(Number::parse(text), Err(NumberError::OutOfRange { .. })), "{text}");
+        }
+        let long = "1".repeat(39);
+        assert_eq!(Number::parse(&long), Err(NumberError::TooPrecise { text: long.clone(), digits: 39 }));
+        for text in ["", "-", ".", "1.2.3", "1e", "e5", "0x10", "NaN", "1 ", "--1", "1e+-2", "½"] {
+            assert!(matches!(Number::parse(text), Err(NumberError::Malformed { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_size_counts_significant_digits() {
+        check_size("0", 1);
+        check_size("7", 2);
+        check_size("12", 2);
+        check_size("123", 3);
+        check_size("1000", 2);
+        check_size("0.00125", 3);
+        check_size("-40.5", 3);
+    }
+
+    #[test]
+    fn counters_add_whole_numbers_only() {
+        assert_eq!(Number::from(41_u64).checked_add(1), Some(Number::from(42_u64)));
+        assert_eq!(Number::from(1_u64).checked_add(-3), Some(Number::from(-2_i64)));
+        assert_eq!(Number::parse("1.5").unwrap().checked_add(1), None);
+        assert_eq!(Number::parse(&"9".repeat(38)).unwrap().checked_add(1).unwrap().size(), 2);
+    }
+}

@@ -1,0 +1,250 @@
+//! What a table does: reads, queries and commits. The port that functions are written against.
+//!
+//! Decides the shapes and what each error asks of the caller. Adapters decide nothing: what one refuses, all refuse,
+//! and [`crate::conformance`] holds them to it. There are no scans and no filters: what would need one gets a prefix.
+//!
+//! Invariants: a query's items are in the order of their sort keys, bytewise; a page's `next` leads on without gaps
+//! or repetitions as long as nobody writes.
+
+use crate::commit::{Commit, CommitError};
+use crate::key::{self, Key};
+use crate::limits;
+use crate::value::Item;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+
+/// What lies under an error of an adapter, such as the SDK's own.
+pub type Cause = Arc<dyn Error + Send + Sync>;
+
+/// The state table.
+pub trait Table: Send + Sync {
+    /// One item, or nothing.
+    ///
+    /// # Errors
+    /// [`TableError`] says what the caller does next.
+    fn get(
+        &self,
+        key: &Key,
+        consistency: Consistency,
+    ) -> impl Future<Output = Result<Option<Item>, TableError>> + Send;
+
+    /// Those of these items that exist, by one call: 1 to 100 different keys, and 16 MB of items. An answer that the
+    /// table gave only in part is an error as a whole.
+    ///
+    /// # Errors
+    /// [`TableError`] says what the caller does next.
+    fn batch_get(
+        &self,
+        keys: &[Key],
+        consistency: Consistency,
+    ) -> impl Future<Output = Result<BTreeMap<Key, Item>, TableError>> + Send;
+
+    /// One page of a partition's items: up to 1 MB and up to the query's limit.
+    ///
+    /// # Errors
+    /// [`TableError`] says what the caller does next.
+    fn query(&self, query: &Query) -> impl Future<Output = Result<Page, TableError>> + Send;
+
+    /// Writes a decision, wholly or not at all.
+    ///
+    /// # Errors
+    /// [`CommitError`] says what the caller does next.
+    fn commit(&self, commit: &Commit) -> impl Future<Output = Result<(), CommitError>> + Send;
+}
+
+/// Whether a read must see every write that came before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consistency {
+    /// It must: one unit per 4 KB.
+    Strong,
+    /// It may see the state of a moment ago: half the price.
+    Eventual,
+}
+
+/// The order of a query's items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Lowest sort key first.
+    Ascending,
+    /// Highest sort key first.
+    Descending,
+}
+
+/// Which sort keys of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SkRange {
+    /// All.
+    All,
+    /// Those that begin with this.
+    Prefix(String),
+    /// Those that begin with the prefix and come after this one, which begins with it too and isn't included.
+    After {
+        /// What they begin with.
+        prefix: String,
+        /// What they come after.
+        after: String,
+    },
+    /// From the first to the second, both included.
+    Between(String, String),
+}
+
+impl SkRange {
+    /// Whether the sort key is in the range.
+    #[must_use]
+    pub fn contains(&self, sk: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Prefix(prefix) => sk.starts_with(prefix.as_str()),
+            Self::After { prefix, after } => sk.starts_with(prefix.as_str()) && sk > after.as_str(),
+            Self::Between(first, last) => (first.as_str()..=last.as_str()).contains(&sk),
+        }
+    }
+}
+
+/// A question about one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// The partition.
+    pub pk: String,
+    /// Which of its items.
+    pub range: SkRange,
+    /// Whether writes that came before must be seen.
+    pub consistency: Consistency,
+    /// The most items of one page, at least 1. A page that is full has a `next`, even where nothing follows.
+    pub limit: Option<u32>,
+    /// Where the page begins: the `next` of the page before. Not included.
+    pub start_after: Option<String>,
+    /// The order.
+    pub order: Order,
+}
+
+impl Query {
+    /// All items of a range, ascending, from the start, with no limit but the page's bytes.
+    pub fn new(pk: impl Into<String>, range: SkRange, consistency: Consistency) -> Self {
+        Self { pk: pk.into(), range, consistency, limit: None, start_after: None, order: Order::Ascending }
+    }
+
+    /// What DynamoDB, or the port, would refuse about the query.
+    ///
+    /// # Errors
+    /// [`TableError::Invalid`].
+    pub fn check(&self) -> Result<(), TableError> {
+        let invalid = |message| Err(TableError::Invalid { message });
+        let check_sk = |sk: &str| key::check_part(key::SK, sk, limits::SK_BYTES);
+        let check_keys = || {
+            key::check_part(key::PK, &self.pk, limits::PK_BYTES)?;
+            match &self.range {
+                SkRange::All => Ok(()),
+                SkRange::Prefix(prefix) => check_sk(prefix),
+                SkRange::After { prefix, after } => check_sk(prefix).and_then(|()| check_sk(after)),
+                SkRange::Between(first, last) => check_sk(first).and_then(|()| check_sk(last)),
+            }
+        };
+        if let Err(message) = check_keys() {
+            return invalid(message);
+        }
+        match &self.range {
+            SkRange::After { prefix, after } if !after.starts_with(prefix.as_str()) => {
+                return invalid(format!("`{after}` doesn't begin with `{prefix}`: give a key of the range"));
+            }
+            SkRange::Between(first, last) if first > last => {
+                return invalid(format!("`{first}` comes after `{last}`: give the lower key first"));
+            }
+            SkRange::All | SkRange::Prefix(_) | SkRange::After { .. } | SkRange::Between(..) => {}
+        }
+        if self.limit == Some(0) {
+            return invalid("a limit of 0: give at least 1, or none".to_owned());
+        }
+        match &self.start_after {
+            Some(start) if !self.range.contains(start) => invalid(format!(
+                "`{start}` lies outside of the query's range: give the `next` of its own page"
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// One page of a query's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The items, in the query's order.
+    pub items: Vec<(Key, Item)>,
+    /// Where the next page begins; nothing where this was the last.
+    pub next: Option<String>,
+}
+
+/// Why a read gave no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TableError {
+    /// Too much for this partition key in this second. Ask again at the next wake.
+    #[error("reads of `{pk}` are throttled: ask again later")]
+    Throttled {
+        /// The partition key, where the table says which; else the first that was asked for.
+        pk: String,
+    },
+    /// The answer is larger than one call gives. Ask for less.
+    #[error("{what} is larger than one answer holds, {limit}: ask for less")]
+    AnswerTooLarge {
+        /// What was asked for.
+        what: String,
+        /// What one answer holds.
+        limit: String,
+    },
+    /// The question can't be asked like this: the caller's error.
+    #[error("invalid read: {message}")]
+    Invalid {
+        /// What is wrong with it, and the remedy.
+        message: String,
+    },
+    /// The table didn't answer. Ask again at the next wake.
+    #[error("the table is unavailable")]
+    Unavailable(#[source] Cause),
+}
+
+/// What DynamoDB would refuse about the keys of a batch.
+///
+/// # Errors
+/// [`TableError::Invalid`] for no keys, more than 100, one given twice, or one of a wrong size.
+pub fn check_batch(keys: &[Key]) -> Result<(), TableError> {
+    let invalid = |message| Err(TableError::Invalid { message });
+    if keys.is_empty() || keys.len() > limits::BATCH_KEYS {
+        return invalid(format!("a batch of {} keys: give 1 to {}", keys.len(), limits::BATCH_KEYS));
+    }
+    let mut seen = BTreeSet::new();
+    for key in keys {
+        if let Err(message) = key.check() {
+            return invalid(message);
+        }
+        if !seen.insert(key) {
+            return invalid(format!("`{key}` twice in one batch: give it once"));
+        }
+    }
+    Ok(())
+}
+
+/// The most pages that [`query_all`] follows: 256 MB, which no function's memory should hold.
+pub const QUERY_ALL_PAGES: usize = 256;
+
+/// All items of a query, page by page; its limit is each page's. Not one consistent view: what is written between two
+/// pages may be seen.
+///
+/// # Errors
+/// What [`Table::query`] says, and [`TableError::AnswerTooLarge`] after [`QUERY_ALL_PAGES`] pages.
+pub async fn query_all<T: Table>(table: &T, query: &Query) -> Result<Vec<(Key, Item)>, TableError> {
+    let mut query = query.clone();
+    let mut items = Vec::new();
+    for _ in 0..QUERY_ALL_PAGES {
+        let page = table.query(&query).await?;
+        items.extend(page.items);
+        match page.next {
+            None => return Ok(items),
+            next @ Some(_) => query.start_after = next,
+        }
+    }
+    Err(TableError::AnswerTooLarge {
+        what: format!("the query of `{}`", query.pk),
+        limit: format!("{QUERY_ALL_PAGES} pages"),
+    })
+}
