@@ -3,7 +3,18 @@
 //! Facts are of the region and don't depend on any class; a node's shape (labels, capacity, allocatable) is computed
 //! from facts and a class's settings. Everything is whole numbers and a pure function of its arguments.
 
+pub mod compatibility;
 pub mod describe;
 pub mod facts;
+pub mod node_labels;
+pub mod node_shape;
+pub mod offering;
+pub mod option;
+pub mod settings;
 
+pub use compatibility::{Incompatibility, compatibility};
 pub use facts::InstanceTypeFacts;
+pub use node_shape::{LearnedMemory, NodeShape, node_shape};
+pub use offering::{Availability, CapacityType, Offering, OfferingRank, Unavailability};
+pub use option::{InstanceTypeOption, OptionRank, Surroundings};
+pub use settings::{AmiFamily, NodeSettings};

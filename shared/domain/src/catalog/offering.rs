@@ -1,0 +1,192 @@
+//! Where and how an instance type can be had, and at what price.
+//!
+//! Decides the order of offerings and whether one goes with requirements. It doesn't find out what is available: that
+//! is given, and offerings that can't be had are kept with the reason, because running nodes still need their price.
+
+use std::fmt;
+
+use crate::catalog::compatibility::Incompatibility;
+use crate::id::{ReservationId, Zone, ZoneId};
+use crate::labels;
+use crate::money::UsdPerHour;
+use crate::requirement::Requirements;
+
+/// How capacity is paid for; in the order in which it is preferred at equal prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CapacityType {
+    /// In a capacity reservation, paid for already.
+    Reserved,
+    /// Spot.
+    Spot,
+    /// On demand.
+    OnDemand,
+}
+
+impl CapacityType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
+
+    /// The value of `karpenter.sh/capacity-type`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Spot => "spot",
+            Self::OnDemand => "on-demand",
+        }
+    }
+
+    /// The capacity type of that label's value.
+    #[must_use]
+    pub fn from_label(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|capacity_type| capacity_type.as_str() == value)
+    }
+}
+
+impl fmt::Display for CapacityType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A way to have an instance type: one zone, one way of paying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offering {
+    /// The zone's name in this account.
+    pub zone: Zone,
+    /// The zone's id.
+    pub zone_id: ZoneId,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// The reservation, for `reserved`.
+    pub reservation: Option<ReservationId>,
+    /// The price, where it is known.
+    pub price: Option<UsdPerHour>,
+    /// Whether it can be had now.
+    pub availability: Availability,
+}
+
+/// Whether an offering can be had now.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Availability {
+    /// It can, as far as is known.
+    Available,
+    /// It can't.
+    Unavailable(Unavailability),
+}
+
+/// Why an offering can't be had.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Unavailability {
+    /// EC2 doesn't have the type in this zone.
+    #[error("the zone doesn't offer the type")]
+    NotOffered,
+    /// The class has no subnet in this zone.
+    #[error("no subnet of the class is in the zone")]
+    NoSubnet,
+    /// Nodes of the class can't be of this type.
+    #[error(transparent)]
+    Incompatible(Incompatibility),
+    /// No price is known.
+    #[error("no price is known")]
+    PriceUnknown,
+    /// EC2 said that there is no capacity, and it isn't time to ask again.
+    #[error("capacity is exhausted")]
+    Exhausted,
+    /// The zone is shifted away from.
+    #[error("the zone is shifted away from")]
+    ZoneShifted,
+    /// The reservation has no instance left.
+    #[error("the reservation is used up")]
+    ReservationUsedUp,
+    /// The reservation is about to end.
+    #[error("the reservation is about to end")]
+    ReservationExpiring,
+}
+
+impl Unavailability {
+    /// The stable reason, for reports and metrics.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotOffered => "NotOffered",
+            Self::NoSubnet => "NoSubnet",
+            Self::Incompatible(_) => "Incompatible",
+            Self::PriceUnknown => "PriceUnknown",
+            Self::Exhausted => "Exhausted",
+            Self::ZoneShifted => "ZoneShifted",
+            Self::ReservationUsedUp => "ReservationUsedUp",
+            Self::ReservationExpiring => "ReservationExpiring",
+        }
+    }
+
+    /// Whether the type can never be in this zone for this class, so that the zone isn't one of the type's.
+    #[must_use]
+    pub const fn rules_zone_out(&self) -> bool {
+        match self {
+            Self::NotOffered | Self::NoSubnet => true,
+            Self::Incompatible(_)
+            | Self::PriceUnknown
+            | Self::Exhausted
+            | Self::ZoneShifted
+            | Self::ReservationUsedUp
+            | Self::ReservationExpiring => false,
+        }
+    }
+}
+
+/// The order of offerings: cheapest first, then as they are preferred, then by zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfferingRank<'a> {
+    /// The price.
+    pub price: UsdPerHour,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// The zone.
+    pub zone: &'a Zone,
+    /// The reservation, which makes the rank unique.
+    pub reservation: Option<&'a ReservationId>,
+}
+
+impl Offering {
+    /// Whether it can be had now.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.availability == Availability::Available
+    }
+
+    /// Whether its zone, capacity type and reservation are among those asked for.
+    #[must_use]
+    pub fn goes_with(&self, asked: &Requirements) -> bool {
+        let reservation = match (&self.reservation, asked.get(labels::CAPACITY_RESERVATION_ID)) {
+            (_, None) => true,
+            (Some(id), Some(requirement)) => requirement.has(id.as_str()),
+            (None, Some(requirement)) => requirement.accepts_absence(),
+        };
+        reservation
+            && asked.allows(labels::CAPACITY_TYPE, self.capacity_type.as_str())
+            && asked.allows(labels::ZONE, self.zone.as_str())
+            && asked.allows(labels::ZONE_ID, self.zone_id.as_str())
+    }
+
+    /// Its place among the offerings that have a price.
+    #[must_use]
+    pub fn rank(&self) -> Option<OfferingRank<'_>> {
+        Some(OfferingRank {
+            price: self.price?,
+            capacity_type: self.capacity_type,
+            zone: &self.zone,
+            reservation: self.reservation.as_ref(),
+        })
+    }
+}
+
+/// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
+/// of on-demand prices (KARPENTER.md 2.2).
+const RESERVED_DIVISOR: u64 = 10_000_000;
+
+/// The price by which a reserved offering is ranked; never nothing unless the on-demand price is.
+#[must_use]
+pub const fn reserved_price(on_demand: UsdPerHour) -> UsdPerHour {
+    UsdPerHour::from_nanos(on_demand.nanos().div_ceil(RESERVED_DIVISOR))
+}

@@ -1,0 +1,145 @@
+//! An instance type as a choice for nodes of one class: labels, resources and offerings.
+//!
+//! Joins what the other modules decide. It doesn't decide which type is chosen, only which offering of a type is the
+//! cheapest that goes with what is asked.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::catalog::compatibility::compatibility;
+use crate::catalog::facts::{InstanceTypeFacts, UsageClass};
+use crate::catalog::node_labels;
+use crate::catalog::node_shape::{LearnedMemory, node_shape};
+use crate::catalog::offering::{Availability, CapacityType, Offering, OfferingRank, Unavailability};
+use crate::catalog::settings::NodeSettings;
+use crate::id::{InstanceType, Region};
+use crate::labels;
+use crate::money::UsdPerHour;
+use crate::requirement::{Requirement, Requirements};
+use crate::resources::ResourceList;
+
+/// An instance type that nodes of a class may be of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceTypeOption {
+    /// What EC2 says of it.
+    pub facts: Arc<InstanceTypeFacts>,
+    /// What its nodes are labelled with; keys without a value are an explicit `DoesNotExist`.
+    pub labels: Requirements,
+    /// `status.capacity` of its nodes.
+    pub capacity: ResourceList,
+    /// `status.allocatable` of its nodes.
+    pub allocatable: ResourceList,
+    /// Where and how it can be had, by zone, then capacity type.
+    pub offerings: Vec<Offering>,
+}
+
+/// The order of choices: the cheapest offering first, then by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OptionRank<'a> {
+    /// The price of its cheapest offering.
+    pub price: UsdPerHour,
+    /// The type, which makes the rank unique.
+    pub name: &'a InstanceType,
+}
+
+/// The place that a catalogue is of, and what is known there of one type.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The region.
+    pub region: &'a Region,
+    /// Memory that kubelets reported for the type and the class's images.
+    pub learned: Option<LearnedMemory>,
+}
+
+impl InstanceTypeOption {
+    /// The choice of a type for a class. If nodes of the class can't be of the type, every offering that would be
+    /// available isn't, and says why.
+    #[must_use]
+    pub fn new(
+        facts: Arc<InstanceTypeFacts>,
+        settings: &NodeSettings,
+        surroundings: Surroundings<'_>,
+        mut offerings: Vec<Offering>,
+    ) -> Self {
+        if let Err(incompatibility) = compatibility(&facts, settings) {
+            for offering in offerings.iter_mut().filter(|offering| offering.is_available()) {
+                offering.availability =
+                    Availability::Unavailable(Unavailability::Incompatible(incompatibility.clone()));
+            }
+        }
+        offerings.sort_by(|a, b| {
+            (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
+        });
+        let shape = node_shape(&facts, settings, surroundings.learned);
+        let mut labels = node_labels::requirements(&facts, settings.ami_family);
+        add_place(&mut labels, surroundings.region, &offerings);
+        add_capacity_types(&mut labels, &facts, &offerings);
+        Self {
+            labels,
+            capacity: shape.capacity.resources(),
+            allocatable: shape.allocatable.resources(),
+            facts,
+            offerings,
+        }
+    }
+
+    /// Offerings that can be had now and that go with what is asked.
+    pub fn available<'a>(&'a self, asked: &'a Requirements) -> impl Iterator<Item = &'a Offering> {
+        self.offerings.iter().filter(|offering| offering.is_available() && offering.goes_with(asked))
+    }
+
+    /// The cheapest offering that can be had now and goes with what is asked.
+    #[must_use]
+    pub fn cheapest<'a>(&'a self, asked: &'a Requirements) -> Option<(OfferingRank<'a>, &'a Offering)> {
+        self.available(asked)
+            .filter_map(|offering| offering.rank().map(|rank| (rank, offering)))
+            .min_by_key(|(rank, _)| *rank)
+    }
+
+    /// Its place among the choices, by its cheapest offering that goes with what is asked.
+    #[must_use]
+    pub fn rank<'a>(&'a self, asked: &'a Requirements) -> Option<OptionRank<'a>> {
+        let (offering, _) = self.cheapest(asked)?;
+        Some(OptionRank { price: offering.price, name: &self.facts.name })
+    }
+}
+
+/// Zones in which the type is offered and the class has a subnet, and the region.
+fn add_place(labels: &mut Requirements, region: &Region, offerings: &[Offering]) {
+    let offered = || {
+        offerings.iter().filter(|offering| match &offering.availability {
+            Availability::Available => true,
+            Availability::Unavailable(why) => !why.rules_zone_out(),
+        })
+    };
+    let zones: BTreeSet<_> = offered().map(|offering| offering.zone.as_str()).collect();
+    let zone_ids: BTreeSet<_> = offered().map(|offering| offering.zone_id.as_str()).collect();
+    labels.replace(Requirement::one_of(labels::ZONE, zones));
+    labels.replace(Requirement::one_of(labels::ZONE_ID, zone_ids));
+    labels.replace(Requirement::one_of(labels::REGION, [region.as_str()]));
+}
+
+/// The ways of paying that the type has, and the class's reservations of it. Kind and interruptibility of a
+/// reservation aren't known here: they are unconstrained where there is one.
+fn add_capacity_types(labels: &mut Requirements, facts: &InstanceTypeFacts, offerings: &[Offering]) {
+    let mut capacity_types: BTreeSet<_> = facts
+        .usage_classes
+        .iter()
+        .filter_map(|usage_class| match usage_class {
+            UsageClass::OnDemand => Some(CapacityType::OnDemand.as_str()),
+            UsageClass::Spot => Some(CapacityType::Spot.as_str()),
+            UsageClass::CapacityBlock | UsageClass::Other(_) => None,
+        })
+        .collect();
+    let reservations: BTreeSet<_> =
+        offerings.iter().filter_map(|offering| offering.reservation.as_ref()).collect();
+    if reservations.is_empty() {
+        labels.replace(Requirement::does_not_exist(labels::CAPACITY_RESERVATION_TYPE));
+        labels.replace(Requirement::does_not_exist(labels::CAPACITY_RESERVATION_INTERRUPTIBLE));
+    } else {
+        capacity_types.insert(CapacityType::Reserved.as_str());
+    }
+    let ids = reservations.into_iter().map(|id| id.as_str());
+    labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_ID, ids));
+    labels.replace(Requirement::one_of(labels::CAPACITY_TYPE, capacity_types));
+}

@@ -1,0 +1,398 @@
+//! What a node class (and its cluster) sets that changes what a node offers.
+//!
+//! Plain values, read and validated by whoever reads manifests; defaults are Karpenter's. Nothing is decided here but
+//! what each AMI family is like (KARPENTER.md 2.1.5).
+
+use std::fmt;
+
+use crate::catalog::facts::PlacementStrategy;
+use crate::quantity::Quantity;
+
+/// Bytes in a MiB.
+pub const MIB: u64 = 1 << 20;
+/// Bytes in a GiB.
+pub const GIB: u64 = 1 << 30;
+
+/// Everything of a class that labels, capacity, overhead and compatibility are computed from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// `spec.amiFamily`, or the alias's.
+    pub ami_family: AmiFamily,
+    /// `spec.kubelet`.
+    pub kubelet: Kubelet,
+    /// `spec.blockDeviceMappings`, in order; empty for the family's own.
+    pub block_devices: Vec<BlockDevice>,
+    /// `spec.instanceStorePolicy`.
+    pub instance_store_policy: Option<InstanceStorePolicy>,
+    /// `spec.networkInterfaces`, in order; empty where the class doesn't set them.
+    pub network_interfaces: Vec<NetworkInterface>,
+    /// `spec.connectionTracking`.
+    pub connection_tracking: Option<ConnectionTracking>,
+    /// `spec.cpuOptions.nestedVirtualization`.
+    pub nested_virtualization: Option<NestedVirtualization>,
+    /// The strategy of the placement group that the class selects, once it is resolved.
+    pub placement_strategy: Option<PlacementStrategy>,
+    /// Interfaces of each node that are not for pods (`reserved-enis`).
+    pub reserved_enis: u32,
+    /// What the hypervisor takes of the stated memory, until a kubelet has reported (`vm-memory-overhead-percent`).
+    pub vm_memory_overhead: PartsPerMillion,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            ami_family: AmiFamily::Al2023,
+            kubelet: Kubelet::default(),
+            block_devices: Vec::new(),
+            instance_store_policy: None,
+            network_interfaces: Vec::new(),
+            connection_tracking: None,
+            nested_virtualization: None,
+            placement_strategy: None,
+            reserved_enis: 0,
+            vm_memory_overhead: PartsPerMillion::VM_MEMORY_OVERHEAD,
+        }
+    }
+}
+
+/// An exact fraction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartsPerMillion(pub u32);
+
+impl PartsPerMillion {
+    /// Karpenter's default of `vm-memory-overhead-percent`, 0.075.
+    pub const VM_MEMORY_OVERHEAD: Self = Self(75_000);
+    /// The whole.
+    pub const ONE: Self = Self(1_000_000);
+
+    /// So many parts of an amount, rounded up.
+    #[must_use]
+    pub fn of_rounded_up(self, amount: u64) -> u64 {
+        let parts = u128::from(amount) * u128::from(self.0);
+        u64::try_from(parts.div_ceil(u128::from(Self::ONE.0))).unwrap_or(u64::MAX)
+    }
+}
+
+/// `spec.amiFamily`: who wrote the image, and so how a node of it is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AmiFamily {
+    /// Amazon Linux 2.
+    Al2,
+    /// Amazon Linux 2023.
+    Al2023,
+    /// Bottlerocket.
+    Bottlerocket,
+    /// Windows Server 2019.
+    Windows2019,
+    /// Windows Server 2022.
+    Windows2022,
+    /// Windows Server 2025.
+    Windows2025,
+    /// An image of the user's own making.
+    Custom,
+}
+
+impl AmiFamily {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Al2,
+        Self::Al2023,
+        Self::Bottlerocket,
+        Self::Windows2019,
+        Self::Windows2022,
+        Self::Windows2025,
+        Self::Custom,
+    ];
+
+    /// The word of `spec.amiFamily`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Al2 => "AL2",
+            Self::Al2023 => "AL2023",
+            Self::Bottlerocket => "Bottlerocket",
+            Self::Windows2019 => "Windows2019",
+            Self::Windows2022 => "Windows2022",
+            Self::Windows2025 => "Windows2025",
+            Self::Custom => "Custom",
+        }
+    }
+
+    /// The family that `spec.amiFamily` names so.
+    #[must_use]
+    pub fn from_spec(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == word)
+    }
+
+    /// The value of `node.kubernetes.io/windows-build`, for Windows.
+    #[must_use]
+    pub const fn windows_build(self) -> Option<&'static str> {
+        match self {
+            Self::Windows2019 => Some("10.0.17763"),
+            Self::Windows2022 => Some("10.0.20348"),
+            Self::Windows2025 => Some("10.0.26100"),
+            Self::Al2 | Self::Al2023 | Self::Bottlerocket | Self::Custom => None,
+        }
+    }
+
+    /// What bounds a node's pods where the class doesn't.
+    #[must_use]
+    pub const fn pod_density(self) -> PodDensity {
+        match self {
+            Self::Al2 | Self::Al2023 | Self::Bottlerocket | Self::Custom => PodDensity::Interfaces,
+            Self::Windows2019 | Self::Windows2022 | Self::Windows2025 => PodDensity::Fixed(110),
+        }
+    }
+
+    /// What the kubelet's own memory is reckoned from.
+    #[must_use]
+    pub const fn memory_overhead(self) -> MemoryOverhead {
+        match self {
+            Self::Al2 | Self::Al2023 | Self::Custom => MemoryOverhead::InterfacePods,
+            Self::Bottlerocket | Self::Windows2019 | Self::Windows2022 | Self::Windows2025 => {
+                MemoryOverhead::Pods
+            }
+        }
+    }
+
+    /// Whether `podsPerCore` means anything to it.
+    #[must_use]
+    pub const fn honours_pods_per_core(self) -> bool {
+        !matches!(self, Self::Bottlerocket)
+    }
+
+    /// The device that pods' ephemeral storage is on, and its size unless the class maps it; a custom image has none of
+    /// its own.
+    #[must_use]
+    pub const fn ephemeral_device(self) -> Option<(&'static str, u64)> {
+        match self {
+            Self::Al2 | Self::Al2023 => Some(("/dev/xvda", 20 * GIB)),
+            Self::Bottlerocket => Some(("/dev/xvdb", 20 * GIB)),
+            Self::Windows2019 | Self::Windows2022 | Self::Windows2025 => Some(("/dev/sda1", 50 * GIB)),
+            Self::Custom => None,
+        }
+    }
+
+    /// The devices that a node gets when the class maps none: name and size in bytes.
+    #[must_use]
+    pub const fn default_devices(self) -> &'static [(&'static str, u64)] {
+        match self {
+            Self::Al2 | Self::Al2023 => &[("/dev/xvda", 20 * GIB)],
+            Self::Bottlerocket => &[("/dev/xvda", 4 * GIB), ("/dev/xvdb", 20 * GIB)],
+            Self::Windows2019 | Self::Windows2022 | Self::Windows2025 => &[("/dev/sda1", 50 * GIB)],
+            Self::Custom => &[],
+        }
+    }
+}
+
+impl fmt::Display for AmiFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What bounds a node's pods where the class doesn't set `maxPods`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodDensity {
+    /// Interfaces and their addresses.
+    Interfaces,
+    /// A number.
+    Fixed(u32),
+}
+
+/// Which number of pods the kubelet's own memory is reckoned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryOverhead {
+    /// The pods that interfaces allow, none of them reserved, whatever `maxPods` says.
+    InterfacePods,
+    /// The pods that the node really takes.
+    Pods,
+}
+
+/// `spec.kubelet`: the fields that change what a node offers or how it is set up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Kubelet {
+    /// `maxPods`.
+    pub max_pods: Option<u32>,
+    /// `podsPerCore`; 0 is unset.
+    pub pods_per_core: Option<u32>,
+    /// `kubeReserved`, key by key over the computed values.
+    pub kube_reserved: Reserved,
+    /// `systemReserved`.
+    pub system_reserved: Reserved,
+    /// `evictionHard["memory.available"]`.
+    pub eviction_memory: Option<EvictionThreshold>,
+    /// `evictionHard["nodefs.available"]`.
+    pub eviction_nodefs: Option<EvictionThreshold>,
+    /// `clusterDNS`.
+    pub cluster_dns: Vec<String>,
+    /// The whole of `spec.kubelet` as it was given, as compact JSON with sorted keys: user data and the drift hash are
+    /// made from it. Absent where the class has no `spec.kubelet`.
+    pub document: Option<String>,
+}
+
+/// Resources set aside; a key that is absent isn't set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reserved {
+    /// `cpu`, in cores.
+    pub cpu: Option<Quantity>,
+    /// `memory`, in bytes.
+    pub memory: Option<Quantity>,
+    /// `ephemeral-storage`, in bytes.
+    pub ephemeral_storage: Option<Quantity>,
+    /// `pid`, a count.
+    pub pid: Option<Quantity>,
+}
+
+/// A value of `evictionHard`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionThreshold {
+    /// So many bytes.
+    Quantity(Quantity),
+    /// A share of the capacity. The whole of it means that the signal is disabled.
+    Share(PartsPerMillion),
+}
+
+impl EvictionThreshold {
+    /// Reads a percentage such as `10%` or `7.5%`; none for anything that isn't one between 0 and 100, or that needs
+    /// more than four decimals.
+    #[must_use]
+    pub fn parse_percentage(text: &str) -> Option<Self> {
+        let number = text.strip_suffix('%')?;
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 4 {
+            return None;
+        }
+        let parts: u32 = format!("{whole}{fraction:0<4}").parse().ok()?;
+        (parts <= PartsPerMillion::ONE.0).then_some(Self::Share(PartsPerMillion(parts)))
+    }
+
+    /// What it keeps free of a capacity in bytes.
+    #[must_use]
+    pub fn bytes_of(self, capacity_bytes: u64) -> u64 {
+        match self {
+            Self::Quantity(quantity) => whole(quantity),
+            Self::Share(PartsPerMillion::ONE) => 0,
+            Self::Share(share) => share.of_rounded_up(capacity_bytes),
+        }
+    }
+}
+
+/// An item of `spec.blockDeviceMappings`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BlockDevice {
+    /// `deviceName`.
+    pub device_name: Option<String>,
+    /// `rootVolume`: whether the kubelet's storage is on it.
+    pub root_volume: bool,
+    /// `ebs`.
+    pub ebs: Option<EbsVolume>,
+}
+
+/// `ebs` of a mapping; what is absent is left to EC2.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EbsVolume {
+    /// `volumeSize`, in bytes.
+    pub size: Option<Quantity>,
+    /// `volumeType`.
+    pub volume_type: Option<String>,
+    /// `encrypted`.
+    pub encrypted: Option<bool>,
+    /// `deleteOnTermination`.
+    pub delete_on_termination: Option<bool>,
+    /// `iops`.
+    pub iops: Option<u32>,
+    /// `throughput`, in MiB/s.
+    pub throughput: Option<u32>,
+    /// `kmsKeyID`.
+    pub kms_key_id: Option<String>,
+    /// `snapshotID`.
+    pub snapshot_id: Option<String>,
+    /// `volumeInitializationRate`, in MiB/s.
+    pub volume_initialization_rate: Option<u32>,
+}
+
+/// `spec.instanceStorePolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InstanceStorePolicy {
+    /// `RAID0`: the host's disks as one, for the kubelet and containerd.
+    Raid0,
+}
+
+/// An item of `spec.networkInterfaces`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NetworkInterface {
+    /// `networkCardIndex`.
+    pub network_card_index: u32,
+    /// `deviceIndex`.
+    pub device_index: u32,
+    /// `interfaceType`.
+    pub interface_type: InterfaceType,
+}
+
+/// `interfaceType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InterfaceType {
+    /// `interface`: has addresses.
+    Interface,
+    /// `efa-only`: an Elastic Fabric Adapter without addresses.
+    EfaOnly,
+}
+
+/// `spec.connectionTracking`, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ConnectionTracking {
+    /// `tcpEstablishedTimeout`.
+    pub tcp_established_timeout_seconds: Option<u32>,
+    /// `udpStreamTimeout`.
+    pub udp_stream_timeout_seconds: Option<u32>,
+    /// `udpTimeout`.
+    pub udp_timeout_seconds: Option<u32>,
+}
+
+/// `spec.cpuOptions.nestedVirtualization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NestedVirtualization {
+    /// `enabled`.
+    Enabled,
+    /// `disabled`.
+    Disabled,
+}
+
+/// A quantity in whole units, rounded up; nothing if it is negative.
+pub(super) fn whole(quantity: Quantity) -> u64 {
+    u64::try_from(quantity.value_ceil()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, capacity: u64, expected: Option<u64>) {
+        assert_eq!(
+            EvictionThreshold::parse_percentage(text).map(|t| t.bytes_of(capacity)),
+            expected,
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn percentages_are_exact_and_rounded_up() {
+        check("10%", 1001, Some(101));
+        check("7.5%", 1000, Some(75));
+        check("0%", 1000, Some(0));
+        check("100%", 1000, Some(0));
+        for text in ["101%", "-1%", "%", "10", "1.00001%", "a%"] {
+            check(text, 1000, None);
+        }
+    }
+
+    #[test]
+    fn families_are_found_by_the_words_of_the_spec() {
+        for family in AmiFamily::ALL {
+            assert_eq!(AmiFamily::from_spec(family.as_str()), Some(family));
+        }
+        assert_eq!(AmiFamily::from_spec("al2023"), None);
+    }
+}
