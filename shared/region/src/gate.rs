@@ -1,0 +1,161 @@
+//! Where a task can be stopped: every call of a port passes its gate, before it takes effect and before its answer is
+//! heard.
+//!
+//! Decides nothing: [`Hooks`] do. With the hooks of an undisturbed region a call goes straight through; the
+//! simulation's make it slow, refuse it, lose its answer, or end the task there, which is a crash between two calls.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use jiff::SignedDuration;
+
+/// Where a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// It hasn't taken effect.
+    Before,
+    /// It has; its answer isn't heard yet.
+    After,
+}
+
+/// A call of a port by a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallSite {
+    /// Whose call it is: a function's name, or `agent`.
+    pub task: &'static str,
+    /// The call: `table.commit`, `ec2.create_fleet`, ….
+    pub call: &'static str,
+    /// Where it is.
+    pub moment: Moment,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on at once.
+    Go,
+    /// It goes on after a while; other tasks run meanwhile.
+    Delay(SignedDuration),
+    /// It fails: before, as throttled and without effect; after, with its effect and without an answer.
+    Fail,
+    /// The task ends here.
+    Crash,
+}
+
+/// Who decides the fate of calls and of events.
+pub trait Hooks: Send + Sync {
+    /// What becomes of a call.
+    fn call(&self, site: CallSite) -> Fate;
+
+    /// When an event arrives, counted from now: never (lost), once, or more often (doubled).
+    fn delivery(&self) -> Vec<SignedDuration>;
+
+    /// How the agent hears its doorbell; like [`Hooks::delivery`].
+    fn ring(&self) -> Vec<SignedDuration> {
+        self.delivery()
+    }
+}
+
+/// An undisturbed region.
+#[derive(Debug, Clone, Copy)]
+pub struct Undisturbed;
+
+impl Hooks for Undisturbed {
+    fn call(&self, _: CallSite) -> Fate {
+        Fate::Go
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        vec![SignedDuration::ZERO]
+    }
+}
+
+/// One task's gate.
+#[derive(Clone)]
+pub struct Gate {
+    task: &'static str,
+    hooks: Arc<dyn Hooks>,
+    state: Arc<Mutex<GateState>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GateState {
+    Open,
+    Waiting(SignedDuration),
+    Crashed,
+}
+
+/// Why a task's future is pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It goes on after a while.
+    For(SignedDuration),
+    /// It has crashed: drop it.
+    Crashed,
+}
+
+/// Whether a call goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    /// It does.
+    Pass,
+    /// It fails here.
+    Fail,
+}
+
+impl Gate {
+    /// A gate for a task.
+    #[must_use]
+    pub fn new(task: &'static str, hooks: Arc<dyn Hooks>) -> Self {
+        Self { task, hooks, state: Arc::new(Mutex::new(GateState::Open)) }
+    }
+
+    /// Passes the gate.
+    pub async fn pass(&self, call: &'static str, moment: Moment) -> Passage {
+        match self.hooks.call(CallSite { task: self.task, call, moment }) {
+            Fate::Go => Passage::Pass,
+            Fate::Fail => Passage::Fail,
+            Fate::Delay(delay) => {
+                self.stop(GateState::Waiting(delay)).await;
+                Passage::Pass
+            }
+            Fate::Crash => {
+                self.stop(GateState::Crashed).await;
+                // Never reached: the engine drops a crashed task instead of polling it.
+                Passage::Fail
+            }
+        }
+    }
+
+    fn stop(&self, state: GateState) -> Stopped {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        Stopped { polled: false }
+    }
+
+    /// Why the task's future was pending; the engine asks after each poll.
+    #[must_use]
+    pub fn take_stop(&self) -> Stop {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, GateState::Open) {
+            GateState::Waiting(delay) => Stop::For(delay),
+            GateState::Crashed => Stop::Crashed,
+            // A future that is pending for another reason than its gate would never go on.
+            GateState::Open => Stop::For(SignedDuration::ZERO),
+        }
+    }
+}
+
+/// Pending once.
+struct Stopped {
+    polled: bool,
+}
+
+impl Future for Stopped {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.polled, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,89 @@
+//! EC2 behind a gate.
+
+use tenon_cloud::port::{
+    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter,
+    Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter,
+    LocationType, OnDemandPrice, Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice,
+    Subnet, Tags, TypeOffering,
+};
+use tenon_cloud::twin::RegionTwin;
+use tenon_cloud::{Ec2, Ec2Error, Pricing};
+use tenon_domain::id::InstanceId;
+
+use crate::gate::{Gate, Moment, Passage};
+
+/// The twin behind a task's gate.
+#[derive(Clone)]
+pub struct GatedEc2 {
+    inner: RegionTwin,
+    gate: Gate,
+}
+
+impl GatedEc2 {
+    /// The twin behind a gate.
+    #[must_use]
+    pub const fn new(inner: RegionTwin, gate: Gate) -> Self {
+        Self { inner, gate }
+    }
+}
+
+macro_rules! gated {
+    ($port:ident { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        impl $port for GatedEc2 {
+            $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> {
+                if self.gate.pass($name, Moment::Before).await == Passage::Fail {
+                    return Err(Ec2Error::Throttled { action: $action.to_owned() });
+                }
+                let answer = self.inner.$call($($arg),*).await?;
+                match self.gate.pass($name, Moment::After).await {
+                    Passage::Pass => Ok(answer),
+                    Passage::Fail => Err(Ec2Error::NoAnswer { action: $action.to_owned() }),
+                }
+            })*
+        }
+    };
+}
+
+gated! {
+    Ec2 {
+        "DescribeInstanceTypes" "ec2.describe_instance_types"
+            fn describe_instance_types(page: Option<PageToken>) -> Page<InstanceTypeInfo>;
+        "DescribeInstanceTypeOfferings" "ec2.describe_instance_type_offerings"
+            fn describe_instance_type_offerings(location: LocationType, page: Option<PageToken>) -> Page<TypeOffering>;
+        "DescribeAvailabilityZones" "ec2.describe_availability_zones"
+            fn describe_availability_zones() -> Vec<AvailabilityZone>;
+        "DescribeSpotPriceHistory" "ec2.describe_spot_price_history"
+            fn describe_spot_price_history(page: Option<PageToken>) -> Page<SpotPrice>;
+        "DescribeImages" "ec2.describe_images"
+            fn describe_images(filter: &ImageFilter, page: Option<PageToken>) -> Page<Image>;
+        "DescribeSubnets" "ec2.describe_subnets"
+            fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
+        "DescribeSecurityGroups" "ec2.describe_security_groups"
+            fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        "CreateLaunchTemplate" "ec2.create_launch_template"
+            fn create_launch_template(template: &CreateLaunchTemplate) -> LaunchTemplate;
+        "DescribeLaunchTemplates" "ec2.describe_launch_templates"
+            fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
+        "DeleteLaunchTemplate" "ec2.delete_launch_template"
+            fn delete_launch_template(name: &str) -> ();
+        "CreateFleet" "ec2.create_fleet"
+            fn create_fleet(request: &CreateFleetRequest) -> FleetResult;
+        "CreateFleet" "ec2.dry_run_create_fleet"
+            fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
+        "RunInstances" "ec2.dry_run_run_instances"
+            fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
+        "DescribeInstances" "ec2.describe_instances"
+            fn describe_instances(filter: &InstanceFilter, page: Option<PageToken>) -> Page<Instance>;
+        "TerminateInstances" "ec2.terminate_instances"
+            fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
+        "CreateTags" "ec2.create_tags"
+            fn create_tags(ids: &[InstanceId], tags: &Tags) -> ();
+    }
+}
+
+gated! {
+    Pricing {
+        "GetProducts" "pricing.on_demand_prices"
+            fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
+    }
+}

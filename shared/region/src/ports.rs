@@ -1,0 +1,209 @@
+//! The ports of a task: the region's own table and twin behind a gate, and an outbox for its doorbells.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::twin::RegionTwin;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::ports::wake_body;
+use tenon_entrypoint::{BusEvent, Installation, Ports, Signals};
+use tenon_table::port::Cause;
+use tenon_table::{
+    Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError, Write,
+};
+
+use crate::clock::Clock;
+use crate::gate::{Gate, Moment, Passage};
+use crate::gated_ec2::GatedEc2;
+
+/// A doorbell that a task rang.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Signal {
+    /// An event on our bus.
+    Publish(BusEvent),
+    /// A cluster's agent.
+    RingAgent(ClusterName),
+    /// A message to a function's queue.
+    Wake {
+        /// The function.
+        function: FunctionName,
+        /// The body.
+        body: String,
+        /// How long SQS holds it back.
+        after: SignedDuration,
+    },
+}
+
+/// What tasks leave for the engine to pick up after each poll.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Doorbells, in order.
+    pub signals: Vec<Signal>,
+    /// Journal records that were committed: key and item.
+    pub records: Vec<(Key, Item)>,
+}
+
+/// A shared outbox.
+pub type SharedOutbox = Arc<Mutex<Outbox>>;
+
+/// The ports of one task.
+pub struct LocalPorts {
+    table: GatedTable,
+    ec2: GatedEc2,
+    signals: LocalSignals,
+    clock: Clock,
+    installation: Arc<Installation>,
+}
+
+impl LocalPorts {
+    /// The ports of a task with this gate.
+    #[must_use]
+    pub fn new(
+        table: MemoryTable,
+        twin: RegionTwin,
+        clock: Clock,
+        installation: Arc<Installation>,
+        (gate, outbox): (Gate, SharedOutbox),
+    ) -> Self {
+        Self {
+            table: GatedTable { inner: table, gate: gate.clone(), outbox: Arc::clone(&outbox) },
+            ec2: GatedEc2::new(twin, gate),
+            signals: LocalSignals { outbox, installation: Arc::clone(&installation) },
+            clock,
+            installation,
+        }
+    }
+}
+
+impl Ports for LocalPorts {
+    type Table = GatedTable;
+    type Ec2 = GatedEc2;
+    type Signals = LocalSignals;
+
+    fn table(&self) -> &GatedTable {
+        &self.table
+    }
+
+    fn ec2(&self) -> &GatedEc2 {
+        &self.ec2
+    }
+
+    fn signals(&self) -> &LocalSignals {
+        &self.signals
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn installation(&self) -> &Installation {
+        &self.installation
+    }
+}
+
+/// The outbox as the port of doorbells.
+pub struct LocalSignals {
+    outbox: SharedOutbox,
+    installation: Arc<Installation>,
+}
+
+impl LocalSignals {
+    fn push(&self, signal: Signal) {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(signal);
+    }
+}
+
+impl Signals for LocalSignals {
+    async fn publish(&self, events: &[BusEvent]) {
+        for event in events {
+            self.push(Signal::Publish(event.clone()));
+        }
+    }
+
+    async fn ring_agent(&self, cluster: &ClusterName) {
+        self.push(Signal::RingAgent(cluster.clone()));
+    }
+
+    async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
+        let body = wake_body(&self.installation, cluster);
+        let after = after.clamp(SignedDuration::ZERO, tenon_entrypoint::ports::WAKE_AT_MOST);
+        self.push(Signal::Wake { function, body, after });
+    }
+}
+
+/// The table behind a gate.
+#[derive(Clone)]
+pub struct GatedTable {
+    inner: MemoryTable,
+    gate: Gate,
+    outbox: SharedOutbox,
+}
+
+impl GatedTable {
+    /// The table behind a task's gate.
+    #[must_use]
+    pub const fn new(inner: MemoryTable, gate: Gate, outbox: SharedOutbox) -> Self {
+        Self { inner, gate, outbox }
+    }
+
+    async fn before(&self, call: &'static str, pk: &str) -> Result<(), TableError> {
+        match self.gate.pass(call, Moment::Before).await {
+            Passage::Pass => Ok(()),
+            Passage::Fail => Err(TableError::Throttled { pk: pk.to_owned() }),
+        }
+    }
+
+    async fn after(&self, call: &'static str) -> Result<(), TableError> {
+        match self.gate.pass(call, Moment::After).await {
+            Passage::Pass => Ok(()),
+            Passage::Fail => Err(TableError::Unavailable(no_answer())),
+        }
+    }
+
+    fn note_records(&self, commit: &Commit) {
+        let records = commit.writes.iter().filter_map(|write| match write {
+            Write::Put { key, item } if key.pk.starts_with("JOURNAL#") => Some((key.clone(), item.clone())),
+            Write::Put { .. } | Write::Set { .. } | Write::Add { .. } | Write::Delete { .. } => None,
+        });
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).records.extend(records);
+    }
+}
+
+fn no_answer() -> Cause {
+    Arc::new(std::io::Error::other("the connection was closed before the answer came"))
+}
+
+impl Table for GatedTable {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+        self.before("table.get", &key.pk).await?;
+        let answer = self.inner.get(key, consistency).await?;
+        self.after("table.get").await.map(|()| answer)
+    }
+
+    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<BTreeMap<Key, Item>, TableError> {
+        self.before("table.batch_get", keys.first().map_or("", |key| &key.pk)).await?;
+        let answer = self.inner.batch_get(keys, consistency).await?;
+        self.after("table.batch_get").await.map(|()| answer)
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        self.before("table.query", &query.pk).await?;
+        let answer = self.inner.query(query).await?;
+        self.after("table.query").await.map(|()| answer)
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        if self.gate.pass("table.commit", Moment::Before).await == Passage::Fail {
+            let pk = commit.writes.first().map_or_else(String::new, |write| write.key().pk.clone());
+            return Err(CommitError::Throttled { pk });
+        }
+        self.inner.commit(commit).await?;
+        self.note_records(commit);
+        match self.gate.pass("table.commit", Moment::After).await {
+            Passage::Pass => Ok(()),
+            Passage::Fail => Err(CommitError::Unavailable(no_answer())),
+        }
+    }
+}

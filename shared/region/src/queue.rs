@@ -1,0 +1,194 @@
+//! A standard SQS queue and its dead-letter queue, on virtual time.
+//!
+//! Decides which messages a poll gets and what becomes of those that failed. Invariant: a message is in flight, waits,
+//! or is a dead letter; it is never lost.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::wiring::QueueSpec;
+
+/// A message on a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// Its id.
+    pub id: String,
+    /// Its body.
+    pub body: String,
+    /// When it can be taken, or taken again.
+    pub visible_at: Timestamp,
+    /// How often it was taken.
+    pub receive_count: u32,
+}
+
+/// A queue.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    spec: QueueSpec,
+    messages: Vec<QueuedMessage>,
+    dead_letters: Vec<QueuedMessage>,
+    next_id: u64,
+    usage: QueueUsage,
+}
+
+/// What SQS would bill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueUsage {
+    /// SendMessage, EventBridge's and Scheduler's among them.
+    pub sent: u64,
+    /// ReceiveMessage that gave something.
+    pub received: u64,
+    /// DeleteMessageBatch.
+    pub deleted: u64,
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub const fn new(spec: QueueSpec) -> Self {
+        Self {
+            spec,
+            messages: Vec::new(),
+            dead_letters: Vec::new(),
+            next_id: 0,
+            usage: QueueUsage { sent: 0, received: 0, deleted: 0 },
+        }
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub const fn spec(&self) -> &QueueSpec {
+        &self.spec
+    }
+
+    /// What SQS would bill so far.
+    #[must_use]
+    pub const fn usage(&self) -> QueueUsage {
+        self.usage
+    }
+
+    /// Its dead letters.
+    #[must_use]
+    pub fn dead_letters(&self) -> &[QueuedMessage] {
+        &self.dead_letters
+    }
+
+    /// How many messages wait or are in flight.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether no message waits or is in flight.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Puts a message on the queue.
+    pub fn send(&mut self, body: String, visible_at: Timestamp) {
+        self.next_id += 1;
+        self.usage.sent += 1;
+        let id = format!("{}-{:08}", self.spec.function, self.next_id);
+        self.messages.push(QueuedMessage { id, body, visible_at, receive_count: 0 });
+    }
+
+    /// When a batch is due: the batch window after the first message that can be taken.
+    #[must_use]
+    pub fn due(&self) -> Option<Timestamp> {
+        self.messages.iter().map(|m| m.visible_at).min().and_then(|at| at.checked_add(self.spec.batch_window).ok())
+    }
+
+    /// Takes a batch; messages that were taken too often become dead letters instead.
+    pub fn receive(&mut self, now: Timestamp) -> Vec<QueuedMessage> {
+        let hidden_until = now.checked_add(self.spec.visibility_timeout).unwrap_or(Timestamp::MAX);
+        let mut batch = Vec::new();
+        let mut dead = Vec::new();
+        for message in &mut self.messages {
+            if message.visible_at > now || batch.len() >= self.spec.batch_size {
+                continue;
+            }
+            if message.receive_count >= self.spec.max_receive_count {
+                dead.push(message.id.clone());
+                continue;
+            }
+            message.receive_count += 1;
+            message.visible_at = hidden_until;
+            batch.push(message.clone());
+        }
+        if !dead.is_empty() {
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.messages).into_iter().partition(|m| dead.contains(&m.id));
+            self.messages = kept;
+            self.dead_letters.extend(gone);
+        }
+        if !batch.is_empty() {
+            // Lambda's pollers take ten messages a call.
+            self.usage.received += u64::try_from(batch.len().div_ceil(10)).unwrap_or(u64::MAX);
+        }
+        batch
+    }
+
+    /// Ends an invocation: what it handled goes, what failed is seen again when its time is up.
+    pub fn finish(&mut self, batch: &[String], failed: &[String]) {
+        let handled = |id: &String| batch.contains(id) && !failed.contains(id);
+        let before = self.messages.len();
+        self.messages.retain(|message| !handled(&message.id));
+        let gone = before.saturating_sub(self.messages.len());
+        self.usage.deleted += u64::try_from(gone.div_ceil(10)).unwrap_or(u64::MAX);
+    }
+
+    /// The longest that a failed message may stay before it is a dead letter.
+    #[must_use]
+    pub fn patience(&self) -> SignedDuration {
+        self.spec.visibility_timeout.checked_mul(i32::try_from(self.spec.max_receive_count).unwrap_or(i32::MAX)).unwrap_or(SignedDuration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenon_domain::wake::FunctionName;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn queue() -> Queue {
+        Queue::new(QueueSpec {
+            function: FunctionName::Images,
+            visibility_timeout: SignedDuration::from_secs(60),
+            max_receive_count: 3,
+            batch_size: 2,
+            batch_window: SignedDuration::from_secs(1),
+        })
+    }
+
+    #[test]
+    fn a_batch_is_due_a_window_after_its_first_message() {
+        let mut queue = queue();
+        assert_eq!(queue.due(), None);
+        queue.send("a".to_owned(), at(10));
+        queue.send("b".to_owned(), at(12));
+        assert_eq!(queue.due(), Some(at(11)));
+        assert_eq!(queue.receive(at(11)).len(), 1);
+        assert_eq!(queue.receive(at(12)).len(), 1);
+    }
+
+    #[test]
+    fn a_message_that_fails_three_times_is_a_dead_letter_and_the_others_are_handled() {
+        let mut queue = queue();
+        queue.send("good".to_owned(), at(0));
+        queue.send("bad".to_owned(), at(0));
+        let mut now = at(0);
+        for _ in 0..4 {
+            let batch = queue.receive(now);
+            let ids: Vec<String> = batch.iter().map(|m| m.id.clone()).collect();
+            let failed: Vec<String> = batch.iter().filter(|m| m.body == "bad").map(|m| m.id.clone()).collect();
+            queue.finish(&ids, &failed);
+            now = now.checked_add(SignedDuration::from_secs(60)).unwrap();
+        }
+        assert!(queue.is_empty());
+        let dead: Vec<&str> = queue.dead_letters().iter().map(|m| m.body.as_str()).collect();
+        assert_eq!(dead, ["bad"]);
+    }
+}

@@ -1,0 +1,287 @@
+//! The stacks' resources, read.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde_json::Value;
+use tenon_domain::wake::FunctionName;
+
+use super::pattern::Pattern;
+use super::yaml;
+use super::{BusName, QueueSpec, Rule, Schedule, ScheduleTarget, Wiring};
+
+/// What can't be played of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{resource}: `{property}` {problem}")]
+pub struct WiringError {
+    /// The resource's logical id, or the file.
+    pub resource: String,
+    /// The property.
+    pub property: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+fn wrong(resource: &str, property: &str, problem: impl Into<String>) -> WiringError {
+    WiringError { resource: resource.to_owned(), property: property.to_owned(), problem: problem.into() }
+}
+
+/// Reads the region's stack.
+///
+/// # Errors
+/// [`WiringError`] for what this machine can't play.
+pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
+    let stack = Stack::parse("template.yaml", text, &[("Installation", "tenon")])?;
+    let mut queues = BTreeMap::new();
+    for (name, properties) in stack.of_kind("AWS::Serverless::Function") {
+        let (function, spec) = read_function(&stack, name, properties)?;
+        queues.insert(function, spec);
+    }
+    for function in FunctionName::ALL {
+        if !queues.contains_key(&function) {
+            return Err(wrong("template.yaml", "Resources", format!("has no function `{function}`")));
+        }
+    }
+    let rules = stack
+        .of_kind("AWS::Events::Rule")
+        .map(|(name, properties)| read_rule(name, properties))
+        .collect::<Result<_, _>>()?;
+    let schedules = read_schedules(&stack)?;
+    Ok(Wiring { queues, rules, schedules })
+}
+
+/// Reads a cluster's stack: its schedules.
+///
+/// # Errors
+/// [`WiringError`] for what this machine can't play.
+pub fn read_cluster(text: &str, installation: &str, cluster: &str) -> Result<Vec<Schedule>, WiringError> {
+    let stack =
+        Stack::parse("infra/cluster.yaml", text, &[("Installation", installation), ("Cluster", cluster)])?;
+    read_schedules(&stack)
+}
+
+struct Stack {
+    /// Logical id, type, properties; in the order of the file.
+    resources: Vec<(String, String, Value)>,
+    parameters: BTreeMap<String, String>,
+}
+
+impl Stack {
+    fn parse(file: &str, text: &str, parameters: &[(&str, &str)]) -> Result<Self, WiringError> {
+        let document = yaml::parse(text).map_err(|problem| wrong(file, "document", problem))?;
+        let resources = document
+            .get("Resources")
+            .and_then(Value::as_object)
+            .ok_or_else(|| wrong(file, "Resources", "is missing"))?;
+        let resources = resources
+            .iter()
+            .map(|(name, resource)| {
+                let kind = resource.get("Type").and_then(Value::as_str).unwrap_or_default().to_owned();
+                (name.clone(), kind, resource.get("Properties").cloned().unwrap_or(Value::Null))
+            })
+            .collect();
+        let parameters = parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Ok(Self { resources, parameters })
+    }
+
+    fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.resources.iter().filter(move |(_, k, _)| k == kind).map(|(name, _, value)| (name.as_str(), value))
+    }
+
+    fn properties(&self, name: &str) -> Option<&Value> {
+        self.resources.iter().find(|(n, _, _)| n == name).map(|(_, _, value)| value)
+    }
+
+    /// A string, or a `Fn::Sub` with the stack's parameters.
+    fn string(&self, value: &Value) -> Option<String> {
+        if let Some(text) = value.as_str() {
+            return Some(text.to_owned());
+        }
+        let mut text = value.get("Fn::Sub")?.as_str()?.to_owned();
+        for (name, replacement) in &self.parameters {
+            text = text.replace(&format!("${{{name}}}"), replacement);
+        }
+        Some(text)
+    }
+}
+
+/// The function whose queue an ARN names: `!GetAtt ImagesQueue.Arn`.
+fn queue_of(resource: &str, property: &str, arn: &Value) -> Result<FunctionName, WiringError> {
+    let attribute = arn.get("Fn::GetAtt").and_then(Value::as_str);
+    let logical = attribute.and_then(|a| a.strip_suffix("Queue.Arn"));
+    logical
+        .and_then(function_of)
+        .ok_or_else(|| wrong(resource, property, "isn't `!GetAtt <function>Queue.Arn` of a function here"))
+}
+
+/// `NodeClasses` is `node-classes`.
+fn function_of(logical: &str) -> Option<FunctionName> {
+    let mut kebab = String::new();
+    for c in logical.chars() {
+        if c.is_ascii_uppercase() && !kebab.is_empty() {
+            kebab.push('-');
+        }
+        kebab.push(c.to_ascii_lowercase());
+    }
+    FunctionName::parse(&kebab)
+}
+
+fn seconds(resource: &str, property: &str, value: Option<&Value>) -> Result<SignedDuration, WiringError> {
+    value
+        .and_then(Value::as_i64)
+        .map(SignedDuration::from_secs)
+        .ok_or_else(|| wrong(resource, property, "isn't a number of seconds"))
+}
+
+fn read_function(stack: &Stack, name: &str, properties: &Value) -> Result<(FunctionName, QueueSpec), WiringError> {
+    let function = name
+        .strip_suffix("Function")
+        .and_then(function_of)
+        .ok_or_else(|| wrong(name, "logical id", "isn't `<function>Function` of a function here"))?;
+    let source = properties
+        .pointer("/Events/Queue/Properties")
+        .ok_or_else(|| wrong(name, "Events.Queue", "is missing"))?;
+    if queue_of(name, "Events.Queue.Queue", source.get("Queue").unwrap_or(&Value::Null))? != function {
+        return Err(wrong(name, "Events.Queue.Queue", "is another function's queue"));
+    }
+    let queue_name = format!("{}Queue", name.trim_end_matches("Function"));
+    let queue =
+        stack.properties(&queue_name).ok_or_else(|| wrong(&queue_name, "Resources", "has no such queue"))?;
+    let max_receive_count = queue
+        .pointer("/RedrivePolicy/maxReceiveCount")
+        .and_then(Value::as_u64)
+        .and_then(|n| u32::try_from(n).ok())
+        .ok_or_else(|| wrong(&queue_name, "RedrivePolicy.maxReceiveCount", "isn't a number"))?;
+    let batch_size = source
+        .get("BatchSize")
+        .and_then(Value::as_u64)
+        .and_then(|n| usize::try_from(n).ok())
+        .ok_or_else(|| wrong(name, "Events.Queue.BatchSize", "isn't a number"))?;
+    let batch_window = match source.get("MaximumBatchingWindowInSeconds") {
+        None => SignedDuration::ZERO,
+        window => seconds(name, "Events.Queue.MaximumBatchingWindowInSeconds", window)?,
+    };
+    let visibility_timeout = seconds(&queue_name, "VisibilityTimeout", queue.get("VisibilityTimeout"))?;
+    Ok((function, QueueSpec { function, visibility_timeout, max_receive_count, batch_size, batch_window }))
+}
+
+fn read_rule(name: &str, properties: &Value) -> Result<Rule, WiringError> {
+    let bus = match properties.get("EventBusName") {
+        None => BusName::Default,
+        Some(bus) if bus.get("Ref").and_then(Value::as_str) == Some("Bus") => BusName::Tenon,
+        Some(_) => return Err(wrong(name, "EventBusName", "isn't `!Ref Bus`")),
+    };
+    let pattern = properties.get("EventPattern").ok_or_else(|| wrong(name, "EventPattern", "is missing"))?;
+    let pattern = Pattern::parse(pattern).map_err(|error| wrong(name, "EventPattern", error.to_string()))?;
+    let targets = properties
+        .get("Targets")
+        .and_then(Value::as_array)
+        .ok_or_else(|| wrong(name, "Targets", "is missing"))?
+        .iter()
+        .map(|target| queue_of(name, "Targets[].Arn", target.get("Arn").unwrap_or(&Value::Null)))
+        .collect::<Result<_, _>>()?;
+    Ok(Rule { name: name.to_owned(), bus, pattern, targets })
+}
+
+fn read_schedules(stack: &Stack) -> Result<Vec<Schedule>, WiringError> {
+    stack.of_kind("AWS::Scheduler::Schedule").map(|(name, p)| read_schedule(stack, name, p)).collect()
+}
+
+fn read_schedule(stack: &Stack, name: &str, properties: &Value) -> Result<Schedule, WiringError> {
+    let expression = properties.get("ScheduleExpression").and_then(Value::as_str).unwrap_or_default();
+    let every = parse_rate(expression)
+        .ok_or_else(|| wrong(name, "ScheduleExpression", "isn't `rate(<n> minutes|hours|days)`"))?;
+    let target = properties.get("Target").ok_or_else(|| wrong(name, "Target", "is missing"))?;
+    let input = target
+        .get("Input")
+        .and_then(|input| stack.string(input))
+        .ok_or_else(|| wrong(name, "Target.Input", "isn't a string"))?;
+    let parameter =
+        |name: &str| target.pointer(&format!("/EventBridgeParameters/{name}")).and_then(Value::as_str);
+    let target = match (parameter("Source"), parameter("DetailType")) {
+        (Some(source), Some(detail_type)) => ScheduleTarget::Event {
+            source: source.to_owned(),
+            detail_type: detail_type.to_owned(),
+            detail: serde_json::from_str(&input).map_err(|e| wrong(name, "Target.Input", e.to_string()))?,
+        },
+        _ => ScheduleTarget::Queue {
+            function: queue_of(name, "Target.Arn", target.get("Arn").unwrap_or(&Value::Null))?,
+            body: input,
+        },
+    };
+    Ok(Schedule { name: name.to_owned(), every, target })
+}
+
+/// `rate(10 minutes)`: the one form of schedule that the stacks use.
+fn parse_rate(expression: &str) -> Option<SignedDuration> {
+    let (number, unit) = expression.strip_prefix("rate(")?.strip_suffix(')')?.split_once(' ')?;
+    let number: i64 = number.parse().ok().filter(|n| *n > 0)?;
+    match unit.trim_end_matches('s') {
+        "minute" => Some(SignedDuration::from_mins(number)),
+        "hour" => Some(SignedDuration::from_hours(number)),
+        "day" => Some(SignedDuration::from_hours(number.checked_mul(24)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cluster_schedules;
+    use super::*;
+    use serde_json::json;
+
+    fn routed(bus: BusName, event: &Value) -> Vec<&'static str> {
+        let wiring = Wiring::built_in().unwrap();
+        wiring.route(bus, event).into_iter().map(FunctionName::as_str).collect()
+    }
+
+    #[test]
+    fn every_function_has_its_queue() {
+        let wiring = Wiring::built_in().unwrap();
+        assert_eq!(wiring.queues.len(), FunctionName::ALL.len());
+        let provisioner = &wiring.queues[&FunctionName::Provisioner];
+        assert_eq!(provisioner.batch_window, SignedDuration::from_secs(1));
+        assert_eq!(provisioner.max_receive_count, 3);
+        assert_eq!(wiring.queues[&FunctionName::Interruption].batch_window, SignedDuration::ZERO);
+    }
+
+    #[test]
+    fn aws_events_reach_the_functions_that_the_design_names() {
+        let state = |state: &str| {
+            json!({"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": state}})
+        };
+        assert_eq!(routed(BusName::Default, &state("terminated")), ["lifecycle"]);
+        assert!(routed(BusName::Default, &state("running")).is_empty());
+        let image = json!({"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {"State": "available"}});
+        assert_eq!(routed(BusName::Default, &image), ["images"]);
+        assert!(routed(BusName::Tenon, &image).is_empty());
+    }
+
+    #[test]
+    fn an_agent_wakes_only_whom_its_change_concerns() {
+        let event = |changed: &[&str], pending: u32| {
+            json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed", "detail": {"changed": changed, "pendingPods": pending}})
+        };
+        assert_eq!(routed(BusName::Tenon, &event(&["pods"], 3)), ["provisioner"]);
+        assert!(routed(BusName::Tenon, &event(&["pods"], 0)).is_empty());
+        assert_eq!(routed(BusName::Tenon, &event(&["nodes"], 0)), ["lifecycle"]);
+    }
+
+    #[test]
+    fn schedules_have_their_periods() {
+        let wiring = Wiring::built_in().unwrap();
+        let spot = wiring.schedules.iter().find(|s| s.name == "SpotPricesSchedule").unwrap();
+        assert_eq!(spot.every, SignedDuration::from_mins(10));
+        let sweeps = cluster_schedules("tenon", "prod").unwrap();
+        let ScheduleTarget::Event { detail, .. } = &sweeps[0].target else { panic!("{sweeps:?}") };
+        assert_eq!(detail["cluster"], "prod");
+    }
+
+    #[test]
+    fn what_cant_be_played_is_an_error() {
+        let check = |expression: &str| parse_rate(expression);
+        assert_eq!(check("rate(1 minute)"), Some(SignedDuration::from_mins(1)));
+        assert_eq!(check("cron(0 1 * * ? *)"), None);
+        assert_eq!(check("rate(0 minutes)"), None);
+    }
+}
