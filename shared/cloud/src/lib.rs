@@ -1,1 +1,16 @@
-//! Placeholder doc.
+//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`]), the one place that knows EC2's error codes
+//! ([`classify`]), facts about instance types ([`data`]) and the region twin ([`twin`]) that stands in for an
+//! account.
+//!
+//! Decides what a call to EC2 looks like and what its errors mean to the caller. Doesn't decide what to launch,
+//! and never retries: retries belong to the next wake.
+
+mod classify;
+pub mod data;
+mod error;
+pub mod port;
+pub mod twin;
+
+pub use classify::{Class, classify};
+pub use error::Ec2Error;
+pub use port::{Ec2, Pricing};

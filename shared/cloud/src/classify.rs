@@ -1,0 +1,203 @@
+//! What EC2's error codes mean.
+//!
+//! Decides the class of an error from its code and, where one code has several meanings, from its message; for
+//! errors of a whole call as well as for the items of a fleet. It is the only place that knows EC2's codes.
+//! Doesn't decide what is done about it.
+//!
+//! Source of the codes: "Error codes for the Amazon EC2 API" and the codes that CreateFleet is seen to return in
+//! its error list (read November 2026).
+
+/// What an error means to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// The pool (capacity type, type, zone) has nothing left: try another offering.
+    InsufficientCapacity,
+    /// A quota of the account is used up: other families or capacity types may still work.
+    Quota,
+    /// This type can't be launched there or so: not a matter of waiting.
+    Unsupported,
+    /// The subnet has no free addresses: another subnet of the zone may.
+    SubnetFull,
+    /// The capacity reservation is used up.
+    ReservationFull,
+    /// The launch template doesn't exist (any more): make it and try again.
+    TemplateMissing,
+    /// The image isn't there, isn't available yet, or no longer.
+    ImageUnavailable,
+    /// The account lacks the service-linked role for spot, and may not create it.
+    ServiceLinkedRoleMissing,
+    /// Too many requests: try again at the next wake.
+    Throttled,
+    /// The caller may not do this.
+    Unauthorized,
+    /// Something named in the request doesn't exist.
+    NotFound,
+    /// Something of that name exists already.
+    AlreadyExists,
+    /// The client token was used before, with another request.
+    TokenMismatch,
+    /// The request is wrong and stays wrong.
+    Invalid,
+    /// EC2's own fault: try again at the next wake.
+    Server,
+    /// A code that isn't known here.
+    Unknown,
+}
+
+impl Class {
+    /// The class's stable name, for alarms and the journal.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InsufficientCapacity => "InsufficientCapacity",
+            Self::Quota => "Quota",
+            Self::Unsupported => "Unsupported",
+            Self::SubnetFull => "SubnetFull",
+            Self::ReservationFull => "ReservationFull",
+            Self::TemplateMissing => "TemplateMissing",
+            Self::ImageUnavailable => "ImageUnavailable",
+            Self::ServiceLinkedRoleMissing => "ServiceLinkedRoleMissing",
+            Self::Throttled => "Throttled",
+            Self::Unauthorized => "Unauthorized",
+            Self::NotFound => "NotFound",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::TokenMismatch => "TokenMismatch",
+            Self::Invalid => "Invalid",
+            Self::Server => "Server",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+/// The class of an error, from EC2's code and message.
+#[must_use]
+pub fn classify(code: &str, message: &str) -> Class {
+    exact(code).or_else(|| by_message(code, message)).unwrap_or_else(|| by_shape(code))
+}
+
+/// Codes that mean one thing.
+fn exact(code: &str) -> Option<Class> {
+    Some(match code {
+        "InsufficientInstanceCapacity"
+        | "InsufficientCapacity"
+        | "InsufficientHostCapacity"
+        | "UnfulfillableCapacity"
+        | "SpotMaxPriceTooLow" => Class::InsufficientCapacity,
+        "MaxSpotInstanceCountExceeded"
+        | "VcpuLimitExceeded"
+        | "MaxFleetCountExceeded"
+        | "InstanceLimitExceeded"
+        | "MaxInstanceCountExceeded"
+        | "VolumeLimitExceeded"
+        | "PendingVerification" => Class::Quota,
+        "Unsupported" | "UnsupportedOperation" | "UnsupportedInstanceAttribute" => Class::Unsupported,
+        "InsufficientFreeAddressesInSubnet" | "InsufficientCidrBlocks" => Class::SubnetFull,
+        "ReservationCapacityExceeded" => Class::ReservationFull,
+        "InvalidLaunchTemplateName.NotFoundException"
+        | "InvalidLaunchTemplateId.NotFound"
+        | "InvalidLaunchTemplateId.VersionNotFound" => Class::TemplateMissing,
+        "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" => Class::ImageUnavailable,
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Class::ServiceLinkedRoleMissing,
+        "RequestLimitExceeded"
+        | "Throttling"
+        | "ThrottlingException"
+        | "RequestThrottled"
+        | "EC2ThrottledException" => Class::Throttled,
+        "UnauthorizedOperation"
+        | "AccessDenied"
+        | "AccessDeniedException"
+        | "AuthFailure"
+        | "OptInRequired" => Class::Unauthorized,
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => Class::TokenMismatch,
+        "InternalError" | "InternalFailure" | "ServerInternal" | "ServiceUnavailable" | "Unavailable" => {
+            Class::Server
+        }
+        _ => return None,
+    })
+}
+
+/// Codes that mean several things.
+fn by_message(code: &str, message: &str) -> Option<Class> {
+    let says = |part: &str| message.to_ascii_lowercase().contains(part);
+    match code {
+        // A launch through a fleet reports what RunInstances said under codes as general as these.
+        "InvalidParameterValue" | "InvalidParameter" if says("security token") => Some(Class::Unauthorized),
+        "InvalidFleetConfiguration" | "InvalidFleetConfig"
+            if says("not supported in your requested availability zone") =>
+        {
+            Some(Class::Unsupported)
+        }
+        "LimitExceeded" | "ResourceLimitExceeded" if says("request") => Some(Class::Throttled),
+        "LimitExceeded" | "ResourceLimitExceeded" => Some(Class::Quota),
+        _ => None,
+    }
+}
+
+/// Codes by the shape that EC2 gives to their kind.
+fn by_shape(code: &str) -> Class {
+    if code.contains("AlreadyExists") || code.ends_with(".Duplicate") {
+        Class::AlreadyExists
+    } else if code.ends_with(".NotFound") || code.ends_with("NotFoundException") {
+        Class::NotFound
+    } else if code.ends_with("LimitExceeded") {
+        Class::Quota
+    } else if code.starts_with("Invalid")
+        || code.starts_with("Missing")
+        || code.starts_with("Malformed")
+        || code == "ValidationError"
+        || code == "UnknownParameter"
+        || code == "IncorrectInstanceState"
+    {
+        Class::Invalid
+    } else {
+        Class::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: &str, expected: Class) {
+        assert_eq!(classify(code, ""), expected, "{code}");
+    }
+
+    #[test]
+    fn codes_of_fleet_items_and_calls_have_a_class() {
+        for (code, class) in [
+            ("InsufficientInstanceCapacity", Class::InsufficientCapacity),
+            ("UnfulfillableCapacity", Class::InsufficientCapacity),
+            ("MaxSpotInstanceCountExceeded", Class::Quota),
+            ("VcpuLimitExceeded", Class::Quota),
+            ("MaxFleetCountExceeded", Class::Quota),
+            ("Unsupported", Class::Unsupported),
+            ("InsufficientFreeAddressesInSubnet", Class::SubnetFull),
+            ("ReservationCapacityExceeded", Class::ReservationFull),
+            ("InvalidLaunchTemplateName.NotFoundException", Class::TemplateMissing),
+            ("InvalidLaunchTemplateName.AlreadyExistsException", Class::AlreadyExists),
+            ("InvalidAMIID.NotFound", Class::ImageUnavailable),
+            ("InvalidAMIID.Unavailable", Class::ImageUnavailable),
+            ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", Class::ServiceLinkedRoleMissing),
+            ("RequestLimitExceeded", Class::Throttled),
+            ("UnauthorizedOperation", Class::Unauthorized),
+            ("InvalidInstanceID.NotFound", Class::NotFound),
+            ("IdempotentParameterMismatch", Class::TokenMismatch),
+            ("InvalidParameterValue", Class::Invalid),
+            ("InvalidBlockDeviceMapping", Class::Invalid),
+            ("MissingParameter", Class::Invalid),
+            ("InternalError", Class::Server),
+            ("AddressLimitExceeded", Class::Quota),
+            ("FluxCapacitorEmpty", Class::Unknown),
+        ] {
+            check(code, class);
+        }
+    }
+
+    #[test]
+    fn a_general_code_is_told_apart_by_its_message() {
+        let zone =
+            "Your requested instance type (m5.large) is not supported in your requested Availability Zone";
+        assert_eq!(classify("InvalidFleetConfiguration", zone), Class::Unsupported);
+        assert_eq!(classify("InvalidFleetConfiguration", "no overrides"), Class::Invalid);
+    }
+}

@@ -1,0 +1,253 @@
+//! Facts about EC2 that come with the code (`data/README.md` says of when, and what is missing).
+//!
+//! Decides how the files are read. Invariant: read once a process, and the same for everybody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
+
+use serde::Deserialize;
+use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
+use tenon_domain::money::UsdPerHour;
+
+use crate::port::{AvailabilityZone, InstanceTypeInfo};
+
+/// Data that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DataError {
+    /// A file that came with the code is broken.
+    #[error("the data file `{file}` is unreadable: {reason}")]
+    Unreadable {
+        /// The file.
+        file: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// A region that there are no offerings for.
+    #[error("region `{region}` isn't known, use one of {known}")]
+    UnknownRegion {
+        /// The region asked for.
+        region: Region,
+        /// Those that are, each in backticks.
+        known: String,
+    },
+}
+
+/// A type's limits on interfaces, from AWS's VPC controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct EniLimits {
+    /// Interfaces of the default card.
+    pub interfaces: u32,
+    /// IPv4 addresses of an interface.
+    pub ipv4_per_interface: u32,
+    /// Branch interfaces (security groups for pods).
+    pub branch_interfaces: u32,
+    /// Whether it takes a trunk interface.
+    pub trunking: bool,
+    /// The default card's index.
+    pub default_card: u32,
+}
+
+/// What a region offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionOfferings {
+    /// The region's zones, by name.
+    pub zones: Vec<AvailabilityZone>,
+    /// The zones, by name, in which each type is offered.
+    pub types: BTreeMap<InstanceType, BTreeSet<Zone>>,
+}
+
+/// Everything that came with the code.
+#[derive(Debug)]
+pub struct Ec2Data {
+    /// Instance types by name, as DescribeInstanceTypes tells them.
+    pub types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
+    /// What each region offers.
+    pub regions: BTreeMap<Region, RegionOfferings>,
+    /// On-demand prices of us-east-1 (Linux, shared tenancy); the only ones that are known.
+    pub on_demand: BTreeMap<InstanceType, UsdPerHour>,
+    /// Limits on interfaces.
+    pub eni_limits: BTreeMap<InstanceType, EniLimits>,
+    /// Baseline network bandwidth, Mbps.
+    pub network_bandwidth_mbps: BTreeMap<InstanceType, u64>,
+}
+
+impl Ec2Data {
+    /// The data, read at the first call.
+    ///
+    /// # Errors
+    /// [`DataError::Unreadable`] when a file that came with the code is broken.
+    pub fn get() -> Result<&'static Self, DataError> {
+        static DATA: OnceLock<Result<Ec2Data, DataError>> = OnceLock::new();
+        DATA.get_or_init(Self::read).as_ref().map_err(Clone::clone)
+    }
+
+    /// What a region offers.
+    ///
+    /// # Errors
+    /// [`DataError::UnknownRegion`] for a region that isn't in the data.
+    pub fn region(&self, region: &Region) -> Result<&RegionOfferings, DataError> {
+        self.regions.get(region).ok_or_else(|| DataError::UnknownRegion {
+            region: region.clone(),
+            known: self.regions.keys().map(|r| format!("`{r}`")).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    fn read() -> Result<Self, DataError> {
+        let types: Vec<InstanceTypeInfo> =
+            gzip("instance-types.json.gz", include_bytes!("../data/instance-types.json.gz"))?;
+        let offerings: BTreeMap<String, RegionFile> =
+            gzip("offerings.json.gz", include_bytes!("../data/offerings.json.gz"))?;
+        let prices: BTreeMap<String, BTreeMap<String, serde_json::Number>> =
+            gzip("on-demand-prices.json.gz", include_bytes!("../data/on-demand-prices.json.gz"))?;
+        let types = types
+            .into_iter()
+            .map(|info| Ok((id("instance-types.json.gz", &info.instance_type)?, Arc::new(info))))
+            .collect::<Result<_, DataError>>()?;
+        let mut regions = BTreeMap::new();
+        for (region, file) in offerings {
+            let region = Region::parse(region).map_err(|e| unreadable("offerings.json.gz", &e))?;
+            regions.insert(region, file.parse()?);
+        }
+        let on_demand = prices
+            .into_values()
+            .flatten()
+            .map(|(name, price)| {
+                let file = "on-demand-prices.json.gz";
+                let price = UsdPerHour::parse(&price.to_string()).map_err(|e| unreadable(file, &e))?;
+                Ok((id(file, &name)?, price))
+            })
+            .collect::<Result<_, DataError>>()?;
+        Ok(Self {
+            types,
+            regions,
+            on_demand,
+            eni_limits: by_type("eni-limits.json", include_bytes!("../data/eni-limits.json"))?,
+            network_bandwidth_mbps: by_type(
+                "network-bandwidth-mbps.json",
+                include_bytes!("../data/network-bandwidth-mbps.json"),
+            )?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct RegionFile {
+    zones: BTreeMap<String, Vec<String>>,
+    zone_ids: BTreeMap<String, Vec<String>>,
+}
+
+impl RegionFile {
+    /// Zones' names and ids come in separate lists; a zone's id is the one under which the same types are offered.
+    fn parse(self) -> Result<RegionOfferings, DataError> {
+        let file = "offerings.json.gz";
+        let by_id = invert(&self.zone_ids);
+        let mut zones = Vec::new();
+        for (name, offered) in invert(&self.zones) {
+            let same = by_id.iter().find(|(_, types)| **types == offered).map(|(id, _)| *id);
+            let zone_id = same.ok_or_else(|| unreadable(file, &format!("zone `{name}` has no id")))?;
+            zones.push(AvailabilityZone {
+                name: Zone::parse(name).map_err(|e| unreadable(file, &e))?,
+                id: ZoneId::parse(zone_id).map_err(|e| unreadable(file, &e))?,
+            });
+        }
+        let types = self
+            .zones
+            .iter()
+            .map(|(name, zones)| {
+                let zones = zones.iter().map(|z| Zone::parse(z).map_err(|e| unreadable(file, &e)));
+                Ok((id(file, name)?, zones.collect::<Result<_, _>>()?))
+            })
+            .collect::<Result<_, DataError>>()?;
+        Ok(RegionOfferings { zones, types })
+    }
+}
+
+fn invert(types: &BTreeMap<String, Vec<String>>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut inverted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, locations) in types {
+        for location in locations {
+            inverted.entry(location).or_default().insert(name);
+        }
+    }
+    inverted
+}
+
+fn id(file: &'static str, name: &str) -> Result<InstanceType, DataError> {
+    InstanceType::parse(name).map_err(|e| unreadable(file, &e))
+}
+
+fn unreadable(file: &'static str, reason: &impl ToString) -> DataError {
+    DataError::Unreadable { file, reason: reason.to_string() }
+}
+
+fn gzip<T: for<'a> Deserialize<'a>>(file: &'static str, bytes: &[u8]) -> Result<T, DataError> {
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut text).map_err(|e| unreadable(file, &e))?;
+    serde_json::from_slice(&text).map_err(|e| unreadable(file, &e))
+}
+
+fn by_type<T: for<'a> Deserialize<'a>>(
+    file: &'static str,
+    bytes: &[u8],
+) -> Result<BTreeMap<InstanceType, T>, DataError> {
+    let named: BTreeMap<String, T> = serde_json::from_slice(bytes).map_err(|e| unreadable(file, &e))?;
+    named.into_iter().map(|(name, value)| Ok((id(file, &name)?, value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data() -> &'static Ec2Data {
+        Ec2Data::get().unwrap()
+    }
+
+    #[test]
+    fn all_types_are_read_with_their_facts() {
+        assert_eq!(data().types.len(), 1395);
+        let m5 = &data().types[&InstanceType::parse("m5.large").unwrap()];
+        assert_eq!((m5.vcpu_info.default_vcpus, m5.memory_info.size_in_mib), (2, 8192));
+        assert_eq!(m5.network_info.maximum_network_interfaces, 3);
+        assert_eq!(
+            m5.ebs_info.as_ref().unwrap().ebs_optimized_info.as_ref().unwrap().maximum_bandwidth_in_mbps,
+            Some(4750)
+        );
+        let g4 = &data().types[&InstanceType::parse("g4dn.xlarge").unwrap()];
+        assert_eq!(g4.gpu_info.as_ref().unwrap().gpus[0].name.as_deref(), Some("T4"));
+        assert_eq!(g4.instance_storage_info.as_ref().unwrap().total_size_in_gb, Some(125));
+        assert!(data().types.values().all(|t| t.vcpu_info.default_vcpus > 0
+            && t.memory_info.size_in_mib > 0
+            && t.network_info.ipv4_addresses_per_interface > 0
+            && !t.processor_info.supported_architectures.is_empty()));
+        assert_eq!(
+            data().types.values().filter(|t| t.processor_info.sustained_clock_speed_in_ghz.is_some()).count(),
+            1385
+        );
+    }
+
+    #[test]
+    fn zones_get_the_id_under_which_the_same_types_are_offered() {
+        let region = data().region(&Region::parse("us-east-1").unwrap()).unwrap();
+        let zones: Vec<_> = region.zones.iter().map(|z| format!("{}={}", z.name, z.id)).collect();
+        assert_eq!(
+            zones.join(" "),
+            "us-east-1a=use1-az2 us-east-1b=use1-az4 us-east-1c=use1-az6 us-east-1d=use1-az1 us-east-1e=use1-az3 us-east-1f=use1-az5"
+        );
+    }
+
+    #[test]
+    fn prices_are_exact() {
+        assert_eq!(data().on_demand[&InstanceType::parse("m5.large").unwrap()].to_string(), "0.096");
+        assert_eq!(data().on_demand.len(), 1367);
+    }
+
+    #[test]
+    fn an_unknown_region_is_refused_with_those_that_are_known() {
+        let error = data().region(&Region::parse("eu-north-1").unwrap()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "region `eu-north-1` isn't known, use one of `ap-southeast-1`, `eu-central-1`, `eu-west-1`, `us-east-1`, `us-west-2`"
+        );
+    }
+}

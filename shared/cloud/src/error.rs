@@ -1,0 +1,195 @@
+//! The error of a call to EC2: says what the caller does next.
+//!
+//! Decides how a code and message become a value; the meaning of codes is [`classify`]'s.
+
+use crate::classify::{Class, classify};
+
+/// A call to EC2 that failed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Ec2Error {
+    /// Too many requests: try again at the next wake.
+    #[error("`{action}` was throttled by EC2")]
+    Throttled {
+        /// The call.
+        action: String,
+    },
+    /// Something that the request names doesn't exist, or isn't visible yet.
+    #[error("`{action}`: {message} (`{code}`)")]
+    NotFound {
+        /// The call.
+        action: String,
+        /// EC2's code.
+        code: String,
+        /// The ids or names that EC2 named, in its order.
+        ids: Vec<String>,
+        /// EC2's words.
+        message: String,
+    },
+    /// Something of that name exists already.
+    #[error("`{action}`: {message} (`{code}`)")]
+    AlreadyExists {
+        /// The call.
+        action: String,
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: String,
+    },
+    /// The caller may not do this.
+    #[error("not authorized to perform `{action}`: {}", decoded.as_deref().unwrap_or("decode EC2's message with `aws sts decode-authorization-message`"))]
+    Unauthorized {
+        /// The call.
+        action: String,
+        /// The decoded message, where the caller may decode it.
+        decoded: Option<String>,
+        /// EC2's words, with the encoded message in them.
+        message: String,
+    },
+    /// The client token was used before, with another request: a defect of the caller.
+    #[error("`{action}`: the client token was used before with another request: {message}")]
+    IdempotentParameterMismatch {
+        /// The call.
+        action: String,
+        /// EC2's words.
+        message: String,
+    },
+    /// A capacity, quota or support error of the whole call; `class` says which.
+    #[error("`{action}` was refused: {message} (`{code}`)")]
+    Refused {
+        /// The call.
+        action: String,
+        /// What the code means.
+        class: Class,
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: String,
+    },
+    /// The request is wrong and stays wrong.
+    #[error("`{action}`: {message} (`{code}`)")]
+    Invalid {
+        /// The call.
+        action: String,
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: String,
+    },
+    /// EC2's own fault: try again at the next wake.
+    #[error("`{action}` failed inside EC2: {message} (`{code}`)")]
+    ServerError {
+        /// The call.
+        action: String,
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: String,
+    },
+    /// No answer came: the call may have taken effect or not.
+    #[error("`{action}` got no answer and may have taken effect")]
+    NoAnswer {
+        /// The call.
+        action: String,
+    },
+    /// A code that isn't known.
+    #[error("`{action}`: {message} (unknown code `{code}`)")]
+    Unknown {
+        /// The call.
+        action: String,
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: String,
+    },
+}
+
+impl Ec2Error {
+    /// The error for EC2's code and message; every adapter makes its errors here.
+    #[must_use]
+    pub fn from_code(action: &str, code: &str, message: &str) -> Self {
+        let (action, code, message) = (action.to_owned(), code.to_owned(), message.to_owned());
+        match classify(&code, &message) {
+            Class::Throttled => Self::Throttled { action },
+            Class::NotFound | Class::TemplateMissing | Class::ImageUnavailable => {
+                let ids = quoted(&message);
+                Self::NotFound { action, code, ids, message }
+            }
+            Class::AlreadyExists => Self::AlreadyExists { action, code, message },
+            Class::Unauthorized => Self::Unauthorized { action, decoded: None, message },
+            Class::TokenMismatch => Self::IdempotentParameterMismatch { action, message },
+            class @ (Class::InsufficientCapacity
+            | Class::Quota
+            | Class::Unsupported
+            | Class::SubnetFull
+            | Class::ReservationFull
+            | Class::ServiceLinkedRoleMissing) => Self::Refused { action, class, code, message },
+            Class::Invalid => Self::Invalid { action, code, message },
+            Class::Server => Self::ServerError { action, code, message },
+            Class::Unknown => Self::Unknown { action, code, message },
+        }
+    }
+
+    /// What the error means. `NoAnswer` is of class `Server`: nothing is known but that it is worth asking again.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Throttled { .. } => Class::Throttled,
+            Self::NotFound { code, message, .. } => classify(code, message),
+            Self::AlreadyExists { .. } => Class::AlreadyExists,
+            Self::Unauthorized { .. } => Class::Unauthorized,
+            Self::IdempotentParameterMismatch { .. } => Class::TokenMismatch,
+            Self::Refused { class, .. } => *class,
+            Self::Invalid { .. } => Class::Invalid,
+            Self::ServerError { .. } | Self::NoAnswer { .. } => Class::Server,
+            Self::Unknown { .. } => Class::Unknown,
+        }
+    }
+}
+
+/// What stands between single quotes in EC2's messages: `The instance IDs 'i-1, i-2' do not exist`.
+fn quoted(message: &str) -> Vec<String> {
+    message
+        .split('\'')
+        .skip(1)
+        .step_by(2)
+        .flat_map(|part| part.split(", "))
+        .map(|id| id.trim_matches(['[', ']']).to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_that_ec2_misses_are_read_from_its_message() {
+        let error = Ec2Error::from_code(
+            "TerminateInstances",
+            "InvalidInstanceID.NotFound",
+            "The instance IDs 'i-1, i-2' do not exist",
+        );
+        let Ec2Error::NotFound { ids, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(ids, &["i-1", "i-2"]);
+        assert_eq!(error.class(), Class::NotFound);
+    }
+
+    #[test]
+    fn a_capacity_error_of_a_whole_call_keeps_its_class() {
+        let error =
+            Ec2Error::from_code("RunInstances", "InsufficientInstanceCapacity", "no m5.large in us-east-1a");
+        assert_eq!(error.class(), Class::InsufficientCapacity);
+        assert_eq!(
+            error.to_string(),
+            "`RunInstances` was refused: no m5.large in us-east-1a (`InsufficientInstanceCapacity`)"
+        );
+    }
+
+    #[test]
+    fn an_unauthorized_error_says_how_to_learn_more() {
+        let error = Ec2Error::from_code("CreateFleet", "UnauthorizedOperation", "Encoded: x");
+        assert_eq!(
+            error.to_string(),
+            "not authorized to perform `CreateFleet`: decode EC2's message with `aws sts decode-authorization-message`"
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! CreateFleet of type `instant`: one request, one answer, nothing that lives on.
+//!
+//! A request is plain data, so that it can be committed before it is sent and replayed as it was: see
+//! [`CreateFleetRequest::to_stored`].
+
+use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SubnetId, Zone};
+
+use super::Tags;
+use crate::classify::{Class, classify};
+
+/// How a fleet pays: `DefaultTargetCapacityType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetCapacityType {
+    /// On-demand, capacity reservations among it.
+    OnDemand,
+    /// Spot.
+    Spot,
+}
+
+impl TargetCapacityType {
+    /// EC2's word, which is also the value of Karpenter's label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnDemand => "on-demand",
+            Self::Spot => "spot",
+        }
+    }
+
+    /// The type that EC2's word names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "on-demand" => Some(Self::OnDemand),
+            "spot" => Some(Self::Spot),
+            _ => None,
+        }
+    }
+}
+
+/// Which override an on-demand fleet takes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OnDemandAllocation {
+    /// The cheapest.
+    LowestPrice,
+    /// The one with the lowest priority number.
+    Prioritized,
+}
+
+/// Which override a spot fleet takes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpotAllocation {
+    /// The cheapest.
+    LowestPrice,
+    /// The cheapest of those with capacity to spare.
+    PriceCapacityOptimized,
+    /// The one with the lowest priority number of those with capacity to spare.
+    CapacityOptimizedPrioritized,
+}
+
+/// One way to launch: what it leaves out comes from the template.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FleetOverride {
+    /// The type.
+    pub instance_type: InstanceType,
+    /// The subnet.
+    pub subnet: Option<SubnetId>,
+    /// The zone's name.
+    pub zone: Option<Zone>,
+    /// The image.
+    pub image: Option<ImageId>,
+    /// Its priority: the lowest number goes first, one without goes last.
+    pub priority: Option<u32>,
+}
+
+/// A launch template with the ways to launch from it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FleetLaunchTemplate {
+    /// The template's name.
+    pub name: String,
+    /// Its version: a number, `$Latest` or `$Default`.
+    pub version: String,
+    /// The ways to launch.
+    pub overrides: Vec<FleetOverride>,
+}
+
+/// What instances, volumes and the fleet are born with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct FleetTags {
+    /// The instances' tags.
+    pub instance: Tags,
+    /// The volumes' tags.
+    pub volume: Tags,
+    /// The fleet's tags.
+    pub fleet: Tags,
+}
+
+/// A request for an instant fleet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CreateFleetRequest {
+    /// The same token with the same request is the same fleet, while the token lives.
+    pub client_token: ClientToken,
+    /// How many instances.
+    pub target_capacity: u32,
+    /// How they are paid.
+    pub capacity_type: TargetCapacityType,
+    /// The order of overrides for on-demand.
+    pub on_demand_allocation: OnDemandAllocation,
+    /// The order of overrides for spot.
+    pub spot_allocation: SpotAllocation,
+    /// Templates with their overrides.
+    pub launch_templates: Vec<FleetLaunchTemplate>,
+    /// What is born with tags.
+    pub tags: FleetTags,
+    /// EC2's `Context`.
+    pub context: Option<String>,
+}
+
+/// Instances of one override.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FleetInstances {
+    /// The instances, in the order of their ids.
+    pub ids: Vec<InstanceId>,
+    /// Their type.
+    pub instance_type: InstanceType,
+    /// How they are paid.
+    pub capacity_type: TargetCapacityType,
+    /// The override that they came from, as it was in the request.
+    pub from: FleetOverride,
+    /// The name of the template that they came from.
+    pub launch_template: String,
+}
+
+/// An override that gave nothing, or not enough.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FleetItemError {
+    /// EC2's code.
+    pub code: String,
+    /// EC2's words.
+    pub message: String,
+    /// The override, as it was in the request.
+    pub from: FleetOverride,
+    /// How it would have been paid.
+    pub capacity_type: TargetCapacityType,
+}
+
+impl FleetItemError {
+    /// What the error means.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        classify(&self.code, &self.message)
+    }
+}
+
+/// What an instant fleet gave.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FleetResult {
+    /// The fleet.
+    pub fleet_id: FleetId,
+    /// What was launched.
+    pub instances: Vec<FleetInstances>,
+    /// What couldn't be; there can be errors though everything was launched.
+    pub errors: Vec<FleetItemError>,
+}
+
+impl FleetResult {
+    /// All instances, in the order of their ids: the order in which they are dealt to claims.
+    #[must_use]
+    pub fn instance_ids(&self) -> Vec<InstanceId> {
+        let mut ids: Vec<_> = self.instances.iter().flat_map(|i| i.ids.iter().cloned()).collect();
+        ids.sort();
+        ids
+    }
+}
+
+/// What a dry run of RunInstances names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunInstancesProbe {
+    /// The template's name.
+    pub launch_template: String,
+    /// Its version.
+    pub version: String,
+    /// The override to try.
+    pub with: FleetOverride,
+    /// The instances' and volumes' tags.
+    pub tags: FleetTags,
+}
+
+/// A dry run's outcome. EC2 gives both as errors (412 `DryRunOperation`, 403 `UnauthorizedOperation`); they aren't.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DryRunOutcome {
+    /// The caller may do this.
+    WouldSucceed,
+    /// The caller may not.
+    Unauthorized {
+        /// The call.
+        action: String,
+        /// The decoded message, where the caller may decode it.
+        decoded: Option<String>,
+        /// EC2's words.
+        message: String,
+    },
+}

@@ -1,0 +1,143 @@
+//! Images, as EC2 tells them: with their state, which callers must look at.
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::ImageId;
+
+use super::{TagFilter, Tags};
+
+/// An image's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ImageState {
+    /// Being made: can't be launched yet.
+    Pending,
+    /// Can be launched.
+    Available,
+    /// Its making failed.
+    Failed,
+    /// Its owner took it away from use.
+    Disabled,
+    /// It is gone; EC2 no longer answers for it.
+    Deregistered,
+    /// Any other state that EC2 has (`invalid`, `transient`, `error`): can't be launched.
+    Invalid,
+}
+
+impl ImageState {
+    /// EC2's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Available => "available",
+            Self::Failed => "failed",
+            Self::Disabled => "disabled",
+            Self::Deregistered => "deregistered",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// The state that EC2's word names.
+    #[must_use]
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "pending" => Self::Pending,
+            "available" => Self::Available,
+            "failed" => Self::Failed,
+            "disabled" => Self::Disabled,
+            "deregistered" => Self::Deregistered,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+/// An image's architecture, of those that nodes run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Architecture {
+    /// `x86_64`, Kubernetes' `amd64`.
+    X86_64,
+    /// `arm64`.
+    Arm64,
+}
+
+impl Architecture {
+    /// EC2's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// Kubernetes' word, the value of `kubernetes.io/arch`.
+    #[must_use]
+    pub const fn kubernetes(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// The architecture that EC2's word names; others can't be nodes.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "x86_64" => Some(Self::X86_64),
+            "arm64" => Some(Self::Arm64),
+            _ => None,
+        }
+    }
+}
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Image {
+    /// Its id.
+    pub id: ImageId,
+    /// Its name.
+    pub name: String,
+    /// The account that owns it.
+    pub owner: String,
+    /// The owner's alias, such as `amazon`.
+    pub owner_alias: Option<String>,
+    /// Its architecture; `None` for one that nodes can't run on.
+    pub architecture: Option<Architecture>,
+    /// Its state at the moment of the answer.
+    pub state: ImageState,
+    /// When it was made.
+    pub created_at: Option<Timestamp>,
+    /// When it counts as deprecated.
+    pub deprecated_at: Option<Timestamp>,
+    /// Its root volume's device name, such as `/dev/xvda`.
+    pub root_device_name: Option<String>,
+    /// Its tags.
+    pub tags: Tags,
+}
+
+/// Whether disabled images are answered for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum DisabledImages {
+    /// They are, with their state.
+    #[default]
+    Include,
+    /// They aren't.
+    Omit,
+}
+
+/// Images by id, owner, name, tag. What is given must hold together; what is empty isn't asked for. Deprecated
+/// images are always included.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ImageFilter {
+    /// Any of these ids; one that doesn't exist is `NotFound`.
+    pub ids: Vec<ImageId>,
+    /// Any of these owners: an account's id, `self`, or an alias such as `amazon`.
+    pub owners: Vec<String>,
+    /// Any of these names, wildcards allowed.
+    pub names: Vec<String>,
+    /// All of these.
+    pub tags: Vec<TagFilter>,
+    /// Any of these states; empty is every state, so that the caller sees what isn't available.
+    pub states: Vec<ImageState>,
+    /// Whether disabled images are answered for.
+    pub disabled: DisabledImages,
+}

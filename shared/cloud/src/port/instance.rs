@@ -1,0 +1,149 @@
+//! Instances, as EC2 tells them.
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{
+    ClientToken, FleetId, ImageId, InstanceId, InstanceType, NodeName, ParseIdError, ProviderId,
+    ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId,
+};
+
+use super::{Architecture, TagFilter, Tags, TargetCapacityType};
+
+/// An instance's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum InstanceState {
+    /// Starting.
+    Pending,
+    /// Running.
+    Running,
+    /// Stopping.
+    Stopping,
+    /// Stopped; it can be started again.
+    Stopped,
+    /// Terminating.
+    ShuttingDown,
+    /// Gone; visible for about an hour.
+    Terminated,
+}
+
+impl InstanceState {
+    /// EC2's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::ShuttingDown => "shutting-down",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    /// The state that EC2's word names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "pending" => Self::Pending,
+            "running" => Self::Running,
+            "stopping" => Self::Stopping,
+            "stopped" => Self::Stopped,
+            "shutting-down" => Self::ShuttingDown,
+            "terminated" => Self::Terminated,
+            _ => return None,
+        })
+    }
+
+    /// Whether termination has begun or ended: it doesn't come back.
+    #[must_use]
+    pub const fn is_going(self) -> bool {
+        matches!(self, Self::ShuttingDown | Self::Terminated)
+    }
+}
+
+/// Why an instance is in its state.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateReason {
+    /// EC2's code, such as `Server.SpotInstanceTermination`.
+    pub code: String,
+    /// EC2's words.
+    pub message: String,
+}
+
+/// An instance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instance {
+    /// Its id.
+    pub id: InstanceId,
+    /// Its type.
+    pub instance_type: InstanceType,
+    /// The image that it was launched from.
+    pub image: ImageId,
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// Spot or on-demand.
+    pub capacity_type: TargetCapacityType,
+    /// The capacity reservation that it runs in.
+    pub reservation: Option<ReservationId>,
+    /// The zone's name.
+    pub zone: Zone,
+    /// The zone's id.
+    pub zone_id: ZoneId,
+    /// Its subnet.
+    pub subnet: SubnetId,
+    /// Its security groups.
+    pub security_groups: Vec<SecurityGroupId>,
+    /// Its state at the moment of the answer.
+    pub state: InstanceState,
+    /// Why it is in that state, where EC2 says so.
+    pub state_reason: Option<StateReason>,
+    /// When it was launched.
+    pub launched_at: Timestamp,
+    /// Its first private IPv4 address.
+    pub private_ip: String,
+    /// Its private DNS name: the name under which a kubelet registers.
+    pub private_dns_name: String,
+    /// The client token of the request that launched it.
+    pub client_token: Option<ClientToken>,
+    /// The fleet that launched it.
+    pub fleet: Option<FleetId>,
+    /// Its tags.
+    pub tags: Tags,
+}
+
+impl Instance {
+    /// The `spec.providerID` of its node.
+    #[must_use]
+    pub fn provider_id(&self) -> ProviderId {
+        ProviderId { zone: self.zone.clone(), instance: self.id.clone() }
+    }
+
+    /// The name under which its node registers.
+    ///
+    /// # Errors
+    /// [`ParseIdError`] when its private DNS name isn't a node's name.
+    pub fn node_name(&self) -> Result<NodeName, ParseIdError> {
+        NodeName::parse(self.private_dns_name.clone())
+    }
+}
+
+/// Instances by id, tag and state. What is given must hold together; what is empty isn't asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct InstanceFilter {
+    /// Any of these ids; one that doesn't exist, or isn't visible yet, is `NotFound`.
+    pub ids: Vec<InstanceId>,
+    /// All of these.
+    pub tags: Vec<TagFilter>,
+    /// Any of these states.
+    pub states: Vec<InstanceState>,
+}
+
+/// What a termination did to an instance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstanceStateChange {
+    /// The instance.
+    pub id: InstanceId,
+    /// Its state before.
+    pub previous: InstanceState,
+    /// Its state now.
+    pub current: InstanceState,
+}

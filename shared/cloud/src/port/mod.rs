@@ -1,0 +1,218 @@
+//! The ports to EC2: what Tenon asks of it, in EC2's words and plain types.
+//!
+//! Decides the form of requests and answers. Adapters implement [`Ec2`] and [`Pricing`]: the region twin here, the
+//! real account elsewhere. Lists that can grow without bound are paged; a page's token is opaque.
+
+mod fleet;
+mod image;
+mod instance;
+mod instance_type;
+mod network;
+mod offering;
+mod stored;
+mod template;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tenon_domain::id::InstanceId;
+
+pub use fleet::{
+    CreateFleetRequest, DryRunOutcome, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
+    FleetResult, FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
+};
+pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState};
+pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
+pub use instance_type::*;
+pub use network::{ResourceFilter, SecurityGroup, Subnet};
+pub use offering::{AvailabilityZone, LocationType, OnDemandPrice, SpotPrice, TypeOffering};
+pub use stored::StoredRequestError;
+pub use template::{
+    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData,
+    LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring,
+};
+
+use crate::error::Ec2Error;
+
+/// Tags by key.
+pub type Tags = std::collections::BTreeMap<String, String>;
+
+/// Where a list goes on; opaque.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageToken(pub String);
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// The page's items.
+    pub items: Vec<T>,
+    /// Where it goes on; `None` on the last page.
+    pub next: Option<PageToken>,
+}
+
+/// Items by tag: the key must be there, with one of the values (`*` and `?` are wildcards) unless there are none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TagFilter {
+    /// The tag's key.
+    pub key: String,
+    /// Values that match; none means that any does.
+    pub values: Vec<String>,
+}
+
+impl TagFilter {
+    /// Items with this key and value.
+    #[must_use]
+    pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { key: key.into(), values: vec![value.into()] }
+    }
+
+    /// Items with this key.
+    #[must_use]
+    pub fn exists(key: impl Into<String>) -> Self {
+        Self { key: key.into(), values: Vec::new() }
+    }
+
+    /// Whether an item with these tags matches.
+    #[must_use]
+    pub fn matches(&self, tags: &Tags) -> bool {
+        tags.get(&self.key).is_some_and(|value| {
+            self.values.is_empty() || self.values.iter().any(|v| wildcard_matches(v, value))
+        })
+    }
+}
+
+/// Whether a text matches a pattern of EC2's filters: `*` any text, `?` any character.
+#[must_use]
+pub fn wildcard_matches(pattern: &str, text: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    // `reach[i]`: the first i characters of the pattern match the text so far.
+    let mut reach = vec![false; pattern.len() + 1];
+    let through_stars = |reach: &mut Vec<bool>| {
+        for (i, c) in pattern.iter().enumerate() {
+            if *c == '*' && reach.get(i).copied().unwrap_or(false) {
+                set(reach, i + 1);
+            }
+        }
+    };
+    set(&mut reach, 0);
+    through_stars(&mut reach);
+    for c in text.chars() {
+        let mut next = vec![false; pattern.len() + 1];
+        for (i, p) in pattern.iter().enumerate() {
+            if reach.get(i).copied().unwrap_or(false) {
+                if *p == '*' {
+                    set(&mut next, i);
+                } else if *p == '?' || *p == c {
+                    set(&mut next, i + 1);
+                }
+            }
+        }
+        through_stars(&mut next);
+        reach = next;
+    }
+    reach.last().copied().unwrap_or(false)
+}
+
+fn set(flags: &mut [bool], at: usize) {
+    if let Some(flag) = flags.get_mut(at) {
+        *flag = true;
+    }
+}
+
+macro_rules! port {
+    ($(#[$doc:meta])* $port:ident { $($(#[$call_doc:meta])* fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        $(#[$doc])*
+        pub trait $port: Send + Sync {
+            $(
+                $(#[$call_doc])*
+                fn $call(&self, $($arg: $type),*) -> impl Future<Output = Result<$answer, Ec2Error>> + Send;
+            )*
+        }
+
+        impl<T: $port> $port for &T {
+            $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
+        }
+
+        impl<T: $port> $port for Arc<T> {
+            $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
+        }
+    };
+}
+
+port! {
+    /// The calls to EC2. An implementation makes exactly one request for each call, and doesn't retry.
+    ///
+    /// A call takes effect when its future is polled; a future dropped before that did nothing.
+    Ec2 {
+        /// Instance types of the region, by name; pages of 100.
+        fn describe_instance_types(page: Option<PageToken>) -> Page<InstanceTypeInfo>;
+        /// Which type is offered where; pages of 1,000.
+        fn describe_instance_type_offerings(location: LocationType, page: Option<PageToken>) -> Page<TypeOffering>;
+        /// The region's zones that this account may use, by name.
+        fn describe_availability_zones() -> Vec<AvailabilityZone>;
+        /// The current spot price of each type and zone (Linux); pages of 1,000.
+        fn describe_spot_price_history(page: Option<PageToken>) -> Page<SpotPrice>;
+        /// Images by filter, *in every state* unless the filter says otherwise; pages of 1,000.
+        fn describe_images(filter: &ImageFilter, page: Option<PageToken>) -> Page<Image>;
+        /// Subnets by filter, by id; an unknown id is `NotFound`.
+        fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
+        /// Security groups by filter, by id; an unknown id is `NotFound`.
+        fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        /// Makes a launch template; a name in use is `AlreadyExists`.
+        fn create_launch_template(template: &CreateLaunchTemplate) -> LaunchTemplate;
+        /// Launch templates by name or tag; an unknown name is `NotFound`; pages of 200.
+        fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
+        /// Deletes a launch template; an unknown name is `NotFound`.
+        fn delete_launch_template(name: &str) -> ();
+        /// Launches an instant fleet. `Ok` can hold fewer instances than asked for, none among it: see its errors.
+        fn create_fleet(request: &CreateFleetRequest) -> FleetResult;
+        /// Whether the caller may make this request; nothing is launched.
+        fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
+        /// Whether the caller may launch from this template directly; nothing is launched.
+        fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
+        /// Instances by filter; may miss one, or its tags, for a while after it was made; pages of 1,000.
+        fn describe_instances(filter: &InstanceFilter, page: Option<PageToken>) -> Page<Instance>;
+        /// Terminates instances; one unknown id refuses the whole call.
+        fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
+        /// Sets tags on instances; one unknown id refuses the whole call.
+        fn create_tags(ids: &[InstanceId], tags: &Tags) -> ();
+    }
+}
+
+port! {
+    /// The Pricing API.
+    Pricing {
+        /// On-demand prices of the region (Linux, shared tenancy), by type; pages of 100. A type can be missing.
+        fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, text: &str, expected: bool) {
+        assert_eq!(wildcard_matches(pattern, text), expected, "{pattern} {text}");
+    }
+
+    #[test]
+    fn wildcards_match_as_in_ec2_filters() {
+        check("*", "", true);
+        check("amazon-eks-*", "amazon-eks-node-1.33", true);
+        check("a?c", "abc", true);
+        check("a?c", "ac", false);
+        check("a*b*c", "a-b-b-c", true);
+        check("a*b", "a-b-c", false);
+        check("", "", true);
+        check("", "a", false);
+    }
+
+    #[test]
+    fn a_tag_filter_without_values_asks_for_the_key_alone() {
+        let tags = Tags::from([("team".to_owned(), "web".to_owned())]);
+        assert!(TagFilter::exists("team").matches(&tags));
+        assert!(TagFilter::equals("team", "w*").matches(&tags));
+        assert!(!TagFilter::equals("team", "db").matches(&tags));
+        assert!(!TagFilter::exists("owner").matches(&tags));
+    }
+}

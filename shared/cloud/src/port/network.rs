@@ -1,0 +1,48 @@
+//! Subnets and security groups, as EC2 tells them.
+
+use tenon_domain::id::{SecurityGroupId, SubnetId, Zone, ZoneId};
+
+use super::{TagFilter, Tags};
+
+/// Resources by id, name and tag. What is given must hold together; what is empty isn't asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ResourceFilter {
+    /// Any of these ids; one that doesn't exist is `NotFound`.
+    pub ids: Vec<String>,
+    /// Any of these group names (security groups only), wildcards allowed.
+    pub names: Vec<String>,
+    /// All of these.
+    pub tags: Vec<TagFilter>,
+}
+
+/// A subnet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subnet {
+    /// Its id.
+    pub id: SubnetId,
+    /// Its VPC's id.
+    pub vpc: String,
+    /// The zone's name.
+    pub zone: Zone,
+    /// The zone's id.
+    pub zone_id: ZoneId,
+    /// Its IPv4 block, such as `10.0.0.0/19`.
+    pub cidr: String,
+    /// Free IPv4 addresses at the moment of the answer.
+    pub available_addresses: u32,
+    /// Its tags.
+    pub tags: Tags,
+}
+
+/// A security group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecurityGroup {
+    /// Its id.
+    pub id: SecurityGroupId,
+    /// Its name.
+    pub name: String,
+    /// Its VPC's id.
+    pub vpc: String,
+    /// Its tags.
+    pub tags: Tags,
+}

@@ -1,0 +1,54 @@
+//! Where types are offered and what they cost, as EC2 and the Pricing API tell it.
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{InstanceType, Zone, ZoneId};
+use tenon_domain::money::UsdPerHour;
+
+/// What a location of an offering is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LocationType {
+    /// Zones by name.
+    AvailabilityZone,
+    /// Zones by id.
+    AvailabilityZoneId,
+}
+
+/// A type and where it is offered.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TypeOffering {
+    /// The type.
+    pub instance_type: InstanceType,
+    /// A zone's name or id, as was asked for.
+    pub location: String,
+}
+
+/// A zone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AvailabilityZone {
+    /// Its name in this account.
+    pub name: Zone,
+    /// Its id, the same in every account.
+    pub id: ZoneId,
+}
+
+/// A spot price.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpotPrice {
+    /// The type.
+    pub instance_type: InstanceType,
+    /// The zone's name.
+    pub zone: Zone,
+    /// The price.
+    pub price: UsdPerHour,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// An on-demand price (Linux, shared tenancy).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OnDemandPrice {
+    /// The type.
+    pub instance_type: InstanceType,
+    /// The price.
+    pub price: UsdPerHour,
+}

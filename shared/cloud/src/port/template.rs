@@ -1,0 +1,127 @@
+//! Launch templates, as EC2 takes and tells them.
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{ImageId, SecurityGroupId};
+
+use super::{TagFilter, Tags};
+
+/// An instance profile, by name or by ARN; EC2 has a field for each.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstanceProfile {
+    /// Its name.
+    Name(String),
+    /// Its ARN.
+    Arn(String),
+}
+
+/// Whether metadata needs a session token (IMDSv2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetadataTokens {
+    /// It does.
+    Required,
+    /// It doesn't.
+    Optional,
+}
+
+/// Detailed monitoring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Monitoring {
+    /// Every minute.
+    Detailed,
+    /// Every five minutes.
+    Basic,
+}
+
+/// The instance metadata service's options.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MetadataOptions {
+    /// `enabled` or `disabled`.
+    pub http_endpoint: String,
+    /// `enabled` or `disabled`.
+    pub http_protocol_ipv6: String,
+    /// How far an answer may travel, in hops.
+    pub http_put_response_hop_limit: u32,
+    /// Whether a session token is needed.
+    pub http_tokens: MetadataTokens,
+}
+
+/// A block device mapping with an EBS volume.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct BlockDevice {
+    /// Such as `/dev/xvda`.
+    pub device_name: String,
+    /// GiB.
+    pub volume_size_gib: Option<u32>,
+    /// Such as `gp3`.
+    pub volume_type: Option<String>,
+    /// I/O operations a second.
+    pub iops: Option<u32>,
+    /// MiB a second.
+    pub throughput_mib: Option<u32>,
+    /// Whether it is encrypted; `None` is the account's default.
+    pub encrypted: Option<bool>,
+    /// The key, by id or ARN.
+    pub kms_key_id: Option<String>,
+    /// The snapshot that it is made from.
+    pub snapshot_id: Option<String>,
+    /// Whether it goes with its instance; `None` is EC2's default.
+    pub delete_on_termination: Option<bool>,
+}
+
+/// What a launch template says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LaunchTemplateData {
+    /// The image; a fleet's override comes first.
+    pub image: Option<ImageId>,
+    /// Security groups of the first interface.
+    pub security_groups: Vec<SecurityGroupId>,
+    /// The instance profile.
+    pub instance_profile: Option<InstanceProfile>,
+    /// User data, base64.
+    pub user_data: Option<String>,
+    /// Block devices, in order.
+    pub block_devices: Vec<BlockDevice>,
+    /// The metadata service.
+    pub metadata_options: Option<MetadataOptions>,
+    /// Detailed monitoring.
+    pub monitoring: Option<Monitoring>,
+    /// Whether the first interface gets a public address; `None` is the subnet's default.
+    pub associate_public_ip: Option<bool>,
+    /// Tags for network interfaces.
+    pub network_interface_tags: Tags,
+}
+
+/// A request for a launch template.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CreateLaunchTemplate {
+    /// Its name, 3 to 128 characters.
+    pub name: String,
+    /// What it says.
+    pub data: LaunchTemplateData,
+    /// Its own tags.
+    pub tags: Tags,
+}
+
+/// A launch template that exists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaunchTemplate {
+    /// Its id, `lt-…`.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its default version's number.
+    pub version: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Its own tags.
+    pub tags: Tags,
+}
+
+/// Launch templates by name and tag. What is given must hold together; what is empty isn't asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LaunchTemplateFilter {
+    /// Any of these names; one that doesn't exist is `NotFound`.
+    pub names: Vec<String>,
+    /// All of these.
+    pub tags: Vec<TagFilter>,
+}

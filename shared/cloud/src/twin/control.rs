@@ -1,0 +1,223 @@
+//! What a world's maker, a tour or a test does to the twin, and sees of it: not EC2's interface, and not metered.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{ImageId, InstanceId, InstanceType, SubnetId, Zone};
+use tenon_domain::money::UsdPerHour;
+
+use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
+use super::{Call, Fault, HealthEvent, NewImage, NotPossible, Pool, Quota, RegionTwin, TwinEvent};
+use crate::port::{ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType};
+
+/// Time and events.
+impl RegionTwin {
+    /// Lets everything happen that is due until `now`, and gives the events since the last tick, in their order.
+    pub fn tick(&self, now: Timestamp) -> Vec<TwinEvent> {
+        self.with(|state| {
+            state.settle(now);
+            std::mem::take(&mut state.events)
+        })
+    }
+
+    /// When something happens next by itself.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.with(|state| state.next_due())
+    }
+}
+
+/// Images.
+impl RegionTwin {
+    /// Begins to make an image, pending at first.
+    pub fn create_image(&self, image: NewImage) -> ImageId {
+        self.with(|state| state.create_image(image))
+    }
+
+    /// Puts an available image there; no event tells of it.
+    pub fn add_image(&self, image: NewImage) -> ImageId {
+        self.with(|state| state.add_image(image))
+    }
+
+    /// Deregisters an image.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn deregister_image(&self, id: &ImageId) -> Result<(), NotPossible> {
+        self.with(|state| state.change_image(id, ImageState::Deregistered))
+    }
+
+    /// Disables an image.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that isn't available.
+    pub fn disable_image(&self, id: &ImageId) -> Result<(), NotPossible> {
+        self.with(|state| state.change_image(id, ImageState::Disabled))
+    }
+
+    /// Enables a disabled image.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that isn't disabled.
+    pub fn enable_image(&self, id: &ImageId) -> Result<(), NotPossible> {
+        self.with(|state| state.change_image(id, ImageState::Available))
+    }
+
+    /// An image's true state.
+    #[must_use]
+    pub fn image_state(&self, id: &ImageId) -> Option<ImageState> {
+        self.with(|state| state.image_state(id))
+    }
+}
+
+/// The network.
+impl RegionTwin {
+    /// Adds a /19 subnet in each zone and a security group, all with these tags.
+    ///
+    /// # Errors
+    /// [`NotPossible`] when the region has more zones than 10.0.0.0/16 has room for.
+    pub fn add_network(&self, tags: &Tags) -> Result<(), NotPossible> {
+        self.with(|state| state.add_network(tags))
+    }
+
+    /// Adds a subnet; its free addresses follow from its block.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a zone that the region doesn't have or a block that isn't one.
+    pub fn add_subnet(&self, subnet: Subnet) -> Result<(), NotPossible> {
+        self.with(|state| state.add_subnet(subnet))
+    }
+
+    /// Adds a security group.
+    pub fn add_security_group(&self, group: SecurityGroup) {
+        self.with(|state| state.groups.insert(group.id.clone(), group));
+    }
+
+    /// Leaves a subnet with so many free addresses.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a subnet that doesn't exist.
+    pub fn set_free_addresses(&self, id: &SubnetId, free: u32) -> Result<(), NotPossible> {
+        self.with(|state| state.set_free_addresses(id, free))
+    }
+}
+
+/// Capacity, rights and faults.
+impl RegionTwin {
+    /// Leaves so many instances in a pool; `None` takes the limit away.
+    pub fn set_capacity(&self, pool: Pool, left: Option<u32>) {
+        self.with(|state| state.capacity.set(pool, left));
+    }
+
+    /// Sets a quota of running vCPUs; `None` takes it away. A stopped instance counts until it is terminated.
+    pub fn set_quota(&self, quota: Quota, vcpus: Option<u32>) {
+        self.with(|state| state.capacity.set_quota(quota, vcpus));
+    }
+
+    /// Lets every launch from a pool fail with an item error (code, message), until `None`.
+    pub fn fail_pool(&self, pool: Pool, error: Option<(String, String)>) {
+        self.with(|state| match error {
+            Some(error) => state.failing.insert(pool, error),
+            None => state.failing.remove(&pool),
+        });
+    }
+
+    /// Denies a call, with what the decoded message would say; dry runs tell it as their outcome.
+    pub fn deny(&self, call: Call, decoded: impl Into<String>) {
+        self.with(|state| state.denied.insert(call, decoded.into()));
+    }
+
+    /// Allows a call again.
+    pub fn allow(&self, call: Call) {
+        self.with(|state| state.denied.remove(&call));
+    }
+
+    /// Lets a call fail.
+    pub fn inject(&self, fault: Fault) {
+        self.with(|state| state.faults.inject(fault));
+    }
+
+    /// Takes all injected faults back.
+    pub fn clear_faults(&self) {
+        self.with(|state| state.faults.clear());
+    }
+}
+
+/// Instances.
+impl RegionTwin {
+    /// Warns of a spot instance's interruption; in two minutes EC2 takes it.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for an instance that isn't spot, is going, or was warned.
+    pub fn interrupt_spot(&self, id: &InstanceId) -> Result<(), NotPossible> {
+        self.with(|state| state.interrupt_spot(id))
+    }
+
+    /// Recommends to rebalance an instance.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for an instance that is going.
+    pub fn recommend_rebalance(&self, id: &InstanceId) -> Result<(), NotPossible> {
+        self.with(|state| state.recommend_rebalance(id))
+    }
+
+    /// Sends an AWS Health event about instances.
+    ///
+    /// # Errors
+    /// [`NotPossible`] when one of them is going.
+    pub fn announce(&self, health: &HealthEvent) -> Result<(), NotPossible> {
+        self.with(|state| state.announce(health))
+    }
+
+    /// Moves an instance behind everybody's back: `Stopping`, `Pending` (a start) or `ShuttingDown`.
+    ///
+    /// # Errors
+    /// [`NotPossible`] when it can't move there.
+    pub fn push_instance(&self, id: &InstanceId, to: InstanceState) -> Result<(), NotPossible> {
+        self.with(|state| state.push(id, to))
+    }
+}
+
+/// What really is, whatever EC2 answers.
+impl RegionTwin {
+    /// Every instance that ever was, by id.
+    #[must_use]
+    pub fn instances(&self) -> Vec<InstanceRecord> {
+        self.with(|state| state.instances.values().map(super::instances::TwinInstance::record).collect())
+    }
+
+    /// One instance.
+    #[must_use]
+    pub fn instance(&self, id: &InstanceId) -> Option<InstanceRecord> {
+        self.with(|state| state.instances.get(id).map(super::instances::TwinInstance::record))
+    }
+
+    /// Every launch, in its order.
+    #[must_use]
+    pub fn launches(&self) -> Vec<LaunchRecord> {
+        self.with(|state| state.launches.clone())
+    }
+
+    /// Every fleet request that reached EC2, in its order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<RequestRecord> {
+        self.with(|state| state.requests.clone())
+    }
+
+    /// How often each call was made.
+    #[must_use]
+    pub fn calls(&self) -> BTreeMap<Call, CallCount> {
+        self.with(|state| state.calls.clone())
+    }
+
+    /// What a type costs in a zone now; `None` where no price is known.
+    #[must_use]
+    pub fn price(
+        &self,
+        capacity_type: TargetCapacityType,
+        of: &InstanceType,
+        zone: &Zone,
+    ) -> Option<UsdPerHour> {
+        self.with(|state| state.price(capacity_type, of, zone))
+    }
+}

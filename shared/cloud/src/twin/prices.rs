@@ -1,0 +1,81 @@
+//! Prices of the twin.
+//!
+//! On-demand prices are real ones of us-east-1, whatever the region: no others are known here. Spot prices are
+//! synthetic: a seeded walk below the on-demand price. Invariant: the spot price at a moment is a function of seed,
+//! type, zone and the ten minutes in which the moment lies, so it needs no state and can be asked for any time.
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{InstanceType, Zone};
+use tenon_domain::money::UsdPerHour;
+
+use super::random::draw;
+
+/// How long a spot price holds: EC2 moves prices slowly, the catalogue looks every ten minutes.
+const STEP_SECONDS: i64 = 600;
+/// Steps from one turning point of the walk to the next: six hours.
+const STEPS_TO_TURN: i64 = 36;
+/// EC2 quotes spot prices in ten-thousandths of a dollar.
+const TICK_NANOS: u64 = 100_000;
+
+/// When the spot price that holds at a moment began to hold.
+pub(super) fn spot_since(at: Timestamp) -> Timestamp {
+    let second = at.as_second().div_euclid(STEP_SECONDS).saturating_mul(STEP_SECONDS);
+    Timestamp::from_second(second).unwrap_or(at)
+}
+
+/// The synthetic spot price at a moment: between 20 % and 72 % of the on-demand price.
+pub(super) fn spot(
+    seed: u64,
+    on_demand: UsdPerHour,
+    pool: (&InstanceType, &Zone),
+    at: Timestamp,
+) -> UsdPerHour {
+    let (instance_type, zone) = (pool.0.as_str(), pool.1.as_str());
+    let permille = |what: &str, n: i64, below: u64| {
+        draw(seed, &["spot", instance_type, zone, what, &n.to_string()]) % below
+    };
+    let step = at.as_second().div_euclid(STEP_SECONDS);
+    let turn = step.div_euclid(STEPS_TO_TURN);
+    let within = u64::try_from(step.rem_euclid(STEPS_TO_TURN)).unwrap_or(0);
+    let all = u64::try_from(STEPS_TO_TURN).unwrap_or(1);
+    let level = 200 + permille("level", 0, 300);
+    let wave =
+        (permille("wave", turn, 201) * (all - within) + permille("wave", turn + 1, 201) * within) / all;
+    let noise = permille("noise", step, 21);
+    let nanos = on_demand.nanos().saturating_mul(level + wave + noise) / 1000;
+    UsdPerHour::from_nanos((nanos / TICK_NANOS * TICK_NANOS).max(TICK_NANOS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + seconds).unwrap()
+    }
+
+    fn price(seed: u64, seconds: i64) -> UsdPerHour {
+        let (m5, zone) = (InstanceType::parse("m5.large").unwrap(), Zone::parse("us-east-1a").unwrap());
+        spot(seed, UsdPerHour::parse("0.096").unwrap(), (&m5, &zone), at(seconds))
+    }
+
+    #[test]
+    fn the_price_holds_for_ten_minutes_and_moves_over_a_day_below_on_demand() {
+        assert_eq!(price(1, 0), price(1, 599));
+        let day: Vec<_> = (0..144).map(|n| price(1, n * 600)).collect();
+        assert!(day.iter().all(|p| *p < UsdPerHour::parse("0.096").unwrap() && *p > UsdPerHour::ZERO));
+        assert!(day.iter().collect::<std::collections::BTreeSet<_>>().len() > 10);
+        assert_eq!(day, (0..144).map(|n| price(1, n * 600)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn another_seed_is_another_walk() {
+        let walk = |seed| (0..20).map(|n| price(seed, n * 600)).collect::<Vec<_>>();
+        assert_ne!(walk(1), walk(2));
+    }
+
+    #[test]
+    fn since_is_the_beginning_of_the_ten_minutes() {
+        assert_eq!(spot_since(at(1234)), at(1200));
+    }
+}
