@@ -1,0 +1,140 @@
+//! What provisioning plans from: one immutable value, `now` among it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tenon_domain::api::pod::HostPort;
+use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use tenon_domain::api::workload::DaemonSet;
+use tenon_domain::api::{NodePool, Pod};
+use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName};
+use tenon_domain::resources::ResourceList;
+use tenon_domain::taint::Taint;
+
+/// Everything that a plan is made from. The order of its lists means nothing.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// The time of the plan.
+    pub now: Timestamp,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Pods to place: unbound ones that no claim counts already.
+    pub pods: Vec<Pod>,
+    /// Nodes and launched claims that may have room.
+    pub nodes: Vec<ExistingNode>,
+    /// The NodePools: dynamic ones that aren't being deleted.
+    pub pools: Vec<PoolInput>,
+    /// DaemonSets: overhead on every node that they run on.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// Where volumes bind pods to.
+    pub storage: Storage,
+    /// Labels of namespaces, by name.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// Names that new claims can't have.
+    pub taken_names: BTreeSet<ClaimName>,
+    /// How much work the plan may be.
+    pub steps: StepBudget,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// Storage objects that pods may refer to.
+#[derive(Debug, Clone, Default)]
+pub struct Storage {
+    /// PersistentVolumes.
+    pub volumes: Vec<PersistentVolume>,
+    /// PersistentVolumeClaims.
+    pub claims: Vec<PersistentVolumeClaim>,
+    /// StorageClasses.
+    pub classes: Vec<StorageClass>,
+}
+
+/// How much work a plan may be: about one step for a look at one instance type or node with one group of pods. When it
+/// is used up the plan ends with what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StepBudget {
+    /// The most steps.
+    pub max: u64,
+}
+
+impl Default for StepBudget {
+    /// Enough for thousands of groups of pods over the whole catalogue: some seconds.
+    fn default() -> Self {
+        Self { max: 500_000_000 }
+    }
+}
+
+/// What a plan is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purpose {
+    /// Pods that wait.
+    PendingPods,
+    /// The pods of a disruption command's candidates.
+    Replacement(CommandId),
+}
+
+/// A node, or a launched claim whose Node hasn't joined yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExistingNode {
+    /// The Node's name; of a claim in flight, the claim's.
+    pub name: String,
+    /// How far it is.
+    pub kind: NodeKind,
+    /// Its labels; of a claim in flight those that its Node will have.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints, without those that go away by themselves while it starts (ephemeral and start-up taints of managed
+    /// nodes that aren't initialised).
+    pub taints: Vec<Taint>,
+    /// What it has to give.
+    pub allocatable: ResourceList,
+    /// What is taken: bound pods, DaemonSets' among them, and pods counted on its claim.
+    pub used: ResourceList,
+    /// The part of `used` that is DaemonSets' pods. What the DaemonSets ask beyond it is kept free for them.
+    pub daemon_used: ResourceList,
+    /// Host ports that are taken.
+    pub host_ports: BTreeSet<HostPort>,
+    /// Its pool, if a pool made it.
+    pub pool: Option<NodePoolName>,
+}
+
+/// How far a node is; in the order in which nodes are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeKind {
+    /// A Node that is initialised, or that no pool made.
+    Initialized,
+    /// A Node that is starting.
+    Starting,
+    /// A claim that is launched and whose Node hasn't joined.
+    InFlight,
+}
+
+/// A NodePool and what its nodes can be.
+#[derive(Debug, Clone)]
+pub struct PoolInput {
+    /// The pool.
+    pub pool: NodePool,
+    /// All instance types, as nodes of the pool's class would be; offerings that can't be had are marked.
+    pub types: Arc<Vec<InstanceTypeOption>>,
+    /// Capacity of the pool's nodes and claims, `nodes` among it.
+    pub usage: ResourceList,
+    /// Whether claims can be made of it.
+    pub readiness: PoolReadiness,
+    /// How many nodes the cluster's registry still allows; `None` for no bound.
+    pub nodes_left: Option<u32>,
+    /// When exhausted capacity may be asked for again first.
+    pub capacity_back_at: Option<Timestamp>,
+}
+
+/// Whether claims can be made of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolReadiness {
+    /// They can.
+    Ready,
+    /// Its node class doesn't exist.
+    NodeClassNotFound(NodeClassName),
+    /// Something is waited for.
+    NotReady(Waiting),
+}

@@ -1,0 +1,98 @@
+//! What provisioning decides: claims to launch and pods that go where room is already.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, ReservationId, Zone, ZoneId};
+use tenon_domain::launch::CountedPod;
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::requirement::Requirements;
+use tenon_domain::resources::ResourceList;
+use tenon_domain::taint::Taint;
+
+/// A plan. The world that it was made from, planned again after it was carried out, gives an empty one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Claims to launch, by pool, then name.
+    pub claims: Vec<PlannedClaim>,
+    /// Pods that fit where room is already, by pod.
+    pub placements: Vec<Placement>,
+    /// When the world must be looked at again although nothing may have changed.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// A pod that has room already.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Placement {
+    /// The pod.
+    pub pod: CountedPod,
+    /// [`super::ExistingNode::name`].
+    pub node: String,
+}
+
+/// A claim to launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedClaim {
+    /// `<pool>-<five characters>`: of the plan's digest and the claim's content, whatever the order of the input.
+    pub name: ClaimName,
+    /// Its pool.
+    pub pool: NodePoolName,
+    /// Its node class.
+    pub class: NodeClassName,
+    /// `spec.requirements` of the NodeClaim.
+    pub requirements: Requirements,
+    /// Labels that its Node gets, besides those that the instance type and its offering give.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the pool's template.
+    pub annotations: BTreeMap<String, String>,
+    /// Taints of its Node.
+    pub taints: Vec<Taint>,
+    /// Taints that its Node starts with and that something else takes away.
+    pub startup_taints: Vec<Taint>,
+    /// Instance types that it may be of: by lowest price over `offerings`, then name. Each holds all its pods.
+    pub instance_types: Vec<InstanceType>,
+    /// Every way to have it: by the place of its type in `instance_types`, then zone, then capacity type.
+    pub offerings: Vec<UsableOffering>,
+    /// The zones of `offerings`.
+    pub zones: BTreeSet<Zone>,
+    /// The capacity types of `offerings`.
+    pub capacity_types: BTreeSet<CapacityType>,
+    /// Its pods, by name.
+    pub pods: Vec<CountedPod>,
+    /// Requests of its pods and of the DaemonSets that run on any of its types, `pods` among them.
+    pub requests: ResourceList,
+    /// Price of the cheapest offering of the capacity type that the fleet uses first.
+    pub price: Option<UsdPerHour>,
+}
+
+/// One way to have a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsableOffering {
+    /// The type.
+    pub instance_type: InstanceType,
+    /// The zone's name.
+    pub zone: Zone,
+    /// The zone's id.
+    pub zone_id: ZoneId,
+    /// How it is paid for.
+    pub capacity_type: CapacityType,
+    /// The reservation, for `reserved`.
+    pub reservation: Option<ReservationId>,
+    /// The price, where it is known.
+    pub price: Option<UsdPerHour>,
+}
+
+impl Plan {
+    /// Whether nothing is to be done now.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.placements.is_empty()
+    }
+
+    /// The exact sum of the claims' prices; claims without one count as nothing.
+    #[must_use]
+    pub fn price(&self) -> UsdPerHour {
+        self.claims.iter().filter_map(|claim| claim.price).sum()
+    }
+}

@@ -1,0 +1,234 @@
+//! What provisioning refused or waits for, and why.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use jiff::Timestamp;
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{NodeClassName, NodePoolName};
+use tenon_domain::launch::CountedPod;
+use tenon_domain::requirement::Conflict;
+use tenon_domain::resources::{ResourceName, Shortage};
+use tenon_domain::taint::Taint;
+
+/// What a plan left out, and what it cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Report {
+    /// Pods that got no place, by pod.
+    pub unschedulable: Vec<Unschedulable>,
+    /// What pools wait for, that pods might have gone to.
+    pub waiting: Vec<Waiting>,
+    /// Things that were ignored, or that a person should look at; sentences.
+    pub warnings: Vec<String>,
+    /// Steps used.
+    pub steps: u64,
+    /// Whether the plan was finished.
+    pub outcome: Outcome,
+}
+
+/// Whether a plan was finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It was.
+    Complete,
+    /// The steps were used up; what is planned is valid.
+    BudgetExhausted,
+}
+
+/// A pod without a place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unschedulable {
+    /// The pod.
+    pub pod: CountedPod,
+    /// Why: never empty; one for the pod itself, or one for each pool in the order in which they were tried.
+    pub causes: Vec<Cause>,
+}
+
+/// One cause.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cause {
+    /// The pool that refused; none where the pod itself can't be placed.
+    pub pool: Option<NodePoolName>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a pod gets no place. In the order in which a pool is looked at: the last is the nearest to success.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// There is no NodePool at all.
+    NoNodePool,
+    /// The pod has scheduling gates.
+    SchedulingGated {
+        /// Their names.
+        gates: Vec<String>,
+    },
+    /// The pod asks for something that isn't planned for.
+    UnsupportedConstraint {
+        /// The field.
+        field: String,
+    },
+    /// A PersistentVolumeClaim of the pod doesn't exist.
+    VolumeClaimNotFound {
+        /// Its name.
+        claim: String,
+    },
+    /// The pool's node class doesn't exist.
+    NodeClassNotFound {
+        /// Its name.
+        class: NodeClassName,
+    },
+    /// The pool's node class, or what is known of it, isn't ready.
+    NodeClassNotReady {
+        /// What it waits for.
+        waiting: Waiting,
+    },
+    /// The pod doesn't tolerate the pool's taints.
+    TaintsNotTolerated {
+        /// Those that it doesn't tolerate.
+        taints: Vec<Taint>,
+    },
+    /// The pod asks for labels that the pool's nodes don't have.
+    IncompatibleRequirements {
+        /// Each key, with a hint where it was probably mistyped.
+        conflicts: Vec<Conflict>,
+    },
+    /// No instance type has all the labels that the pod and the pool ask for together.
+    NoInstanceType {
+        /// What they ask together, as text.
+        requirements: String,
+    },
+    /// No instance type with these labels is large enough.
+    InsufficientResources {
+        /// What is short on the type that comes nearest, DaemonSets' overhead taken off.
+        shortage: Shortage,
+    },
+    /// A DaemonSet takes the pod's host ports on every type.
+    HostPortsTaken,
+    /// No type that fits is offered in the zones and capacity types that are asked for.
+    NoOffering,
+    /// Every offering that fits is exhausted for now.
+    AllOfferingsUnavailable {
+        /// When capacity may be asked for again first, where that is known.
+        until: Option<Timestamp>,
+    },
+    /// Not enough different values of a key are possible.
+    MinValuesNotSatisfied {
+        /// The key.
+        key: String,
+        /// How many there must be.
+        min_values: u32,
+    },
+    /// The pool's limits leave no room for any type that fits.
+    LimitsExceeded {
+        /// The limited resource.
+        resource: ResourceName,
+    },
+    /// The plan's steps were used up first.
+    StepBudgetExhausted,
+}
+
+impl Reason {
+    /// The stable name.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::NoNodePool => "NoNodePool",
+            Self::SchedulingGated { .. } => "SchedulingGated",
+            Self::UnsupportedConstraint { .. } => "UnsupportedConstraint",
+            Self::VolumeClaimNotFound { .. } => "VolumeClaimNotFound",
+            Self::NodeClassNotFound { .. } => "NodeClassNotFound",
+            Self::NodeClassNotReady { .. } => "NodeClassNotReady",
+            Self::TaintsNotTolerated { .. } => "TaintsNotTolerated",
+            Self::IncompatibleRequirements { .. } => "IncompatibleRequirements",
+            Self::NoInstanceType { .. } => "NoInstanceType",
+            Self::InsufficientResources { .. } => "InsufficientResources",
+            Self::HostPortsTaken => "HostPortsTaken",
+            Self::NoOffering => "NoOffering",
+            Self::AllOfferingsUnavailable { .. } => "AllOfferingsUnavailable",
+            Self::MinValuesNotSatisfied { .. } => "MinValuesNotSatisfied",
+            Self::LimitsExceeded { .. } => "LimitsExceeded",
+            Self::StepBudgetExhausted => "StepBudgetExhausted",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNodePool => f.write_str("there is no NodePool"),
+            Self::SchedulingGated { gates } => {
+                write!(f, "the pod has scheduling gates: {}", quoted(gates.iter()))
+            }
+            Self::UnsupportedConstraint { field } => write!(f, "`{field}` isn't supported yet"),
+            Self::VolumeClaimNotFound { claim } => {
+                write!(f, "PersistentVolumeClaim `{claim}` doesn't exist")
+            }
+            Self::NodeClassNotFound { class } => write!(f, "EC2NodeClass `{class}` doesn't exist"),
+            Self::NodeClassNotReady { waiting } => write!(f, "{waiting}"),
+            Self::TaintsNotTolerated { taints } => write!(f, "did not tolerate {}", quoted(taints.iter())),
+            Self::IncompatibleRequirements { conflicts } => {
+                let all: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
+                write!(f, "incompatible requirements: {}", all.join("; "))
+            }
+            Self::NoInstanceType { requirements } => {
+                write!(f, "no instance type has all of these labels: {requirements}")
+            }
+            Self::InsufficientResources { shortage } => {
+                write!(f, "no instance type is large enough: {shortage} at most")
+            }
+            Self::HostPortsTaken => {
+                f.write_str("a DaemonSet takes the pod's host ports on every instance type")
+            }
+            Self::NoOffering => f.write_str(
+                "no instance type that fits is offered in the zones and capacity types that are asked for",
+            ),
+            Self::AllOfferingsUnavailable { until: None } => {
+                f.write_str("every offering that fits is unavailable for now")
+            }
+            Self::AllOfferingsUnavailable { until: Some(until) } => {
+                write!(f, "every offering that fits is unavailable until `{until}`")
+            }
+            Self::MinValuesNotSatisfied { key, min_values } => {
+                write!(f, "fewer than `{min_values}` values of `{key}` are possible (`minValues`)")
+            }
+            Self::LimitsExceeded { resource } => {
+                write!(f, "the limit of `{resource}` leaves no room for any instance type that fits")
+            }
+            Self::StepBudgetExhausted => {
+                f.write_str("planning took too many steps and goes on with the next look")
+            }
+        }
+    }
+}
+
+fn quoted(items: impl Iterator<Item = impl fmt::Display>) -> String {
+    items.map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pool {
+            Some(pool) => write!(f, "NodePool `{pool}`: {}", self.reason),
+            None => write!(f, "{}", self.reason),
+        }
+    }
+}
+
+impl Unschedulable {
+    /// The cause that was nearest to success: it stands for the pod in reports and metrics.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        self.causes.iter().map(|cause| &cause.reason).max().unwrap_or(&Reason::NoNodePool)
+    }
+
+    /// One sentence for each cause.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let mut seen = BTreeSet::new();
+        let all: Vec<String> =
+            self.causes.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
+        all.join("; ")
+    }
+}
