@@ -3,10 +3,10 @@
 //! Pure: no clock, randomness, environment, IO or logging. What a planner needs to know of the world is in the
 //! types of this crate; what crosses a process is a versioned form in the adapters.
 
-// waits: pub mod api;
+pub mod api;
 pub mod budget;
 pub mod catalog;
-// waits: pub mod claim;
+pub mod claim;
 pub mod digest;
 pub mod evidence;
 pub mod id;
@@ -18,7 +18,7 @@ pub mod money;
 pub mod quantity;
 pub mod requirement;
 pub mod resources;
-// waits: pub mod snapshot;
+pub mod snapshot;
 pub mod taint;
 pub mod wake;
 
