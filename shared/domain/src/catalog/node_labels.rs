@@ -65,7 +65,8 @@ fn values(facts: &InstanceTypeFacts, family: AmiFamily) -> Vec<(&'static str, Va
         (labels::INSTANCE_CPU, number(facts.vcpus)),
         (labels::INSTANCE_MEMORY, number(facts.memory_mib)),
         (labels::INSTANCE_CPU_MANUFACTURER, facts.processor.manufacturer.as_deref().map(lower_kebab)),
-        (labels::INSTANCE_CPU_CLOCK_MHZ, facts.processor.clock_speed_mhz.and_then(number)),
+        // Types for which EC2 states no speed have 0, as with Karpenter: pools that ask for `Lt` match them.
+        (labels::INSTANCE_CPU_CLOCK_MHZ, number(facts.processor.clock_speed_mhz.unwrap_or(0))),
         (labels::INSTANCE_EBS_BANDWIDTH, ebs.and_then(number)),
         (labels::INSTANCE_NETWORK_BANDWIDTH, facts.network.bandwidth_mbps.and_then(number)),
         (labels::INSTANCE_LOCAL_NVME, store.and_then(|store| number(store.total_gb))),
