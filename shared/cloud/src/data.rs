@@ -7,6 +7,7 @@ use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
+use tenon_domain::catalog::describe::Limits;
 use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
@@ -33,21 +34,6 @@ pub enum DataError {
     },
 }
 
-/// A type's limits on interfaces, from AWS's VPC controllers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct EniLimits {
-    /// Interfaces of the default card.
-    pub interfaces: u32,
-    /// IPv4 addresses of an interface.
-    pub ipv4_per_interface: u32,
-    /// Branch interfaces (security groups for pods).
-    pub branch_interfaces: u32,
-    /// Whether it takes a trunk interface.
-    pub trunking: bool,
-    /// The default card's index.
-    pub default_card: u32,
-}
-
 /// What a region offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionOfferings {
@@ -66,10 +52,8 @@ pub struct Ec2Data {
     pub regions: BTreeMap<Region, RegionOfferings>,
     /// On-demand prices of us-east-1 (Linux, shared tenancy); the only ones that are known.
     pub on_demand: BTreeMap<InstanceType, UsdPerHour>,
-    /// Limits on interfaces.
-    pub eni_limits: BTreeMap<InstanceType, EniLimits>,
-    /// Baseline network bandwidth, Mbps.
-    pub network_bandwidth_mbps: BTreeMap<InstanceType, u64>,
+    /// Interfaces and bandwidth, which DescribeInstanceTypes doesn't serve.
+    pub limits: Limits,
 }
 
 impl Ec2Data {
@@ -102,7 +86,10 @@ impl Ec2Data {
             gzip("on-demand-prices.json.gz", include_bytes!("../data/on-demand-prices.json.gz"))?;
         let types = types
             .into_iter()
-            .map(|info| Ok((id("instance-types.json.gz", &info.instance_type)?, Arc::new(info))))
+            .map(|info| {
+                let name = id("instance-types.json.gz", info.instance_type.as_deref().unwrap_or_default())?;
+                Ok((name, Arc::new(info)))
+            })
             .collect::<Result<_, DataError>>()?;
         let mut regions = BTreeMap::new();
         for (region, file) in offerings {
@@ -122,11 +109,11 @@ impl Ec2Data {
             types,
             regions,
             on_demand,
-            eni_limits: by_type("eni-limits.json", include_bytes!("../data/eni-limits.json"))?,
-            network_bandwidth_mbps: by_type(
-                "network-bandwidth-mbps.json",
-                include_bytes!("../data/network-bandwidth-mbps.json"),
-            )?,
+            limits: Limits::parse(
+                include_str!("../data/eni-limits.json"),
+                include_str!("../data/network-bandwidth-mbps.json"),
+            )
+            .map_err(|e| unreadable("eni-limits.json or network-bandwidth-mbps.json", &e))?,
         })
     }
 }
@@ -187,12 +174,19 @@ fn gzip<T: for<'a> Deserialize<'a>>(file: &'static str, bytes: &[u8]) -> Result<
     serde_json::from_slice(&text).map_err(|e| unreadable(file, &e))
 }
 
-fn by_type<T: for<'a> Deserialize<'a>>(
-    file: &'static str,
-    bytes: &[u8],
-) -> Result<BTreeMap<InstanceType, T>, DataError> {
-    let named: BTreeMap<String, T> = serde_json::from_slice(bytes).map_err(|e| unreadable(file, &e))?;
-    named.into_iter().map(|(name, value)| Ok((id(file, &name)?, value))).collect()
+/// How many vCPUs a type has; none where EC2 doesn't say.
+pub(crate) fn vcpus(info: &InstanceTypeInfo) -> u32 {
+    info.vcpu_info.as_ref().and_then(|v| v.default_vcpus).unwrap_or(0)
+}
+
+/// A type's architectures, in EC2's words and order.
+pub(crate) fn architectures(info: &InstanceTypeInfo) -> &[String] {
+    info.processor_info.as_ref().and_then(|p| p.supported_architectures.as_deref()).unwrap_or_default()
+}
+
+/// Whether a type can be launched as this usage class (`on-demand`, `spot`, `capacity-block`).
+pub(crate) fn supports_usage_class(info: &InstanceTypeInfo, class: &str) -> bool {
+    info.supported_usage_classes.iter().flatten().any(|c| c == class)
 }
 
 #[cfg(test)]
@@ -204,26 +198,16 @@ mod tests {
     }
 
     #[test]
-    fn all_types_are_read_with_their_facts() {
+    fn all_types_are_read_and_those_for_nodes_have_facts() {
         assert_eq!(data().types.len(), 1395);
         let m5 = &data().types[&InstanceType::parse("m5.large").unwrap()];
-        assert_eq!((m5.vcpu_info.default_vcpus, m5.memory_info.size_in_mib), (2, 8192));
-        assert_eq!(m5.network_info.maximum_network_interfaces, 3);
-        assert_eq!(
-            m5.ebs_info.as_ref().unwrap().ebs_optimized_info.as_ref().unwrap().maximum_bandwidth_in_mbps,
-            Some(4750)
-        );
-        let g4 = &data().types[&InstanceType::parse("g4dn.xlarge").unwrap()];
-        assert_eq!(g4.gpu_info.as_ref().unwrap().gpus[0].name.as_deref(), Some("T4"));
-        assert_eq!(g4.instance_storage_info.as_ref().unwrap().total_size_in_gb, Some(125));
-        assert!(data().types.values().all(|t| t.vcpu_info.default_vcpus > 0
-            && t.memory_info.size_in_mib > 0
-            && t.network_info.ipv4_addresses_per_interface > 0
-            && !t.processor_info.supported_architectures.is_empty()));
-        assert_eq!(
-            data().types.values().filter(|t| t.processor_info.sustained_clock_speed_in_ghz.is_some()).count(),
-            1385
-        );
+        assert_eq!((vcpus(m5), architectures(m5)), (2, &["x86_64".to_owned()][..]));
+        assert!(supports_usage_class(m5, "spot") && !supports_usage_class(m5, "capacity-block"));
+        assert_eq!(data().limits.eni["m5.large"].ipv4_per_interface, 10);
+        for info in data().types.values().filter(|t| t.is_for_nodes()) {
+            let facts = tenon_domain::catalog::describe::facts(info, &data().limits).unwrap();
+            assert!(facts.vcpus > 0 && facts.memory_mib > 0, "{}", facts.name);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A request is plain data, so that it can be committed before it is sent and replayed as it was: see
 //! [`CreateFleetRequest::to_stored`].
 
+use tenon_domain::catalog::offering::CapacityType;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SubnetId, Zone};
 
 use super::Tags;
@@ -34,6 +35,25 @@ impl TargetCapacityType {
             "on-demand" => Some(Self::OnDemand),
             "spot" => Some(Self::Spot),
             _ => None,
+        }
+    }
+}
+
+impl From<TargetCapacityType> for CapacityType {
+    fn from(target: TargetCapacityType) -> Self {
+        match target {
+            TargetCapacityType::OnDemand => Self::OnDemand,
+            TargetCapacityType::Spot => Self::Spot,
+        }
+    }
+}
+
+impl From<CapacityType> for TargetCapacityType {
+    /// EC2 launches into a reservation as on-demand; the template names the reservation.
+    fn from(capacity_type: CapacityType) -> Self {
+        match capacity_type {
+            CapacityType::OnDemand | CapacityType::Reserved => Self::OnDemand,
+            CapacityType::Spot => Self::Spot,
         }
     }
 }

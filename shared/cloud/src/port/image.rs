@@ -1,6 +1,7 @@
 //! Images, as EC2 tells them: with their state, which callers must look at.
 
 use tenon_domain::Timestamp;
+use tenon_domain::catalog::facts;
 use tenon_domain::id::ImageId;
 
 use super::{TagFilter, Tags};
@@ -85,6 +86,15 @@ impl Architecture {
             "x86_64" => Some(Self::X86_64),
             "arm64" => Some(Self::Arm64),
             _ => None,
+        }
+    }
+}
+
+impl From<Architecture> for facts::Architecture {
+    fn from(architecture: Architecture) -> Self {
+        match architecture {
+            Architecture::X86_64 => Self::X86_64,
+            Architecture::Arm64 => Self::Arm64,
         }
     }
 }

@@ -6,7 +6,6 @@
 mod fleet;
 mod image;
 mod instance;
-mod instance_type;
 mod network;
 mod offering;
 mod stored;
@@ -23,7 +22,6 @@ pub use fleet::{
 };
 pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
-pub use instance_type::*;
 pub use network::{ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{AvailabilityZone, LocationType, OnDemandPrice, SpotPrice, TypeOffering};
 pub use stored::StoredRequestError;
@@ -31,6 +29,7 @@ pub use template::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData,
     LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring,
 };
+pub use tenon_domain::catalog::describe::InstanceTypeInfo;
 
 use crate::error::Ec2Error;
 

@@ -7,6 +7,7 @@ use super::call::Call;
 use super::faults::FaultEffect;
 use super::state::{State, error};
 use super::{RegionTwin, prices};
+use crate::data;
 use crate::error::Ec2Error;
 use crate::port::{
     AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image,
@@ -76,7 +77,7 @@ impl RegionTwin {
     fn spot_prices(state: &State) -> Vec<SpotPrice> {
         let mut all = Vec::new();
         for (instance_type, zones) in &state.offered {
-            let spot = state.types.get(instance_type).is_some_and(|t| t.supports_usage_class("spot"));
+            let spot = state.types.get(instance_type).is_some_and(|t| data::supports_usage_class(t, "spot"));
             let Some(on_demand) = state.on_demand.get(instance_type).filter(|_| spot) else { continue };
             for zone in zones {
                 let price = prices::spot(state.config.seed, *on_demand, (instance_type, zone), state.now);

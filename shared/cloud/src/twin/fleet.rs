@@ -19,6 +19,7 @@ use super::network::{TwinSubnet, private_dns_name};
 use super::prices;
 use super::records::{LaunchRecord, RequestOutcome, RequestRecord};
 use super::state::{State, error, later};
+use crate::data;
 use crate::error::Ec2Error;
 use crate::port::{
     Architecture, CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
@@ -258,7 +259,7 @@ impl State {
         let Some(image) = from.image.as_ref().or(template.data.image.as_ref()) else {
             return item("MissingParameter", "The request must contain the parameter ImageId".to_owned());
         };
-        let architecture = self.launchable(image, &info.processor_info.supported_architectures)?;
+        let architecture = self.launchable(image, data::architectures(info))?;
         let Some(subnet_id) = &from.subnet else {
             return item("MissingInput", "No subnets found for the default VPC".to_owned());
         };
@@ -276,7 +277,7 @@ impl State {
             );
             return item("InvalidFleetConfiguration", message);
         }
-        if !info.supports_usage_class(capacity_type.as_str()) {
+        if !data::supports_usage_class(info, capacity_type.as_str()) {
             let message =
                 format!("The instance type {name} cannot be launched as {}.", capacity_type.as_str());
             return item("Unsupported", message);
@@ -286,7 +287,7 @@ impl State {
         }
         Ok(Resolved {
             pool: Pool { capacity_type, instance_type: name.clone(), zone },
-            vcpus: info.vcpu_info.default_vcpus,
+            vcpus: data::vcpus(info),
             architecture,
             subnet,
             image: image.clone(),
@@ -358,12 +359,12 @@ impl State {
         request: &CreateFleetRequest,
         fleet: &FleetId,
     ) -> Option<InstanceId> {
+        let image_state = self.image_state(&resolved.image)?;
         let address = self.subnets.get_mut(&resolved.subnet.id)?.take()?;
         self.capacity.take(&resolved.pool, resolved.vcpus);
         let id = self.new_instance_id();
         let mut tags = request.tags.instance.clone();
         tags.insert("aws:ec2:fleet-id".to_owned(), fleet.to_string());
-        let image_state = self.image_state(&resolved.image)?;
         self.launches.push(LaunchRecord {
             at: self.now,
             instance: id.clone(),
