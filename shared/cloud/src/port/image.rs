@@ -3,53 +3,9 @@
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::facts;
 use tenon_domain::id::ImageId;
+pub use tenon_domain::image::ImageState;
 
 use super::{TagFilter, Tags};
-
-/// An image's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ImageState {
-    /// Being made: can't be launched yet.
-    Pending,
-    /// Can be launched.
-    Available,
-    /// Its making failed.
-    Failed,
-    /// Its owner took it away from use.
-    Disabled,
-    /// It is gone; EC2 no longer answers for it.
-    Deregistered,
-    /// Any other state that EC2 has (`invalid`, `transient`, `error`): can't be launched.
-    Invalid,
-}
-
-impl ImageState {
-    /// EC2's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Available => "available",
-            Self::Failed => "failed",
-            Self::Disabled => "disabled",
-            Self::Deregistered => "deregistered",
-            Self::Invalid => "invalid",
-        }
-    }
-
-    /// The state that EC2's word names.
-    #[must_use]
-    pub fn parse(word: &str) -> Self {
-        match word {
-            "pending" => Self::Pending,
-            "available" => Self::Available,
-            "failed" => Self::Failed,
-            "disabled" => Self::Disabled,
-            "deregistered" => Self::Deregistered,
-            _ => Self::Invalid,
-        }
-    }
-}
 
 /// An image's architecture, of those that nodes run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
