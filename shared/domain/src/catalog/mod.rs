@@ -10,6 +10,7 @@ pub mod node_labels;
 pub mod node_shape;
 pub mod offering;
 pub mod option;
+pub mod parts;
 pub mod settings;
 
 pub use compatibility::{Incompatibility, compatibility};
@@ -17,4 +18,5 @@ pub use facts::InstanceTypeFacts;
 pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings};
+pub use parts::{Catalog, Exhaustion, PartData, Places, ZoneOfferings};
 pub use settings::{AmiFamily, NodeSettings};

@@ -1,0 +1,336 @@
+//! The catalogue as it is refreshed, part by part, and the join of its parts into the choices for a class.
+//!
+//! Decides which offerings a type has: each zone that offers it, by each way of paying that it has, with the price
+//! and the reason where it can't be had. It doesn't decide what is fresh enough: the caller gives only what is.
+//!
+//! Invariants: options come by name; a type is offered only where EC2 said so; a price that isn't known is none, never
+//! a guess.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::catalog::facts::{InstanceTypeFacts, UsageClass};
+use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
+use crate::catalog::option::{InstanceTypeOption, Surroundings};
+use crate::catalog::settings::NodeSettings;
+use crate::class_status::ClassSubnet;
+use crate::evidence::CatalogPart;
+use crate::id::{InstanceType, Region, Zone, ZoneId};
+use crate::money::UsdPerHour;
+use crate::unavailable::{Marks, UnavailableKey};
+
+/// One part's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PartData {
+    /// What DescribeInstanceTypes says, by type.
+    InstanceTypes(BTreeMap<InstanceType, Arc<InstanceTypeFacts>>),
+    /// The zones that offer each type.
+    Offerings(ZoneOfferings),
+    /// Prices by type.
+    OnDemandPrices(BTreeMap<InstanceType, UsdPerHour>),
+    /// Prices by type and zone.
+    SpotPrices(BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>),
+}
+
+/// Which zones offer which types.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ZoneOfferings {
+    /// The region's zones, by name.
+    pub zones: BTreeMap<Zone, ZoneId>,
+    /// Zones by type.
+    pub offered: BTreeMap<InstanceType, BTreeSet<Zone>>,
+}
+
+impl PartData {
+    /// Which part it is.
+    #[must_use]
+    pub const fn part(&self) -> CatalogPart {
+        match self {
+            Self::InstanceTypes(_) => CatalogPart::InstanceTypes,
+            Self::Offerings(_) => CatalogPart::Offerings,
+            Self::OnDemandPrices(_) => CatalogPart::OnDemandPrices,
+            Self::SpotPrices(_) => CatalogPart::SpotPrices,
+        }
+    }
+
+    /// How many types it says something of.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Self::InstanceTypes(types) => types.len(),
+            Self::Offerings(offerings) => offerings.offered.len(),
+            Self::OnDemandPrices(prices) => prices.len(),
+            Self::SpotPrices(prices) => prices.len(),
+        }
+    }
+}
+
+/// Parts that are fresh enough to plan from. Prices may be missing where a plan can do without: offerings without a
+/// price then can't be had.
+#[derive(Debug, Clone, Copy)]
+pub struct Catalog<'a> {
+    /// The region.
+    pub region: &'a Region,
+    /// What DescribeInstanceTypes says.
+    pub types: &'a BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
+    /// The zones that offer each type.
+    pub offerings: &'a ZoneOfferings,
+    /// On-demand prices.
+    pub on_demand: &'a BTreeMap<InstanceType, UsdPerHour>,
+    /// Spot prices by zone.
+    pub spot: &'a BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>,
+}
+
+/// Where nodes of a class can be.
+#[derive(Debug, Clone, Copy)]
+pub enum Places<'a> {
+    /// In every zone of the region: the class's subnets aren't known.
+    AllZones,
+    /// In the zones of its subnets.
+    Subnets(&'a [ClassSubnet]),
+}
+
+/// What keeps offerings from being had at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Exhaustion<'a> {
+    /// What EC2 refused.
+    pub marks: &'a Marks,
+    /// The moment.
+    pub now: Timestamp,
+}
+
+impl Catalog<'_> {
+    /// The choices for a class, by name. A type that no zone offers isn't one.
+    #[must_use]
+    pub fn options(
+        &self,
+        settings: &NodeSettings,
+        places: Places<'_>,
+        exhaustion: Exhaustion<'_>,
+    ) -> Vec<InstanceTypeOption> {
+        let zones = self.zones(places, exhaustion);
+        self.types
+            .values()
+            .filter_map(|facts| {
+                let offered = self.offerings.offered.get(&facts.name)?;
+                let offerings = self.offerings_of(facts, offered, &zones, exhaustion);
+                let surroundings = Surroundings { region: self.region, learned: None };
+                Some(InstanceTypeOption::new(Arc::clone(facts), settings, surroundings, offerings))
+            })
+            .collect()
+    }
+
+    /// The region's zones, with the reason where a class can't be in one.
+    fn zones(
+        &self,
+        places: Places<'_>,
+        exhaustion: Exhaustion<'_>,
+    ) -> BTreeMap<&Zone, (&ZoneId, Availability)> {
+        let availability = |zone: &Zone| match places {
+            Places::AllZones => Availability::Available,
+            Places::Subnets(subnets) => subnets_of(zone, subnets, exhaustion),
+        };
+        self.offerings.zones.iter().map(|(zone, id)| (zone, (id, availability(zone)))).collect()
+    }
+
+    fn offerings_of(
+        &self,
+        facts: &InstanceTypeFacts,
+        offered: &BTreeSet<Zone>,
+        zones: &BTreeMap<&Zone, (&ZoneId, Availability)>,
+        exhaustion: Exhaustion<'_>,
+    ) -> Vec<Offering> {
+        let capacity_types =
+            [(CapacityType::Spot, UsageClass::Spot), (CapacityType::OnDemand, UsageClass::OnDemand)];
+        let bought = capacity_types.into_iter().filter(|(_, class)| facts.usage_classes.contains(class));
+        let mut offerings = Vec::new();
+        for (capacity_type, _) in bought {
+            for (zone, (zone_id, place)) in zones.iter().filter(|(zone, _)| offered.contains(**zone)) {
+                let price = self.price(&facts.name, zone, capacity_type);
+                let mark = || {
+                    exhaustion
+                        .marks
+                        .of_offering(capacity_type, zone_id, &facts.name, exhaustion.now)
+                        .is_some()
+                };
+                let availability = match place {
+                    Availability::Unavailable(_) => place.clone(),
+                    Availability::Available if price.is_none() => {
+                        Availability::Unavailable(Unavailability::PriceUnknown)
+                    }
+                    Availability::Available if mark() => Availability::Unavailable(Unavailability::Exhausted),
+                    Availability::Available => Availability::Available,
+                };
+                offerings.push(Offering {
+                    zone: (*zone).clone(),
+                    zone_id: (*zone_id).clone(),
+                    capacity_type,
+                    reservation: None,
+                    price,
+                    availability,
+                });
+            }
+        }
+        offerings
+    }
+
+    fn price(&self, name: &InstanceType, zone: &Zone, capacity_type: CapacityType) -> Option<UsdPerHour> {
+        match capacity_type {
+            CapacityType::OnDemand | CapacityType::Reserved => self.on_demand.get(name).copied(),
+            CapacityType::Spot => self.spot.get(name).and_then(|prices| prices.get(zone)).copied(),
+        }
+    }
+}
+
+/// Whether a class has a subnet with addresses in the zone.
+fn subnets_of(zone: &Zone, subnets: &[ClassSubnet], exhaustion: Exhaustion<'_>) -> Availability {
+    let mut here = subnets.iter().filter(|subnet| subnet.zone == *zone).peekable();
+    if here.peek().is_none() {
+        return Availability::Unavailable(Unavailability::NoSubnet);
+    }
+    let exhausted = |subnet: &ClassSubnet| {
+        exhaustion.marks.of(&UnavailableKey::Subnet(subnet.id.clone()), exhaustion.now).is_some()
+    };
+    if here.all(exhausted) {
+        return Availability::Unavailable(Unavailability::Exhausted);
+    }
+    Availability::Available
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::describe::{InstanceTypeInfo, Limits, facts};
+    use crate::id::{ClusterName, SubnetId};
+    use crate::unavailable::Unavailable;
+
+    struct World {
+        region: Region,
+        types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
+        offerings: ZoneOfferings,
+        on_demand: BTreeMap<InstanceType, UsdPerHour>,
+        spot: BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>,
+    }
+
+    fn zone(name: &str) -> Zone {
+        Zone::parse(name).unwrap()
+    }
+
+    /// m5.large in two of three zones; its spot price is known in the first.
+    fn world() -> World {
+        let info: InstanceTypeInfo = serde_json::from_value(serde_json::json!({
+            "InstanceType": "m5.large",
+            "VCpuInfo": {"DefaultVCpus": 2},
+            "MemoryInfo": {"SizeInMiB": 8192},
+            "ProcessorInfo": {"Manufacturer": "Intel", "SupportedArchitectures": ["x86_64"]},
+            "SupportedUsageClasses": ["on-demand", "spot"],
+            "SupportedVirtualizationTypes": ["hvm"],
+            "NetworkInfo": {
+                "NetworkCards": [{"NetworkCardIndex": 0, "MaximumNetworkInterfaces": 3}],
+                "Ipv4AddressesPerInterface": 10
+            }
+        }))
+        .unwrap();
+        let facts = Arc::new(facts(&info, &Limits::default()).unwrap());
+        let name = facts.name.clone();
+        let price = |text| UsdPerHour::parse(text).unwrap();
+        let zones = ["a", "b", "c"]
+            .map(|z| (zone(&format!("us-east-1{z}")), ZoneId::parse(format!("use1-az-{z}")).unwrap()));
+        let offered = BTreeSet::from([zone("us-east-1a"), zone("us-east-1b")]);
+        World {
+            region: Region::parse("us-east-1").unwrap(),
+            types: BTreeMap::from([(name.clone(), facts)]),
+            offerings: ZoneOfferings {
+                zones: zones.into(),
+                offered: BTreeMap::from([(name.clone(), offered)]),
+            },
+            on_demand: BTreeMap::from([(name.clone(), price("0.096"))]),
+            spot: BTreeMap::from([(name, BTreeMap::from([(zone("us-east-1a"), price("0.03"))]))]),
+        }
+    }
+
+    fn subnet(id: &str, name: &str) -> ClassSubnet {
+        ClassSubnet {
+            id: SubnetId::parse(id).unwrap(),
+            zone: zone(name),
+            zone_id: ZoneId::parse("any").unwrap(),
+            free_addresses: 10,
+        }
+    }
+
+    fn mark(key: &str) -> Unavailable {
+        Unavailable {
+            key: UnavailableKey::parse(key).unwrap(),
+            code: "InsufficientInstanceCapacity".to_owned(),
+            count: 1,
+            since: Timestamp::UNIX_EPOCH,
+            until: Timestamp::from_second(60).unwrap(),
+            seen_by: ClusterName::parse("prod").unwrap(),
+        }
+    }
+
+    fn check(places: Places<'_>, marks: &[&str], now: i64, expected: &[&str]) {
+        let world = world();
+        let catalog = Catalog {
+            region: &world.region,
+            types: &world.types,
+            offerings: &world.offerings,
+            on_demand: &world.on_demand,
+            spot: &world.spot,
+        };
+        let marks: Marks = marks.iter().map(|key| mark(key)).collect();
+        let exhaustion = Exhaustion { marks: &marks, now: Timestamp::from_second(now).unwrap() };
+        let options = catalog.options(&NodeSettings::default(), places, exhaustion);
+        let lines: Vec<String> = options
+            .iter()
+            .flat_map(|option| &option.offerings)
+            .map(|offering| {
+                let availability = match &offering.availability {
+                    Availability::Available => "Available",
+                    Availability::Unavailable(why) => why.reason(),
+                };
+                let price = offering.price.map_or("-".to_owned(), |price| price.to_string());
+                format!("{} {} {price} {availability}", offering.zone, offering.capacity_type)
+            })
+            .collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn offerings_join_zones_prices_subnets_and_marks() {
+        check(
+            Places::AllZones,
+            &[],
+            0,
+            &[
+                "us-east-1a spot 0.03 Available",
+                "us-east-1a on-demand 0.096 Available",
+                "us-east-1b spot - PriceUnknown",
+                "us-east-1b on-demand 0.096 Available",
+            ],
+        );
+        let subnets = [subnet("subnet-1", "us-east-1a"), subnet("subnet-2", "us-east-1c")];
+        let in_a = [
+            "us-east-1a spot 0.03 Available",
+            "us-east-1a on-demand 0.096 Available",
+            "us-east-1b spot - NoSubnet",
+            "us-east-1b on-demand 0.096 NoSubnet",
+        ];
+        check(Places::Subnets(&subnets), &[], 0, &in_a);
+        check(
+            Places::Subnets(&subnets),
+            &["offering#spot#use1-az-a#m5.large"],
+            59,
+            &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
+        );
+        check(Places::Subnets(&subnets), &["offering#spot#use1-az-a#m5.large"], 60, &in_a);
+        check(
+            Places::Subnets(&subnets),
+            &["subnet#subnet-1"],
+            0,
+            &["us-east-1a spot 0.03 Exhausted", "us-east-1a on-demand 0.096 Exhausted", in_a[2], in_a[3]],
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! A disruption command: nodes that go, and the nodes that come in their place first.
+//!
+//! Decides what is known of a command. It doesn't decide who is taken or when: that is `disruption`'s.
+//!
+//! Invariant: candidates drain only once every replacement is initialised, so a command in [`CommandState::Replacing`]
+//! has taken nothing away yet.
+
+use jiff::Timestamp;
+
+use crate::claim::RemovalReason;
+use crate::id::{ClaimName, CommandId, NodePoolName};
+
+/// A disruption command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Its id.
+    pub id: CommandId,
+    /// Counts up with every step; the condition of the next.
+    pub revision: u64,
+    /// The pool of its candidates.
+    pub pool: NodePoolName,
+    /// Why they go.
+    pub reason: RemovalReason,
+    /// The claims that go.
+    pub candidates: Vec<ClaimName>,
+    /// The claims that come in their place; those that failed aren't among them any more.
+    pub replacements: Vec<ClaimName>,
+    /// How far it is.
+    pub state: CommandState,
+    /// When it was committed.
+    pub created_at: Timestamp,
+}
+
+/// How far a command is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommandState {
+    /// Its replacements aren't all initialised yet.
+    Replacing {
+        /// Since when.
+        since: Timestamp,
+        /// How often a replacement failed and another was planned.
+        attempts: u32,
+        /// The next replacement isn't planned before.
+        not_before: Timestamp,
+    },
+    /// Its candidates are on their way out.
+    Draining {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Its candidates are gone, or it was given up.
+    Done {
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl CommandState {
+    /// The state's name.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Replacing { .. } => "Replacing",
+            Self::Draining { .. } => "Draining",
+            Self::Done { .. } => "Done",
+        }
+    }
+}
+
+impl Command {
+    /// Whether it still holds its candidates.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        match self.state {
+            CommandState::Replacing { .. } | CommandState::Draining { .. } => true,
+            CommandState::Done { .. } => false,
+        }
+    }
+}

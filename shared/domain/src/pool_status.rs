@@ -1,0 +1,77 @@
+//! What a NodePool has: the status that is written back to it.
+//!
+//! Decides nothing: nodes and resources are counted by `lifecycle`.
+
+use jiff::Timestamp;
+
+use crate::class_status::ConditionStatus;
+use crate::id::NodePoolName;
+use crate::resources::ResourceList;
+
+/// A NodePool's status. Source: KARPENTER.md 1.2, `status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// The pool.
+    pub name: NodePoolName,
+    /// Counts up with every change; the condition of the next.
+    pub revision: u64,
+    /// `metadata.generation` of the spec that was looked at.
+    pub generation: u64,
+    /// Its nodes, claims without a Node among them.
+    pub nodes: u64,
+    /// The sum of their capacity, `nodes` among it.
+    pub resources: ResourceList,
+    /// Its conditions, by type.
+    pub conditions: Vec<PoolCondition>,
+}
+
+/// One condition of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolCondition {
+    /// Which.
+    pub condition: PoolConditionType,
+    /// Its status.
+    pub status: ConditionStatus,
+    /// A CamelCase reason.
+    pub reason: String,
+    /// A sentence; empty where it holds.
+    pub message: String,
+    /// Since when it has this status.
+    pub since: Timestamp,
+}
+
+/// A condition of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolConditionType {
+    /// Its spec passed what only a running system can check.
+    ValidationSucceeded,
+    /// Mirrors its class.
+    NodeClassReady,
+    /// Both.
+    Ready,
+    /// Its latest launches joined; doesn't gate `Ready`.
+    NodeRegistrationHealthy,
+}
+
+impl PoolConditionType {
+    /// All conditions.
+    pub const ALL: [Self; 4] =
+        [Self::ValidationSucceeded, Self::NodeClassReady, Self::Ready, Self::NodeRegistrationHealthy];
+
+    /// The condition's type.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ValidationSucceeded => "ValidationSucceeded",
+            Self::NodeClassReady => "NodeClassReady",
+            Self::Ready => "Ready",
+            Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
+        }
+    }
+
+    /// The condition of that type.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|condition| condition.as_str() == text)
+    }
+}

@@ -1,0 +1,159 @@
+//! A cluster as its own stack registered it: where it is, what is set for it, and what it may use.
+//!
+//! Decides which gates there are and which of their states is the default. It doesn't decide what a gate guards: what
+//! a disabled gate guards asks for the gate's value and can't be expressed without it. Nothing here is written by a
+//! function: only the per-cluster stack writes the registry.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+
+use crate::id::{ClusterName, InstallationId};
+
+/// A cluster's entry in the registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registry {
+    /// Whose functions serve it.
+    pub installation: InstallationId,
+    /// Its name, as EKS knows it.
+    pub cluster: ClusterName,
+    /// The API server's URL.
+    pub endpoint: String,
+    /// The API server's certificate authority, base64 of PEM.
+    pub certificate_authority: String,
+    /// The control plane's version, such as `1.33`.
+    pub kubernetes_version: String,
+    /// The services' CIDR, such as `10.100.0.0/16`.
+    pub service_cidr: String,
+    /// What can be set for it.
+    pub settings: ClusterSettings,
+    /// Gates.
+    pub gates: Gates,
+    /// The URL of the agent's queue.
+    pub agent_queue: String,
+    /// The ARN of the agent's role.
+    pub agent_role: String,
+    /// What it may use.
+    pub allowed: Allowances,
+    /// The nodes that wake it from zero, if it is to be woken.
+    pub bootstrap: Option<Bootstrap>,
+}
+
+/// Settings of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// A batch of pending pods ends when none came for so long.
+    pub batch_idle: SignedDuration,
+    /// A batch of pending pods ends after so long at the latest.
+    pub batch_max: SignedDuration,
+    /// Memory that a hypervisor takes from what EC2 states, in millionths of it.
+    pub vm_memory_overhead_ppm: u32,
+    /// Interfaces of each instance that aren't for pods.
+    pub reserved_enis: u32,
+}
+
+impl Default for ClusterSettings {
+    /// The peer's: KARPENTER.md, settings `BATCH_IDLE_DURATION`, `BATCH_MAX_DURATION`, `VM_MEMORY_OVERHEAD_PERCENT`,
+    /// `RESERVED_ENIS`.
+    fn default() -> Self {
+        Self {
+            batch_idle: SignedDuration::from_secs(1),
+            batch_max: SignedDuration::from_secs(10),
+            vm_memory_overhead_ppm: 75_000,
+            reserved_enis: 0,
+        }
+    }
+}
+
+/// Whether something is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gate {
+    /// It is.
+    Enabled,
+    /// It isn't, and what it guards isn't there.
+    Disabled,
+}
+
+impl Gate {
+    /// The state's name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enabled => "Enabled",
+            Self::Disabled => "Disabled",
+        }
+    }
+
+    /// The state of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Enabled, Self::Disabled].into_iter().find(|gate| gate.as_str() == text)
+    }
+}
+
+/// The gates, parsed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gates {
+    /// `ReservedCapacity`: capacity reservations are offerings.
+    pub reserved_capacity: Gate,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { reserved_capacity: Gate::Disabled }
+    }
+}
+
+/// What a cluster may use, whatever its classes say: its own stack's word, not its users'.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Allowances {
+    /// Names of roles that its nodes may have.
+    pub node_roles: BTreeSet<String>,
+    /// Names or ARNs of instance profiles that its nodes may have.
+    pub instance_profiles: BTreeSet<String>,
+    /// Tags that a subnet must all have; the value `*` asks only for the key.
+    pub subnet_tags: BTreeMap<String, String>,
+    /// Tags that a security group must all have; the value `*` asks only for the key.
+    pub security_group_tags: BTreeMap<String, String>,
+    /// Accounts and aliases whose images may be launched: `self`, `amazon`, an account.
+    pub image_owners: BTreeSet<String>,
+    /// The most nodes at a time.
+    pub max_nodes: Option<u32>,
+}
+
+/// The nodes that a cluster without any is given, so that its agent can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bootstrap {
+    /// The pool that they come from.
+    pub pool: crate::id::NodePoolName,
+    /// How many.
+    pub nodes: u32,
+}
+
+/// Whether the tags are all there: what an allowance asks of a subnet or a group.
+#[must_use]
+pub fn tags_allow(asked: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> bool {
+    asked.iter().all(|(key, value)| found.get(key).is_some_and(|tag| value == "*" || value == tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn check(asked: &[(&str, &str)], found: &[(&str, &str)], expected: bool) {
+        assert_eq!(tags_allow(&tags(asked), &tags(found)), expected, "{asked:?} of {found:?}");
+    }
+
+    #[test]
+    fn every_tag_that_is_asked_for_must_be_there() {
+        check(&[], &[("a", "1")], true);
+        check(&[("a", "1")], &[("a", "1"), ("b", "2")], true);
+        check(&[("a", "*")], &[("a", "")], true);
+        check(&[("a", "1")], &[("a", "2")], false);
+        check(&[("a", "1"), ("b", "*")], &[("a", "1")], false);
+    }
+}
