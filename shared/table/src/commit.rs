@@ -10,7 +10,11 @@ use crate::limits;
 use crate::port::Cause;
 use crate::value::Item;
 use std::fmt;
+use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
+
+/// Letters and digits of a token that is derived: 144 bits, and 8 characters left of DynamoDB's 36.
+const TOKEN_DIGITS: usize = 28;
 
 /// The token by which a repeated commit is recognised: 1 to 36 ASCII characters without spaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +41,12 @@ impl CommitToken {
         } else {
             Err(CommitTokenError { text })
         }
+    }
+
+    /// The token of what these texts tell: the same texts, the same token. Leaves room for slices' numbers.
+    #[must_use]
+    pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(Digest::of_texts(texts).base36(TOKEN_DIGITS))
     }
 
     /// The token of the `n`-th slice of the plan that has this token: `<token>-<n>`.

@@ -1,1 +1,37 @@
 //! The forms of the items that the table holds, by kind.
+//!
+//! [`keys`] are the keys, [`form`] is how a form is written and read; each other module is one kind. Forms are
+//! versioned: readers accept one version before and after, ignore attributes that they don't know, and name the item
+//! and the attribute where one isn't as it must be; writers keep attributes that they don't know. What the items mean
+//! is the domain's.
+
+pub mod catalog;
+pub mod claim;
+pub mod class_status;
+pub mod command;
+pub mod form;
+pub mod image;
+pub mod instance;
+pub mod journal;
+pub mod keys;
+pub mod launch;
+pub mod packed;
+mod packed_forms;
+pub mod pool_status;
+pub mod registry;
+pub mod seen;
+pub mod template;
+pub mod token;
+pub mod type_record;
+pub mod unavailable;
+
+pub use catalog::{CatalogMeta, PartMeta};
+pub use form::{FieldError, Form, FormError, from_item, from_items, put, set, set_expiring, to_item};
+pub use instance::InstanceOwner;
+pub use journal::{journal_from_item, journal_writes};
+pub use keys::JournalOf;
+pub use packed::{CatalogCache, CatalogError, Parts, failure_commit, read_parts, refresh_commit};
+pub use seen::{Generations, Halt, Seen, add_step, revision_of, steps_of};
+pub use template::Template;
+pub use token::{content_commit, content_token};
+pub use type_record::TypeRecord;

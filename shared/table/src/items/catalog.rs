@@ -1,0 +1,84 @@
+//! `CATALOG`: per part of the catalogue, which generation holds, since when, and what its last refresh ran into.
+//!
+//! Decides nothing of staleness: that is the domain's evidence. The item is under a `revision`, so that two refreshes
+//! never write the same generation.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::Timestamp;
+use tenon_domain::evidence::CatalogPart;
+
+use super::form::{Attributes, FieldError, Fields, Form};
+use crate::key::REVISION;
+
+/// A region's catalogue, as pointers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CatalogMeta {
+    /// Counts up with every refresh, and every failure of one; 0 where there is no item yet.
+    pub revision: u64,
+    /// Its parts, as far as they were ever asked for.
+    pub parts: BTreeMap<CatalogPart, PartMeta>,
+}
+
+/// What is known of one part.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PartMeta {
+    /// Counts up with every change of its content; 0 before the first.
+    pub generation: u64,
+    /// When EC2 last said that this is how it is.
+    pub refreshed_at: Option<Timestamp>,
+    /// How many entries it has.
+    pub count: u64,
+    /// Its packed items.
+    pub items: u32,
+    /// Digest of its content.
+    pub digest: String,
+    /// What the last refresh ran into, if it failed.
+    pub last_error: Option<String>,
+    /// Since when refreshes fail.
+    pub failing_since: Option<Timestamp>,
+}
+
+impl CatalogMeta {
+    /// The generations of these parts; 0 for one that never arrived.
+    #[must_use]
+    pub fn generations(&self, parts: &[CatalogPart]) -> BTreeMap<CatalogPart, u64> {
+        parts.iter().map(|part| (*part, self.parts.get(part).map_or(0, |meta| meta.generation))).collect()
+    }
+}
+
+impl Form for CatalogMeta {
+    fn write(&self, to: &mut Attributes) {
+        to.number(REVISION, self.revision);
+        for (part, meta) in &self.parts {
+            to.map(part.as_str(), |to| {
+                to.number("generation", meta.generation);
+                to.time_if("refreshed_at", meta.refreshed_at);
+                to.number("count", meta.count);
+                to.number("items", meta.items);
+                to.text("digest", &meta.digest);
+                to.text_if("last_error", meta.last_error.as_ref());
+                to.time_if("failing_since", meta.failing_since);
+            });
+        }
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let part = |part: CatalogPart| {
+            let meta = from.map_if(part.as_str(), |from| {
+                Ok(PartMeta {
+                    generation: from.u64("generation")?,
+                    refreshed_at: from.time_if("refreshed_at")?,
+                    count: from.u64("count")?,
+                    items: from.u32("items")?,
+                    digest: from.string("digest")?,
+                    last_error: from.string_if("last_error")?,
+                    failing_since: from.time_if("failing_since")?,
+                })
+            })?;
+            Ok(meta.map(|meta| (part, meta)))
+        };
+        let parts = CatalogPart::ALL.into_iter().filter_map(|found| part(found).transpose());
+        Ok(Self { revision: from.u64(REVISION)?, parts: parts.collect::<Result<_, _>>()? })
+    }
+}

@@ -1,0 +1,150 @@
+//! `NODECLAIM#`: a claim.
+//!
+//! Decides its attributes: the state's data lies beside its `phase`, so that people can query it.
+
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::claim::{
+    Claim, ClaimPhase, ClaimState, CommandRole, Drift, DriftReason, LaunchFailure, LaunchedInstance,
+    RemovalReason,
+};
+
+use super::form::{Attributes, FieldError, Fields, Form};
+use crate::key::REVISION;
+
+impl Form for Claim {
+    fn write(&self, to: &mut Attributes) {
+        to.text("name", &self.name);
+        to.number(REVISION, self.revision);
+        to.text("pool", &self.pool);
+        to.text("class", &self.class);
+        to.text("launch", &self.launch);
+        to.time("created_at", self.created_at);
+        to.resources("requests", &self.requests);
+        let replaces = match &self.role {
+            CommandRole::None => None,
+            CommandRole::Replacement(command) => Some(command),
+        };
+        to.text_if("replacement_of", replaces);
+        to.map_if("drift", self.drift.as_ref(), |drift, to| {
+            to.text("reason", drift.reason.as_str());
+            to.time("since", drift.since);
+            to.text("from", &drift.from);
+            to.text("to", &drift.to);
+        });
+        write_state(&self.state, to);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let replaces = from.parsed_if("replacement_of")?;
+        Ok(Self {
+            name: from.parsed("name")?,
+            revision: from.u64(REVISION)?,
+            pool: from.parsed("pool")?,
+            class: from.parsed("class")?,
+            launch: from.parsed("launch")?,
+            created_at: from.time("created_at")?,
+            state: read_state(from)?,
+            drift: from.map_if("drift", |from| {
+                Ok(Drift {
+                    reason: from.word("reason", DriftReason::parse)?,
+                    since: from.time("since")?,
+                    from: from.string("from")?,
+                    to: from.string("to")?,
+                })
+            })?,
+            role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
+            requests: from.resources("requests")?,
+        })
+    }
+}
+
+fn write_state(state: &ClaimState, to: &mut Attributes) {
+    to.text("phase", state.phase().as_str());
+    to.time_if("phase_at", state.since());
+    to.map_if("instance", state.instance(), |instance, to| {
+        to.text("id", &instance.id);
+        to.text("type", &instance.instance_type);
+        to.text("zone", &instance.zone);
+        to.text("capacity_type", instance.capacity_type.as_str());
+        to.text("image", &instance.image);
+    });
+    to.text_if("node", state.node());
+    to.text_if("removal", state.removal().map(RemovalReason::as_str));
+    let (failure, command, deadline) = match state {
+        ClaimState::LaunchFailed { failure, .. } => (Some(failure), None, None),
+        ClaimState::Disrupting { command, .. } => (None, Some(command), None),
+        ClaimState::Draining { deadline, .. } => (None, None, *deadline),
+        ClaimState::Planned
+        | ClaimState::Launching { .. }
+        | ClaimState::Launched { .. }
+        | ClaimState::Registered { .. }
+        | ClaimState::Initialized { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. }
+        | ClaimState::Terminated { .. } => (None, None, None),
+    };
+    to.map_if("failure", failure, |failure, to| {
+        to.text("reason", &failure.reason);
+        to.text("message", &failure.message);
+    });
+    to.text_if("command", command);
+    to.time_if("deadline", deadline);
+}
+
+fn read_state(from: Fields<'_>) -> Result<ClaimState, FieldError> {
+    let at = || from.time("phase_at");
+    let instance = || from.map("instance", read_instance);
+    let node = || from.parsed("node");
+    let node_if = || from.parsed_if("node");
+    let reason = || from.word("removal", RemovalReason::parse);
+    Ok(match from.word("phase", ClaimPhase::parse)? {
+        ClaimPhase::Planned => ClaimState::Planned,
+        ClaimPhase::Launching => ClaimState::Launching { since: at()? },
+        ClaimPhase::LaunchFailed => ClaimState::LaunchFailed {
+            at: at()?,
+            failure: from.map("failure", |from| {
+                Ok(LaunchFailure { reason: from.string("reason")?, message: from.string("message")? })
+            })?,
+        },
+        ClaimPhase::Launched => ClaimState::Launched { instance: instance()?, at: at()? },
+        ClaimPhase::Registered => ClaimState::Registered { instance: instance()?, node: node()?, at: at()? },
+        ClaimPhase::Initialized => {
+            ClaimState::Initialized { instance: instance()?, node: node()?, at: at()? }
+        }
+        ClaimPhase::Disrupting => ClaimState::Disrupting {
+            instance: instance()?,
+            node: node()?,
+            command: from.parsed("command")?,
+            at: at()?,
+        },
+        ClaimPhase::Draining => ClaimState::Draining {
+            instance: instance()?,
+            node: node_if()?,
+            reason: reason()?,
+            at: at()?,
+            deadline: from.time_if("deadline")?,
+        },
+        ClaimPhase::Drained => {
+            ClaimState::Drained { instance: instance()?, node: node_if()?, reason: reason()?, at: at()? }
+        }
+        ClaimPhase::Terminating => {
+            ClaimState::Terminating { instance: instance()?, node: node_if()?, reason: reason()?, at: at()? }
+        }
+        ClaimPhase::Terminated => ClaimState::Terminated {
+            instance: from.map_if("instance", read_instance)?,
+            node: node_if()?,
+            reason: reason()?,
+            at: at()?,
+        },
+    })
+}
+
+fn read_instance(from: Fields<'_>) -> Result<LaunchedInstance, FieldError> {
+    Ok(LaunchedInstance {
+        id: from.parsed("id")?,
+        instance_type: from.parsed("type")?,
+        zone: from.parsed("zone")?,
+        capacity_type: from.word("capacity_type", CapacityType::from_label)?,
+        image: from.parsed("image")?,
+    })
+}

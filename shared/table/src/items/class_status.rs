@@ -1,0 +1,97 @@
+//! `NODECLASS#`: a node class, as it resolved.
+
+use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::class_status::{
+    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ResolvedImage,
+};
+
+use super::form::{Attributes, FieldError, Fields, Form};
+use crate::key::REVISION;
+
+impl Form for ClassStatus {
+    fn write(&self, to: &mut Attributes) {
+        to.text("name", &self.name);
+        to.number(REVISION, self.revision);
+        to.number("generation", self.generation);
+        to.text("spec_digest", &self.spec_digest);
+        to.list("subnets", &self.subnets, |subnet, to| {
+            to.text("id", &subnet.id);
+            to.text("zone", &subnet.zone);
+            to.text("zone_id", &subnet.zone_id);
+            to.number("free_addresses", subnet.free_addresses);
+        });
+        to.list("security_groups", &self.security_groups, |group, to| {
+            to.text("id", &group.id);
+            to.text("name", &group.name);
+        });
+        to.list("images", &self.images, |image, to| {
+            to.text("id", &image.id);
+            to.text("name", &image.name);
+            to.text("architecture", image.architecture.as_str());
+            to.time("created_at", image.created_at);
+        });
+        let (name, arn) = match &self.instance_profile {
+            Some(InstanceProfile::Name(name)) => (Some(name), None),
+            Some(InstanceProfile::Arn(arn)) => (None, Some(arn)),
+            None => (None, None),
+        };
+        to.text_if("instance_profile", name);
+        to.text_if("instance_profile_arn", arn);
+        to.list("conditions", &self.conditions, |condition, to| {
+            to.text("type", condition.condition.as_str());
+            to.text("status", condition.status.as_str());
+            to.text("reason", condition.reason.as_str());
+            to.text("message", &condition.message);
+            to.time("since", condition.since);
+            to.number("observed_generation", condition.observed_generation);
+            to.time_if("next_try", condition.next_try);
+        });
+        to.time("resolved_at", self.resolved_at);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let arn = from.string_if("instance_profile_arn")?.map(InstanceProfile::Arn);
+        let name = from.string_if("instance_profile")?.map(InstanceProfile::Name);
+        Ok(Self {
+            name: from.parsed("name")?,
+            revision: from.u64(REVISION)?,
+            generation: from.u64("generation")?,
+            spec_digest: from.string("spec_digest")?,
+            subnets: from.list("subnets", |from| {
+                Ok(ClassSubnet {
+                    id: from.parsed("id")?,
+                    zone: from.parsed("zone")?,
+                    zone_id: from.parsed("zone_id")?,
+                    free_addresses: from.u32("free_addresses")?,
+                })
+            })?,
+            security_groups: from.list("security_groups", |from| {
+                Ok(ResolvedSecurityGroup { id: from.parsed("id")?, name: from.string("name")? })
+            })?,
+            images: from.list("images", |from| {
+                Ok(ResolvedImage {
+                    id: from.parsed("id")?,
+                    name: from.string("name")?,
+                    architecture: Architecture::from_ec2(from.text("architecture")?),
+                    created_at: from.time("created_at")?,
+                })
+            })?,
+            instance_profile: arn.or(name),
+            conditions: from.list("conditions", read_condition)?,
+            resolved_at: from.time("resolved_at")?,
+        })
+    }
+}
+
+fn read_condition(from: Fields<'_>) -> Result<Condition, FieldError> {
+    Ok(Condition {
+        condition: from.word("type", ConditionType::parse)?,
+        status: from.word("status", ConditionStatus::parse)?,
+        reason: from.word("reason", ConditionReason::parse)?,
+        message: from.string("message")?,
+        since: from.time("since")?,
+        observed_generation: from.u64("observed_generation")?,
+        next_try: from.time_if("next_try")?,
+    })
+}

@@ -1,0 +1,58 @@
+//! `COMMAND#`: a disruption command.
+
+use tenon_domain::claim::RemovalReason;
+use tenon_domain::command::{Command, CommandState};
+
+use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use crate::key::REVISION;
+
+impl Form for Command {
+    fn write(&self, to: &mut Attributes) {
+        to.text("id", &self.id);
+        to.number(REVISION, self.revision);
+        to.text("pool", &self.pool);
+        to.text("reason", self.reason.as_str());
+        to.texts("candidates", &self.candidates);
+        to.texts("replacements", &self.replacements);
+        to.time("created_at", self.created_at);
+        to.text("phase", self.state.as_str());
+        let (since, attempts, not_before) = match &self.state {
+            CommandState::Replacing { since, attempts, not_before } => {
+                (*since, Some(*attempts), Some(*not_before))
+            }
+            CommandState::Draining { since } => (*since, None, None),
+            CommandState::Done { at } => (*at, None, None),
+        };
+        to.time("phase_at", since);
+        to.number_if("attempts", attempts);
+        to.time_if("not_before", not_before);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let since = from.time("phase_at")?;
+        let state = match from.text("phase")? {
+            "Replacing" => CommandState::Replacing {
+                since,
+                attempts: from.u32("attempts")?,
+                not_before: from.time("not_before")?,
+            },
+            "Draining" => CommandState::Draining { since },
+            "Done" => CommandState::Done { at: since },
+            other => {
+                let expected = "expected `Replacing`, `Draining` or `Done`";
+                let message = format!("`{other}` isn't a command's phase: {expected}");
+                return Err(FieldError::at("phase", Problem::Invalid(message)));
+            }
+        };
+        Ok(Self {
+            id: from.parsed("id")?,
+            revision: from.u64(REVISION)?,
+            pool: from.parsed("pool")?,
+            reason: from.word("reason", RemovalReason::parse)?,
+            candidates: from.texts("candidates")?,
+            replacements: from.texts("replacements")?,
+            state,
+            created_at: from.time("created_at")?,
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! `INSTANCE#`: whose an instance is. Written in the transaction that records the launch, so that an event of an
+//! instance that isn't ours ends after one read.
+
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId};
+
+use super::form::{Attributes, FieldError, Fields, Form};
+
+/// Whose an instance is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceOwner {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The cluster of its claim.
+    pub cluster: ClusterName,
+    /// Its claim.
+    pub claim: ClaimName,
+}
+
+impl Form for InstanceOwner {
+    fn write(&self, to: &mut Attributes) {
+        to.text("instance", &self.instance);
+        to.text("cluster", &self.cluster);
+        to.text("claim", &self.claim);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            instance: from.parsed("instance")?,
+            cluster: from.parsed("cluster")?,
+            claim: from.parsed("claim")?,
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! `JOURNAL#`: a decision's record, by its subject and by its day.
+//!
+//! Decides what the day's list repeats: the sentence, and where the whole record is.
+
+use tenon_domain::journal::{Decision, JOURNAL_KEPT, JournalRecord, Subject, SubjectKind};
+
+use super::form::{Attributes, FieldError, Fields, Form, FormError, from_item, put, seconds, to_item};
+use super::keys::{self, JournalOf};
+use crate::key::EXPIRES_AT;
+use crate::{Item, Key, Value, Write};
+
+/// The record and its line in the day's list, the `n`-th of a commit whose decision has this revision.
+#[must_use]
+pub fn journal_writes(of: JournalOf<'_>, record: &JournalRecord, revision: u64, n: usize) -> [Write; 2] {
+    let key = keys::journal(of, &record.subject, record.at, revision, n);
+    let day = keys::journal_day(of, &record.subject, record.at, n);
+    let line = line(record, &key);
+    [put(key, record), Write::Put { key: day, item: line }]
+}
+
+/// A day's line: the record without its details, and where those are. Reads back as a record.
+fn line(record: &JournalRecord, place: &Key) -> Item {
+    let mut line = to_item(record);
+    line.retain(|name, _| !matches!(name.as_str(), "by" | "details" | "evidence"));
+    line.insert("record_pk".to_owned(), Value::text(&place.pk));
+    line.insert("record_sk".to_owned(), Value::text(&place.sk));
+    line
+}
+
+/// A record of a subject's journal.
+///
+/// # Errors
+/// [`FormError`] names the item and the attribute.
+pub fn journal_from_item(key: &Key, item: &Item) -> Result<JournalRecord, FormError> {
+    from_item(key, item)
+}
+
+impl Form for JournalRecord {
+    fn write(&self, to: &mut Attributes) {
+        to.text("kind", self.subject.kind.as_str());
+        to.text("name", &self.subject.name);
+        to.time("at", self.at);
+        to.text("decision", self.decision.as_str());
+        to.text("message", &self.message);
+        to.value(EXPIRES_AT, seconds(self.at.saturating_add(JOURNAL_KEPT).unwrap_or(self.at)));
+        to.text("by", &self.by);
+        to.labels("details", &self.details);
+        to.numbers("evidence", &self.evidence);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            subject: Subject { kind: from.word("kind", SubjectKind::parse)?, name: from.string("name")? },
+            at: from.time("at")?,
+            by: from.string_if("by")?.unwrap_or_default(),
+            decision: from.word("decision", Decision::parse)?,
+            message: from.string("message")?,
+            details: from.labels("details")?,
+            evidence: from.numbers("evidence")?,
+        })
+    }
+}

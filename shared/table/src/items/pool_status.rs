@@ -1,0 +1,43 @@
+//! `NODEPOOL#`: a pool's status.
+
+use tenon_domain::class_status::ConditionStatus;
+use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
+
+use super::form::{Attributes, FieldError, Fields, Form};
+use crate::key::REVISION;
+
+impl Form for PoolStatus {
+    fn write(&self, to: &mut Attributes) {
+        to.text("name", &self.name);
+        to.number(REVISION, self.revision);
+        to.number("generation", self.generation);
+        to.number("nodes", self.nodes);
+        to.resources("resources", &self.resources);
+        to.list("conditions", &self.conditions, |condition, to| {
+            to.text("type", condition.condition.as_str());
+            to.text("status", condition.status.as_str());
+            to.text("reason", &condition.reason);
+            to.text("message", &condition.message);
+            to.time("since", condition.since);
+        });
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: from.parsed("name")?,
+            revision: from.u64(REVISION)?,
+            generation: from.u64("generation")?,
+            nodes: from.u64("nodes")?,
+            resources: from.resources("resources")?,
+            conditions: from.list("conditions", |from| {
+                Ok(PoolCondition {
+                    condition: from.word("type", PoolConditionType::parse)?,
+                    status: from.word("status", ConditionStatus::parse)?,
+                    reason: from.string("reason")?,
+                    message: from.string("message")?,
+                    since: from.time("since")?,
+                })
+            })?,
+        })
+    }
+}

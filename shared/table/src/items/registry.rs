@@ -1,0 +1,101 @@
+//! `CLUSTER#` of a region: the registry. Written by the per-cluster stack; read here, written by tests and by a
+//! region on this machine.
+//!
+//! Decides the defaults of what a stack may leave out: settings and gates.
+
+use tenon_domain::SignedDuration;
+use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
+
+use super::form::{Attributes, FieldError, Fields, Form};
+use crate::Number;
+
+impl Form for Registry {
+    fn write(&self, to: &mut Attributes) {
+        to.text("installation", &self.installation);
+        to.text("cluster", &self.cluster);
+        to.text("endpoint", &self.endpoint);
+        to.text("certificate_authority", &self.certificate_authority);
+        to.text("kubernetes_version", &self.kubernetes_version);
+        to.text("service_cidr", &self.service_cidr);
+        to.map("settings", |to| {
+            to.number("batch_idle_ms", milliseconds(self.settings.batch_idle));
+            to.number("batch_max_ms", milliseconds(self.settings.batch_max));
+            to.number("vm_memory_overhead_ppm", self.settings.vm_memory_overhead_ppm);
+            to.number("reserved_enis", self.settings.reserved_enis);
+        });
+        to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
+        to.text("agent_queue", &self.agent_queue);
+        to.text("agent_role", &self.agent_role);
+        to.map("allowed", |to| {
+            to.texts("node_roles", &self.allowed.node_roles);
+            to.texts("instance_profiles", &self.allowed.instance_profiles);
+            to.labels("subnet_tags", &self.allowed.subnet_tags);
+            to.labels("security_group_tags", &self.allowed.security_group_tags);
+            to.texts("image_owners", &self.allowed.image_owners);
+            to.number_if("max_nodes", self.allowed.max_nodes);
+        });
+        to.map_if("bootstrap", self.bootstrap.as_ref(), |bootstrap, to| {
+            to.text("pool", &bootstrap.pool);
+            to.number("nodes", bootstrap.nodes);
+        });
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            installation: from.parsed("installation")?,
+            cluster: from.parsed("cluster")?,
+            endpoint: from.string("endpoint")?,
+            certificate_authority: from.string("certificate_authority")?,
+            kubernetes_version: from.string("kubernetes_version")?,
+            service_cidr: from.string("service_cidr")?,
+            settings: from.map_if("settings", read_settings)?.unwrap_or_default(),
+            gates: from.map_if("gates", read_gates)?.unwrap_or_default(),
+            agent_queue: from.string("agent_queue")?,
+            agent_role: from.string("agent_role")?,
+            allowed: from.map("allowed", |from| {
+                Ok(Allowances {
+                    node_roles: from.texts("node_roles")?,
+                    instance_profiles: from.texts("instance_profiles")?,
+                    subnet_tags: from.labels("subnet_tags")?,
+                    security_group_tags: from.labels("security_group_tags")?,
+                    image_owners: from.texts("image_owners")?,
+                    max_nodes: from.u32_if("max_nodes")?,
+                })
+            })?,
+            bootstrap: from.map_if("bootstrap", |from| {
+                Ok(Bootstrap { pool: from.parsed("pool")?, nodes: from.u32("nodes")? })
+            })?,
+        })
+    }
+}
+
+const RESERVED_CAPACITY: &str = "ReservedCapacity";
+
+fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
+    let default = ClusterSettings::default();
+    let duration = |name, default| {
+        if from.value_if(name).is_some() { from.milliseconds(name) } else { Ok(default) }
+    };
+    Ok(ClusterSettings {
+        batch_idle: duration("batch_idle_ms", default.batch_idle)?,
+        batch_max: duration("batch_max_ms", default.batch_max)?,
+        vm_memory_overhead_ppm: from
+            .u32_if("vm_memory_overhead_ppm")?
+            .unwrap_or(default.vm_memory_overhead_ppm),
+        reserved_enis: from.u32_if("reserved_enis")?.unwrap_or(default.reserved_enis),
+    })
+}
+
+fn read_gates(from: Fields<'_>) -> Result<Gates, FieldError> {
+    let reserved_capacity = match from.value_if(RESERVED_CAPACITY) {
+        Some(_) => from.word(RESERVED_CAPACITY, Gate::parse)?,
+        None => Gates::default().reserved_capacity,
+    };
+    Ok(Gates { reserved_capacity })
+}
+
+/// Whole milliseconds; a negative time is none.
+fn milliseconds(duration: SignedDuration) -> Number {
+    let milliseconds = u64::try_from(duration.as_millis().max(0)).unwrap_or(u64::MAX);
+    Number::from(milliseconds)
+}

@@ -1,0 +1,171 @@
+//! `SEEN#`, `REVISION`, `STEPS`, `HALT`: what a function planned from, and the counters that tell whether it changed.
+//!
+//! Decides when a sweep may end after one read: the generations are those that the last full pass planned from, and
+//! its deadline hasn't come.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::Timestamp;
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+
+use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use super::keys;
+use crate::key::REVISION;
+use crate::{Item, Write};
+
+const STEPS: &str = "steps";
+
+/// The generations of all that a function plans from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Generations {
+    /// The agent's snapshot; 0 where there is none.
+    pub snapshot: u64,
+    /// The cluster's revision.
+    pub revision: u64,
+    /// The cluster's steps.
+    pub steps: u64,
+    /// Parts of the catalogue that it plans from.
+    pub catalog: BTreeMap<CatalogPart, u64>,
+}
+
+/// What a function's last full pass planned from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The function.
+    pub function: FunctionName,
+    /// What it planned from.
+    pub generations: Generations,
+    /// When it must look again whether or not something changed.
+    pub deadline: Option<Timestamp>,
+    /// When it looked.
+    pub at: Timestamp,
+    /// Digest of what it refused and waits for, so that the same isn't journalled twice.
+    pub refusals: Option<String>,
+}
+
+impl Seen {
+    /// Whether a pass would plan from the same world, and nothing is due.
+    #[must_use]
+    pub fn unchanged(&self, now: Timestamp, generations: &Generations) -> bool {
+        self.generations == *generations && self.deadline.is_none_or(|deadline| now < deadline)
+    }
+}
+
+impl Form for Seen {
+    fn write(&self, to: &mut Attributes) {
+        to.text("function", self.function.as_str());
+        to.number("snapshot", self.generations.snapshot);
+        to.number("cluster_revision", self.generations.revision);
+        to.number(STEPS, self.generations.steps);
+        let catalog = self.generations.catalog.iter();
+        to.numbers("catalog", &catalog.map(|(part, generation)| (part.to_string(), *generation)).collect());
+        to.time_if("deadline", self.deadline);
+        to.time("at", self.at);
+        to.text_if("refusals", self.refusals.as_ref());
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let part = |(part, generation): (String, u64)| match CatalogPart::parse(&part) {
+            Some(part) => Ok((part, generation)),
+            None => Err(FieldError::at(
+                "catalog",
+                Problem::Invalid(format!("`{part}` is no part of the catalogue")),
+            )),
+        };
+        Ok(Self {
+            function: from.word("function", FunctionName::parse)?,
+            generations: Generations {
+                snapshot: from.u64("snapshot")?,
+                revision: from.u64("cluster_revision")?,
+                steps: from.u64(STEPS)?,
+                catalog: from.numbers("catalog")?.into_iter().map(part).collect::<Result<_, _>>()?,
+            },
+            deadline: from.time_if("deadline")?,
+            at: from.time("at")?,
+            refusals: from.string_if("refusals")?,
+        })
+    }
+}
+
+/// Why nothing is terminated or disrupted until a person deletes the item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Halt {
+    /// Since when.
+    pub since: Timestamp,
+    /// What was seen, and what the person should check.
+    pub reason: String,
+}
+
+impl Form for Halt {
+    fn write(&self, to: &mut Attributes) {
+        to.time("since", self.since);
+        to.text("reason", &self.reason);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self { since: from.time("since")?, reason: from.string("reason")? })
+    }
+}
+
+/// The cluster's revision; 0 where there is none yet.
+///
+/// # Errors
+/// [`FieldError`] where it isn't a whole number.
+pub fn revision_of(item: Option<&Item>) -> Result<u64, FieldError> {
+    counter(item, REVISION)
+}
+
+/// The cluster's steps; 0 where there were none yet.
+///
+/// # Errors
+/// [`FieldError`] where it isn't a whole number.
+pub fn steps_of(item: Option<&Item>) -> Result<u64, FieldError> {
+    counter(item, STEPS)
+}
+
+/// Counts a step: what planners of the cluster read has changed, and not under its revision.
+#[must_use]
+pub fn add_step(cluster: &ClusterName) -> Write {
+    Write::Add { key: keys::steps(cluster), attribute: STEPS.to_owned(), amount: 1 }
+}
+
+fn counter(item: Option<&Item>, name: &str) -> Result<u64, FieldError> {
+    Ok(item.map(|item| Fields::of(item).u64_if(name)).transpose()?.flatten().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn check(now: i64, deadline: Option<i64>, steps: u64, expected: bool) {
+        let seen = Seen {
+            function: FunctionName::Lifecycle,
+            generations: Generations { steps: 4, ..Generations::default() },
+            deadline: deadline.map(at),
+            at: at(0),
+            refusals: None,
+        };
+        assert_eq!(seen.unchanged(at(now), &Generations { steps, ..Generations::default() }), expected);
+    }
+
+    #[test]
+    fn a_sweep_ends_while_nothing_changed_and_nothing_is_due() {
+        check(10, None, 4, true);
+        check(10, None, 5, false);
+        check(10, Some(11), 4, true);
+        check(11, Some(11), 4, false);
+    }
+
+    #[test]
+    fn counters_begin_at_nothing() {
+        assert_eq!(revision_of(None), Ok(0));
+        let item = Item::from([(STEPS.to_owned(), crate::Value::number(7_u64))]);
+        assert_eq!((steps_of(Some(&item)), revision_of(Some(&item))), (Ok(7), Ok(0)));
+    }
+}

@@ -1,0 +1,41 @@
+//! `TEMPLATE#`: a launch template of EC2 that was made for a cluster, so that it is found again and can be deleted.
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{ImageId, NodeClassName};
+
+use super::form::{Attributes, FieldError, Fields, Form};
+
+/// A launch template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Its name in EC2, which carries the digest of its content.
+    pub name: String,
+    /// The class that it was made for.
+    pub class: NodeClassName,
+    /// The image in it.
+    pub image: ImageId,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When a launch last used it.
+    pub used_at: Timestamp,
+}
+
+impl Form for Template {
+    fn write(&self, to: &mut Attributes) {
+        to.text("name", &self.name);
+        to.text("class", &self.class);
+        to.text("image", &self.image);
+        to.time("created_at", self.created_at);
+        to.time("used_at", self.used_at);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: from.string("name")?,
+            class: from.parsed("class")?,
+            image: from.parsed("image")?,
+            created_at: from.time("created_at")?,
+            used_at: from.time("used_at")?,
+        })
+    }
+}
