@@ -21,7 +21,6 @@ pub mod pool_status;
 pub mod registry;
 pub mod seen;
 pub mod template;
-pub mod token;
 pub mod type_record;
 pub mod unavailable;
 
@@ -33,5 +32,7 @@ pub use keys::JournalOf;
 pub use packed::{CatalogCache, CatalogError, Parts, failure_commit, read_parts, refresh_commit};
 pub use seen::{Generations, Halt, Seen, add_step, revision_of, steps_of};
 pub use template::Template;
-pub use token::{content_commit, content_token};
 pub use type_record::TypeRecord;
+
+#[cfg(test)]
+mod tests;

@@ -245,11 +245,12 @@ fn pointer_commit(
 ) -> Commit {
     let key = keys::catalog(region);
     let expect = if meta.revision == 0 { Expect::Absent } else { Expect::Revision(meta.revision) };
-    let generation = after.generation;
+    // What differs between two commits of one part and one moment: the content and the error.
+    let content = format!("{after:?}");
     let mut next = CatalogMeta { revision: meta.revision.saturating_add(1), parts: meta.parts.clone() };
     next.parts.insert(part, after);
     writes.push(form::set(key.clone(), &next));
-    let texts = [part.to_string(), generation.to_string(), next.revision.to_string(), now.to_string()];
+    let texts = [part.to_string(), content, next.revision.to_string(), now.to_string()];
     let token = CommitToken::of_texts(texts.iter().map(String::as_str));
     Commit { token, conditions: vec![Condition::Item { key, expect }], writes }
 }
@@ -282,4 +283,132 @@ fn unpack(part: CatalogPart, bytes: &[u8]) -> Result<PartData, CatalogError> {
     let form: PartForm = postcard::from_bytes(&plain).map_err(|error| wrong(error.to_string()))?;
     let data = form.data().map_err(|error| wrong(error.to_string()))?;
     if data.part() == part { Ok(data) } else { Err(wrong(format!("it holds `{}`", data.part()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryConfig, MemoryTable, Operation, block_on};
+    use tenon_domain::id::{InstanceType, Zone};
+    use tenon_domain::money::UsdPerHour;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn region() -> Region {
+        Region::parse("us-east-1").unwrap()
+    }
+
+    fn table() -> MemoryTable {
+        let config = MemoryConfig { staleness_max: SignedDuration::ZERO, ..MemoryConfig::strict(1) };
+        MemoryTable::new(config, Arc::new(|| at(1_000)))
+    }
+
+    fn prices(nanos: u64) -> PartData {
+        let name = InstanceType::parse("m5.large").unwrap();
+        let zone = Zone::parse("us-east-1a").unwrap();
+        let prices = BTreeMap::from([(zone, UsdPerHour::from_nanos(nanos))]);
+        PartData::SpotPrices(BTreeMap::from([(name, prices)]))
+    }
+
+    /// Prices that don't compress: several items.
+    fn many_prices() -> PartData {
+        let price = |n: u64| {
+            let nanos = Digest::of_texts([n.to_string().as_str()]).bytes()[..8].try_into().unwrap();
+            let name = InstanceType::parse(format!("m{n}.large")).unwrap();
+            (name, UsdPerHour::from_nanos(u64::from_le_bytes(nanos)))
+        };
+        PartData::OnDemandPrices((0..60_000).map(price).collect())
+    }
+
+    fn refresh(table: &MemoryTable, data: &PartData, now: i64) -> Commit {
+        let meta = block_on(read_meta(table, &region(), Consistency::Strong)).unwrap();
+        let commit = refresh_commit(&region(), &meta, data, at(now)).unwrap();
+        block_on(table.commit(&commit)).unwrap();
+        commit
+    }
+
+    fn read(table: &MemoryTable, part: CatalogPart, cache: &CatalogCache) -> Option<Part> {
+        block_on(read_parts(table, &region(), &[part], cache)).unwrap().remove(&part)
+    }
+
+    #[test]
+    fn a_refresh_is_read_back_and_a_warm_reader_reads_the_pointer_only() {
+        let (table, cache) = (table(), CatalogCache::new());
+        assert!(read(&table, CatalogPart::SpotPrices, &cache).is_none());
+        refresh(&table, &prices(5), 100);
+        let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
+        assert_eq!((&*part.data, part.generation, part.refreshed_at), (&prices(5), 1, at(100)));
+        table.reset_meter();
+        assert_eq!(read(&table, CatalogPart::SpotPrices, &cache).unwrap().generation, 1);
+        let used: Vec<Operation> = table.meter().operations.keys().copied().collect();
+        assert_eq!(used, [Operation::GetItem]);
+    }
+
+    #[test]
+    fn an_unchanged_refresh_writes_the_time_only() {
+        let (table, cache) = (table(), CatalogCache::new());
+        refresh(&table, &prices(5), 100);
+        assert_eq!(refresh(&table, &prices(5), 200).writes.len(), 1);
+        let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
+        assert_eq!((part.generation, part.refreshed_at), (1, at(200)));
+        // The new generation's item, the old one's expiry, the pointer.
+        assert_eq!(refresh(&table, &prices(6), 300).writes.len(), 3);
+        let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
+        assert_eq!((&*part.data, part.generation), (&prices(6), 2));
+        let old = table.peek(&keys::packed(&region(), CatalogPart::SpotPrices, 1, 0)).unwrap();
+        assert_eq!(old[EXPIRES_AT], Value::number(300_u64 + 3_600));
+    }
+
+    #[test]
+    fn a_large_part_is_cut_and_put_together() {
+        let (table, cache) = (table(), CatalogCache::new());
+        refresh(&table, &many_prices(), 100);
+        let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
+        assert!(meta.parts[&CatalogPart::OnDemandPrices].items >= 2, "{meta:?}");
+        assert_eq!(*read(&table, CatalogPart::OnDemandPrices, &cache).unwrap().data, many_prices());
+    }
+
+    #[test]
+    fn of_two_refreshes_one_loses() {
+        let table = table();
+        let meta = CatalogMeta::default();
+        let first = refresh_commit(&region(), &meta, &prices(5), at(100)).unwrap();
+        let second = refresh_commit(&region(), &meta, &prices(6), at(100)).unwrap();
+        block_on(table.commit(&first)).unwrap();
+        let lost = block_on(table.commit(&second)).unwrap_err();
+        assert!(matches!(lost, crate::CommitError::LostRace { .. }), "{lost}");
+        assert_eq!(*read(&table, CatalogPart::SpotPrices, &CatalogCache::new()).unwrap().data, prices(5));
+    }
+
+    #[test]
+    fn a_failed_refresh_keeps_the_content_and_says_since_when() {
+        let table = table();
+        refresh(&table, &prices(5), 100);
+        for now in [200, 300] {
+            let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
+            let commit = failure_commit(&region(), &meta, CatalogPart::SpotPrices, "throttled", at(now));
+            block_on(table.commit(&commit)).unwrap();
+        }
+        let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
+        let part = &meta.parts[&CatalogPart::SpotPrices];
+        assert_eq!((part.refreshed_at, part.failing_since), (Some(at(100)), Some(at(200))));
+        assert_eq!(part.last_error.as_deref(), Some("throttled"));
+        refresh(&table, &prices(5), 400);
+        let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
+        assert_eq!(meta.parts[&CatalogPart::SpotPrices].last_error, None);
+    }
+
+    #[test]
+    fn what_isnt_what_the_pointer_says_is_an_error() {
+        let table = table();
+        refresh(&table, &prices(5), 100);
+        let key = keys::packed(&region(), CatalogPart::SpotPrices, 1, 0);
+        let writes = vec![put_chunk(key, &[1, 2, 3])];
+        let commit = Commit { token: CommitToken::of_texts(["x"]), conditions: vec![], writes };
+        block_on(table.commit(&commit)).unwrap();
+        let read = block_on(read_parts(&table, &region(), &[CatalogPart::SpotPrices], &CatalogCache::new()));
+        assert!(matches!(read, Err(CatalogError::Corrupt { .. })), "{read:?}");
+    }
 }
