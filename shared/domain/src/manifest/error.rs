@@ -1,0 +1,56 @@
+//! What is wrong with a manifest, and what is worth knowing of one that is accepted.
+//!
+//! Decides how an error is written. All errors of a reading are kept together.
+
+use std::fmt;
+
+/// One error of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub struct ManifestError {
+    /// The file, or another name of the place where the object came from.
+    pub file: String,
+    /// The line, counted from 1; absent where the object came from no text.
+    pub line: Option<u32>,
+    /// The field's path, such as `spec.template.spec.requirements[0].operator`; empty for the whole document.
+    pub field: String,
+    /// What is wrong, and what was expected.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// `file:line: field: message (remedy)`.
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file)?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, " {}:", self.field)?;
+        }
+        write!(f, " {}", self.message)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, " ({})", self.remedy) }
+    }
+}
+
+/// All errors of a reading, by file as given, then line. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct ManifestErrors(pub Vec<ManifestError>);
+
+/// An error or a warning before it is known of which file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) line: Option<u32>,
+    pub(super) field: String,
+    pub(super) message: String,
+    pub(super) remedy: String,
+}
+
+impl Problem {
+    pub(super) fn of(self, file: &str) -> ManifestError {
+        let Self { line, field, message, remedy } = self;
+        ManifestError { file: file.to_owned(), line, field, message, remedy }
+    }
+}

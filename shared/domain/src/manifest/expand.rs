@@ -1,0 +1,108 @@
+//! The pods that controllers would make.
+//!
+//! Decides which controllers make pods and how these are called. A controller whose pods are given makes no others: the
+//! manifests are then a picture of a cluster, and the pods are in it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::api::meta::{OwnerReference, OwnerRole};
+use crate::api::pod::{Pod, PodPhase, PodVolume, Readiness, SchedulingVerdict};
+use crate::api::workload::{Workload, WorkloadKind};
+use crate::id::NamespacedName;
+
+use super::Manifests;
+use super::pod::uid_of;
+use super::workload::kind_name;
+
+/// Namespace, kind and name.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// The pods that the controllers of these manifests would make beside those that are given, named
+/// `<kind, lower case>/<name>-<n>` within their namespace.
+#[must_use]
+pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
+    let owners = given_owners(manifests);
+    let mut pods = Vec::new();
+    for workload in &manifests.workloads {
+        let kind = kind_name(workload.kind);
+        let controlled = workload.meta.owners.iter().any(|owner| {
+            let key = (workload.meta.namespace.as_str(), owner.kind.as_str(), owner.name.as_str());
+            owner.role == OwnerRole::Controller && has_workload(manifests, key)
+        });
+        let key = (workload.meta.namespace.as_str(), kind, workload.meta.name.as_str());
+        // What another controller owns is that one's doing: a Deployment's ReplicaSet, a CronJob's Job.
+        let by_other = controlled && workload.kind == WorkloadKind::ReplicaSet;
+        if !owners.contains(&key) && !by_other {
+            pods.extend((0..workload.replicas).filter_map(|index| make_pod(manifests, workload, index)));
+        }
+    }
+    pods
+}
+
+fn has_workload(manifests: &Manifests, (namespace, kind, name): Key<'_>) -> bool {
+    manifests
+        .workloads
+        .iter()
+        .any(|w| w.meta.namespace == namespace && kind_name(w.kind) == kind && w.meta.name == name)
+}
+
+/// Controllers whose pods are given, themselves or through a ReplicaSet or Job of theirs.
+fn given_owners(manifests: &Manifests) -> BTreeSet<Key<'_>> {
+    let mut owners = BTreeSet::new();
+    for pod in &manifests.pods {
+        if let Some(owner) = &pod.shape.owner {
+            owners.insert((pod.name.namespace.as_str(), owner.kind.as_str(), owner.name.as_str()));
+            // A Deployment's ReplicaSet carries its name and a hash; the ReplicaSet itself needn't be given.
+            let hash = pod.shape.labels.get("pod-template-hash").map(String::as_str);
+            let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
+            if let (Some(name), "ReplicaSet") = (deployment, owner.kind.as_str()) {
+                owners.insert((pod.name.namespace.as_str(), "Deployment", name));
+            }
+        }
+    }
+    for workload in &manifests.workloads {
+        let key = (workload.meta.namespace.as_str(), kind_name(workload.kind), workload.meta.name.as_str());
+        if owners.contains(&key) {
+            let above = workload.meta.owners.iter().filter(|owner| owner.role == OwnerRole::Controller);
+            owners.extend(above.map(|o: &OwnerReference| (key.0, o.kind.as_str(), o.name.as_str())));
+        }
+    }
+    owners
+}
+
+fn make_pod(manifests: &Manifests, workload: &Workload, index: u32) -> Option<Pod> {
+    let namespace = &workload.meta.namespace;
+    let name = format!("{}/{}-{index}", kind_name(workload.kind).to_lowercase(), workload.meta.name);
+    let mut shape = Arc::clone(&workload.template);
+    if workload.kind == WorkloadKind::StatefulSet {
+        let claim = |volume: &str| format!("{volume}-{}-{index}", workload.meta.name);
+        let exists = |name: &str| {
+            let claims = &manifests.persistent_volume_claims;
+            claims.iter().any(|pvc| pvc.meta.namespace == *namespace && pvc.meta.name == name)
+        };
+        let bind = |volume: &PodVolume| match volume {
+            PodVolume::Ephemeral { volume, .. } if exists(&claim(volume)) => {
+                Some(PodVolume::Claim(claim(volume)))
+            }
+            PodVolume::Ephemeral { .. } | PodVolume::Claim(_) => None,
+        };
+        let volumes: Vec<PodVolume> =
+            shape.volumes.iter().map(|v| bind(v).unwrap_or_else(|| v.clone())).collect();
+        if volumes != shape.volumes {
+            Arc::make_mut(&mut shape).volumes = volumes;
+        }
+    }
+    Some(Pod {
+        uid: uid_of(namespace, &name)?,
+        name: NamespacedName { namespace: namespace.clone(), name },
+        created_at: None,
+        started_at: None,
+        node: None,
+        phase: PodPhase::Pending,
+        readiness: Readiness::NotReady,
+        scheduling: SchedulingVerdict::None,
+        deleted_at: None,
+        shape,
+    })
+}

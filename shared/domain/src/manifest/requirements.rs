@@ -1,0 +1,125 @@
+//! `spec.requirements` of NodePools and NodeClaims.
+//!
+//! Decides keys, operators, value counts and `minValues` as Karpenter does (KARPENTER.md 1.2.1, 1.2.2, 1.3). What
+//! Karpenter takes though it says nothing (values with `Exists`, `NotIn` without any) is taken with a warning.
+
+use crate::labels;
+use crate::requirement::aliases::normalize;
+use crate::requirement::hints::label_hint;
+use crate::requirement::{NodeSelectorRequirement, Operator, Requirement, Requirements};
+
+use super::decode::{At, Fields, quoted};
+use super::selector::{read_operator, report};
+
+/// Karpenter's bounds.
+const MAX_REQUIREMENTS: usize = 100;
+const MAX_KEY: usize = 316;
+const MAX_MIN_VALUES: i64 = 50;
+/// Labels whose values are known: of those asked for, one has to be among them.
+const KNOWN_VALUES: [(&str, &[&str]); 2] = [
+    (labels::CAPACITY_TYPE, &["on-demand", "spot", "reserved"]),
+    (labels::INSTANCE_TENANCY, &["default", "dedicated"]),
+];
+
+/// Whose requirements and labels they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A person writes them: labels that Karpenter sets are refused.
+    NodePool,
+    /// Karpenter or Tenon writes them.
+    NodeClaim,
+}
+
+/// Reads `requirements`.
+pub(super) fn read_requirements(at: At<'_>, owner: Owner) -> Requirements {
+    if !at.has("requirements") {
+        at.missing("requirements", "a list, `[]` for none");
+    }
+    let Some(list) = at.list("requirements") else { return Requirements::new() };
+    if list.items().count() > MAX_REQUIREMENTS {
+        list.error(format!("more than {MAX_REQUIREMENTS} requirements"), "leave some out");
+    }
+    list.items().filter_map(|item| read_one(item, owner)).collect()
+}
+
+/// Whether a label may be set or asked for; says so if it mayn't.
+pub(super) fn check_key(at: At<'_>, key: &str, owner: Owner) {
+    if owner == Owner::NodeClaim {
+        return;
+    }
+    if let Some(restricted) = labels::restricted_label(normalize(key)) {
+        let why = restricted.to_string();
+        let (why, remedy) = why.split_once("; ").unwrap_or((&why, "leave it out"));
+        let hint = label_hint(key, []).filter(|label| labels::restricted_label(label).is_none());
+        let remedy = hint.map_or_else(|| remedy.to_owned(), |label| format!("did you mean `{label}`?"));
+        at.error(format!("label `{key}` is restricted: {why}"), remedy);
+    }
+}
+
+fn read_one(at: At<'_>, owner: Owner) -> Option<Requirement> {
+    if !at.check_map(Fields::Only(&["key", "operator", "values", "minValues"])) {
+        return None;
+    }
+    let key = at.required_text("key", "a label key");
+    if let (Some(key), Some(field)) = (&key, at.field("key")) {
+        field.check_label_key(key);
+        if key.len() > MAX_KEY {
+            field.error(format!("a key of more than {MAX_KEY} characters"), "shorten it");
+        }
+        check_key(field, key, owner);
+    }
+    let operator = read_operator(at, &Operator::ALL);
+    let min_values = at.integer_of::<u32>("minValues", 1..=MAX_MIN_VALUES);
+    if let Some(list) = at.list("values") {
+        for item in list.items() {
+            if let Some(text) = item.text() {
+                item.check_label_value(text);
+            }
+        }
+    }
+    let values = at.texts_quietly("values");
+    let (key, operator) = (key?, operator?);
+    check_known_values(at, &key, operator, &values);
+    parse(at, NodeSelectorRequirement { key, operator, values, min_values })
+}
+
+fn parse(at: At<'_>, mut written: NodeSelectorRequirement) -> Option<Requirement> {
+    match written.operator {
+        Operator::Exists | Operator::DoesNotExist if !written.values.is_empty() => {
+            let operator = written.operator;
+            at.warn(format!("operator `{operator}` ignores `values`"), "leave `values` out");
+            written.values.clear();
+        }
+        Operator::NotIn if written.values.is_empty() => {
+            at.warn("operator `NotIn` without values asks for nothing", "add `values`, or write `Exists`");
+            return Some(
+                Requirement::none_of(&written.key, written.values).with_min_values(written.min_values),
+            );
+        }
+        Operator::Gt | Operator::Lt | Operator::Gte | Operator::Lte => {
+            let negative = written.values.first().is_some_and(|value| value.starts_with('-'));
+            if negative {
+                at.error(
+                    format!("operator `{}` takes an integer of zero or more", written.operator),
+                    "write a number that isn't negative",
+                );
+                return None;
+            }
+        }
+        Operator::In | Operator::NotIn | Operator::Exists | Operator::DoesNotExist => {}
+    }
+    Requirement::parse(&written).map_err(|error| report(at, &error)).ok()
+}
+
+fn check_known_values(at: At<'_>, key: &str, operator: Operator, values: &[String]) {
+    let known = KNOWN_VALUES.iter().find(|(known, _)| *known == key).map(|(_, values)| *values);
+    let (Some(known), Operator::In, false) = (known, operator, values.is_empty()) else { return };
+    let unknown: Vec<&str> =
+        values.iter().map(String::as_str).filter(|value| !known.contains(value)).collect();
+    if unknown.is_empty() {
+        return;
+    }
+    let message = format!("no such value of `{key}`: {}", quoted(&unknown));
+    let remedy = format!("write one or more of {}", quoted(known));
+    if unknown.len() == values.len() { at.error(message, remedy) } else { at.warn(message, remedy) }
+}

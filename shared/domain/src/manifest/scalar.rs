@@ -1,0 +1,57 @@
+//! Plain scalars of YAML.
+//!
+//! Decides which texts without quotes are null, booleans and numbers, as `kubectl` reads them.
+
+use super::tree::Value;
+
+/// What a plain scalar means to `kubectl`, whose YAML keeps the booleans of YAML 1.1.
+pub(super) fn resolve(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" | "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            return Value::Bool(true);
+        }
+        "false" | "False" | "FALSE" | "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            return Value::Bool(false);
+        }
+        _ => {}
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
+        let digits = text.replace('_', "");
+        if let Some(integer) = integer(&digits) {
+            return Value::Number(integer.to_string());
+        }
+        if is_float(&digits) {
+            return Value::Number(digits);
+        }
+    }
+    Value::Text(text.to_owned())
+}
+
+fn integer(text: &str) -> Option<i128> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (radix, digits) = [("0x", 16), ("0X", 16), ("0o", 8), ("0b", 2), ("0B", 2)]
+        .into_iter()
+        .find_map(|(prefix, radix)| digits.strip_prefix(prefix).map(|rest| (radix, rest)))
+        .unwrap_or(if digits.len() > 1 && digits.starts_with('0') { (8, digits) } else { (10, digits) });
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_alphanumeric());
+    let value = plain.then(|| i64::from_str_radix(digits, radix).ok()).flatten()?;
+    Some(sign * i128::from(value))
+}
+
+fn is_float(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))),
+        None => (unsigned, None),
+    };
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    digits(whole)
+        && digits(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && exponent.is_none_or(|e| !e.is_empty() && digits(e))
+}
