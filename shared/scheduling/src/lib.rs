@@ -3,4 +3,5 @@
 //! A planner is `plan(&Input) -> (Plan, Report)`: total, deterministic, without clock, randomness, environment, IO or
 //! logging. Its input holds `now`; its budget is in steps.
 
+pub mod bound;
 pub mod provision;

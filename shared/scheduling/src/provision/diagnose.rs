@@ -1,0 +1,136 @@
+//! Why a pool has no place for a pod.
+//!
+//! Decides words, not placements: it goes through what planning looks at, in its order, and names the first thing that
+//! no instance type gets past.
+
+use tenon_domain::catalog::{Availability, InstanceTypeOption};
+use tenon_domain::requirement::{Requirements, UndefinedKeys};
+use tenon_domain::resources::Shortage;
+use tenon_domain::taint::tolerates_forbidding;
+
+use super::input::{PoolInput, PoolReadiness};
+use super::needs::{Alternative, Group, ports_conflict};
+use super::pool::{Pool, Type, taken_from};
+use super::report::{Cause, Reason};
+
+/// Why a pool that isn't ready can't be used.
+pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
+    match &input.readiness {
+        PoolReadiness::Ready => None,
+        PoolReadiness::NodeClassNotFound(class) => Some(Reason::NodeClassNotFound { class: class.clone() }),
+        PoolReadiness::NotReady(waiting) => Some(Reason::NodeClassNotReady { waiting: waiting.clone() }),
+    }
+}
+
+/// Why a group's pods have no place in a pool.
+pub(crate) fn cause(pool: &Pool<'_>, group: &Group<'_>) -> Cause {
+    let reason = not_ready(pool.input).unwrap_or_else(|| match untolerated(pool, group) {
+        Some(reason) => reason,
+        None => group
+            .alternatives
+            .iter()
+            .map(|alternative| for_alternative(pool, group, alternative))
+            .max()
+            .unwrap_or(Reason::IncompatibleRequirements { conflicts: Vec::new() }),
+    });
+    Cause { pool: Some(pool.input.pool.name.clone()), reason }
+}
+
+fn untolerated(pool: &Pool<'_>, group: &Group<'_>) -> Option<Reason> {
+    let taints = &pool.input.pool.template.taints;
+    tolerates_forbidding(taints, group.tolerations)
+        .err()
+        .map(|untolerated| Reason::TaintsNotTolerated { taints: untolerated.taints })
+}
+
+fn for_alternative(pool: &Pool<'_>, group: &Group<'_>, alternative: &Alternative) -> Reason {
+    let Some(asked) = alternative.for_new_node() else {
+        // Only a node that is there already has the name that is asked for.
+        let named = pool.offered.compatible(&alternative.asked, UndefinedKeys::Absent);
+        let conflicts = named.err().map(|found| found.conflicts).unwrap_or_default();
+        return Reason::IncompatibleRequirements { conflicts };
+    };
+    if let Err(found) = pool.offered.compatible(&asked, UndefinedKeys::WellKnownAreOpen) {
+        return Reason::IncompatibleRequirements { conflicts: found.conflicts };
+    }
+    let merged = pool.offered.clone().and(&asked);
+    let labelled: Vec<&Type<'_>> =
+        pool.types.iter().filter(|one| one.option.labels.intersects(&merged).is_ok()).collect();
+    if labelled.is_empty() {
+        return Reason::NoInstanceType { requirements: merged.to_string() };
+    }
+    let large: Vec<&Type<'_>> =
+        labelled.iter().filter(|one| shortage(one, group).is_none()).copied().collect();
+    if large.is_empty() {
+        return nearest(&labelled, group)
+            .map_or(Reason::StepBudgetExhausted, |shortage| Reason::InsufficientResources { shortage });
+    }
+    let free: Vec<&Type<'_>> =
+        large.into_iter().filter(|one| !ports_conflict(group.host_ports, &one.host_ports)).collect();
+    if free.is_empty() {
+        return Reason::HostPortsTaken;
+    }
+    by_offering(pool, &free, &merged)
+}
+
+fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements) -> Reason {
+    let available: Vec<&Type<'_>> =
+        types.iter().filter(|one| one.option.available(merged).next().is_some()).copied().collect();
+    if available.is_empty() {
+        return if types.iter().any(|one| comes_back(one.option, merged)) {
+            Reason::AllOfferingsUnavailable { until: pool.input.capacity_back_at }
+        } else {
+            Reason::NoOffering
+        };
+    }
+    let exceeded = |one: &&Type<'_>| {
+        let over = pool.limits.iter().zip(&one.charges).find(|((_, left), charge)| *charge > left);
+        over.map(|((name, _), _)| name.clone())
+    };
+    let over: Vec<_> = available.iter().map(exceeded).collect();
+    if let Some(Some(resource)) = over.iter().min()
+        && over.iter().all(Option::is_some)
+    {
+        return Reason::LimitsExceeded { resource: resource.clone() };
+    }
+    let class = super::pool::Class { merged: merged.clone(), prices: Vec::new(), front: Vec::new() };
+    match pool.unmet_min_values(&class, &available) {
+        Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },
+        None => Reason::StepBudgetExhausted,
+    }
+}
+
+/// Whether an offering goes with what is asked and is only unavailable for now.
+fn comes_back(option: &InstanceTypeOption, merged: &Requirements) -> bool {
+    use tenon_domain::catalog::Unavailability;
+    option.offerings.iter().filter(|offering| offering.goes_with(merged)).any(|offering| {
+        match &offering.availability {
+            Availability::Available => true,
+            Availability::Unavailable(why) => match why {
+                Unavailability::Exhausted
+                | Unavailability::ZoneShifted
+                | Unavailability::ReservationUsedUp
+                | Unavailability::ReservationExpiring => true,
+                Unavailability::NotOffered
+                | Unavailability::NoSubnet
+                | Unavailability::Incompatible(_)
+                | Unavailability::PriceUnknown => false,
+            },
+        }
+    })
+}
+
+fn shortage(one: &Type<'_>, group: &Group<'_>) -> Option<Shortage> {
+    group.requests.shortage(&taken_from(&one.option.allocatable, &one.overhead))
+}
+
+/// What is short on the type that lacks the fewest resources, and of those the most of the one that is short.
+fn nearest(types: &[&Type<'_>], group: &Group<'_>) -> Option<Shortage> {
+    let lacking = |one: &&Type<'_>| {
+        let room = taken_from(&one.option.allocatable, &one.overhead);
+        let short = group.requests.iter().filter(|(name, wanted)| *wanted > room.get(name)).count();
+        let shortage = shortage(one, group)?;
+        Some((short, std::cmp::Reverse(shortage.available), shortage))
+    };
+    types.iter().filter_map(lacking).min().map(|(_, _, shortage)| shortage)
+}

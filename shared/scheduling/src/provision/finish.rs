@@ -1,0 +1,215 @@
+//! From drafts to claims: every type and offering that will do, the written requirements, the names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::digest::Digest;
+use tenon_domain::id::ClaimName;
+use tenon_domain::labels;
+use tenon_domain::launch::CountedPod;
+use tenon_domain::requirement::{Requirement, Requirements};
+use tenon_domain::resources::ResourceList;
+
+use super::dense::within;
+use super::input::{Input, Purpose};
+use super::output::{PlannedClaim, UsableOffering};
+use super::pool::{Class, Pool, Type};
+
+/// Most instance types of a claim: what the API's `spec.requirements` is kept to.
+pub(crate) const MAX_INSTANCE_TYPES: usize = 600;
+
+/// How many characters of a claim's name come from the digest.
+const NAME_DIGITS: usize = 5;
+
+/// Names of objects have at most 253 characters.
+const LONGEST_PREFIX: usize = 253 - 1 - NAME_DIGITS;
+
+impl<'a> Pool<'a> {
+    /// The types of a class that hold a need, charge the limits no more than the chosen one does, and leave the host
+    /// ports free where the chosen one does; cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
+    pub(crate) fn holding(&self, class: &Class, chosen: usize, need: &[i64]) -> Vec<&Type<'a>> {
+        let Some(chosen) = self.types.get(chosen) else { return Vec::new() };
+        let holds = |one: &&Type<'_>| {
+            within(need, &one.room)
+                && one.charges.iter().zip(&chosen.charges).all(|(charge, most)| charge <= most)
+                && one.host_ports.is_subset(&chosen.host_ports)
+        };
+        let mut found: Vec<_> = self
+            .types
+            .iter()
+            .zip(&class.prices)
+            .filter(|(_, price)| price.is_some())
+            .map(|(one, _)| one)
+            .filter(holds)
+            .map(|one| (one.option.rank(&class.merged), one))
+            .collect();
+        // Types without a known price come last.
+        found.sort_by(|(a, one), (b, other)| {
+            (a.is_none(), a, &one.option.facts.name).cmp(&(b.is_none(), b, &other.option.facts.name))
+        });
+        found.truncate(MAX_INSTANCE_TYPES);
+        found.into_iter().map(|(_, one)| one).collect()
+    }
+
+    /// Whether the template asks for `minValues`.
+    pub(crate) fn has_min_values(&self) -> bool {
+        self.offered.iter().any(|requirement| requirement.min_values().is_some())
+    }
+
+    /// Whether a claim of a type with such pods keeps as many values as `minValues` asks for.
+    pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
+        self.class(class)
+            .is_some_and(|class| self.unmet_min_values(class, &self.holding(class, chosen, need)).is_none())
+    }
+
+    /// The first key of which the types don't have as many values as `minValues` asks for.
+    pub(crate) fn unmet_min_values(&self, class: &Class, types: &[&Type<'_>]) -> Option<(String, u32)> {
+        self.offered.iter().find_map(|requirement| {
+            let least = requirement.min_values()?;
+            let key = requirement.key();
+            let mut values: BTreeSet<&str> = BTreeSet::new();
+            for one in types {
+                match key {
+                    labels::ZONE => {
+                        values.extend(one.option.available(&class.merged).map(|o| o.zone.as_str()));
+                    }
+                    labels::ZONE_ID => {
+                        values.extend(one.option.available(&class.merged).map(|o| o.zone_id.as_str()));
+                    }
+                    labels::CAPACITY_TYPE => {
+                        values.extend(one.option.available(&class.merged).map(|o| o.capacity_type.as_str()));
+                    }
+                    _ => {
+                        let known = one.option.labels.get(key).filter(|label| !label.is_complement());
+                        let allowed = |value: &&String| class.merged.allows(key, value);
+                        values.extend(
+                            known.iter().flat_map(|l| l.values()).filter(allowed).map(String::as_str),
+                        );
+                    }
+                }
+            }
+            let enough = usize::try_from(least).is_ok_and(|least| values.len() >= least);
+            (!enough).then(|| (key.to_owned(), least))
+        })
+    }
+
+    /// A claim without its name and pods.
+    pub(crate) fn claim(
+        &self,
+        class: &Class,
+        types: &[&Type<'a>],
+        pods: &ResourceList,
+    ) -> Option<PlannedClaim> {
+        let offerings = usable(types, &class.merged);
+        let template = &self.input.pool.template;
+        let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
+        let capacity_types: BTreeSet<_> = offerings.iter().map(|offering| offering.capacity_type).collect();
+        let first = capacity_types.first()?;
+        let price = offerings.iter().filter(|o| o.capacity_type == *first).filter_map(|o| o.price).min();
+        let overhead = types.iter().map(|one| &one.overhead).min_by_key(|list| overhead_rank(list))?;
+        let mut requirements = class.merged.clone();
+        let names = types.iter().map(|one| one.option.facts.name.as_str());
+        narrow(&mut requirements, labels::INSTANCE_TYPE, names);
+        narrow(&mut requirements, labels::CAPACITY_TYPE, capacity_types.iter().map(|one| one.as_str()));
+        if requirements.contains(labels::ZONE) {
+            narrow(&mut requirements, labels::ZONE, zones.iter().map(AsRef::as_ref));
+        }
+        Some(PlannedClaim {
+            name: ClaimName::parse("unnamed").ok()?,
+            pool: self.input.pool.name.clone(),
+            class: template.node_class.name.clone(),
+            labels: node_labels(&template.labels, &requirements),
+            requirements,
+            annotations: template.annotations.clone(),
+            taints: template.taints.clone(),
+            startup_taints: template.startup_taints.clone(),
+            instance_types: types.iter().map(|one| one.option.facts.name.clone()).collect(),
+            offerings,
+            zones,
+            capacity_types,
+            pods: Vec::new(),
+            requests: pods.clone().plus(overhead),
+            price,
+        })
+    }
+}
+
+/// The least overhead is that with the least CPU and memory; overheads differ only by whole DaemonSets.
+fn overhead_rank(list: &ResourceList) -> (i128, i128, usize) {
+    use tenon_domain::resources::ResourceName;
+    (list.get(&ResourceName::CPU).nanos(), list.get(&ResourceName::MEMORY).nanos(), list.len())
+}
+
+fn narrow<'t>(requirements: &mut Requirements, key: &str, values: impl Iterator<Item = &'t str>) {
+    let least = requirements.get(key).and_then(Requirement::min_values);
+    requirements.replace(Requirement::one_of(key, values).with_min_values(least));
+}
+
+fn usable(types: &[&Type<'_>], merged: &Requirements) -> Vec<UsableOffering> {
+    let of = |one: &&Type<'_>| {
+        let option = one.option;
+        let mut found: Vec<UsableOffering> = option
+            .available(merged)
+            .map(|offering| UsableOffering {
+                instance_type: option.facts.name.clone(),
+                zone: offering.zone.clone(),
+                zone_id: offering.zone_id.clone(),
+                capacity_type: offering.capacity_type,
+                reservation: offering.reservation.clone(),
+                price: offering.price,
+            })
+            .collect();
+        found.sort_by(|a, b| {
+            (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
+        });
+        found
+    };
+    types.iter().flat_map(of).collect()
+}
+
+/// The template's labels and a value for each custom label that has to be there.
+fn node_labels(template: &BTreeMap<String, String>, requirements: &Requirements) -> BTreeMap<String, String> {
+    let mut all = template.clone();
+    let own = requirements.iter().filter(|r| r.key() == labels::NODEPOOL || !labels::is_well_known(r.key()));
+    for requirement in own.filter(|requirement| !requirement.accepts_absence()) {
+        if let Some(value) = requirement.any() {
+            all.insert(requirement.key().to_owned(), value);
+        }
+    }
+    all
+}
+
+/// Sorts the claims and names them by what they hold, whatever the order of the input.
+pub(crate) fn name(input: &Input, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
+    claims.sort_by(|a, b| (&a.pool, &a.pods).cmp(&(&b.pool, &b.pods)));
+    let purpose = match &input.purpose {
+        Purpose::PendingPods => "",
+        Purpose::Replacement(command) => command.as_str(),
+    };
+    let now = input.now.to_string();
+    let of_pod = |pod: &CountedPod| [pod.name.to_string(), pod.uid.to_string()];
+    let pods: Vec<String> = claims.iter().flat_map(|claim| &claim.pods).flat_map(of_pod).collect();
+    let head = [input.cluster.as_str(), &now, purpose];
+    let digest = Digest::of_texts(head.into_iter().chain(pods.iter().map(String::as_str))).hex();
+    let mut taken = input.taken_names.clone();
+    for (index, claim) in claims.iter_mut().enumerate() {
+        let index = index.to_string();
+        let prefix = prefix(claim.pool.as_str());
+        let free = (0_u32..).find_map(|salt| {
+            let digits = Digest::of_texts([&digest, &index, &salt.to_string()].map(String::as_str));
+            let name = ClaimName::parse(format!("{prefix}-{}", digits.base36(NAME_DIGITS)));
+            name.ok().filter(|name| !taken.contains(name))
+        });
+        if let Some(name) = free {
+            taken.insert(name.clone());
+            claim.name = name;
+        }
+    }
+    claims.sort_by(|a, b| (&a.pool, &a.name).cmp(&(&b.pool, &b.name)));
+    claims
+}
+
+/// The pool's name, cut to what leaves room for the digits in an object's name.
+fn prefix(pool: &str) -> &str {
+    let cut = pool.get(..LONGEST_PREFIX).unwrap_or(pool);
+    cut.trim_end_matches(['-', '.'])
+}

@@ -1,0 +1,414 @@
+//! How many pods of which groups go on one claim, and how often.
+//!
+//! The rule: a pod is worth what it costs in its own best packing, which is the least, over the types that it may use, of
+//! the type's price divided by how many such pods the type holds. The next claim is the one whose price is least for the
+//! worth of the pods on it; it must hold a pod of the first group that still waits. That is repeated while so many pods
+//! are there. Two ways to fill a type are tried, each for the whole pool, and the cheaper result is kept; then claims
+//! that are cheaper as one are made one.
+//!
+//! So nothing is put on a larger machine than pays for itself, and the last few pods get a small one.
+
+use std::collections::BTreeSet;
+
+use tenon_domain::api::pod::HostPort;
+
+use super::dense::{Amounts, add_times, take_times, times_fit, within};
+use super::needs::ports_conflict;
+use super::pool::Pool;
+use super::steps::Steps;
+
+/// With more groups than this a claim isn't filled by balance: looking at each group in each round takes too long.
+const BALANCED_GROUPS: usize = 48;
+/// Claims with different contents that are tried in pairs.
+const MERGED_DRAFTS: usize = 96;
+
+/// A group as one pool sees it.
+#[derive(Debug)]
+pub(crate) struct Member<'a> {
+    /// Its index in the plan's groups.
+    pub(crate) group: usize,
+    /// What the pool offers to it.
+    pub(crate) class: usize,
+    /// What one pod needs.
+    pub(crate) need: &'a Amounts,
+    /// Its host ports.
+    pub(crate) host_ports: &'a BTreeSet<HostPort>,
+    /// What one pod is worth; see the module.
+    pub(crate) worth: f64,
+    /// How many pods wait.
+    pub(crate) waiting: u32,
+}
+
+/// Equal claims.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    /// What their pods and the pool ask together.
+    pub(crate) class: usize,
+    /// The type that they were planned for.
+    pub(crate) type_index: usize,
+    /// Its price.
+    pub(crate) price: u64,
+    /// Pods by member.
+    pub(crate) counts: Vec<(usize, u32)>,
+    /// How many such claims.
+    pub(crate) times: u32,
+}
+
+/// How a type is filled after its first pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filling {
+    /// As many of each group as fit, in order.
+    InOrder,
+    /// What goes best with the room that is left.
+    Balanced,
+}
+
+/// A pattern: what goes on one claim of a type.
+struct Pattern {
+    class: usize,
+    counts: Vec<(usize, u32)>,
+    worth: f64,
+}
+
+struct Attempt {
+    drafts: Vec<Draft>,
+    waiting: Vec<u32>,
+    limits: Vec<i128>,
+}
+
+/// The least price per pod over the types of a class; `None` if none holds one.
+pub(crate) fn worth(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<f64> {
+    let class = pool.class(class)?;
+    let cost = |index: &usize| {
+        let count = times_fit(need, &pool.types.get(*index)?.room);
+        // A pod that needs nothing is bounded by nothing; it is worth almost nothing.
+        (count > 0).then_some(as_float(class.prices.get(*index).copied().flatten()?) / f64::from(count))
+    };
+    class.front.iter().filter_map(cost).min_by(f64::total_cmp)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "prices only rank patterns here; sums that are shown are exact"
+)]
+fn as_float(price: u64) -> f64 {
+    // A free type must not make every pattern equal.
+    price.max(1) as f64
+}
+
+/// Packs the members' pods and takes what is used off the pool's limits. What can't be placed is in no draft.
+pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Steps) -> Vec<Draft> {
+    let mut best = attempt(pool, members, Filling::InOrder, steps);
+    if members.len() > 1 && members.len() <= BALANCED_GROUPS {
+        let other = attempt(pool, members, Filling::Balanced, steps);
+        if rank(&other, members) < rank(&best, members) {
+            best = other;
+        }
+    }
+    for ((_, left), now) in pool.limits.iter_mut().zip(&best.limits) {
+        *left = *now;
+    }
+    if pool.limits.is_empty() && !pool.has_min_values() {
+        merge(pool, members, best.drafts, steps)
+    } else {
+        best.drafts
+    }
+}
+
+/// Most pods placed first, then the lowest price, then the fewest claims.
+fn rank(attempt: &Attempt, members: &[Member<'_>]) -> (u64, u64, u64) {
+    let unplaced = attempt.waiting.iter().zip(members).map(|(left, _)| u64::from(*left)).sum();
+    let of = |f: fn(&Draft) -> u64| attempt.drafts.iter().map(f).fold(0, u64::saturating_add);
+    (unplaced, of(|d| d.price.saturating_mul(u64::from(d.times))), of(|d| u64::from(d.times)))
+}
+
+fn attempt(pool: &mut Pool<'_>, members: &[Member<'_>], filling: Filling, steps: &mut Steps) -> Attempt {
+    let mut waiting: Vec<u32> = members.iter().map(|member| member.waiting).collect();
+    let mut limits: Vec<i128> = pool.limits.iter().map(|(_, left)| *left).collect();
+    let smallest = smallest_from(members);
+    let mut refused = vec![false; members.len()];
+    let mut drafts = Vec::new();
+    loop {
+        let open = waiting.iter().zip(&refused).position(|(left, refused)| *left > 0 && !refused);
+        let Some(seed) = open else { break };
+        let fill = Fill { members, waiting: &waiting, smallest: &smallest, filling };
+        let Some(mut draft) = best_draft(pool, &fill, seed, &limits, steps) else {
+            refused.iter_mut().skip(seed).take(1).for_each(|refused| *refused = true);
+            continue;
+        };
+        let charges: &[i128] = pool.types.get(draft.type_index).map_or(&[], |one| &one.charges);
+        draft.times = repeats(&draft, &waiting, &limits, charges);
+        for (limit, charge) in limits.iter_mut().zip(charges) {
+            *limit = limit.saturating_sub(charge.saturating_mul(i128::from(draft.times)));
+        }
+        for (index, count) in &draft.counts {
+            if let Some(left) = waiting.get_mut(*index) {
+                *left = left.saturating_sub(count.saturating_mul(draft.times));
+            }
+        }
+        drafts.push(draft);
+    }
+    Attempt { drafts, waiting, limits }
+}
+
+/// How often a claim can be made alike; at least once.
+fn repeats(draft: &Draft, waiting: &[u32], limits: &[i128], charges: &[i128]) -> u32 {
+    let by_pods = draft.counts.iter().map(|(index, count)| {
+        waiting.get(*index).copied().unwrap_or(0).checked_div(*count).unwrap_or(u32::MAX)
+    });
+    let by_limits = limits
+        .iter()
+        .zip(charges)
+        .filter(|(_, charge)| **charge > 0)
+        .map(|(limit, charge)| u32::try_from(limit / charge).unwrap_or(u32::MAX));
+    by_pods.chain(by_limits).min().unwrap_or(1).max(1)
+}
+
+/// For each member the least that it or any later one needs of each resource: where even that doesn't fit, a claim is
+/// full.
+fn smallest_from(members: &[Member<'_>]) -> Vec<Amounts> {
+    let mut smallest: Vec<Amounts> = Vec::with_capacity(members.len());
+    for member in members.iter().rev() {
+        let least = match smallest.last() {
+            Some(later) => member.need.iter().zip(later).map(|(a, b)| *a.min(b)).collect(),
+            None => member.need.clone(),
+        };
+        smallest.push(least);
+    }
+    smallest.reverse();
+    smallest
+}
+
+/// What a type is filled from.
+struct Fill<'a> {
+    members: &'a [Member<'a>],
+    waiting: &'a [u32],
+    smallest: &'a [Amounts],
+    filling: Filling,
+}
+
+/// The claim that costs least for what it holds, among those that hold a pod of the seed.
+fn best_draft(
+    pool: &mut Pool<'_>,
+    fill: &Fill<'_>,
+    seed: usize,
+    limits: &[i128],
+    steps: &mut Steps,
+) -> Option<Draft> {
+    let class = fill.members.get(seed)?.class;
+    let front = pool.class(class)?.front.clone();
+    let mut ranked: Vec<(f64, u64, usize, Pattern)> = Vec::new();
+    let picky = pool.has_min_values();
+    for type_index in front {
+        if !steps.take(fill.members.len()) {
+            break;
+        }
+        let affordable = pool
+            .types
+            .get(type_index)
+            .is_some_and(|one| one.charges.iter().zip(limits).all(|(charge, left)| charge <= left));
+        let Some(pattern) = affordable.then(|| fill.pattern(pool, seed, type_index)).flatten() else {
+            continue;
+        };
+        let price = pool.class(pattern.class)?.prices.get(type_index).copied().flatten()?;
+        let ratio = as_float(price) / pattern.worth;
+        // Without `minValues` the best so far is all that matters.
+        if picky || ranked.first().is_none_or(|best| (ratio, price) < (best.0, best.1)) {
+            if !picky {
+                ranked.clear();
+            }
+            ranked.push((ratio, price, type_index, pattern));
+        }
+    }
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
+    let valid = |found: &(f64, u64, usize, Pattern)| {
+        let need = sum(fill.members, &found.3.counts);
+        pool.satisfies_min_values(found.3.class, found.2, &need)
+    };
+    let (_, price, type_index, pattern) = ranked.into_iter().find(|found| !picky || valid(found))?;
+    Some(Draft { class: pattern.class, type_index, price, counts: pattern.counts, times: 1 })
+}
+
+fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> Amounts {
+    let dimensions = members.first().map_or(0, |member| member.need.len());
+    let mut need = vec![0; dimensions];
+    for (index, count) in counts {
+        if let Some(member) = members.get(*index) {
+            add_times(&mut need, member.need, *count);
+        }
+    }
+    need
+}
+
+impl Fill<'_> {
+    fn pattern(&self, pool: &mut Pool<'_>, seed: usize, type_index: usize) -> Option<Pattern> {
+        let member = self.members.get(seed)?;
+        let one = pool.types.get(type_index)?;
+        let mut filling = Filled {
+            pattern: Pattern { class: member.class, counts: Vec::new(), worth: 0.0 },
+            left: one.room.clone(),
+            host_ports: one.host_ports.clone(),
+            type_index,
+        };
+        let first = match self.filling {
+            Filling::InOrder => u32::MAX,
+            Filling::Balanced => 1,
+        };
+        if !filling.add(pool, self, seed, first) {
+            return None;
+        }
+        match self.filling {
+            Filling::InOrder => {
+                for (index, smallest) in self.smallest.iter().enumerate().skip(seed + 1) {
+                    if !within(smallest, &filling.left) {
+                        break;
+                    }
+                    filling.add(pool, self, index, u32::MAX);
+                }
+            }
+            Filling::Balanced => self.balance(pool, &mut filling, type_index),
+        }
+        Some(filling.pattern)
+    }
+
+    /// Adds, again and again, some of the group whose need points most in the direction of the room that is left.
+    fn balance(&self, pool: &mut Pool<'_>, filling: &mut Filled, type_index: usize) {
+        let Some(whole) = pool.types.get(type_index).map(|one| one.room.clone()) else { return };
+        let mut out = vec![false; self.members.len()];
+        loop {
+            let mut best: Option<(f64, usize, u32)> = None;
+            for (index, (member, out)) in self.members.iter().zip(&out).enumerate() {
+                let left = self.left(filling, index);
+                let count =
+                    if *out || left == 0 { 0 } else { times_fit(member.need, &filling.left).min(left) };
+                if count > 0 {
+                    let aligned = alignment(member.need, &filling.left, &whole);
+                    if best.is_none_or(|(most, _, _)| aligned > most) {
+                        best = Some((aligned, index, count));
+                    }
+                }
+            }
+            let Some((_, index, count)) = best else { break };
+            if !filling.add(pool, self, index, count.div_ceil(4)) {
+                out.iter_mut().skip(index).take(1).for_each(|out| *out = true);
+            }
+        }
+    }
+
+    /// Pods of a member that wait and aren't in the pattern.
+    fn left(&self, filling: &Filled, index: usize) -> u32 {
+        let inside = filling.pattern.counts.iter().find(|(i, _)| *i == index).map_or(0, |(_, count)| *count);
+        self.waiting.get(index).copied().unwrap_or(0).saturating_sub(inside)
+    }
+}
+
+/// The cosine between a need and the room that is left, both as shares of the whole room.
+#[expect(clippy::cast_precision_loss, reason = "only the better of two directions is looked for")]
+fn alignment(need: &[i64], left: &[i64], whole: &[i64]) -> f64 {
+    let (mut dot, mut size) = (0.0, 0.0);
+    for ((need, left), whole) in need.iter().zip(left).zip(whole) {
+        let whole = (*whole).max(1) as f64;
+        let (need, left) = (*need as f64 / whole, *left as f64 / whole);
+        dot += need * left;
+        size += need * need;
+    }
+    if size > 0.0 { dot / size.sqrt() } else { 0.0 }
+}
+
+/// A pattern that is being made.
+struct Filled {
+    pattern: Pattern,
+    left: Amounts,
+    host_ports: BTreeSet<HostPort>,
+    type_index: usize,
+}
+
+impl Filled {
+    /// Adds at most so many pods of a member; whether any was added.
+    fn add(&mut self, pool: &mut Pool<'_>, fill: &Fill<'_>, index: usize, at_most: u32) -> bool {
+        let Some(member) = fill.members.get(index) else { return false };
+        let mut count = times_fit(member.need, &self.left).min(fill.left(self, index)).min(at_most);
+        if !member.host_ports.is_empty() {
+            count = if ports_conflict(member.host_ports, &self.host_ports) { 0 } else { count.min(1) };
+        }
+        if count == 0 {
+            return false;
+        }
+        let Some(class) = pool.join(self.pattern.class, member.class) else { return false };
+        let had = pool.class(class).and_then(|class| class.prices.get(self.type_index).copied().flatten());
+        if had.is_none() {
+            return false;
+        }
+        take_times(&mut self.left, member.need, count);
+        self.host_ports.extend(member.host_ports.iter().cloned());
+        self.pattern.class = class;
+        self.pattern.worth += member.worth * f64::from(count);
+        match self.pattern.counts.iter_mut().find(|(i, _)| *i == index) {
+            Some((_, inside)) => *inside += count,
+            None => self.pattern.counts.push((index, count)),
+        }
+        true
+    }
+}
+
+/// Makes one of two claims wherever one type holds the pods of both and costs less than both, or no more.
+fn merge(
+    pool: &mut Pool<'_>,
+    members: &[Member<'_>],
+    mut drafts: Vec<Draft>,
+    steps: &mut Steps,
+) -> Vec<Draft> {
+    let mut merged = drafts.len() <= MERGED_DRAFTS;
+    while merged {
+        merged = false;
+        let mut best: Option<(u64, usize, usize, Draft)> = None;
+        for (i, a) in drafts.iter().enumerate() {
+            for (j, b) in drafts.iter().enumerate().skip(i) {
+                if (i == j && a.times < 2) || !steps.take(members.len()) {
+                    continue;
+                }
+                let Some(union) = union(pool, members, a, b) else { continue };
+                let saved = a.price.saturating_add(b.price).checked_sub(union.price);
+                if let Some(saved) = saved.filter(|saved| *saved > 0)
+                    && best.as_ref().is_none_or(|(most, ..)| saved > *most)
+                {
+                    best = Some((saved, i, j, union));
+                }
+            }
+        }
+        if let Some((_, i, j, union)) = best {
+            for index in [i, j] {
+                drafts.iter_mut().skip(index).take(1).for_each(|draft| draft.times -= 1);
+            }
+            drafts.push(union);
+            drafts.retain(|draft| draft.times > 0);
+            merged = drafts.len() <= MERGED_DRAFTS;
+        }
+    }
+    drafts
+}
+
+/// The claim that holds the pods of both, on its cheapest type.
+fn union(pool: &mut Pool<'_>, members: &[Member<'_>], a: &Draft, b: &Draft) -> Option<Draft> {
+    let has_ports = |draft: &Draft| {
+        draft.counts.iter().any(|(i, _)| members.get(*i).is_some_and(|m| !m.host_ports.is_empty()))
+    };
+    if has_ports(a) || has_ports(b) {
+        return None;
+    }
+    let class = pool.join(a.class, b.class)?;
+    let mut counts = a.counts.clone();
+    for (index, count) in &b.counts {
+        match counts.iter_mut().find(|(i, _)| i == index) {
+            Some((_, sum)) => *sum += count,
+            None => counts.push((*index, *count)),
+        }
+    }
+    let need = sum(members, &counts);
+    let joined = pool.class(class)?;
+    // The front is sorted by price.
+    let holds = |index: &&usize| pool.types.get(**index).is_some_and(|one| within(&need, &one.room));
+    let type_index = *joined.front.iter().find(holds)?;
+    let price = joined.prices.get(type_index).copied().flatten()?;
+    Some(Draft { class, type_index, price, counts, times: 1 })
+}

@@ -1,0 +1,305 @@
+//! A pool made ready for planning: its template's requirements, and each type's room without DaemonSets.
+//!
+//! Decides which instance types, at which price, can be had for requirements ([`Class`]). It doesn't decide how many
+//! pods go on one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::api::NodePool;
+use tenon_domain::api::pod::HostPort;
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering};
+use tenon_domain::labels;
+use tenon_domain::quantity::Quantity;
+use tenon_domain::requirement::{Requirements, UndefinedKeys};
+use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::taint::tolerates_forbidding;
+
+use super::dense::{Amounts, Dimensions, within};
+use super::input::PoolInput;
+use super::needs::Daemon;
+
+/// The rank of a price that isn't known: above every known one, and small enough to be added up.
+pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
+
+/// An instance type in a pool.
+#[derive(Debug)]
+pub(crate) struct Type<'a> {
+    /// The type.
+    pub(crate) option: &'a InstanceTypeOption,
+    /// What is left for pods.
+    pub(crate) room: Amounts,
+    /// What DaemonSets take.
+    pub(crate) overhead: ResourceList,
+    /// Host ports of the DaemonSets.
+    pub(crate) host_ports: BTreeSet<HostPort>,
+    /// What it counts against each of the pool's limits.
+    pub(crate) charges: Vec<i128>,
+    /// Its available offerings: which place and capacity type, and the price.
+    offerings: Vec<(usize, CapacityType, u64)>,
+}
+
+/// A pool, compiled.
+#[derive(Debug)]
+pub(crate) struct Pool<'a> {
+    /// The pool and what is known of it.
+    pub(crate) input: &'a PoolInput,
+    /// What its template offers: requirements, labels and the pool's own label.
+    pub(crate) offered: Requirements,
+    /// Its instance types, by name.
+    pub(crate) types: Vec<Type<'a>>,
+    /// Its limits, with what is left of each, in nanos.
+    pub(crate) limits: Vec<(ResourceName, i128)>,
+    /// One offering for each place and capacity type that any type has.
+    places: Vec<&'a Offering>,
+    classes: Vec<Class>,
+    by_requirements: BTreeMap<Requirements, usize>,
+    joined: BTreeMap<(usize, usize), Option<usize>>,
+}
+
+/// What the pool offers to equal requirements.
+#[derive(Debug)]
+pub(crate) struct Class {
+    /// What the pool and its pods ask together.
+    pub(crate) merged: Requirements,
+    /// By type: what the fleet would pay for it, if it can be had.
+    pub(crate) prices: Vec<Option<u64>>,
+    /// Types that none is both cheaper and larger than; cheapest first.
+    pub(crate) front: Vec<usize>,
+}
+
+/// The template's requirements: its own, its labels', and the pool's label.
+pub(crate) fn offered(pool: &NodePool) -> Requirements {
+    let labels = pool.template.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let own = [(labels::NODEPOOL, pool.name.as_str())];
+    pool.template.requirements.clone().and(&Requirements::from_labels(labels.chain(own)))
+}
+
+impl<'a> Pool<'a> {
+    /// Compiles a pool. The DaemonSets that a type runs are those that tolerate the template's taints and go with its
+    /// requirements and the type's labels.
+    pub(crate) fn new(input: &'a PoolInput, daemons: &[Daemon<'a>], dimensions: &Dimensions) -> Self {
+        let offered = offered(&input.pool);
+        let limits = limits_left(input);
+        let mut options: Vec<&InstanceTypeOption> =
+            input.types.iter().filter(|option| option.labels.intersects(&offered).is_ok()).collect();
+        options.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+        let running: Vec<(&Daemon<'a>, Vec<&Requirements>)> = daemons
+            .iter()
+            .filter(|daemon| tolerates_forbidding(&input.pool.template.taints, daemon.tolerations).is_ok())
+            .map(|daemon| {
+                let goes =
+                    |asked: &&Requirements| offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen);
+                (daemon, daemon.alternatives.iter().filter(goes).collect())
+            })
+            .collect();
+        let mut places = Places::default();
+        let types = options
+            .into_iter()
+            .map(|option| {
+                let mut overhead = ResourceList::new();
+                let mut host_ports = BTreeSet::new();
+                for (daemon, alternatives) in &running {
+                    if alternatives.iter().any(|asked| option.labels.intersects(asked).is_ok()) {
+                        overhead.add(daemon.requests);
+                        host_ports.extend(daemon.host_ports.iter().cloned());
+                    }
+                }
+                let room = dimensions.room(&taken_from(&option.allocatable, &overhead));
+                let charges = limits.iter().map(|(name, _)| charge(option, name)).collect();
+                Type { option, room, overhead, host_ports, charges, offerings: places.of(option) }
+            })
+            .collect();
+        Self {
+            input,
+            offered,
+            types,
+            limits,
+            places: places.found,
+            classes: Vec::new(),
+            by_requirements: BTreeMap::new(),
+            joined: BTreeMap::new(),
+        }
+    }
+
+    /// Lowers what is left of the nodes that the registry allows by those that this plan launches already.
+    pub(crate) fn cap_nodes(&mut self, planned: usize) {
+        let planned = u32::try_from(planned).unwrap_or(u32::MAX);
+        let Some(allowed) = self.input.nodes_left.map(|left| left.saturating_sub(planned)) else { return };
+        let allowed = Quantity::from_integer(i64::from(allowed)).nanos();
+        for (_, left) in self.limits.iter_mut().filter(|(name, _)| *name == ResourceName::NODES) {
+            *left = allowed.min(*left);
+        }
+    }
+
+    /// A class.
+    pub(crate) fn class(&self, id: usize) -> Option<&Class> {
+        self.classes.get(id)
+    }
+
+    /// The class of what a pod asks, if the pool's template goes with it and some type can be had. Classes are made
+    /// once.
+    pub(crate) fn class_of(&mut self, asked: &Requirements) -> Option<usize> {
+        self.offered
+            .is_compatible(asked, UndefinedKeys::WellKnownAreOpen)
+            .then(|| self.intern(self.offered.clone().and(asked)))
+            .flatten()
+    }
+
+    /// The class of claims that hold pods of both classes, if there can be any.
+    pub(crate) fn join(&mut self, a: usize, b: usize) -> Option<usize> {
+        if a == b {
+            return Some(a);
+        }
+        let key = (a.min(b), a.max(b));
+        if let Some(known) = self.joined.get(&key) {
+            return *known;
+        }
+        let (left, right) = (self.classes.get(a)?, self.classes.get(b)?);
+        let both =
+            left.merged.intersects(&right.merged).is_ok().then(|| left.merged.clone().and(&right.merged));
+        let joined = both.and_then(|both| self.intern(both));
+        self.joined.insert(key, joined);
+        joined
+    }
+
+    /// The types that hold a pod, each with the least price of its offerings that go with what the pod asks.
+    pub(crate) fn least_prices(&self, asked: &Requirements, need: &[i64]) -> Vec<(usize, u64)> {
+        if !self.offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen) {
+            return Vec::new();
+        }
+        let merged = self.offered.clone().and(asked);
+        let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
+        let goes = |one: &Type<'_>| within(need, &one.room) && one.option.labels.intersects(&merged).is_ok();
+        let least = |one: &Type<'_>| {
+            let prices =
+                one.offerings.iter().filter(|(place, ..)| allowed.get(*place).copied().unwrap_or(false));
+            prices.map(|(_, _, price)| *price).min()
+        };
+        self.types
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| goes(one))
+            .filter_map(|(index, one)| Some((index, least(one)?)))
+            .collect()
+    }
+
+    fn intern(&mut self, merged: Requirements) -> Option<usize> {
+        if let Some(id) = self.by_requirements.get(&merged) {
+            return self.classes.get(*id).is_some_and(|class| !class.front.is_empty()).then_some(*id);
+        }
+        let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
+        let prices: Vec<Option<u64>> = self
+            .types
+            .iter()
+            .map(|one| one.price(&allowed).filter(|_| one.option.labels.intersects(&merged).is_ok()))
+            .collect();
+        let front = front(&self.types, &prices);
+        let (id, possible) = (self.classes.len(), !front.is_empty());
+        self.by_requirements.insert(merged.clone(), id);
+        self.classes.push(Class { merged, prices, front });
+        possible.then_some(id)
+    }
+}
+
+impl Type<'_> {
+    /// What the fleet would pay: the cheapest offering of the capacity type that it uses first.
+    fn price(&self, allowed: &[bool]) -> Option<u64> {
+        self.offerings
+            .iter()
+            .filter(|(place, _, _)| allowed.get(*place).copied().unwrap_or(false))
+            .map(|(_, capacity_type, price)| (*capacity_type, *price))
+            .min()
+            .map(|(_, price)| price)
+    }
+}
+
+/// The distinct places and capacity types of offerings: requirements are checked once for each.
+#[derive(Default)]
+struct Places<'a> {
+    found: Vec<&'a Offering>,
+    index: BTreeMap<(&'a str, CapacityType, Option<&'a str>), usize>,
+}
+
+impl<'a> Places<'a> {
+    fn of(&mut self, option: &'a InstanceTypeOption) -> Vec<(usize, CapacityType, u64)> {
+        let available = option.offerings.iter().filter(|offering| offering.is_available());
+        available
+            .map(|offering| {
+                let key = (
+                    offering.zone.as_str(),
+                    offering.capacity_type,
+                    offering.reservation.as_ref().map(AsRef::as_ref),
+                );
+                let place = *self.index.entry(key).or_insert_with(|| {
+                    self.found.push(offering);
+                    self.found.len() - 1
+                });
+                let price = offering.price.map_or(UNKNOWN_PRICE, |price| price.nanos().min(UNKNOWN_PRICE));
+                (place, offering.capacity_type, price)
+            })
+            .collect()
+    }
+}
+
+/// What is left of a pool's limits, in nanos. The registry's bound on nodes counts as a limit of `nodes`.
+fn limits_left(input: &PoolInput) -> Vec<(ResourceName, i128)> {
+    let mut limits: BTreeMap<ResourceName, i128> = input
+        .pool
+        .limits
+        .iter()
+        .map(|(name, limit)| (name.clone(), limit.saturating_sub(input.usage.get(name)).nanos()))
+        .collect();
+    if let Some(nodes) = input.nodes_left {
+        let bound = Quantity::from_integer(i64::from(nodes)).nanos();
+        let left = limits.entry(ResourceName::NODES).or_insert(bound);
+        *left = bound.min(*left);
+    }
+    limits.into_iter().collect()
+}
+
+/// What a node of a type counts against a limit.
+fn charge(option: &InstanceTypeOption, name: &ResourceName) -> i128 {
+    if *name == ResourceName::NODES {
+        Quantity::from_integer(1).nanos()
+    } else {
+        option.capacity.get(name).nanos()
+    }
+}
+
+/// What is left, with resources that only the overhead names counted as overdrawn.
+pub(crate) fn taken_from(allocatable: &ResourceList, overhead: &ResourceList) -> ResourceList {
+    let mut left = allocatable.clone();
+    for (name, _) in overhead.iter().filter(|(name, _)| !allocatable.contains(name)) {
+        left.insert(name.clone(), Quantity::ZERO);
+    }
+    left.subtract(overhead);
+    left
+}
+
+/// The types that no other is at most as dear as and at least as large.
+fn front(types: &[Type<'_>], prices: &[Option<u64>]) -> Vec<usize> {
+    let mut priced: Vec<(u64, usize, &Type<'_>)> = prices
+        .iter()
+        .zip(types)
+        .enumerate()
+        .filter_map(|(index, (price, one))| Some(((*price)?, index, one)))
+        .filter(|(_, _, one)| one.room.iter().all(|amount| *amount >= 0))
+        .collect();
+    priced.sort_by(|a, b| (a.0, &b.2.room, a.1).cmp(&(b.0, &a.2.room, b.1)));
+    let mut front: Vec<(usize, &Type<'_>)> = Vec::new();
+    for (_, index, one) in priced {
+        let dominated = front.iter().any(|(_, kept)| {
+            within(&one.room, &kept.room)
+                && within_charges(&kept.charges, &one.charges)
+                && kept.host_ports.is_subset(&one.host_ports)
+        });
+        if !dominated {
+            front.push((index, one));
+        }
+    }
+    front.into_iter().map(|(index, _)| index).collect()
+}
+
+fn within_charges(charges: &[i128], bound: &[i128]) -> bool {
+    charges.iter().zip(bound).all(|(charge, bound)| charge <= bound)
+}
