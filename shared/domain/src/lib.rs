@@ -16,7 +16,7 @@ pub mod image;
 pub mod journal;
 pub mod labels;
 pub mod launch;
-// waits: pub mod manifest;
+pub mod manifest;
 pub mod money;
 pub mod pool_status;
 pub mod quantity;
