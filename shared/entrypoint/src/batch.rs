@@ -32,7 +32,11 @@ pub struct Failure {
 }
 
 /// Handles a batch: wakes of one scope are one wake. Returns the messages that failed (`batchItemFailures`).
-pub async fn handle_batch<H: Handler, P: Ports>(handler: &H, ports: &P, messages: &[Message]) -> Vec<Failure> {
+pub async fn handle_batch<H: Handler, P: Ports>(
+    handler: &H,
+    ports: &P,
+    messages: &[Message],
+) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut wakes: BTreeMap<Scope, (BTreeSet<Cause>, Vec<&str>)> = BTreeMap::new();
     for message in messages {

@@ -48,7 +48,8 @@ pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
         .or_else(|| event.get("detail_type"))
         .and_then(Value::as_str)
         .ok_or_else(|| field(&event, "detail-type", "a string"))?;
-    let detail = event.get("detail").filter(|d| d.is_object()).ok_or_else(|| field(&event, "detail", "an object"))?;
+    let detail =
+        event.get("detail").filter(|d| d.is_object()).ok_or_else(|| field(&event, "detail", "an object"))?;
     match source {
         "aws.ec2" => parse_ec2(&event, detail_type, detail),
         "aws.health" => parse_health(&event, detail),
@@ -62,7 +63,9 @@ pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
 
 fn parse_ec2(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wake>, EventError> {
     match detail_type {
-        "EC2 AMI State Change" => Ok(vec![region(Cause::ImageChanged(Some(image(event, detail, "ImageId")?)))]),
+        "EC2 AMI State Change" => {
+            Ok(vec![region(Cause::ImageChanged(Some(image(event, detail, "ImageId")?)))])
+        }
         "EC2 Instance State-change Notification" => {
             let state = detail
                 .get("state")
@@ -147,9 +150,9 @@ fn parse_ours(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wa
             let part = detail.get("part").and_then(Value::as_str).and_then(CatalogPart::parse);
             Cause::Refresh(part.ok_or_else(|| field(event, "detail.part", "a part of the catalogue"))?)
         }
-        "Image Available" | "Image Rejected" => {
-            Cause::ImageChanged(detail.get("image").and_then(Value::as_str).and_then(|id| ImageId::parse(id).ok()))
-        }
+        "Image Available" | "Image Rejected" => Cause::ImageChanged(
+            detail.get("image").and_then(Value::as_str).and_then(|id| ImageId::parse(id).ok()),
+        ),
         _ => Cause::StateChanged,
     };
     Ok(vec![Wake { cluster, cause }])
@@ -197,7 +200,8 @@ mod tests {
     use serde_json::json;
 
     fn check(event: &Value, expected: &[Cause]) {
-        let causes: Vec<Cause> = parse(&event.to_string()).unwrap().into_iter().map(|wake| wake.cause).collect();
+        let causes: Vec<Cause> =
+            parse(&event.to_string()).unwrap().into_iter().map(|wake| wake.cause).collect();
         assert_eq!(causes, expected);
     }
 
@@ -207,14 +211,15 @@ mod tests {
 
     #[test]
     fn c074_interruption_bodies_are_hints() {
-        let event = |source: &str, kind: &str, detail: Value| {
-            json!({"version": "0", "source": source, "detail-type": kind, "detail": detail})
-        };
-        let interrupted =
-            |kind| [Cause::Interruption { instances: vec![instance_id()], kind }];
+        let event = |source: &str, kind: &str, detail: Value| json!({"version": "0", "source": source, "detail-type": kind, "detail": detail});
+        let interrupted = |kind| [Cause::Interruption { instances: vec![instance_id()], kind }];
         let id = "i-1234567890abcdef0";
         check(
-            &event("aws.ec2", "EC2 Spot Instance Interruption Warning", json!({"instance-id": id, "instance-action": "terminate"})),
+            &event(
+                "aws.ec2",
+                "EC2 Spot Instance Interruption Warning",
+                json!({"instance-id": id, "instance-action": "terminate"}),
+            ),
             &interrupted(InterruptionKind::Spot),
         );
         check(
@@ -222,19 +227,35 @@ mod tests {
             &interrupted(InterruptionKind::Rebalance),
         );
         check(
-            &event("aws.ec2", "EC2 Instance State-change Notification", json!({"instance-id": id, "state": "Stopping"})),
+            &event(
+                "aws.ec2",
+                "EC2 Instance State-change Notification",
+                json!({"instance-id": id, "state": "Stopping"}),
+            ),
             &[Cause::InstanceState { instance: instance_id(), state: "stopping".to_owned() }],
         );
         check(
-            &event("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": id}]})),
+            &event(
+                "aws.health",
+                "AWS Health Event",
+                json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "affectedEntities": [{"entityValue": id}]}),
+            ),
             &interrupted(InterruptionKind::ScheduledChange),
         );
         check(
-            &event("aws.health", "AWS Health Event", json!({"service": "EC2", "eventTypeCategory": "issue", "affectedEntities": [{"entityValue": id}]})),
+            &event(
+                "aws.health",
+                "AWS Health Event",
+                json!({"service": "EC2", "eventTypeCategory": "issue", "affectedEntities": [{"entityValue": id}]}),
+            ),
             &[],
         );
         check(
-            &event("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", json!({"instance-id": id, "instance-action": "terminate"})),
+            &event(
+                "aws.ec2",
+                "EC2 Capacity Reservation Instance Interruption Warning",
+                json!({"instance-id": id, "instance-action": "terminate"}),
+            ),
             &interrupted(InterruptionKind::CapacityReservation),
         );
         check(&event("aws.ec2", "EBS Volume Notification", json!({})), &[]);
@@ -249,7 +270,10 @@ mod tests {
         });
         check(
             &capacity_block,
-            &[Cause::Interruption { instances: vec![instance_id()], kind: InterruptionKind::CapacityReservation }],
+            &[Cause::Interruption {
+                instances: vec![instance_id()],
+                kind: InterruptionKind::CapacityReservation,
+            }],
         );
     }
 
@@ -273,8 +297,12 @@ mod tests {
 
     #[test]
     fn a_malformed_event_names_the_field() {
-        let error = parse(r#"{"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {}}"#).unwrap_err();
-        assert_eq!(error.to_string(), "`EC2 AMI State Change`: `detail.ImageId` is missing or isn't a string");
+        let error = parse(r#"{"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {}}"#)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`EC2 AMI State Change`: `detail.ImageId` is missing or isn't a string"
+        );
         assert!(matches!(parse("{").unwrap_err(), EventError::Json(_)));
     }
 }

@@ -7,8 +7,15 @@ pub mod batch;
 pub mod error;
 pub mod events;
 pub mod handler;
+pub mod image_query;
+pub mod observe;
 pub mod ports;
+pub mod step;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod token;
 
 pub use error::HandlerError;
 pub use handler::{Handler, Scope};
 pub use ports::{BusEvent, Installation, Ports, Signals};
+pub use token::content_commit;

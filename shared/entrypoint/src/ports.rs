@@ -74,16 +74,28 @@ pub struct BusEvent {
 impl BusEvent {
     /// An event of the installation with source `tenon`.
     #[must_use]
-    pub fn new(installation: &Installation, cluster: Option<&ClusterName>, detail_type: &str, detail: Value) -> Self {
+    pub fn new(
+        installation: &Installation,
+        cluster: Option<&ClusterName>,
+        detail_type: &str,
+        detail: Value,
+    ) -> Self {
         let mut detail = match detail {
             Value::Object(fields) => fields,
-            other => serde_json::Map::from_iter([("value".to_owned(), other)]),
+            other
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                serde_json::Map::from_iter([("value".to_owned(), other)])
+            }
         };
         detail.insert("installation".to_owned(), json!(installation.id.as_str()));
         if let Some(cluster) = cluster {
             detail.insert("cluster".to_owned(), json!(cluster.as_str()));
         }
-        Self { source: "tenon".to_owned(), detail_type: detail_type.to_owned(), detail: Value::Object(detail) }
+        Self {
+            source: "tenon".to_owned(),
+            detail_type: detail_type.to_owned(),
+            detail: Value::Object(detail),
+        }
     }
 }
 

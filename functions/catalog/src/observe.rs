@@ -1,0 +1,133 @@
+//! Reads the pointers, and asks EC2 for the parts that are due.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+
+use tenon_cloud::data::Ec2Data;
+use tenon_cloud::port::{LocationType, Page, PageToken};
+use tenon_cloud::{Ec2, Ec2Error, Pricing};
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::error::chain;
+use tenon_entrypoint::{HandlerError, Ports};
+use tenon_table::items::packed::{self, parts_of};
+use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Seen, TypeRecord, keys};
+use tenon_table::{Consistency, Query, SkRange, Table, query_all};
+
+use crate::plan::{Input, due};
+use crate::read::Answer;
+use crate::types;
+
+/// The most pages of one answer: 100,000 entries, several times what the largest region has.
+const PAGES: usize = 100;
+
+pub(crate) async fn observe<P: Ports>(
+    ports: &P,
+    asked: &BTreeSet<CatalogPart>,
+) -> Result<Input<'static>, HandlerError> {
+    let now = ports.now();
+    let data = Ec2Data::get().map_err(|error| HandlerError::Internal(chain(&error)))?;
+    let meta = meta(ports).await?;
+    let mut answers = BTreeMap::new();
+    for part in due(&meta, asked, now) {
+        let answer = ask(ports.ec2(), part).await.map_err(|error| chain(&error));
+        answers.insert(part, answer);
+    }
+    Ok(Input { now, meta, answers, limits: &data.limits })
+}
+
+/// The pointers as they are now; a lagging read would only lose the race for them.
+pub(crate) async fn meta<P: Ports>(ports: &P) -> Result<CatalogMeta, HandlerError> {
+    let region = &ports.installation().region;
+    packed::read_meta(ports.table(), region, Consistency::Strong).await.map_err(catalog_error)
+}
+
+/// Asks EC2 for all of one part. An answer that breaks off is no answer.
+async fn ask<E: Ec2 + Pricing>(ec2: &E, part: CatalogPart) -> Result<Answer, Ec2Error> {
+    Ok(match part {
+        CatalogPart::InstanceTypes => {
+            let call = "DescribeInstanceTypes";
+            Answer::InstanceTypes(all(call, |page| ec2.describe_instance_types(page)).await?)
+        }
+        CatalogPart::Offerings => {
+            let by = LocationType::AvailabilityZone;
+            let call = "DescribeInstanceTypeOfferings";
+            let offerings = all(call, |page| ec2.describe_instance_type_offerings(by, page)).await?;
+            Answer::Offerings(offerings, ec2.describe_availability_zones().await?)
+        }
+        CatalogPart::OnDemandPrices => {
+            Answer::OnDemandPrices(all("GetProducts", |page| ec2.on_demand_prices(page)).await?)
+        }
+        CatalogPart::SpotPrices => {
+            let call = "DescribeSpotPriceHistory";
+            Answer::SpotPrices(all(call, |page| ec2.describe_spot_price_history(page)).await?)
+        }
+    })
+}
+
+async fn all<T, F>(call: &str, ask: impl Fn(Option<PageToken>) -> F) -> Result<Vec<T>, Ec2Error>
+where
+    F: Future<Output = Result<Page<T>, Ec2Error>>,
+{
+    let mut items = Vec::new();
+    let mut next = None;
+    for _ in 0..PAGES {
+        let page = ask(next).await?;
+        items.extend(page.items);
+        next = page.next;
+        if next.is_none() {
+            return Ok(items);
+        }
+    }
+    Err(Ec2Error::Invalid {
+        action: call.to_owned(),
+        code: "TooManyPages".to_owned(),
+        message: format!("the answer has more than {PAGES} pages"),
+    })
+}
+
+/// What the items for people are planned from; nothing where no pass is due.
+pub(crate) async fn observe_types<P: Ports>(
+    ports: &P,
+    cache: &CatalogCache,
+) -> Result<Option<types::Input>, HandlerError> {
+    let now = ports.now();
+    let (table, region) = (ports.table(), &ports.installation().region);
+    let (catalog_key, seen_key) = (keys::catalog(region), keys::region_seen(region, FunctionName::Catalog));
+    let read = table.batch_get(&[catalog_key.clone(), seen_key.clone()], Consistency::Strong).await?;
+    let meta: CatalogMeta = match read.get(&catalog_key) {
+        Some(item) => items::from_item(&catalog_key, item).map_err(form)?,
+        None => return Ok(None),
+    };
+    let seen: Option<Seen> =
+        read.get(&seen_key).map(|item| items::from_item(&seen_key, item)).transpose().map_err(form)?;
+    let generations = meta.generations(&CatalogPart::ALL);
+    if !types::due(&generations, seen.as_ref(), now) {
+        return Ok(None);
+    }
+    let parts = parts_of(table, region, (&meta, &CatalogPart::ALL), cache).await.map_err(catalog_error)?;
+    let range = SkRange::Prefix(keys::TYPE.to_owned());
+    let query = Query::new(keys::region_pk(region), range, Consistency::Eventual);
+    let written = query_all(table, &query).await?;
+    let records: Vec<TypeRecord> = items::from_items(&written).map_err(form)?;
+    Ok(Some(types::Input {
+        now,
+        parts: parts.into_iter().map(|(part, found)| (part, found.data)).collect(),
+        generations,
+        written: records.into_iter().map(|record| (record.name.clone(), record)).collect(),
+    }))
+}
+
+pub(crate) fn catalog_error(error: CatalogError) -> HandlerError {
+    match error {
+        CatalogError::Read(error) => HandlerError::Read(error),
+        CatalogError::Form(error) => form(error),
+        other @ (CatalogError::Missing { .. } | CatalogError::Corrupt { .. } | CatalogError::Pack { .. }) => {
+            HandlerError::Internal(chain(&other))
+        }
+    }
+}
+
+pub(crate) fn form(error: items::FormError) -> HandlerError {
+    HandlerError::Item { key: error.key.to_string(), source: Box::new(error) }
+}

@@ -1,0 +1,180 @@
+//! What a pass writes of the catalogue's parts.
+//!
+//! Decides which parts are looked at, what is taken of the answers and which part has gone stale. Whether content is
+//! new is seen when it is packed. It doesn't decide what a stale part may still be used for.
+//!
+//! Invariant: a part that couldn't be read stays as it was, with the error and since when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::catalog::PartData;
+use tenon_domain::catalog::describe::Limits;
+use tenon_domain::evidence::CatalogPart;
+use tenon_table::items::{CatalogMeta, PartMeta};
+
+use crate::read::{Answer, LeftOut, read};
+
+/// How late a part's own schedule may be before another wake looks after the part.
+pub const SCHEDULE_SLACK: SignedDuration = SignedDuration::from_mins(5);
+
+/// A part that never arrived is said to be missing when its first look has failed for so long: the next wake, ten
+/// minutes later, has failed too.
+pub const MISSING_AFTER: SignedDuration = SignedDuration::from_mins(10);
+
+/// What was observed.
+#[derive(Debug, Clone)]
+pub struct Input<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// The pointers, as they were before.
+    pub meta: CatalogMeta,
+    /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
+    pub answers: BTreeMap<CatalogPart, Result<Answer, String>>,
+    /// What EC2 doesn't serve.
+    pub limits: &'a Limits,
+}
+
+/// What to write.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// The time.
+    pub now: Timestamp,
+    /// Parts as they are now.
+    pub refreshed: BTreeMap<CatalogPart, PartData>,
+    /// Parts that couldn't be read, with the error.
+    pub failed: BTreeMap<CatalogPart, String>,
+}
+
+/// What was left out and what is stale.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Report {
+    /// Entries that were left out, by part.
+    pub left_out: BTreeMap<CatalogPart, Vec<LeftOut>>,
+    /// Parts beyond their limit.
+    pub stale: Vec<Stale>,
+}
+
+/// A part beyond its limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    /// The part.
+    pub part: CatalogPart,
+    /// Its age; none where it never arrived.
+    pub age: Option<SignedDuration>,
+    /// What the last look ran into.
+    pub error: String,
+}
+
+/// The parts to look at: those asked for, those that never arrived or failed last time, and those whose own schedule
+/// must have been lost.
+#[must_use]
+pub fn due(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) -> BTreeSet<CatalogPart> {
+    let due = |part: &CatalogPart| {
+        let known = meta.parts.get(part);
+        asked.contains(part)
+            || known.is_none_or(|known| {
+                known.last_error.is_some()
+                    || known
+                        .refreshed_at
+                        .is_none_or(|at| now.duration_since(at) >= part.refresh_every() + SCHEDULE_SLACK)
+            })
+    };
+    CatalogPart::ALL.into_iter().filter(due).collect()
+}
+
+/// Plans what to write.
+pub fn plan(input: &Input<'_>) -> (Plan, Report) {
+    let mut plan = Plan { now: input.now, ..Plan::default() };
+    let mut report = Report::default();
+    for (part, answer) in &input.answers {
+        let taken = match answer {
+            Ok(answer) => read(answer, input.limits).map_err(|error| error.to_string()),
+            Err(error) => Err(error.clone()),
+        };
+        match taken {
+            Ok((data, left_out)) => {
+                plan.refreshed.insert(*part, data);
+                if !left_out.is_empty() {
+                    report.left_out.insert(*part, left_out);
+                }
+            }
+            Err(error) => {
+                report.stale.extend(stale(*part, input.meta.parts.get(part), &error, input.now));
+                plan.failed.insert(*part, error);
+            }
+        }
+    }
+    (plan, report)
+}
+
+fn stale(part: CatalogPart, known: Option<&PartMeta>, error: &str, now: Timestamp) -> Option<Stale> {
+    let found = |age| Stale { part, age, error: error.to_owned() };
+    match known.and_then(|known| known.refreshed_at) {
+        Some(at) => {
+            let age = now.duration_since(at);
+            (age > part.stale_after()).then(|| found(Some(age)))
+        }
+        None => {
+            let since = known.and_then(|known| known.failing_since)?;
+            (now.duration_since(since) >= MISSING_AFTER).then(|| found(None))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn meta(refreshed: &[(CatalogPart, i64)]) -> CatalogMeta {
+        let part = |(part, second): &(CatalogPart, i64)| {
+            (*part, PartMeta { generation: 1, refreshed_at: Some(at(*second)), ..PartMeta::default() })
+        };
+        CatalogMeta { revision: 1, parts: refreshed.iter().map(part).collect() }
+    }
+
+    #[test]
+    fn every_wake_looks_after_what_never_arrived_failed_or_is_overdue() {
+        use CatalogPart::{InstanceTypes, Offerings, OnDemandPrices, SpotPrices};
+        let all = |second| meta(&CatalogPart::ALL.map(|part| (part, second)));
+        let check = |meta: &CatalogMeta, asked: &[CatalogPart], now: i64, expected: &[CatalogPart]| {
+            let found = due(meta, &asked.iter().copied().collect(), at(now));
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
+        };
+        check(&CatalogMeta::default(), &[], 0, &[InstanceTypes, Offerings, OnDemandPrices, SpotPrices]);
+        check(&all(0), &[], 0, &[]);
+        check(&all(0), &[OnDemandPrices], 0, &[OnDemandPrices]);
+        check(&all(0), &[], 600, &[]);
+        check(&all(0), &[], 900, &[SpotPrices]);
+        let mut failed = all(0);
+        failed.parts.get_mut(&Offerings).unwrap().last_error = Some("throttled".to_owned());
+        check(&failed, &[], 1, &[Offerings]);
+    }
+
+    fn look(meta: CatalogMeta, now: i64) -> (Plan, Report) {
+        let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(Answer::SpotPrices(vec![])))]);
+        plan(&Input { now: at(now), meta, answers, limits: &Limits::default() })
+    }
+
+    #[test]
+    fn an_empty_answer_keeps_the_part_and_is_stale_only_beyond_its_limit() {
+        let limit = CatalogPart::SpotPrices.stale_after().as_secs();
+        let (fresh, report) = look(meta(&[(CatalogPart::SpotPrices, 0)]), limit);
+        assert_eq!((fresh.refreshed.len(), fresh.failed.len(), report.stale.len()), (0, 1, 0));
+        let (_, report) = look(meta(&[(CatalogPart::SpotPrices, 0)]), limit + 1);
+        assert_eq!(report.stale[0].age, Some(SignedDuration::from_secs(limit + 1)));
+    }
+
+    #[test]
+    fn a_part_that_never_arrives_is_missed_after_its_second_failure() {
+        let failing = PartMeta { failing_since: Some(at(0)), ..PartMeta::default() };
+        let meta = CatalogMeta { revision: 1, parts: BTreeMap::from([(CatalogPart::SpotPrices, failing)]) };
+        assert!(look(CatalogMeta::default(), 0).1.stale.is_empty());
+        assert_eq!(look(meta, 600).1.stale[0].age, None);
+    }
+}

@@ -1,0 +1,159 @@
+//! `TYPE#`: the catalogue for people, as the default class sees it.
+//!
+//! Decides which items are written: those that changed. Spot prices move all the time, so they come along every six
+//! hours. Nothing plans from these items, so they may lag: a pass that is throttled goes on at the next wake with
+//! what is still different.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::catalog::node_labels::published_labels;
+use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, PartData, ZoneOfferings, node_shape};
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::{InstanceType, Zone};
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::wake::FunctionName;
+use tenon_table::items::{Generations, Seen, TypeRecord};
+
+/// How often spot prices alone make these items change.
+pub const SPOT_EVERY: SignedDuration = SignedDuration::from_hours(6);
+
+/// What was observed.
+#[derive(Debug, Clone, Default)]
+pub struct Input {
+    /// The time.
+    pub now: Timestamp,
+    /// Parts as they were last refreshed; those that arrived.
+    pub parts: BTreeMap<CatalogPart, Arc<PartData>>,
+    /// Their generations.
+    pub generations: BTreeMap<CatalogPart, u64>,
+    /// The items as they are.
+    pub written: BTreeMap<InstanceType, TypeRecord>,
+}
+
+/// What to write, and what it was planned from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Items that changed.
+    pub changed: Vec<TypeRecord>,
+    /// Types that the region no longer has.
+    pub gone: Vec<InstanceType>,
+    /// What a whole pass saw; written when all of it went through.
+    pub seen: Seen,
+}
+
+/// Whether a pass is due: something but spot prices is new, or spot prices are and the last pass is long ago.
+#[must_use]
+pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: Timestamp) -> bool {
+    let now_at = |part: CatalogPart| generations.get(&part).copied().unwrap_or(0);
+    if now_at(CatalogPart::InstanceTypes) == 0 || now_at(CatalogPart::Offerings) == 0 {
+        return false;
+    }
+    let Some(seen) = seen else { return true };
+    CatalogPart::ALL.into_iter().any(|part| {
+        let before = seen.generations.catalog.get(&part).copied().unwrap_or(0);
+        let changed = before != now_at(part);
+        let rested = before == 0 || now.duration_since(seen.at) >= SPOT_EVERY;
+        changed && (part != CatalogPart::SpotPrices || rested)
+    })
+}
+
+/// Plans which items to write.
+#[must_use]
+pub fn plan(input: &Input) -> Plan {
+    let records = records(&input.parts);
+    let gone = input.written.keys().filter(|name| !records.contains_key(*name)).cloned().collect();
+    let changed = records.into_iter().filter(|(name, record)| input.written.get(name) != Some(record));
+    Plan {
+        changed: changed.map(|(_, record)| record).collect(),
+        gone,
+        seen: Seen {
+            function: FunctionName::Catalog,
+            generations: Generations { catalog: input.generations.clone(), ..Generations::default() },
+            deadline: None,
+            at: input.now,
+            refusals: None,
+        },
+    }
+}
+
+fn records(parts: &BTreeMap<CatalogPart, Arc<PartData>>) -> BTreeMap<InstanceType, TypeRecord> {
+    let (no_zones, no_prices, no_spot) = (ZoneOfferings::default(), BTreeMap::new(), BTreeMap::new());
+    let (mut types, mut offerings, mut on_demand, mut spot) = (None, &no_zones, &no_prices, &no_spot);
+    for data in parts.values() {
+        match data.as_ref() {
+            PartData::InstanceTypes(found) => types = Some(found),
+            PartData::Offerings(found) => offerings = found,
+            PartData::OnDemandPrices(found) => on_demand = found,
+            PartData::SpotPrices(found) => spot = found,
+        }
+    }
+    // What isn't known isn't gone: without types there is nothing to say.
+    let types = types.into_iter().flatten();
+    types
+        .map(|(name, facts)| {
+            let zones = offerings.offered.get(name).into_iter().flatten();
+            let prices = spot.get(name).into_iter().flatten();
+            let record = record(facts, zones, on_demand.get(name).copied(), prices);
+            (name.clone(), record)
+        })
+        .collect()
+}
+
+fn record<'a>(
+    facts: &InstanceTypeFacts,
+    zones: impl Iterator<Item = &'a Zone>,
+    on_demand: Option<UsdPerHour>,
+    spot: impl Iterator<Item = (&'a Zone, &'a UsdPerHour)>,
+) -> TypeRecord {
+    let settings = NodeSettings::default();
+    let labels = published_labels(facts, settings.ami_family);
+    TypeRecord {
+        name: facts.name.clone(),
+        labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        capacity: node_shape(facts, &settings, None).capacity.resources(),
+        zones: zones.map(ToString::to_string).collect(),
+        on_demand,
+        spot: spot.map(|(zone, price)| (zone.to_string(), *price)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::from_second(hours * 3600).unwrap()
+    }
+
+    fn generations(types: u64, spot: u64) -> BTreeMap<CatalogPart, u64> {
+        BTreeMap::from([
+            (CatalogPart::InstanceTypes, types),
+            (CatalogPart::Offerings, 1),
+            (CatalogPart::SpotPrices, spot),
+        ])
+    }
+
+    fn check(now: BTreeMap<CatalogPart, u64>, before: Option<(u64, u64)>, hours: i64, expected: bool) {
+        let seen = before.map(|(types, spot)| Seen {
+            function: FunctionName::Catalog,
+            generations: Generations { catalog: generations(types, spot), ..Generations::default() },
+            deadline: None,
+            at: at(0),
+            refusals: None,
+        });
+        assert_eq!(due(&now, seen.as_ref(), at(hours)), expected, "{now:?} {before:?} {hours}");
+    }
+
+    #[test]
+    fn a_pass_is_due_for_news_and_for_spot_prices_every_six_hours() {
+        check(BTreeMap::new(), None, 0, false);
+        check(generations(1, 0), None, 0, true);
+        check(generations(1, 1), Some((1, 1)), 9, false);
+        check(generations(2, 1), Some((1, 1)), 0, true);
+        check(generations(1, 2), Some((1, 1)), 5, false);
+        check(generations(1, 2), Some((1, 1)), 6, true);
+        check(generations(1, 1), Some((1, 0)), 0, true);
+    }
+}

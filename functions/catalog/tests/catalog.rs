@@ -1,0 +1,186 @@
+//! The catalogue, as planners and people would notice it.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use jiff::SignedDuration;
+use tenon_catalog::Catalog;
+use tenon_cloud::Ec2Error;
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
+use tenon_domain::catalog::PartData;
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::InstanceType;
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::{World, WorldConfig};
+use tenon_entrypoint::{Handler, HandlerError, Scope};
+use tenon_table::items::{self, CatalogCache, CatalogMeta, TypeRecord, keys, read_parts};
+use tenon_table::{Throughput, block_on};
+
+struct Running {
+    world: World,
+    catalog: Catalog,
+}
+
+fn running(config: &WorldConfig) -> Running {
+    Running { world: World::new(config).unwrap(), catalog: Catalog::default() }
+}
+
+fn small() -> Running {
+    running(&WorldConfig::default())
+}
+
+impl Running {
+    fn wake(&self, causes: &[Cause]) -> Result<(), HandlerError> {
+        block_on(self.catalog.handle(&self.world, &Scope::Region, causes))
+    }
+
+    fn meta(&self) -> CatalogMeta {
+        let key = keys::catalog(&self.world.installation.region);
+        items::from_item(&key, &self.world.table.peek(&key).unwrap()).unwrap()
+    }
+
+    fn generation(&self, part: CatalogPart) -> u64 {
+        self.meta().parts[&part].generation
+    }
+
+    fn said(&self) -> Vec<String> {
+        let events = self.world.signals.take_events().into_iter();
+        events.map(|(kind, detail)| format!("{kind} {}", detail["part"].as_str().unwrap())).collect()
+    }
+
+    fn types(&self) -> usize {
+        self.world.table.dump().filter(|(key, _)| key.sk.starts_with(keys::TYPE)).count()
+    }
+
+    fn throttle(&self, call: Call, when: FaultWhen) {
+        let effect = FaultEffect::Refused(Ec2Error::Throttled { action: call.as_str().to_owned() });
+        self.world.ec2.inject(Fault { call, when, effect });
+    }
+}
+
+#[test]
+fn the_first_wake_of_any_kind_brings_the_whole_catalogue() {
+    let running = small();
+    running.wake(&[Cause::Sweep]).unwrap();
+    assert_eq!(
+        running.said(),
+        [
+            "Catalog Refreshed instance-types",
+            "Catalog Refreshed offerings",
+            "Catalog Refreshed on-demand-prices",
+            "Catalog Refreshed spot-prices"
+        ]
+    );
+    let region = &running.world.installation.region;
+    let cache = CatalogCache::new();
+    let parts = block_on(read_parts(&running.world.table, region, &CatalogPart::ALL, &cache)).unwrap();
+    assert_eq!(parts.len(), 4);
+    let PartData::Offerings(offerings) = parts[&CatalogPart::Offerings].data.as_ref() else { panic!() };
+    let zones: Vec<_> = offerings.zones.iter().map(|(name, id)| format!("{name}={id}")).collect();
+    assert_eq!(zones, ["us-east-1a=use1-az2", "us-east-1b=use1-az4"]);
+    let key = keys::instance_type(region, &InstanceType::parse("m5.large").unwrap());
+    let record: TypeRecord = items::from_item(&key, &running.world.table.peek(&key).unwrap()).unwrap();
+    assert_eq!(record.zones, ["us-east-1a", "us-east-1b"]);
+    assert_eq!(record.on_demand.unwrap().to_string(), "0.096");
+    assert_eq!(record.spot.len(), 2);
+    assert_eq!(record.labels["kubernetes.io/arch"], "amd64");
+}
+
+#[test]
+fn an_unchanged_part_is_only_dated() {
+    let running = small();
+    running.wake(&[Cause::Sweep]).unwrap();
+    running.said();
+    let before = running.world.table.dump().count();
+    running.world.clock.advance(SignedDuration::from_secs(30));
+    running
+        .wake(&[Cause::Refresh(CatalogPart::InstanceTypes), Cause::Refresh(CatalogPart::SpotPrices)])
+        .unwrap();
+    assert!(running.said().is_empty());
+    assert_eq!(running.generation(CatalogPart::InstanceTypes), 1);
+    assert_eq!(
+        running.meta().parts[&CatalogPart::InstanceTypes].refreshed_at,
+        Some(running.world.clock.now())
+    );
+    assert_eq!(running.world.table.dump().count(), before);
+}
+
+#[test]
+fn several_refreshes_in_one_batch_are_one_pass() {
+    let running = small();
+    running
+        .wake(&[Cause::Refresh(CatalogPart::SpotPrices), Cause::Refresh(CatalogPart::SpotPrices)])
+        .unwrap();
+    assert_eq!(running.world.ec2.calls()[&Call::DescribeSpotPriceHistory].made, 1);
+}
+
+#[test]
+fn new_spot_prices_are_a_new_generation_and_reach_people_every_six_hours() {
+    let running = small();
+    running.wake(&[Cause::Sweep]).unwrap();
+    running.said();
+    let key =
+        keys::instance_type(&running.world.installation.region, &InstanceType::parse("m5.large").unwrap());
+    let first = running.world.table.peek(&key).unwrap();
+    running.world.clock.advance(SignedDuration::from_mins(10));
+    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    assert_eq!(running.said(), ["Catalog Refreshed spot-prices"]);
+    assert_eq!(running.world.table.peek(&key).unwrap(), first);
+    running.world.clock.advance(SignedDuration::from_hours(6));
+    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    assert_ne!(running.world.table.peek(&key).unwrap(), first);
+}
+
+#[test]
+fn a_torn_answer_keeps_the_old_generation_with_the_error_and_recovers() {
+    let running = running(&WorldConfig { types: Vec::new(), ..WorldConfig::default() });
+    running.wake(&[Cause::Sweep]).unwrap();
+    running.said();
+    running.world.clock.advance(SignedDuration::from_hours(6));
+    // The third page of the list breaks off.
+    running.throttle(Call::DescribeInstanceTypes, FaultWhen::Nth(3));
+    running.wake(&[Cause::Refresh(CatalogPart::InstanceTypes)]).unwrap();
+    let part = running.meta().parts[&CatalogPart::InstanceTypes].clone();
+    assert_eq!(part.generation, 1);
+    assert_eq!(part.last_error.as_deref(), Some("`DescribeInstanceTypes` was throttled by EC2"));
+    assert_eq!(part.failing_since, Some(running.world.clock.now()));
+    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    let part = running.meta().parts[&CatalogPart::InstanceTypes].clone();
+    assert_eq!((part.generation, part.last_error, part.failing_since), (1, None, None));
+}
+
+#[test]
+fn a_part_beyond_its_limit_is_said_to_be_stale() {
+    let running = small();
+    running.wake(&[Cause::Sweep]).unwrap();
+    running.said();
+    running.throttle(Call::DescribeSpotPriceHistory, FaultWhen::Next(3));
+    for (hours, expected) in [(1, vec![]), (5, vec![]), (1, vec!["Catalog Stale spot-prices".to_owned()])] {
+        running.world.clock.advance(SignedDuration::from_hours(hours));
+        running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+        let said: Vec<_> = running.said().into_iter().filter(|said| said.contains("spot")).collect();
+        assert_eq!(said, expected, "{hours}");
+    }
+    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    assert_eq!(running.said(), ["Catalog Refreshed spot-prices"]);
+}
+
+#[test]
+fn the_whole_region_converges_under_a_bounded_table() {
+    let running = running(&WorldConfig {
+        types: Vec::new(),
+        zones: Vec::new(),
+        throughput: Throughput::Enforced,
+        ..WorldConfig::default()
+    });
+    for _ in 0..40 {
+        // What is throttled comes back with its message.
+        let _throttled = running.wake(&[Cause::Sweep]);
+        running.world.clock.advance(SignedDuration::from_secs(10));
+    }
+    let meta = running.meta();
+    assert!(meta.parts.values().all(|part| part.generation > 0 && part.last_error.is_none()), "{meta:?}");
+    assert_eq!(meta.parts[&CatalogPart::InstanceTypes].count as usize, running.types());
+    running.world.table.reset_meter();
+    running.wake(&[Cause::Sweep]).unwrap();
+    let writes: u64 = running.world.table.meter().operations.values().map(|usage| usage.write_units).sum();
+    assert_eq!(writes, 0, "an unchanged world writes nothing");
+}

@@ -1,0 +1,33 @@
+//! Writes what changed, each change with the record that explains it.
+//!
+//! Unconditional: EC2's last word holds, and where two passes cross, the next sweep puts it right.
+
+use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_table::items::{self, JournalOf, journal_writes, keys};
+use tenon_table::{Table, Write};
+
+use crate::plan::{Change, Plan};
+
+/// Changes of one transaction: each is an item and two of the journal, of at most 100.
+const CHANGES_A_COMMIT: usize = 30;
+
+pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Result<(), HandlerError> {
+    for changes in plan.changes.chunks(CHANGES_A_COMMIT) {
+        let writes = changes.iter().flat_map(|change| writes(ports, change)).collect();
+        ports.table().commit(&content_commit(Vec::new(), writes)).await?;
+    }
+    Ok(())
+}
+
+fn writes<P: Ports>(ports: &P, change: &Change) -> Vec<Write> {
+    let region = &ports.installation().region;
+    let key = keys::image(region, &change.record.id);
+    let mut writes = vec![match change.expires_at {
+        Some(at) => items::set_expiring(key, &change.record, at),
+        None => items::set(key, &change.record),
+    }];
+    if let Some(record) = &change.journal {
+        writes.extend(journal_writes(JournalOf::Region(region), record, 0, 0));
+    }
+    writes
+}

@@ -1,0 +1,18 @@
+//! Says on the bus which images may be launched and which no longer may.
+
+use serde_json::json;
+use tenon_entrypoint::{BusEvent, Ports, Signals};
+
+use crate::plan::Plan;
+
+pub(crate) async fn execute<P: Ports>(ports: &P, plan: &Plan) {
+    let event = |change: &crate::plan::Change| {
+        let detail = json!({ "image": change.record.id.as_str(), "state": change.record.state.as_str() });
+        let detail_type = change.announcement?.detail_type();
+        Some(BusEvent::new(ports.installation(), None, detail_type, detail))
+    };
+    let events: Vec<BusEvent> = plan.changes.iter().filter_map(event).collect();
+    if !events.is_empty() {
+        ports.signals().publish(&events).await;
+    }
+}

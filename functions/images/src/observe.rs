@@ -1,0 +1,141 @@
+//! Reads what is known of images, what classes select, and what EC2 says of both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::{DisabledImages, ImageFilter};
+use tenon_domain::id::{ClusterName, ImageId, Region};
+use tenon_domain::image::ImageRecord;
+use tenon_entrypoint::image_query::{ClassImages, describe};
+use tenon_entrypoint::{HandlerError, Ports};
+use tenon_table::items::{self, keys};
+use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
+
+use crate::plan::{Input, is_final};
+
+/// Ids of one question to EC2: it takes more, but one that is malformed for it would spoil fewer.
+const IDS_A_QUERY: usize = 100;
+
+/// Queries of one pass. A region with more different selectors than this is looked at in part by each class's own
+/// sweep, which asks EC2 itself.
+const QUERIES: usize = 200;
+
+/// What to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// All that classes select and all that is known and not final.
+    Everything,
+    /// These.
+    At(BTreeSet<ImageId>),
+}
+
+/// An observation, and what kept it from being whole.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) input: Input,
+    /// The last question that EC2 didn't answer.
+    pub(crate) failed: Option<Ec2Error>,
+}
+
+pub(crate) async fn observe<P: Ports>(ports: &P, look: &Look) -> Result<Observed, HandlerError> {
+    let now = ports.now();
+    let region = &ports.installation().region;
+    let (known, filters, ids) = match look {
+        Look::Everything => {
+            let known = known_all(ports, region).await?;
+            let filters = selected(ports, region).await?;
+            let ids = known.values().filter(|record| !is_final(record.state)).map(|r| r.id.clone()).collect();
+            (known, filters, ids)
+        }
+        Look::At(ids) => (known_of(ports, region, ids).await?, BTreeSet::new(), ids.clone()),
+    };
+    let mut input = Input { now, known, seen: BTreeMap::new(), asked: BTreeSet::new(), unanswered: 0 };
+    let mut failed = None;
+    for filter in filters.iter().take(QUERIES) {
+        ask(ports, filter, &mut input, &mut failed).await;
+    }
+    // Those that a query told of needn't be asked for again.
+    let rest: Vec<ImageId> = ids.into_iter().filter(|id| !input.seen.contains_key(id)).collect();
+    for some in rest.chunks(IDS_A_QUERY) {
+        let filter =
+            ImageFilter { ids: some.to_vec(), disabled: DisabledImages::Include, ..ImageFilter::default() };
+        ask(ports, &filter, &mut input, &mut failed).await;
+    }
+    read_unknown(ports, region, &mut input).await?;
+    Ok(Observed { input, failed })
+}
+
+/// Asks EC2; a question without an answer says nothing of any image.
+async fn ask<P: Ports>(ports: &P, filter: &ImageFilter, input: &mut Input, failed: &mut Option<Ec2Error>) {
+    match describe(ports.ec2(), filter).await {
+        Ok(images) => {
+            input.asked.extend(filter.ids.iter().cloned());
+            input.seen.extend(images.into_iter().map(|image| (image.id.clone(), image)));
+        }
+        Err(error) => {
+            input.unanswered += 1;
+            *failed = Some(error);
+        }
+    }
+}
+
+async fn known_all<P: Ports>(
+    ports: &P,
+    region: &Region,
+) -> Result<BTreeMap<ImageId, ImageRecord>, HandlerError> {
+    let range = SkRange::Prefix(keys::IMAGE.to_owned());
+    let query = Query::new(keys::region_pk(region), range, Consistency::Eventual);
+    let items = query_all(ports.table(), &query).await?;
+    items.iter().map(|(key, item)| record(key, item)).collect()
+}
+
+async fn known_of<P: Ports>(
+    ports: &P,
+    region: &Region,
+    ids: &BTreeSet<ImageId>,
+) -> Result<BTreeMap<ImageId, ImageRecord>, HandlerError> {
+    let keys: Vec<Key> = ids.iter().map(|id| keys::image(region, id)).collect();
+    let mut known = BTreeMap::new();
+    for some in keys.chunks(limits::BATCH_KEYS) {
+        for (key, item) in ports.table().batch_get(some, Consistency::Strong).await? {
+            known.extend([record(&key, &item)?]);
+        }
+    }
+    Ok(known)
+}
+
+/// A read that may lag must not make a known image look new: what EC2 told of and the table didn't is read again.
+async fn read_unknown<P: Ports>(ports: &P, region: &Region, input: &mut Input) -> Result<(), HandlerError> {
+    let unknown: BTreeSet<ImageId> =
+        input.seen.keys().filter(|id| !input.known.contains_key(*id)).cloned().collect();
+    if !unknown.is_empty() {
+        input.known.extend(known_of(ports, region, &unknown).await?);
+    }
+    Ok(())
+}
+
+fn record(key: &Key, item: &tenon_table::Item) -> Result<(ImageId, ImageRecord), HandlerError> {
+    let record: ImageRecord = items::from_item(key, item).map_err(form)?;
+    Ok((record.id.clone(), record))
+}
+
+/// What the classes of all clusters of the region select, each question once.
+async fn selected<P: Ports>(ports: &P, region: &Region) -> Result<BTreeSet<ImageFilter>, HandlerError> {
+    let range = SkRange::Prefix(keys::CLUSTER.to_owned());
+    let registry = Query::new(keys::region_pk(region), range, Consistency::Eventual);
+    let mut filters = BTreeSet::new();
+    for (key, _) in query_all(ports.table(), &registry).await? {
+        // Another stack's word for a cluster: one that can't be read is left to whoever serves it.
+        let Some(Ok(cluster)) = keys::name_of(&key, keys::CLUSTER).map(ClusterName::parse) else { continue };
+        let range = SkRange::Prefix(keys::NODE_CLASS.to_owned());
+        let classes = Query::new(keys::cluster_pk(&cluster), range, Consistency::Eventual);
+        for (key, item) in query_all(ports.table(), &classes).await? {
+            filters.extend(items::from_item::<ClassImages>(&key, &item).map_err(form)?.filters);
+        }
+    }
+    Ok(filters)
+}
+
+fn form(error: items::FormError) -> HandlerError {
+    HandlerError::Item { key: error.key.to_string(), source: Box::new(error) }
+}

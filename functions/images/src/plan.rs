@@ -1,0 +1,277 @@
+//! What changed about images, from one look at EC2 and at what was known.
+//!
+//! Decides each image's state and whether to say so. It doesn't decide whether anybody may launch it.
+//!
+//! Invariants: an image is available here only where EC2 said so in this look; one that EC2 was asked for by id and
+//! no longer knows is deregistered; an unchanged world gives an empty plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::port::Image;
+use tenon_domain::id::ImageId;
+use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::wake::FunctionName;
+
+/// How long an image that is gone for good is remembered: as long as the journal that names it.
+pub const GONE_KEPT: SignedDuration = tenon_domain::journal::JOURNAL_KEPT;
+
+/// What was observed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// The time.
+    pub now: Timestamp,
+    /// What the table knows of the images that were looked at.
+    pub known: BTreeMap<ImageId, ImageRecord>,
+    /// What EC2 said, by id.
+    pub seen: BTreeMap<ImageId, Image>,
+    /// Ids that EC2 was asked for and answered about, by telling the image or by not knowing it.
+    pub asked: BTreeSet<ImageId>,
+    /// Queries and ids that EC2 gave no answer to.
+    pub unanswered: usize,
+}
+
+/// What to write and to say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Changes, by image.
+    pub changes: Vec<Change>,
+}
+
+/// One image's change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What is known of it from now on.
+    pub record: ImageRecord,
+    /// Its state's change, where it has one: the decision's record.
+    pub journal: Option<JournalRecord>,
+    /// What to say on the bus.
+    pub announcement: Option<Announcement>,
+    /// When the item may go.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What is said of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announcement {
+    /// It can be launched.
+    Available,
+    /// It can't, or no longer can.
+    Rejected,
+}
+
+impl Announcement {
+    /// The event's `detail-type`.
+    #[must_use]
+    pub const fn detail_type(self) -> &'static str {
+        match self {
+            Self::Available => "Image Available",
+            Self::Rejected => "Image Rejected",
+        }
+    }
+}
+
+/// What was seen and what wasn't.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Report {
+    /// Images by their state.
+    pub states: BTreeMap<ImageState, usize>,
+    /// Queries and ids that EC2 gave no answer to: what was known of them stays.
+    pub unseen: usize,
+}
+
+/// Whether EC2 will never say anything else of an image: it isn't asked for by id again.
+#[must_use]
+pub const fn is_final(state: ImageState) -> bool {
+    match state {
+        ImageState::Deregistered | ImageState::Failed => true,
+        ImageState::Pending | ImageState::Available | ImageState::Disabled | ImageState::Invalid => false,
+    }
+}
+
+/// Plans what to write and to say.
+pub fn plan(input: &Input) -> (Plan, Report) {
+    let mut plan = Plan::default();
+    let mut report = Report { unseen: input.unanswered, ..Report::default() };
+    let mut looked: BTreeSet<&ImageId> = input.asked.iter().collect();
+    looked.extend(input.seen.keys());
+    for id in looked {
+        let known = input.known.get(id);
+        let record = match input.seen.get(id) {
+            Some(image) => described(image, input.now),
+            None => gone(id, known, input.now),
+        };
+        *report.states.entry(record.state).or_default() += 1;
+        if let Some(change) = change(known, record, input.now) {
+            plan.changes.push(change);
+        }
+    }
+    (plan, report)
+}
+
+fn described(image: &Image, now: Timestamp) -> ImageRecord {
+    ImageRecord {
+        id: image.id.clone(),
+        name: image.name.clone(),
+        state: image.state,
+        architecture: image.architecture.map(Into::into),
+        created_at: image.created_at,
+        owner: image.owner.clone(),
+        tags: image.tags.clone(),
+        deprecated_at: image.deprecated_at,
+        seen_at: now,
+    }
+}
+
+/// An image that EC2 doesn't know: what was known of it stays, but for its state. A failed one stays failed, which
+/// says more.
+fn gone(id: &ImageId, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecord {
+    match known {
+        Some(known) if known.state == ImageState::Failed => ImageRecord { seen_at: now, ..known.clone() },
+        Some(known) => ImageRecord { state: ImageState::Deregistered, seen_at: now, ..known.clone() },
+        None => ImageRecord {
+            id: id.clone(),
+            name: String::new(),
+            state: ImageState::Deregistered,
+            architecture: None,
+            created_at: None,
+            owner: String::new(),
+            tags: BTreeMap::new(),
+            deprecated_at: None,
+            seen_at: now,
+        },
+    }
+}
+
+fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> Option<Change> {
+    let same = known.is_some_and(|known| ImageRecord { seen_at: record.seen_at, ..known.clone() } == record);
+    if same {
+        return None;
+    }
+    let before = known.map(|known| known.state);
+    let moved = before != Some(record.state);
+    Some(Change {
+        journal: moved.then(|| journal(&record, before, now)),
+        announcement: if moved { announcement(record.state) } else { None },
+        expires_at: is_final(record.state).then(|| now.saturating_add(GONE_KEPT).unwrap_or(now)),
+        record,
+    })
+}
+
+const fn announcement(state: ImageState) -> Option<Announcement> {
+    match state {
+        ImageState::Pending => None,
+        ImageState::Available => Some(Announcement::Available),
+        ImageState::Failed | ImageState::Deregistered | ImageState::Disabled | ImageState::Invalid => {
+            Some(Announcement::Rejected)
+        }
+    }
+}
+
+fn journal(record: &ImageRecord, before: Option<ImageState>, now: Timestamp) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Image, name: record.id.to_string() };
+    let state = record.state.as_str();
+    let consequence = match record.state {
+        ImageState::Pending => "no class takes it yet",
+        ImageState::Available => "classes that select it may take it",
+        ImageState::Failed | ImageState::Deregistered | ImageState::Disabled | ImageState::Invalid => {
+            "no class takes it"
+        }
+    };
+    let message = match before {
+        Some(before) => {
+            format!("image `{}` went from {} to {state}: {consequence}", record.id, before.as_str())
+        }
+        None => format!("image `{}` is {state}: {consequence}", record.id),
+    };
+    JournalRecord::new(subject, now, FunctionName::Images.as_str(), Decision::ImageState, message)
+        .detail("state", state)
+        .detail("name", &record.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn id() -> ImageId {
+        ImageId::parse("ami-1").unwrap()
+    }
+
+    fn image(state: ImageState) -> Image {
+        Image {
+            id: id(),
+            name: "nodes-1".to_owned(),
+            owner: "111122223333".to_owned(),
+            owner_alias: None,
+            architecture: Some(tenon_cloud::port::Architecture::Arm64),
+            state,
+            created_at: Some(at(1)),
+            deprecated_at: None,
+            root_device_name: None,
+            tags: BTreeMap::new(),
+        }
+    }
+
+    fn look(known: Option<ImageState>, seen: Option<ImageState>) -> (Plan, Report) {
+        let known = known.map(|state| ImageRecord { state, ..described(&image(ImageState::Pending), at(2)) });
+        plan(&Input {
+            now: at(9),
+            known: known.into_iter().map(|record| (record.id.clone(), record)).collect(),
+            seen: seen.map(|state| (id(), image(state))).into_iter().collect(),
+            asked: BTreeSet::from([id()]),
+            unanswered: 0,
+        })
+    }
+
+    fn check(
+        known: Option<ImageState>,
+        seen: Option<ImageState>,
+        expected: Option<(ImageState, Option<Announcement>)>,
+    ) {
+        let found =
+            look(known, seen).0.changes.pop().map(|change| (change.record.state, change.announcement));
+        assert_eq!(found, expected, "{known:?} {seen:?}");
+    }
+
+    #[test]
+    fn a_change_of_state_is_said_unless_nobody_can_act_on_it() {
+        use ImageState as Ec2;
+        let (available, rejected) = (Some(Announcement::Available), Some(Announcement::Rejected));
+        check(None, Some(Ec2::Pending), Some((ImageState::Pending, None)));
+        check(None, Some(Ec2::Available), Some((ImageState::Available, available)));
+        check(Some(ImageState::Pending), Some(Ec2::Available), Some((ImageState::Available, available)));
+        check(Some(ImageState::Pending), Some(Ec2::Failed), Some((ImageState::Failed, rejected)));
+        check(Some(ImageState::Available), Some(Ec2::Disabled), Some((ImageState::Disabled, rejected)));
+        check(Some(ImageState::Disabled), Some(Ec2::Available), Some((ImageState::Available, available)));
+        check(Some(ImageState::Available), None, Some((ImageState::Deregistered, rejected)));
+        check(None, None, Some((ImageState::Deregistered, rejected)));
+    }
+
+    #[test]
+    fn an_unchanged_world_gives_an_empty_plan() {
+        check(Some(ImageState::Available), Some(ImageState::Available), None);
+        check(Some(ImageState::Pending), Some(ImageState::Pending), None);
+        check(Some(ImageState::Deregistered), None, None);
+        check(Some(ImageState::Failed), None, None);
+    }
+
+    #[test]
+    fn what_ec2_did_not_answer_stays_as_it_was() {
+        let known = described(&image(ImageState::Available), at(2));
+        let input = Input {
+            now: at(9),
+            known: BTreeMap::from([(id(), known)]),
+            seen: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            unanswered: 1,
+        };
+        let (plan, report) = plan(&input);
+        assert_eq!((plan.changes.len(), report.unseen), (0, 1));
+    }
+}

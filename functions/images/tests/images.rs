@@ -1,0 +1,163 @@
+//! Images, as a user would notice them: what the table and the bus say while EC2's images come and go.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
+
+use std::collections::BTreeSet;
+
+use jiff::SignedDuration;
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::{Architecture, DisabledImages, ImageFilter};
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, ImageOutcome, NewImage};
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
+use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::registry::Registry;
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::image_query::ClassImages;
+use tenon_entrypoint::testing::{World, WorldConfig};
+use tenon_entrypoint::{Handler, HandlerError, Scope, content_commit};
+use tenon_images::Images;
+use tenon_table::items::{self, keys};
+use tenon_table::{Table, block_on};
+
+fn world() -> World {
+    World::new(&WorldConfig::default()).unwrap()
+}
+
+fn wake(world: &World, cause: Cause) -> Result<(), HandlerError> {
+    block_on(Images.handle(world, &Scope::Region, &[cause]))
+}
+
+/// A registered cluster with a class that selects images by name.
+fn select(world: &World, name: &str) {
+    let cluster = ClusterName::parse("prod").unwrap();
+    let filter = ImageFilter {
+        names: vec![name.to_owned()],
+        owners: vec!["self".to_owned()],
+        disabled: DisabledImages::Include,
+        ..ImageFilter::default()
+    };
+    let class = ClassImages { filters: BTreeSet::from([filter]) };
+    let registry = Registry {
+        installation: world.installation.id.clone(),
+        cluster: cluster.clone(),
+        endpoint: String::new(),
+        certificate_authority: String::new(),
+        kubernetes_version: "1.33".to_owned(),
+        service_cidr: "10.100.0.0/16".to_owned(),
+        settings: Default::default(),
+        gates: Default::default(),
+        agent_queue: String::new(),
+        agent_role: String::new(),
+        allowed: Default::default(),
+        bootstrap: None,
+    };
+    let class_key = keys::node_class(&cluster, &NodeClassName::parse("default").unwrap());
+    let writes = vec![
+        items::put(keys::registry(&world.installation.region, &cluster), &registry),
+        items::put(class_key, &class),
+    ];
+    block_on(world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
+}
+
+fn state(world: &World, id: &ImageId) -> Option<ImageState> {
+    let key = keys::image(&world.installation.region, id);
+    let item = world.table.peek(&key)?;
+    Some(items::from_item::<ImageRecord>(&key, &item).unwrap().state)
+}
+
+fn said(world: &World) -> Vec<String> {
+    let events = world.signals.take_events().into_iter();
+    events.map(|(kind, detail)| format!("{kind} {}", detail["state"].as_str().unwrap())).collect()
+}
+
+fn new(name: &str) -> NewImage {
+    NewImage::named(name, Architecture::X86_64)
+}
+
+#[test]
+fn a_pending_image_is_announced_only_once_ec2_says_available() {
+    let world = world();
+    let id = world.ec2.create_image(new("nodes-1"));
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!((state(&world, &id), said(&world)), (Some(ImageState::Pending), vec![]));
+    world.clock.advance(SignedDuration::from_secs(61));
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!(state(&world, &id), Some(ImageState::Available));
+    assert_eq!(said(&world), ["Image Available available"]);
+    wake(&world, Cause::ImageChanged(Some(id))).unwrap();
+    assert!(said(&world).is_empty(), "the same word twice is said once");
+}
+
+#[test]
+fn a_failed_image_is_rejected_and_not_asked_for_again() {
+    let world = world();
+    let failed = NewImage { outcome: ImageOutcome::Failed("no disk".to_owned()), ..new("nodes-1") };
+    let id = world.ec2.create_image(failed);
+    world.clock.advance(SignedDuration::from_secs(61));
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!(
+        (state(&world, &id), said(&world)),
+        (Some(ImageState::Failed), vec!["Image Rejected failed".to_owned()])
+    );
+    let before = world.ec2.calls();
+    wake(&world, Cause::Sweep).unwrap();
+    assert_eq!(world.ec2.calls(), before);
+}
+
+#[test]
+fn the_sweep_alone_finds_what_events_would_have_said() {
+    let world = world();
+    select(&world, "nodes-*");
+    let id = world.ec2.create_image(new("nodes-1"));
+    world.ec2.create_image(new("other"));
+    wake(&world, Cause::Sweep).unwrap();
+    assert_eq!(state(&world, &id), Some(ImageState::Pending));
+    world.clock.advance(SignedDuration::from_secs(61));
+    wake(&world, Cause::Sweep).unwrap();
+    assert_eq!(said(&world), ["Image Available available"]);
+    world.ec2.disable_image(&id).unwrap();
+    wake(&world, Cause::Sweep).unwrap();
+    assert_eq!(said(&world), ["Image Rejected disabled"]);
+    world.ec2.deregister_image(&id).unwrap();
+    wake(&world, Cause::Sweep).unwrap();
+    assert_eq!(
+        (state(&world, &id), said(&world)),
+        (Some(ImageState::Deregistered), vec!["Image Rejected deregistered".to_owned()])
+    );
+    wake(&world, Cause::Sweep).unwrap();
+    assert!(said(&world).is_empty());
+    let images = world.table.dump().filter(|(key, _)| key.sk.starts_with("IMAGE#")).count();
+    assert_eq!(images, 1, "images that nobody selects aren't recorded");
+}
+
+#[test]
+fn a_throttled_look_changes_nothing_and_comes_back() {
+    let world = world();
+    let id = world.ec2.add_image(new("nodes-1"));
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    said(&world);
+    let throttled = Ec2Error::Throttled { action: "DescribeImages".to_owned() };
+    world.ec2.inject(Fault {
+        call: Call::DescribeImages,
+        when: FaultWhen::Next(1),
+        effect: FaultEffect::Refused(throttled),
+    });
+    let error = wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap_err();
+    assert_eq!(error.error_type(), "Ec2");
+    assert_eq!((state(&world, &id), said(&world)), (Some(ImageState::Available), vec![]));
+}
+
+#[test]
+fn every_change_of_state_has_its_record() {
+    let world = world();
+    let id = world.ec2.add_image(new("nodes-1"));
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    let pk = format!("JOURNAL#REGION#us-east-1#image#{id}");
+    let records: Vec<_> = world.table.dump().filter(|(key, _)| key.pk == pk).collect();
+    assert_eq!(records.len(), 1);
+    let message = records[0].1["message"].as_text().unwrap();
+    assert_eq!(message, format!("image `{id}` is available: classes that select it may take it"));
+}
