@@ -1,0 +1,409 @@
+//! Launches from planned claims: equal claims share one, with the exact request that EC2 will be sent.
+//!
+//! Decides ids, client tokens, requests, templates and records of launches, and the writes that commit them. It
+//! doesn't decide which claims there are, and sends nothing.
+//!
+//! Invariants: the same claims at the same time give the same launches; a launch holds at most [`CLAIMS_PER_LAUNCH`]
+//! claims and [`PODS_PER_LAUNCH`] pods; every claim is in exactly one launch or is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tenon_cloud::port::{
+    CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
+    SpotAllocation, TargetCapacityType,
+};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption};
+use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::digest::Digest;
+use tenon_domain::id::{
+    ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError,
+};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::labels;
+use tenon_domain::launch::{
+    CLAIMS_PER_LAUNCH, Launch, LaunchCause, LaunchClaim, LaunchState, PODS_PER_LAUNCH,
+};
+use tenon_domain::registry::Registry;
+use tenon_domain::taint::merge_taints;
+use tenon_domain::unavailable::Marks;
+use tenon_domain::wake::FunctionName;
+use tenon_scheduling::provision::PlannedClaim;
+use tenon_table::items::{JournalOf, journal_writes, keys, set};
+use tenon_table::{Condition, Expect, Write};
+
+use crate::fleet::{Fleet, FleetInput, fleet};
+use crate::template::{TemplateItem, shared_tags, template, to_stored};
+use crate::user_data::{NodeSetup, UserDataError};
+
+/// The tag that names an instance's launch.
+pub const LAUNCH_TAG: &str = "tenon.dev/launch";
+/// The tag that names an instance's installation.
+pub const INSTALLATION_TAG: &str = "tenon.dev/installation";
+/// The tag that names an instance's cluster.
+pub const CLUSTER_TAG: &str = "tenon.dev/cluster";
+/// Letters and digits of ids and tokens.
+const ID_DIGITS: usize = 24;
+
+/// A class with what it resolved to.
+#[derive(Debug, Clone)]
+pub struct ReadyClass {
+    /// Its spec.
+    pub class: Ec2NodeClass,
+    /// What it resolved to.
+    pub status: ClassStatus,
+}
+
+/// What launches are built from.
+#[derive(Debug, Clone)]
+pub struct LaunchInput<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// Who decides.
+    pub by: FunctionName,
+    /// The cluster.
+    pub registry: &'a Registry,
+    /// Its classes that launches can be made from.
+    pub classes: &'a BTreeMap<NodeClassName, ReadyClass>,
+    /// The types of its pools, by name.
+    pub types: &'a BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
+    /// What EC2 refused.
+    pub marks: &'a Marks,
+    /// Generations that the plan was made from.
+    pub evidence: &'a BTreeMap<String, u64>,
+}
+
+/// A launch with all that is committed with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltLaunch {
+    /// The launch.
+    pub launch: Launch,
+    /// Its claims.
+    pub claims: Vec<Claim>,
+    /// The templates that its request names.
+    pub templates: Vec<(ImageId, CreateLaunchTemplate)>,
+    /// Why it was made: one record for each claim.
+    pub records: Vec<JournalRecord>,
+}
+
+/// Why no launch could be built for a claim.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Its class isn't one that launches can be made from.
+    #[error("EC2NodeClass `{0}` isn't ready")]
+    Class(NodeClassName),
+    /// No offering is left that has an image and a subnet.
+    #[error("no offering of the claim has both an image and a subnet")]
+    NoOverride,
+    /// There is no user data for its nodes.
+    #[error("user data")]
+    UserData(#[from] UserDataError),
+    /// An id that was made isn't one: a fault of ours.
+    #[error("an id of the launch")]
+    Id(#[from] ParseIdError),
+}
+
+/// Launches, and the claims that none could be built for.
+#[derive(Debug, Default)]
+pub struct Built {
+    /// The launches, in the order of their first claims.
+    pub launches: Vec<BuiltLaunch>,
+    /// Equal claims without one.
+    pub refused: Vec<(Vec<ClaimName>, BuildError)>,
+}
+
+/// Builds the launches of planned claims.
+#[must_use]
+pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCause) -> Built {
+    let mut built = Built::default();
+    for group in groups(claims) {
+        match build_one(input, &group, cause) {
+            Ok(Some(launch)) => built.launches.push(launch),
+            Ok(None) => {}
+            Err(error) => built.refused.push((group.iter().map(|claim| claim.name.clone()).collect(), error)),
+        }
+    }
+    built
+}
+
+/// Equal claims together, in the order of the first of each, cut to what a launch holds.
+fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
+    let mut groups: Vec<Vec<&PlannedClaim>> = Vec::new();
+    for claim in claims {
+        let has_room = |group: &&mut Vec<&PlannedClaim>| {
+            let pods: usize = group.iter().map(|claim| claim.pods.len()).sum();
+            group.first().is_some_and(|first| equal(first, claim))
+                && group.len() < CLAIMS_PER_LAUNCH
+                && pods + claim.pods.len() <= PODS_PER_LAUNCH
+        };
+        match groups.iter_mut().find(has_room) {
+            Some(group) => group.push(claim),
+            None => groups.push(vec![claim]),
+        }
+    }
+    groups
+}
+
+/// Whether an instance for one is an instance for the other.
+fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
+    (&a.pool, &a.class, &a.requirements, &a.labels) == (&b.pool, &b.class, &b.requirements, &b.labels)
+        && (&a.taints, &a.startup_taints) == (&b.taints, &b.startup_taints)
+        && a.offerings == b.offerings
+}
+
+fn build_one(
+    input: &LaunchInput<'_>,
+    group: &[&PlannedClaim],
+    cause: &LaunchCause,
+) -> Result<Option<BuiltLaunch>, BuildError> {
+    let Some(first) = group.first() else { return Ok(None) };
+    let ready = input.classes.get(&first.class).ok_or_else(|| BuildError::Class(first.class.clone()))?;
+    let types = input.types.get(&first.pool).map_or(&[][..], |types| types.as_slice());
+    let status = &ready.status;
+    let fleet = fleet(first, FleetInput { status, types, marks: input.marks, now: input.now })
+        .ok_or(BuildError::NoOverride)?;
+    let id = launch_id(input, group)?;
+    let token =
+        ClientToken::parse(format!("tenon-{}", Digest::of_texts(["token", id.as_str()]).base36(ID_DIGITS)))?;
+    let (request, templates) = request(input, (first, group.len()), &fleet, (&id, &token))?;
+    let launch = Launch {
+        id: id.clone(),
+        revision: 1,
+        pool: first.pool.clone(),
+        class: first.class.clone(),
+        token,
+        request: request.to_stored(),
+        claims: group.iter().map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() }).collect(),
+        cause: cause.clone(),
+        created_at: input.now,
+        state: LaunchState::Requested { attempts: 0, not_before: input.now },
+    };
+    let claims = group.iter().map(|planned| claim(planned, &launch)).collect();
+    let records = group.iter().map(|planned| record(input, planned, (&launch, &fleet))).collect();
+    Ok(Some(BuiltLaunch { launch, claims, templates, records }))
+}
+
+fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchId, BuildError> {
+    let now = input.now.to_string();
+    let head = [input.registry.installation.as_str(), input.registry.cluster.as_str(), &now];
+    let names = group.iter().map(|claim| claim.name.as_str());
+    let digest = Digest::of_texts(head.into_iter().chain(names)).base36(ID_DIGITS);
+    Ok(LaunchId::parse(format!("launch-{digest}"))?)
+}
+
+fn request(
+    input: &LaunchInput<'_>,
+    (claim, count): (&PlannedClaim, usize),
+    fleet: &Fleet,
+    (id, token): (&LaunchId, &ClientToken),
+) -> Result<(CreateFleetRequest, Vec<(ImageId, CreateLaunchTemplate)>), BuildError> {
+    let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
+    let labels = node_labels(claim, fleet.capacity_type);
+    let taints = merge_taints(&claim.taints, &claim.startup_taints);
+    let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
+    let mut templates = Vec::new();
+    let mut launch_templates = Vec::new();
+    for (image, overrides) in &fleet.overrides {
+        let template = template(&setup, &ready.status, image)?;
+        launch_templates.push(FleetLaunchTemplate {
+            name: template.name.clone(),
+            version: "$Latest".to_owned(),
+            overrides: overrides.clone(),
+        });
+        templates.push((image.clone(), template));
+    }
+    let mut tags = shared_tags(&setup);
+    tags.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
+    tags.insert(LAUNCH_TAG.to_owned(), id.to_string());
+    let request = CreateFleetRequest {
+        client_token: token.clone(),
+        // At most CLAIMS_PER_LAUNCH.
+        target_capacity: u32::try_from(count).unwrap_or(u32::MAX),
+        capacity_type: TargetCapacityType::from(fleet.capacity_type),
+        on_demand_allocation: OnDemandAllocation::LowestPrice,
+        spot_allocation: SpotAllocation::PriceCapacityOptimized,
+        launch_templates,
+        tags: FleetTags { instance: tags.clone(), volume: tags.clone(), fleet: tags },
+        context: ready.class.context.clone(),
+    };
+    Ok((request, templates))
+}
+
+/// Labels that the kubelet registers with.
+fn node_labels(claim: &PlannedClaim, capacity_type: CapacityType) -> BTreeMap<String, String> {
+    let mut labels = claim.labels.clone();
+    labels.extend(
+        [
+            (labels::NODEPOOL, claim.pool.as_str()),
+            (labels::EC2NODECLASS, claim.class.as_str()),
+            (labels::CAPACITY_TYPE, capacity_type.as_str()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    labels
+}
+
+fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
+    Claim {
+        name: planned.name.clone(),
+        revision: 1,
+        pool: planned.pool.clone(),
+        class: planned.class.clone(),
+        launch: launch.id.clone(),
+        created_at: launch.created_at,
+        state: ClaimState::Planned,
+        drift: None,
+        role: match &launch.cause {
+            LaunchCause::PendingPods => CommandRole::None,
+            LaunchCause::Replacement(command) => CommandRole::Replacement(command.clone()),
+        },
+        requests: planned.requests.clone(),
+    }
+}
+
+/// Names of pods that a record spells out; the launch holds all of them.
+const PODS_TOLD: usize = 10;
+
+fn record(
+    input: &LaunchInput<'_>,
+    planned: &PlannedClaim,
+    (launch, fleet): (&Launch, &Fleet),
+) -> JournalRecord {
+    let pods = planned.pods.len();
+    let plural = if pods == 1 { "pod" } else { "pods" };
+    let purpose = match &launch.cause {
+        LaunchCause::PendingPods => format!("{pods} pending {plural}"),
+        LaunchCause::Replacement(command) => {
+            format!("{pods} {plural} of the nodes that `{command}` takes away")
+        }
+    };
+    let message = format!(
+        "NodeClaim `{}` is planned for {purpose}: {} instance types, {} first",
+        planned.name,
+        planned.instance_types.len(),
+        fleet.capacity_type
+    );
+    let mut names: Vec<String> =
+        planned.pods.iter().take(PODS_TOLD).map(|pod| pod.name.to_string()).collect();
+    if pods > PODS_TOLD {
+        names.push(format!("and {} more", pods - PODS_TOLD));
+    }
+    let subject = Subject { kind: SubjectKind::Claim, name: planned.name.to_string() };
+    let mut record = JournalRecord::new(subject, input.now, input.by.as_str(), Decision::Planned, message)
+        .detail("launch", &launch.id)
+        .detail("pool", &planned.pool)
+        .detail("class", &planned.class)
+        .detail("capacity_type", fleet.capacity_type)
+        .detail("pods", names.join(", "))
+        .detail("zones", planned.zones.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    if let Some(cheapest) = planned.instance_types.first() {
+        record = record.detail("instance_type", cheapest);
+    }
+    if let Some(price) = planned.price {
+        record = record.detail("price", price);
+    }
+    record.evidence.clone_from(input.evidence);
+    record
+}
+
+/// Everything that commits a launch, but for the condition on the cluster's revision. Templates that `known` names are
+/// there already.
+#[must_use]
+pub fn launch_writes(
+    input: &LaunchInput<'_>,
+    built: &BuiltLaunch,
+    (revision, first_record): (u64, usize),
+    known: impl Fn(&str) -> bool,
+) -> (Vec<Condition>, Vec<Write>) {
+    let cluster = &input.registry.cluster;
+    let launch_key = keys::launch(cluster, &built.launch.id);
+    let mut conditions = vec![Condition::Item { key: launch_key.clone(), expect: Expect::Absent }];
+    let mut writes = vec![set(launch_key, &built.launch)];
+    for claim in &built.claims {
+        let key = keys::claim(cluster, &claim.name);
+        conditions.push(Condition::Item { key: key.clone(), expect: Expect::Absent });
+        writes.push(set(key, claim));
+    }
+    for (image, request) in built.templates.iter().filter(|(_, template)| !known(&template.name)) {
+        let item = TemplateItem {
+            name: request.name.clone(),
+            class: built.launch.class.clone(),
+            image: image.clone(),
+            created_at: input.now,
+            used_at: input.now,
+            request: to_stored(request),
+            made_at: None,
+        };
+        writes.push(set(keys::template(cluster, &request.name), &item));
+    }
+    for (n, record) in built.records.iter().enumerate() {
+        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, first_record + n));
+    }
+    (conditions, writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{class, planned, registry, status, types};
+
+    fn built(claims: &[PlannedClaim]) -> Built {
+        let pool = NodePoolName::parse("default").unwrap();
+        let name = NodeClassName::parse("default").unwrap();
+        let (registry, evidence, marks) = (registry("prod"), BTreeMap::new(), Marks::default());
+        let classes =
+            BTreeMap::from([(name, ReadyClass { class: class("default"), status: status("default") })]);
+        let types = BTreeMap::from([(pool, Arc::new(types()))]);
+        let input = LaunchInput {
+            now: Timestamp::UNIX_EPOCH,
+            by: FunctionName::Provisioner,
+            registry: &registry,
+            classes: &classes,
+            types: &types,
+            marks: &marks,
+            evidence: &evidence,
+        };
+        build(&input, claims, &LaunchCause::PendingPods)
+    }
+
+    #[test]
+    fn equal_claims_are_one_launch_and_the_rest_its_own() {
+        let small = ["m5.large a on-demand 0.1"];
+        let mut claims: Vec<PlannedClaim> =
+            (0..25).map(|n| planned(&format!("default-{n:02}"), &small)).collect();
+        claims.push(planned("default-x", &["m5.xlarge a on-demand 0.2"]));
+        let found = built(&claims);
+        let sizes: Vec<usize> = found.launches.iter().map(|launch| launch.claims.len()).collect();
+        assert_eq!((sizes, found.refused.len()), (vec![20, 5, 1], 0));
+        let first = &found.launches[0];
+        let request = CreateFleetRequest::from_stored(&first.launch.request).unwrap();
+        assert_eq!((request.target_capacity, request.to_stored()), (20, first.launch.request.clone()));
+        assert_eq!(request.client_token, first.launch.token);
+        assert_eq!(request.tags.instance[LAUNCH_TAG], first.launch.id.to_string());
+        assert_eq!(request.tags.instance["karpenter.sh/nodepool"], "default");
+        let tokens: std::collections::BTreeSet<_> =
+            found.launches.iter().map(|l| l.launch.token.clone()).collect();
+        assert_eq!(tokens.len(), 3);
+        assert_eq!(built(&claims).launches, found.launches);
+    }
+
+    #[test]
+    fn a_claim_without_a_way_to_launch_is_refused() {
+        let found = built(&[planned("default-a", &["m5.large c on-demand 0.1"])]);
+        assert!(found.launches.is_empty());
+        assert!(matches!(found.refused.as_slice(), [(_, BuildError::NoOverride)]), "{:?}", found.refused);
+    }
+
+    #[test]
+    fn a_full_launch_fits_into_one_transaction() {
+        let claims: Vec<PlannedClaim> =
+            (0..20).map(|n| planned(&format!("default-{n:02}"), &["m5.large a on-demand 0.1"])).collect();
+        let found = built(&claims);
+        let launch = &found.launches[0];
+        // Launch, claims, template, two of the journal for each claim, the revision.
+        assert_eq!(1 + launch.claims.len() + 1 + 2 * launch.records.len() + 1, 63);
+    }
+}

@@ -1,0 +1,206 @@
+//! The fleet of a launch: how it is paid, from which overrides, in which subnets.
+//!
+//! Decides what CreateFleet is asked for from the offerings that a plan allows. It doesn't decide which nodes are
+//! needed. Invariants: one capacity type for a fleet; the cheapest overrides, at most [`TYPES_PER_FLEET`] types and
+//! [`OVERRIDES_PER_FLEET`] of them; an override names a subnet that isn't full as far as is known.
+//!
+//! Source: KARPENTER.md 2.10.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tenon_cloud::port::FleetOverride;
+use tenon_domain::catalog::facts::InstanceTypeFacts;
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption};
+use tenon_domain::class_status::{ClassStatus, ClassSubnet, ResolvedImage};
+use tenon_domain::id::{ImageId, InstanceType};
+use tenon_domain::unavailable::{Marks, UnavailableKey};
+use tenon_scheduling::provision::{PlannedClaim, UsableOffering};
+
+/// The most types of a fleet; KARPENTER.md 2.10, 3.
+pub const TYPES_PER_FLEET: usize = 60;
+/// EC2's limit on launch specifications of an instant fleet.
+pub const OVERRIDES_PER_FLEET: usize = 300;
+
+/// What a fleet is chosen from.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetInput<'a> {
+    /// The class, as it resolved.
+    pub status: &'a ClassStatus,
+    /// The types of the claim's pool, by name.
+    pub types: &'a [InstanceTypeOption],
+    /// What EC2 refused.
+    pub marks: &'a Marks,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// A fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// How it is paid.
+    pub capacity_type: CapacityType,
+    /// Overrides by image, cheapest first.
+    pub overrides: BTreeMap<ImageId, Vec<FleetOverride>>,
+}
+
+/// The fleet for a claim; nothing where no offering is left that can be launched.
+#[must_use]
+pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Option<Fleet> {
+    let flexible = claim.requirements.iter().any(|requirement| requirement.min_values().is_some());
+    let mut offerings: Vec<&UsableOffering> = claim.offerings.iter().collect();
+    if !flexible {
+        drop_exotic(&mut offerings, input.types);
+        drop_dear_spot(&mut offerings);
+    }
+    let capacity_type = offerings.iter().map(|offering| offering.capacity_type).min()?;
+    offerings.retain(|offering| offering.capacity_type == capacity_type);
+    // Offerings without a price come last.
+    offerings.sort_by_key(|o| (o.price.is_none(), o.price, o.instance_type.clone(), o.zone.clone()));
+    let subnets = subnets(input);
+    let mut types: BTreeSet<&InstanceType> = BTreeSet::new();
+    let mut count = 0;
+    let mut overrides: BTreeMap<ImageId, Vec<FleetOverride>> = BTreeMap::new();
+    for offering in offerings {
+        let image =
+            find(input.types, &offering.instance_type).and_then(|facts| image_of(facts, input.status));
+        let (Some(image), Some(subnet)) = (image, subnets.get(offering.zone.as_str())) else { continue };
+        if count == OVERRIDES_PER_FLEET {
+            break;
+        }
+        if !types.contains(&offering.instance_type) && types.len() == TYPES_PER_FLEET {
+            continue;
+        }
+        types.insert(&offering.instance_type);
+        count += 1;
+        overrides.entry(image.id.clone()).or_default().push(FleetOverride {
+            instance_type: offering.instance_type.clone(),
+            subnet: Some(subnet.id.clone()),
+            zone: Some(offering.zone.clone()),
+            image: None,
+            priority: None,
+        });
+    }
+    (!overrides.is_empty()).then_some(Fleet { capacity_type, overrides })
+}
+
+/// The newest image of the class that boots on the type.
+#[must_use]
+pub fn image_of<'a>(facts: &InstanceTypeFacts, status: &'a ClassStatus) -> Option<&'a ResolvedImage> {
+    status.images.iter().find(|image| facts.architectures.contains(&image.architecture))
+}
+
+/// The facts of a type, from options by name.
+#[must_use]
+pub fn find<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Option<&'a InstanceTypeFacts> {
+    option(types, name).map(|option| &*option.facts)
+}
+
+/// The option of a type, from options by name.
+#[must_use]
+pub fn option<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Option<&'a InstanceTypeOption> {
+    let place = types.binary_search_by(|option| option.facts.name.cmp(name)).ok()?;
+    types.get(place)
+}
+
+/// By zone the subnet with the most free addresses, of those that aren't known to be full.
+fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
+    let mut best = BTreeMap::new();
+    let full = |subnet: &ClassSubnet| {
+        input.marks.of(&UnavailableKey::Subnet(subnet.id.clone()), input.now).is_some()
+    };
+    // The status has those with the most free addresses first.
+    for subnet in input.status.subnets.iter().filter(|subnet| !full(subnet)) {
+        best.entry(subnet.zone.as_str()).or_insert(subnet);
+    }
+    best
+}
+
+/// Leaves out bare metal and types with accelerators, unless nothing else is there.
+fn drop_exotic(offerings: &mut Vec<&UsableOffering>, types: &[InstanceTypeOption]) {
+    let exotic = |offering: &&UsableOffering| {
+        find(types, &offering.instance_type).is_some_and(|facts| {
+            facts.bare_metal || !facts.gpus.is_empty() || !facts.neuron_devices.is_empty()
+        })
+    };
+    if offerings.iter().any(|offering| !exotic(offering)) {
+        offerings.retain(|offering| !exotic(offering));
+    }
+}
+
+/// Leaves out spot that costs more than the cheapest on-demand offering.
+fn drop_dear_spot(offerings: &mut Vec<&UsableOffering>) {
+    let on_demand = |o: &&&UsableOffering| o.capacity_type == CapacityType::OnDemand;
+    let Some(bound) = offerings.iter().filter(on_demand).filter_map(|offering| offering.price).min() else {
+        return;
+    };
+    offerings
+        .retain(|o| o.capacity_type != CapacityType::Spot || o.price.is_some_and(|price| price <= bound));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{planned, status, types};
+
+    /// Offerings as `type zone capacity-type price`; overrides as `image: type subnet`.
+    fn check(offerings: &[&str], expected: Option<(&str, &[&str])>) {
+        let (status, types, marks) = (status("default"), types(), Marks::default());
+        let now = Timestamp::UNIX_EPOCH;
+        let claim = planned("default-a", offerings);
+        let found = fleet(&claim, FleetInput { status: &status, types: &types, marks: &marks, now });
+        let text = found.map(|fleet| {
+            let overrides = fleet.overrides.iter().flat_map(|(image, overrides)| {
+                overrides
+                    .iter()
+                    .map(move |o| format!("{image}: {} {}", o.instance_type, o.subnet.as_ref().unwrap()))
+            });
+            (fleet.capacity_type.as_str(), overrides.collect::<Vec<_>>())
+        });
+        let expected =
+            expected.map(|(ct, list)| (ct, list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()));
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn overrides_are_cheapest_first_in_the_emptiest_subnet() {
+        check(
+            &["m5.xlarge a on-demand 0.2", "m5.large b on-demand 0.1", "m5.large a on-demand 0.1"],
+            Some((
+                "on-demand",
+                &[
+                    "ami-x86: m5.large subnet-a2",
+                    "ami-x86: m5.large subnet-b1",
+                    "ami-x86: m5.xlarge subnet-a2",
+                ],
+            )),
+        );
+    }
+
+    #[test]
+    fn spot_goes_first_unless_it_is_dearer_than_on_demand() {
+        check(
+            &["m5.large a spot 0.04", "m5.large a on-demand 0.1", "m5.xlarge a spot 0.11"],
+            Some(("spot", &["ami-x86: m5.large subnet-a2"])),
+        );
+        check(
+            &["m5.large a spot 0.2", "m5.large a on-demand 0.1"],
+            Some(("on-demand", &["ami-x86: m5.large subnet-a2"])),
+        );
+    }
+
+    #[test]
+    fn each_architecture_has_its_image_and_exotic_types_come_only_alone() {
+        check(
+            &["m6g.large a on-demand 0.05", "m5.large a on-demand 0.1", "g4dn.xlarge a on-demand 0.04"],
+            Some(("on-demand", &["ami-arm: m6g.large subnet-a2", "ami-x86: m5.large subnet-a2"])),
+        );
+        check(&["g4dn.xlarge a on-demand 0.04"], Some(("on-demand", &["ami-x86: g4dn.xlarge subnet-a2"])));
+    }
+
+    #[test]
+    fn without_a_subnet_there_is_no_fleet() {
+        check(&["m5.large c on-demand 0.1"], None);
+        check(&[], None);
+    }
+}

@@ -1,0 +1,350 @@
+//! Launch templates: what all instances of a launch have in common, named by its content.
+//!
+//! Decides the template of a class, an image and a node's setup, and the form in which it is kept in the table until
+//! EC2 has it. The table keeps the request, because who plans a launch isn't always who sends it, and because what it
+//! was made from may have changed by then.
+//!
+//! Invariant: one content has one name; so a template that exists needs no look.
+//!
+//! Source: KARPENTER.md 2.8, 2.13.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use tenon_cloud::port::{
+    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
+    Monitoring, Tags,
+};
+use tenon_domain::Timestamp;
+use tenon_domain::api::node_class;
+use tenon_domain::catalog::settings::{self, GIB};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::digest::Digest;
+use tenon_domain::id::{ImageId, NodeClassName, ParseIdError, SecurityGroupId};
+use tenon_domain::labels;
+use tenon_table::items::form::{Attributes, FieldError, Fields, Form};
+
+use crate::user_data::{NodeSetup, UserDataError, user_data};
+
+/// Letters and digits of a name that come from the content.
+const NAME_DIGITS: usize = 24;
+/// The version of the stored form that is written.
+const VERSION: u32 = 1;
+
+/// The template of a setup, a resolved class and one of its images.
+///
+/// # Errors
+/// [`UserDataError`] says what the class's owner can do.
+pub fn template(
+    setup: &NodeSetup<'_>,
+    status: &ClassStatus,
+    image: &ImageId,
+) -> Result<CreateLaunchTemplate, UserDataError> {
+    let (registry, class) = (setup.registry, setup.class);
+    let metadata = &class.metadata_options;
+    let tags = shared_tags(setup);
+    let data = LaunchTemplateData {
+        image: Some(image.clone()),
+        security_groups: status.security_groups.iter().map(|group| group.id.clone()).collect(),
+        instance_profile: status.instance_profile.as_ref().map(|profile| match profile {
+            node_class::InstanceProfile::Name(name) => InstanceProfile::Name(name.clone()),
+            node_class::InstanceProfile::Arn(arn) => InstanceProfile::Arn(arn.clone()),
+        }),
+        user_data: user_data(setup)?.map(|text| STANDARD.encode(text)),
+        block_devices: block_devices(&class.settings),
+        metadata_options: Some(MetadataOptions {
+            http_endpoint: metadata.http_endpoint.clone(),
+            http_protocol_ipv6: metadata.http_protocol_ipv6.clone(),
+            http_put_response_hop_limit: u32::from(metadata.http_put_response_hop_limit),
+            http_tokens: match metadata.http_tokens.as_str() {
+                "optional" => MetadataTokens::Optional,
+                _ => MetadataTokens::Required,
+            },
+        }),
+        monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
+        associate_public_ip: class.associate_public_ip,
+        network_interface_tags: tags.clone(),
+    };
+    let nameless = CreateLaunchTemplate { name: String::new(), data, tags };
+    let digest = Digest::of_texts([to_stored(&nameless).as_str()]).base36(NAME_DIGITS);
+    Ok(CreateLaunchTemplate { name: format!("tenon-{}-{digest}", registry.installation), ..nameless })
+}
+
+/// Tags of everything that is made for a class of a cluster.
+#[must_use]
+pub fn shared_tags(setup: &NodeSetup<'_>) -> Tags {
+    let cluster = setup.registry.cluster.as_str();
+    let mut tags = setup.class.tags.clone();
+    tags.extend(
+        [
+            ("tenon.dev/installation", setup.registry.installation.as_str()),
+            ("tenon.dev/cluster", cluster),
+            (labels::EC2NODECLASS, setup.class.name.as_str()),
+            ("eks:eks-cluster-name", cluster),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    tags.insert(format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned());
+    tags
+}
+
+/// The class's devices, else the family's own: gp3, encrypted, as the peer makes them.
+fn block_devices(settings: &settings::NodeSettings) -> Vec<BlockDevice> {
+    if settings.block_devices.is_empty() {
+        let device = |(name, bytes): &(&str, u64)| BlockDevice {
+            device_name: (*name).to_owned(),
+            volume_size_gib: u32::try_from(bytes.div_ceil(GIB)).ok(),
+            volume_type: Some("gp3".to_owned()),
+            encrypted: Some(true),
+            ..BlockDevice::default()
+        };
+        return settings.ami_family.default_devices().iter().map(device).collect();
+    }
+    let device = |mapping: &settings::BlockDevice| {
+        let ebs = mapping.ebs.clone().unwrap_or_default();
+        // EC2 takes whole GiB; less would be too small.
+        let gib =
+            ebs.size.and_then(|size| u64::try_from(size.value_ceil()).ok()).map(|bytes| bytes.div_ceil(GIB));
+        BlockDevice {
+            device_name: mapping.device_name.clone().unwrap_or_default(),
+            volume_size_gib: gib.and_then(|gib| u32::try_from(gib).ok()),
+            volume_type: ebs.volume_type,
+            iops: ebs.iops,
+            throughput_mib: ebs.throughput,
+            encrypted: ebs.encrypted,
+            kms_key_id: ebs.kms_key_id,
+            snapshot_id: ebs.snapshot_id,
+            delete_on_termination: ebs.delete_on_termination,
+        }
+    };
+    settings.block_devices.iter().map(device).collect()
+}
+
+/// `TEMPLATE#`: a launch template and the request that makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateItem {
+    /// Its name in EC2.
+    pub name: String,
+    /// The class that it was made for.
+    pub class: NodeClassName,
+    /// The image in it.
+    pub image: ImageId,
+    /// When it was committed.
+    pub created_at: Timestamp,
+    /// When a launch last used it.
+    pub used_at: Timestamp,
+    /// The request that makes it, in its stored form.
+    pub request: String,
+    /// When EC2 was seen to have it.
+    pub made_at: Option<Timestamp>,
+}
+
+impl Form for TemplateItem {
+    fn write(&self, to: &mut Attributes) {
+        to.text("name", &self.name);
+        to.text("class", &self.class);
+        to.text("image", &self.image);
+        to.time("created_at", self.created_at);
+        to.time("used_at", self.used_at);
+        to.text("request", &self.request);
+        to.time_if("made_at", self.made_at);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: from.string("name")?,
+            class: from.parsed("class")?,
+            image: from.parsed("image")?,
+            created_at: from.time("created_at")?,
+            used_at: from.time("used_at")?,
+            request: from.string("request")?,
+            made_at: from.time_if("made_at")?,
+        })
+    }
+}
+
+/// A stored template that can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoredTemplateError {
+    /// It isn't the form that is expected.
+    #[error("stored launch template isn't readable")]
+    Form(#[source] serde_json::Error),
+    /// It is of a version that this release doesn't read.
+    #[error("stored launch template has version `{0}`, this release reads `{VERSION}`")]
+    Version(u32),
+    /// An id in it is malformed.
+    #[error("stored launch template holds a malformed id")]
+    Id(#[source] ParseIdError),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    v: u32,
+    name: String,
+    image: Option<String>,
+    security_groups: Vec<String>,
+    instance_profile: Option<String>,
+    instance_profile_arn: Option<String>,
+    user_data: Option<String>,
+    block_devices: Vec<StoredDevice>,
+    metadata_options: Option<StoredMetadata>,
+    detailed_monitoring: Option<bool>,
+    associate_public_ip: Option<bool>,
+    network_interface_tags: Tags,
+    tags: Tags,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredDevice {
+    device_name: String,
+    volume_size_gib: Option<u32>,
+    volume_type: Option<String>,
+    iops: Option<u32>,
+    throughput_mib: Option<u32>,
+    encrypted: Option<bool>,
+    kms_key_id: Option<String>,
+    snapshot_id: Option<String>,
+    delete_on_termination: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredMetadata {
+    http_endpoint: String,
+    http_protocol_ipv6: String,
+    http_put_response_hop_limit: u32,
+    tokens_required: bool,
+}
+
+/// The request's stored form: versioned JSON, the same bytes for the same request.
+#[must_use]
+pub fn to_stored(request: &CreateLaunchTemplate) -> String {
+    let data = &request.data;
+    let (instance_profile, instance_profile_arn) = match &data.instance_profile {
+        Some(InstanceProfile::Name(name)) => (Some(name.clone()), None),
+        Some(InstanceProfile::Arn(arn)) => (None, Some(arn.clone())),
+        None => (None, None),
+    };
+    let stored = Stored {
+        v: VERSION,
+        name: request.name.clone(),
+        image: data.image.as_ref().map(ToString::to_string),
+        security_groups: data.security_groups.iter().map(ToString::to_string).collect(),
+        instance_profile,
+        instance_profile_arn,
+        user_data: data.user_data.clone(),
+        block_devices: data.block_devices.iter().cloned().map(StoredDevice::from).collect(),
+        metadata_options: data.metadata_options.as_ref().map(|options| StoredMetadata {
+            http_endpoint: options.http_endpoint.clone(),
+            http_protocol_ipv6: options.http_protocol_ipv6.clone(),
+            http_put_response_hop_limit: options.http_put_response_hop_limit,
+            tokens_required: options.http_tokens == MetadataTokens::Required,
+        }),
+        detailed_monitoring: data.monitoring.map(|monitoring| monitoring == Monitoring::Detailed),
+        associate_public_ip: data.associate_public_ip,
+        network_interface_tags: data.network_interface_tags.clone(),
+        tags: request.tags.clone(),
+    };
+    // Strings, numbers and lists with text keys: there is nothing that JSON can't hold.
+    serde_json::to_string(&stored).unwrap_or_default()
+}
+
+/// Reads a stored request.
+///
+/// # Errors
+/// [`StoredTemplateError`] for another version, form, or a malformed id.
+pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateError> {
+    let stored: Stored = serde_json::from_str(text).map_err(StoredTemplateError::Form)?;
+    if stored.v != VERSION {
+        return Err(StoredTemplateError::Version(stored.v));
+    }
+    let id = StoredTemplateError::Id;
+    let arn = stored.instance_profile_arn.map(InstanceProfile::Arn);
+    let data = LaunchTemplateData {
+        image: stored.image.map(ImageId::parse).transpose().map_err(id)?,
+        security_groups: stored
+            .security_groups
+            .into_iter()
+            .map(SecurityGroupId::parse)
+            .collect::<Result<_, _>>()
+            .map_err(id)?,
+        instance_profile: stored.instance_profile.map(InstanceProfile::Name).or(arn),
+        user_data: stored.user_data,
+        block_devices: stored.block_devices.into_iter().map(BlockDevice::from).collect(),
+        metadata_options: stored.metadata_options.map(|options| MetadataOptions {
+            http_endpoint: options.http_endpoint,
+            http_protocol_ipv6: options.http_protocol_ipv6,
+            http_put_response_hop_limit: options.http_put_response_hop_limit,
+            http_tokens: if options.tokens_required {
+                MetadataTokens::Required
+            } else {
+                MetadataTokens::Optional
+            },
+        }),
+        monitoring: stored
+            .detailed_monitoring
+            .map(|on| if on { Monitoring::Detailed } else { Monitoring::Basic }),
+        associate_public_ip: stored.associate_public_ip,
+        network_interface_tags: stored.network_interface_tags,
+    };
+    Ok(CreateLaunchTemplate { name: stored.name, data, tags: stored.tags })
+}
+
+macro_rules! device_forms {
+    ($($field:ident),*) => {
+        impl From<BlockDevice> for StoredDevice {
+            fn from(device: BlockDevice) -> Self {
+                Self { $($field: device.$field),* }
+            }
+        }
+
+        impl From<StoredDevice> for BlockDevice {
+            fn from(device: StoredDevice) -> Self {
+                Self { $($field: device.$field),* }
+            }
+        }
+    };
+}
+
+device_forms!(
+    device_name,
+    volume_size_gib,
+    volume_type,
+    iops,
+    throughput_mib,
+    encrypted,
+    kms_key_id,
+    snapshot_id,
+    delete_on_termination
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{class, registry, status};
+    use std::collections::BTreeMap;
+
+    fn made(labels: &[(&str, &str)]) -> CreateLaunchTemplate {
+        let (registry, class, status) = (registry("prod"), class("default"), status("default"));
+        let labels: BTreeMap<String, String> =
+            labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+        template(&setup, &status, &status.images[0].id).unwrap()
+    }
+
+    #[test]
+    fn a_template_is_named_by_its_content() {
+        let one = made(&[("team", "a")]);
+        assert_eq!(one, made(&[("team", "a")]));
+        assert_ne!(one.name, made(&[("team", "b")]).name);
+        assert!(one.name.starts_with("tenon-tenon-"), "{}", one.name);
+        assert_eq!(one.data.block_devices[0].volume_size_gib, Some(20));
+        assert_eq!(one.tags["kubernetes.io/cluster/prod"], "owned");
+    }
+
+    #[test]
+    fn a_stored_template_reads_back() {
+        let one = made(&[("team", "a")]);
+        assert_eq!(from_stored(&to_stored(&one)).unwrap(), one);
+        assert!(matches!(from_stored("{}"), Err(StoredTemplateError::Form(_))));
+    }
+}

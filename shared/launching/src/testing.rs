@@ -1,0 +1,140 @@
+//! Values for tests: a registered cluster and a class.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::api::node_class::{InstanceProfile, MetadataOptions, NodeIdentity};
+use tenon_domain::api::{Ec2NodeClass, ObjectMeta};
+use tenon_domain::catalog::NodeSettings;
+use tenon_domain::id::{ClusterName, InstallationId, NodeClassName};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
+
+pub(crate) fn registry(cluster: &str) -> Registry {
+    Registry {
+        installation: InstallationId::parse("tenon").unwrap(),
+        cluster: ClusterName::parse(cluster).unwrap(),
+        endpoint: format!("https://{cluster}.example"),
+        certificate_authority: "Q0E=".to_owned(),
+        kubernetes_version: "1.33".to_owned(),
+        service_cidr: "10.100.0.0/16".to_owned(),
+        settings: ClusterSettings::default(),
+        gates: Gates::default(),
+        agent_queue: String::new(),
+        agent_role: String::new(),
+        allowed: Allowances::default(),
+        bootstrap: None,
+    }
+}
+
+pub(crate) fn class(name: &str) -> Ec2NodeClass {
+    let mut settings = NodeSettings::default();
+    settings.kubelet.document = Some(r#"{"maxPods":42}"#.to_owned());
+    settings.kubelet.max_pods = Some(42);
+    Ec2NodeClass {
+        meta: ObjectMeta { name: name.to_owned(), generation: 1, ..ObjectMeta::default() },
+        name: NodeClassName::parse(name).unwrap(),
+        subnet_selector: Vec::new(),
+        security_group_selector: Vec::new(),
+        ami_selector: Vec::new(),
+        settings,
+        user_data: None,
+        identity: NodeIdentity::InstanceProfile(InstanceProfile::Name("nodes".to_owned())),
+        tags: BTreeMap::new(),
+        metadata_options: MetadataOptions::default(),
+        associate_public_ip: None,
+        detailed_monitoring: false,
+        context: None,
+        status_subnets: Vec::new(),
+        unsupported: Vec::new(),
+    }
+}
+
+pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
+    use tenon_domain::catalog::facts::Architecture;
+    use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
+    use tenon_domain::id::{ImageId, SubnetId, Zone, ZoneId};
+    let at = jiff::Timestamp::from_second(1_767_225_600).unwrap();
+    let subnet = |letter: &str, n: u32| ClassSubnet {
+        id: SubnetId::parse(format!("subnet-{letter}{n}")).unwrap(),
+        zone: Zone::parse(format!("us-east-1{letter}")).unwrap(),
+        zone_id: ZoneId::parse(format!("use1-az-{letter}")).unwrap(),
+        free_addresses: 100 * n,
+    };
+    let image = |id: &str, architecture| ResolvedImage {
+        id: ImageId::parse(id).unwrap(),
+        name: id.to_owned(),
+        architecture,
+        created_at: at,
+    };
+    let observation = ClassObservation {
+        name: NodeClassName::parse(name).unwrap(),
+        generation: 1,
+        spec_digest: "spec".to_owned(),
+        subnets: Seen::Holds(vec![subnet("a", 1), subnet("a", 2), subnet("b", 1)]),
+        security_groups: Seen::Holds(Vec::new()),
+        images: Seen::Holds(vec![
+            image("ami-x86", Architecture::X86_64),
+            image("ami-arm", Architecture::Arm64),
+        ]),
+        instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+        validation: Seen::Holds(()),
+        unsupported: Vec::new(),
+    };
+    ClassStatus::observed(observation, None, at)
+}
+
+/// Options of four types, two of them exotic or of another architecture, by name; offerings don't matter here.
+pub(crate) fn types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
+    use std::sync::Arc;
+    use tenon_cloud::data::Ec2Data;
+    use tenon_domain::catalog::describe::facts;
+    use tenon_domain::catalog::{InstanceTypeOption, NodeSettings, Surroundings};
+    use tenon_domain::id::{InstanceType, Region};
+    let data = Ec2Data::get().unwrap();
+    let region = Region::parse("us-east-1").unwrap();
+    let option = |name: &&str| {
+        let info = data.types.get(&InstanceType::parse(*name).unwrap()).unwrap();
+        let facts = Arc::new(facts(info, &data.limits).unwrap());
+        let surroundings = Surroundings { region: &region, learned: None };
+        InstanceTypeOption::new(facts, &NodeSettings::default(), surroundings, Vec::new())
+    };
+    ["g4dn.xlarge", "m5.large", "m5.xlarge", "m6g.large"].iter().map(option).collect()
+}
+
+/// A planned claim with offerings as `type zone-letter capacity-type price`.
+pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provision::PlannedClaim {
+    use tenon_domain::catalog::CapacityType;
+    use tenon_domain::id::{ClaimName, InstanceType, NodePoolName, Zone, ZoneId};
+    use tenon_domain::money::UsdPerHour;
+    use tenon_domain::requirement::Requirements;
+    use tenon_domain::resources::ResourceList;
+    use tenon_scheduling::provision::{PlannedClaim, UsableOffering};
+    let offering = |text: &&str| {
+        let words: Vec<&str> = text.split(' ').collect();
+        UsableOffering {
+            instance_type: InstanceType::parse(words[0]).unwrap(),
+            zone: Zone::parse(format!("us-east-1{}", words[1])).unwrap(),
+            zone_id: ZoneId::parse(format!("use1-az-{}", words[1])).unwrap(),
+            capacity_type: CapacityType::from_label(words[2]).unwrap(),
+            reservation: None,
+            price: Some(UsdPerHour::parse(words[3]).unwrap()),
+        }
+    };
+    let offerings: Vec<UsableOffering> = offerings.iter().map(offering).collect();
+    PlannedClaim {
+        name: ClaimName::parse(name).unwrap(),
+        pool: NodePoolName::parse("default").unwrap(),
+        class: NodeClassName::parse("default").unwrap(),
+        requirements: Requirements::new(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        instance_types: offerings.iter().map(|o| o.instance_type.clone()).collect(),
+        zones: offerings.iter().map(|o| o.zone.clone()).collect(),
+        capacity_types: offerings.iter().map(|o| o.capacity_type).collect(),
+        offerings,
+        pods: Vec::new(),
+        requests: ResourceList::new(),
+        price: None,
+    }
+}
