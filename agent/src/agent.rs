@@ -1,0 +1,258 @@
+//! The agent's steps: report what is seen, converge what is asked.
+//!
+//! Decides the order of writes. What it keeps in memory only saves work: a new agent finds the same in the table and
+//! in the cluster.
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cluster::object::{Kind, Object};
+use tenon_cluster::snapshot::{
+    self, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError, read_manifest,
+    retire_orphans,
+};
+use tenon_cluster::{Kube, KubeError, Precondition};
+use tenon_domain::id::ClusterName;
+use tenon_domain::snapshot::{ActionReport, Unreadable};
+use tenon_table::{Consistency, Table, TableError};
+
+use crate::bell::{Bell, Ring};
+use crate::converge::{Outcome, execute_op, observe_view, read_actions};
+use crate::drain::Refused;
+use crate::generation::{Generations, Memory, lease_key};
+use crate::plan::plan_convergence;
+
+/// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
+pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
+/// How often actions are read without being rung: rings may be lost.
+pub const ACTIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
+/// Register, taint and delete follow each other in one step; more rounds than this wait for the next one.
+const ROUNDS_OF_A_STEP: usize = 4;
+
+/// The agent of one cluster.
+#[derive(Debug)]
+pub struct Agent<K, T, B> {
+    cluster: ClusterName,
+    kube: K,
+    table: T,
+    bell: B,
+    encoder: Encoder,
+    written: Option<Written>,
+    refused: Refused,
+    reports: Vec<ActionReport>,
+}
+
+/// What this agent knows to be in the table.
+#[derive(Debug, Clone)]
+struct Written {
+    manifest: Option<Manifest>,
+    generations: Generations,
+    beat_at: Option<Timestamp>,
+}
+
+/// What a report came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reported {
+    /// A new generation was written. The ring is what the bell was told.
+    Changed(Ring),
+    /// Nothing changed; the heartbeat was due, or not.
+    Unchanged,
+}
+
+/// What a convergence came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converged {
+    /// How far each action is; the next report carries them.
+    pub reports: Vec<ActionReport>,
+    /// When to run again, without being rung.
+    pub next: Timestamp,
+    /// How many operations were carried out.
+    pub operations: usize,
+    /// Actions that can't be read: left alone, for a newer agent.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Why a step didn't end. The next step begins anew; nothing is lost.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The API server.
+    #[error("the API server gave no answer")]
+    Kube(#[from] KubeError),
+    /// The snapshot wasn't written.
+    #[error("the snapshot wasn't written")]
+    Write(#[from] WriteError),
+    /// The manifest wasn't read.
+    #[error("the manifest wasn't read")]
+    Read(#[from] ReadError),
+    /// The actions weren't read.
+    #[error("the actions weren't read")]
+    Actions(#[from] TableError),
+}
+
+impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
+    /// An agent that knows nothing yet: its first step finds out.
+    pub fn new(cluster: ClusterName, kube: K, table: T, bell: B) -> Self {
+        Self {
+            cluster,
+            kube,
+            table,
+            bell,
+            encoder: Encoder::default(),
+            written: None,
+            refused: Refused::default(),
+            reports: Vec::new(),
+        }
+    }
+
+    /// Observes the cluster, writes what changed, and rings. An unchanged cluster costs a heartbeat every
+    /// [`HEARTBEAT_EVERY`], and a look at whether the table still holds what was written.
+    ///
+    /// # Errors
+    /// [`AgentError`]; the next report begins anew.
+    pub async fn report(&mut self, now: Timestamp) -> Result<Reported, AgentError> {
+        let beat_due = self.is_beat_due(now);
+        let known = match self.written.take() {
+            Some(written) if !beat_due => written,
+            before => self.look_at_table(before, now).await?,
+        };
+        let mut objects = observe_objects(&self.kube).await?;
+        objects.reports.clone_from(&self.reports);
+        let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
+        let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
+        if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
+            return self.beat(known, now).await;
+        }
+        self.write(encoded, known, now).await
+    }
+
+    fn is_beat_due(&self, now: Timestamp) -> bool {
+        let beat_at = self.written.as_ref().and_then(|written| written.beat_at);
+        beat_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_EVERY)
+    }
+
+    /// Reads manifest and Lease, and lets chunks that a cut off agent left behind end.
+    async fn look_at_table(&self, before: Option<Written>, now: Timestamp) -> Result<Written, AgentError> {
+        let manifest = read_manifest(&self.table, &self.cluster, Consistency::Strong).await?;
+        let lease = self.kube.get(&lease_key()).await?;
+        let mut generations = lease.as_deref().map(Generations::of).unwrap_or_default();
+        if let Some(before) = &before {
+            // A Lease that somebody deleted: this agent remembers.
+            generations.written =
+                generations.written.max(before.manifest.as_ref().map_or(0, |m| m.generation));
+            generations.reserved = generations.reserved.max(before.generations.reserved);
+        } else if let Some(manifest) = &manifest {
+            retire_orphans(&self.table, &self.cluster, manifest, now).await?;
+        }
+        Ok(Written { manifest, generations, beat_at: None })
+    }
+
+    async fn beat(&mut self, known: Written, now: Timestamp) -> Result<Reported, AgentError> {
+        let due = known.beat_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_EVERY);
+        if due && let Some(manifest) = &known.manifest {
+            let heartbeat = Heartbeat { generation: manifest.generation, seen_at: now };
+            snapshot::beat(&self.table, &self.cluster, heartbeat).await?;
+        }
+        let beat_at = if due { Some(now) } else { known.beat_at };
+        self.written = Some(Written { beat_at, ..known });
+        Ok(Reported::Unchanged)
+    }
+
+    /// Remembers the generation in the cluster, writes it to the table, and rings.
+    async fn write(
+        &mut self,
+        mut encoded: Encoded,
+        known: Written,
+        now: Timestamp,
+    ) -> Result<Reported, AgentError> {
+        if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
+            encoded.manifest.restored_at = Some(now);
+        }
+        let generations = known.generations.next(known.manifest.as_ref());
+        self.remember(&generations).await?;
+        let base = known.manifest.as_ref();
+        let manifest =
+            snapshot::write(&self.table, &self.cluster, &encoded, (generations.reserved, base)).await?;
+        let ring = Ring {
+            generation: manifest.generation,
+            changed: encoded.changed.clone(),
+            pending_pods: manifest.pending_pods,
+        };
+        // From here on it is written: what fails below is made good by the next step, or found by the sweep.
+        self.written = Some(Written { manifest: Some(manifest), generations, beat_at: Some(now) });
+        let heartbeat = Heartbeat { generation: ring.generation, seen_at: now };
+        let beat = snapshot::beat(&self.table, &self.cluster, heartbeat).await;
+        let rung = self.bell.ring(&ring).await;
+        let retired = encoded.retire_dropped(&self.table, &self.cluster, now).await;
+        if beat.is_err() || rung.is_err() || retired.is_err() {
+            // Looks at the table again at once, and beats.
+            if let Some(written) = &mut self.written {
+                written.beat_at = None;
+            }
+        }
+        Ok(Reported::Changed(ring))
+    }
+
+    async fn remember(&self, generations: &Generations) -> Result<(), KubeError> {
+        match self.kube.patch(&lease_key(), &generations.patch(), &Precondition::None).await {
+            Ok(_) => Ok(()),
+            Err(KubeError::NotFound { .. }) => self.kube.create(generations.lease()).await.map(|_| ()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads all actions and brings the Nodes nearer to what they ask for.
+    ///
+    /// # Errors
+    /// [`AgentError`]; the next convergence begins anew.
+    pub async fn converge(&mut self, now: Timestamp) -> Result<Converged, AgentError> {
+        let (actions, unreadable) = read_actions(&self.table, &self.cluster).await?;
+        let mut operations = 0;
+        let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
+        let mut next = Some(latest);
+        for _ in 0..ROUNDS_OF_A_STEP {
+            let view = observe_view(&self.kube, &actions, &self.refused).await?;
+            self.refused.clone_from(&view.refused);
+            let convergence = plan_convergence(&view, &actions, now);
+            self.reports = convergence.reports;
+            next = convergence.next;
+            let mut progressed = false;
+            for op in &convergence.ops {
+                let outcome = execute_op(&self.kube, op, &mut self.refused, now).await?;
+                operations += 1;
+                progressed |= outcome == Outcome::Done;
+            }
+            if !progressed {
+                break;
+            }
+        }
+        // A second is the floor: what waits for pods or budgets is looked at then.
+        let floor = now.saturating_add(SignedDuration::from_millis(100)).unwrap_or(Timestamp::MAX);
+        let next = next.unwrap_or(latest).clamp(floor, latest);
+        Ok(Converged { reports: self.reports.clone(), next, operations, unreadable })
+    }
+}
+
+/// Lists everything that a snapshot holds.
+async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError> {
+    let mut volumes = list(kube, Kind::PersistentVolume).await?;
+    volumes.extend(list(kube, Kind::PersistentVolumeClaim).await?);
+    volumes.extend(list(kube, Kind::StorageClass).await?);
+    Ok(ClusterObjects {
+        pods: list(kube, Kind::Pod).await?,
+        nodes: list(kube, Kind::Node).await?,
+        daemon_sets: list(kube, Kind::DaemonSet).await?,
+        pdbs: list(kube, Kind::PodDisruptionBudget).await?,
+        volumes,
+        node_pools: list(kube, Kind::NodePool).await?,
+        node_classes: list(kube, Kind::Ec2NodeClass).await?,
+        node_claims: list(kube, Kind::NodeClaim).await?,
+        namespaces: list(kube, Kind::Namespace).await?,
+        reports: Vec::new(),
+    })
+}
+
+/// The objects of a kind; none of one that isn't installed.
+async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, KubeError> {
+    match kube.list(kind).await {
+        Err(KubeError::UnknownKind { .. }) => Ok(Vec::new()),
+        other => other,
+    }
+}

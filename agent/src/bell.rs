@@ -1,0 +1,82 @@
+//! The doorbell: tells the functions that a snapshot changed. It says when to look, never what is true.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tenon_cluster::snapshot::ChunkKind;
+
+/// The detail type of the event.
+pub const DETAIL_TYPE: &str = "Snapshot Changed";
+
+/// Rings for the functions: PutEvents in a real cluster.
+pub trait Bell: Send + Sync {
+    /// Rings. Lost rings are found by the sweep.
+    ///
+    /// # Errors
+    /// [`BellError`]: the ring may be lost.
+    fn ring(&self, ring: &Ring) -> impl Future<Output = Result<(), BellError>> + Send;
+}
+
+/// The bell couldn't be rung. The sweep finds what changed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the bell wasn't heard")]
+pub struct BellError(#[source] pub Arc<dyn Error + Send + Sync>);
+
+/// What a ring says: hints, which may be old.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ring {
+    /// The generation that was written.
+    pub generation: u64,
+    /// What changed.
+    pub changed: BTreeSet<ChunkKind>,
+    /// Pods that wait for a node.
+    pub pending_pods: u32,
+}
+
+/// The form of a ring in an event's `detail`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingForm {
+    /// The form's version: 1.
+    pub v: u32,
+    /// The cluster.
+    pub cluster: String,
+    /// The generation that was written.
+    pub generation: u64,
+    /// Kinds of chunks that changed, by name.
+    pub changed: Vec<String>,
+    /// Pods that wait for a node.
+    pub pending_pods: u32,
+}
+
+impl Ring {
+    /// The ring of a cluster as an event's `detail`.
+    #[must_use]
+    pub fn to_form(&self, cluster: &tenon_domain::id::ClusterName) -> RingForm {
+        RingForm {
+            v: 1,
+            cluster: cluster.to_string(),
+            generation: self.generation,
+            changed: self.changed.iter().map(|kind| kind.as_str().to_owned()).collect(),
+            pending_pods: self.pending_pods,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_is_stable() {
+        let changed = BTreeSet::from([ChunkKind::Pods, ChunkKind::Nodes]);
+        let form = Ring { generation: 3, changed, pending_pods: 2 }
+            .to_form(&tenon_domain::id::ClusterName::parse("prod").unwrap());
+        assert_eq!(
+            serde_json::to_string(&form).unwrap(),
+            r#"{"v":1,"cluster":"prod","generation":3,"changed":["pods","nodes"],"pending_pods":2}"#
+        );
+    }
+}

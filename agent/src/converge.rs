@@ -1,0 +1,127 @@
+//! Reading actions and carrying out what is planned for them.
+//!
+//! Decides what each outcome means: a conflict is looked at again, a refusal waits, what is gone is done. It holds no
+//! state of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
+use tenon_cluster::{Action, ActionKind, Deletion, Eviction, Kube, KubeError, Precondition, action};
+use tenon_domain::id::ClusterName;
+use tenon_domain::snapshot::Unreadable;
+use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
+
+use crate::drain::{PodOp, Refused};
+use crate::plan::{Op, View};
+
+/// The actions of a cluster, by claim, and those that can't be read.
+///
+/// # Errors
+/// [`TableError`]: try again at the next step.
+pub async fn read_actions<T: Table>(
+    table: &T,
+    cluster: &ClusterName,
+) -> Result<(Vec<Action>, Vec<Unreadable>), TableError> {
+    let prefix = SkRange::Prefix(action::PREFIX.to_owned());
+    // Rung for an action, the agent must see it.
+    let query = Query::new(action::partition(cluster), prefix, Consistency::Strong);
+    let mut actions = Vec::new();
+    let mut unreadable = Vec::new();
+    for (key, item) in query_all(table, &query).await? {
+        match Action::from_item(&item) {
+            Ok(action) => actions.push(action),
+            Err(error) => unreadable.push(Unreadable {
+                kind: "Action".to_owned(),
+                name: key.sk,
+                errors: vec![error.to_string()],
+            }),
+        }
+    }
+    Ok((actions, unreadable))
+}
+
+/// What is there, as far as the actions need it: pods only where a Node is drained.
+///
+/// # Errors
+/// [`KubeError`]: try again at the next step.
+pub async fn observe_view<K: Kube>(
+    kube: &K,
+    actions: &[Action],
+    refused: &Refused,
+) -> Result<View, KubeError> {
+    if actions.is_empty() {
+        return Ok(View::default());
+    }
+    let nodes = kube.list(Kind::Node).await?;
+    let mut pods: BTreeMap<String, Vec<Object>> = BTreeMap::new();
+    let mut refused = refused.clone();
+    if actions.iter().any(|action| action.kind == ActionKind::Drain) {
+        let all = kube.list(Kind::Pod).await?;
+        let uids: BTreeSet<&str> = all.iter().map(|pod| object::uid(pod)).collect();
+        refused.retain(|uid| uids.contains(uid));
+        for pod in &all {
+            if let Some(node) = text(pod, "/spec/nodeName") {
+                pods.entry(node.to_owned()).or_default().push(Arc::clone(pod));
+            }
+        }
+    }
+    Ok(View { nodes, pods, refused })
+}
+
+/// What an operation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done: planning again may find more to do.
+    Done,
+    /// The world isn't as it was planned from, or a budget said no: planned again at the next step.
+    Waits,
+}
+
+/// Carries out one operation. What can't be done now is planned again.
+///
+/// # Errors
+/// [`KubeError`] where the API server gives no answer, or refuses what no later try would change.
+pub async fn execute_op<K: Kube>(
+    kube: &K,
+    op: &Op,
+    refused: &mut Refused,
+    now: Timestamp,
+) -> Result<Outcome, KubeError> {
+    let done = match op {
+        Op::Patch { node, version, patch } => {
+            let precondition = Precondition::ResourceVersion(version.clone());
+            kube.patch(&ObjectKey::node(node.as_str()), patch, &precondition).await.map(|_| Outcome::Done)
+        }
+        Op::Delete { node, uid } => {
+            kube.delete(&ObjectKey::node(node.as_str()), uid, None).await.map(deleted)
+        }
+        Op::Pod(PodOp::Delete { pod, uid, grace_seconds }) => {
+            kube.delete(pod, uid, Some(*grace_seconds)).await.map(deleted)
+        }
+        Op::Pod(PodOp::Evict { pod, uid }) => match kube.evict(pod, uid).await {
+            Ok(Eviction::Evicted | Eviction::NotFound | Eviction::Conflict) => {
+                refused.forget(uid);
+                Ok(Outcome::Done)
+            }
+            Ok(Eviction::TooManyRequests { .. }) => {
+                refused.observe_refusal(uid, now);
+                Ok(Outcome::Waits)
+            }
+            Err(error) => Err(error),
+        },
+    };
+    match done {
+        // Somebody else was faster, or it is gone: the next look shows it.
+        Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(Outcome::Waits),
+        other => other,
+    }
+}
+
+/// Gone, or going: both are what was asked for.
+const fn deleted(deletion: Deletion) -> Outcome {
+    match deletion {
+        Deletion::Accepted | Deletion::NotFound => Outcome::Done,
+    }
+}

@@ -1,0 +1,347 @@
+//! Draining one node: which pods are waited for, in which order they go, and what is done about each.
+//!
+//! Decides, for a moment, which pods are evicted or deleted. It doesn't ask the API server. The order and the numbers
+//! are the peer's (KARPENTER.md 3.9).
+//!
+//! Invariants: a pod of a later tier isn't evicted while one of an earlier tier is waited for; only a deadline
+//! touches a do-not-disrupt pod, or goes past a PodDisruptionBudget.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_cluster::object::{self, Object, ObjectKey, text};
+use tenon_domain::labels::DO_NOT_DISRUPT;
+use tenon_domain::taint::Taint;
+
+/// The shortest drain: catches pods that were bound while the taint spread.
+pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);
+/// A pod that is still there so long after its deletion time isn't waited for: its kubelet is silent.
+pub const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// The first wait after a PodDisruptionBudget said no; it doubles.
+pub const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(100);
+/// The longest wait.
+pub const LAST_RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// How often a drain that only waits is looked at.
+pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
+
+/// The order in which pods go: one tier at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Neither critical nor a daemon.
+    Workload,
+    /// A DaemonSet's, not critical.
+    Daemon,
+    /// Critical, not a daemon.
+    CriticalWorkload,
+    /// A DaemonSet's, critical.
+    CriticalDaemon,
+}
+
+/// What is done about a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodOp {
+    /// Asked to go; its budgets may refuse.
+    Evict {
+        /// Which.
+        pod: ObjectKey,
+        /// Its UID.
+        uid: String,
+    },
+    /// Deleted without asking: the deadline leaves it only so long.
+    Delete {
+        /// Which.
+        pod: ObjectKey,
+        /// Its UID.
+        uid: String,
+        /// Seconds of grace, at least 1.
+        grace_seconds: u32,
+    },
+}
+
+/// When pods that were refused may be asked again, by UID.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Refused(BTreeMap<String, (u32, Timestamp)>);
+
+impl Refused {
+    /// The pod's budget said no.
+    pub fn observe_refusal(&mut self, uid: &str, now: Timestamp) {
+        let attempts = self.0.get(uid).map_or(0, |(attempts, _)| *attempts);
+        let wait =
+            FIRST_RETRY.checked_mul(1_i32.checked_shl(attempts).unwrap_or(i32::MAX)).unwrap_or(LAST_RETRY);
+        let at = now.saturating_add(wait.min(LAST_RETRY)).unwrap_or(Timestamp::MAX);
+        // Past the seventh doubling the longest wait counts anyway.
+        self.0.insert(uid.to_owned(), ((attempts + 1).min(10), at));
+    }
+
+    /// The pod is gone, or going.
+    pub fn forget(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+
+    /// Keeps only these pods.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|uid, _| keep(uid));
+    }
+
+    fn until(&self, uid: &str) -> Option<Timestamp> {
+        self.0.get(uid).map(|(_, at)| *at)
+    }
+}
+
+/// A node under drain.
+#[derive(Debug, Clone, Copy)]
+pub struct Drain<'a> {
+    /// The pods that are bound to it.
+    pub pods: &'a [Object],
+    /// Since when it is being drained: the Node's deletion timestamp.
+    pub since: Timestamp,
+    /// When it has to be over.
+    pub deadline: Option<Timestamp>,
+}
+
+/// What a drain does now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainPlan {
+    /// What is done, in this order.
+    pub ops: Vec<PodOp>,
+    /// How many pods are waited for.
+    pub pods_left: u32,
+    /// When to look again; nothing where the drain is done.
+    pub next: Option<Timestamp>,
+}
+
+/// Plans a drain's next moment.
+#[must_use]
+pub fn plan_drain(drain: &Drain<'_>, refused: &Refused, now: Timestamp) -> DrainPlan {
+    let waited: Vec<&Object> = drain.pods.iter().filter(|pod| is_waited_for(pod, now)).collect();
+    let tier = waited.iter().map(|pod| tier_of(pod)).min();
+    let mut ops = Vec::new();
+    let mut next: Vec<Timestamp> = Vec::new();
+    for pod in &waited {
+        let Some(key) = ObjectKey::of(pod) else { continue };
+        let uid = object::uid(pod).to_owned();
+        let forced_at = force_at(pod, drain.deadline);
+        if let (Some(at), Some(deadline)) = (forced_at, drain.deadline)
+            && at <= now
+        {
+            // A pod that goes in time anyway is left alone.
+            if object::deleted_at(pod).is_none_or(|goes| goes > deadline) {
+                ops.push(PodOp::Delete { pod: key, uid, grace_seconds: remaining_seconds(deadline, now) });
+            }
+            continue;
+        }
+        next.extend(forced_at);
+        let may_evict = Some(tier_of(pod)) == tier && object::deleted_at(pod).is_none() && !is_kept(pod, now);
+        if may_evict {
+            match refused.until(&uid).filter(|at| *at > now) {
+                Some(at) => next.push(at),
+                None => ops.push(PodOp::Evict { pod: key, uid }),
+            }
+        }
+    }
+    let pods_left = u32::try_from(waited.len()).unwrap_or(u32::MAX);
+    let earliest = drain.since.saturating_add(SHORTEST).unwrap_or(Timestamp::MAX);
+    let next = if waited.is_empty() {
+        (earliest > now).then_some(earliest)
+    } else {
+        next.push(now.saturating_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
+        next.into_iter().filter(|at| *at > now).min()
+    };
+    DrainPlan { ops, pods_left, next }
+}
+
+/// Whether a drain isn't over while the pod is there.
+#[must_use]
+pub fn is_waited_for(pod: &Value, now: Timestamp) -> bool {
+    let finished = matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"));
+    let mirror = pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
+    let static_pod = text(pod, "/metadata/ownerReferences/0/kind") == Some("Node");
+    let disrupted = Taint::disrupted();
+    let tolerates = object::tolerations(pod).iter().any(|toleration| toleration.tolerates(&disrupted));
+    let stuck = object::deleted_at(pod).is_some_and(|at| now.duration_since(at) > STUCK_AFTER);
+    !finished && !mirror && !static_pod && !tolerates && !stuck
+}
+
+/// The pod's tier.
+#[must_use]
+pub fn tier_of(pod: &Value) -> Tier {
+    let critical = matches!(
+        text(pod, "/spec/priorityClassName"),
+        Some("system-cluster-critical" | "system-node-critical")
+    );
+    let daemon = object::controller(pod).is_some_and(|owner| text(owner, "/kind") == Some("DaemonSet"));
+    match (critical, daemon) {
+        (false, false) => Tier::Workload,
+        (false, true) => Tier::Daemon,
+        (true, false) => Tier::CriticalWorkload,
+        (true, true) => Tier::CriticalDaemon,
+    }
+}
+
+/// Whether `karpenter.sh/do-not-disrupt` keeps the pod where it is: `true`, or a duration since its start that isn't
+/// over. Any other value is ignored.
+#[must_use]
+pub fn is_kept(pod: &Value, now: Timestamp) -> bool {
+    let annotations = object::texts(pod, "/metadata/annotations");
+    let Some(value) = annotations.into_iter().find(|(key, _)| *key == DO_NOT_DISRUPT).map(|(_, value)| value)
+    else {
+        return false;
+    };
+    if value == "true" {
+        return true;
+    }
+    match value.parse::<SignedDuration>() {
+        Ok(duration) if duration.is_positive() => {
+            object::time(pod, "/status/startTime").is_none_or(|start| now.duration_since(start) < duration)
+        }
+        Ok(_) | Err(_) => false,
+    }
+}
+
+/// When the deadline leaves a pod no more than its grace. Pods without a grace are never deleted by force.
+fn force_at(pod: &Value, deadline: Option<Timestamp>) -> Option<Timestamp> {
+    let grace = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64)?;
+    deadline?.saturating_sub(SignedDuration::from_secs(grace)).ok()
+}
+
+fn remaining_seconds(deadline: Timestamp, now: Timestamp) -> u32 {
+    u32::try_from(deadline.duration_since(now).as_secs().max(1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pod(name: &str, patch: Value) -> Object {
+        let mut pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "a", "uid": name},
+            "spec": {"terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
+        merge(&mut pod, patch);
+        Arc::new(pod)
+    }
+
+    fn merge(target: &mut Value, patch: Value) {
+        match (target, patch) {
+            (Value::Object(target), Value::Object(patch)) => {
+                for (field, value) in patch {
+                    merge(target.entry(field).or_insert(Value::Null), value);
+                }
+            }
+            (target, patch) => *target = patch,
+        }
+    }
+
+    fn check(pods: &[Object], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
+        let drain = Drain { pods, since: at(0), deadline: deadline.map(at) };
+        let plan = plan_drain(&drain, &Refused::default(), at(now));
+        let found: Vec<String> = plan
+            .ops
+            .iter()
+            .map(|op| match op {
+                PodOp::Evict { pod, .. } => format!("evict {}", pod.name),
+                PodOp::Delete { pod, grace_seconds, .. } => format!("delete {} {grace_seconds}", pod.name),
+            })
+            .collect();
+        assert_eq!(found, expected);
+        plan
+    }
+
+    fn daemon() -> Value {
+        json!({"metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]}})
+    }
+
+    fn critical() -> Value {
+        json!({"spec": {"priorityClassName": "system-node-critical"}})
+    }
+
+    #[test]
+    fn tiers_go_one_at_a_time() {
+        let mut both = daemon();
+        merge(&mut both, critical());
+        let pods = [pod("cd", both), pod("c", critical()), pod("d", daemon()), pod("w", json!({}))];
+        check(&pods, (None, 1), &["evict w"]);
+        check(&pods[..3], (None, 1), &["evict d"]);
+        check(&pods[..2], (None, 1), &["evict c"]);
+        check(&pods[..1], (None, 1), &["evict cd"]);
+        // One that is terminating still holds its tier.
+        let going = json!({"metadata": {"deletionTimestamp": at(30).to_string()}});
+        check(&[pods[2].clone(), pod("w", going)], (None, 1), &[]);
+    }
+
+    #[test]
+    fn some_pods_are_not_waited_for() {
+        let check = |patch: Value, expected: u32| {
+            assert_eq!(
+                super::plan_drain(
+                    &Drain { pods: &[pod("a", patch)], since: at(0), deadline: None },
+                    &Refused::default(),
+                    at(100)
+                )
+                .pods_left,
+                expected
+            );
+        };
+        check(json!({}), 1);
+        check(json!({"status": {"phase": "Succeeded"}}), 0);
+        check(json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}), 0);
+        check(json!({"metadata": {"ownerReferences": [{"kind": "Node"}]}}), 0);
+        check(json!({"spec": {"tolerations": [{"operator": "Exists"}]}}), 0);
+        check(json!({"spec": {"tolerations": [{"key": "karpenter.sh/disrupted", "operator": "Exists"}]}}), 0);
+        check(json!({"metadata": {"deletionTimestamp": at(41).to_string()}}), 1);
+        check(json!({"metadata": {"deletionTimestamp": at(39).to_string()}}), 0);
+    }
+
+    #[test]
+    fn do_not_disrupt_stays_until_the_deadline() {
+        let kept = |value: &str| {
+            pod(
+                "k",
+                json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": value}},
+            "status": {"startTime": at(0).to_string()}}),
+            )
+        };
+        check(&[kept("true")], (None, 1000), &[]);
+        check(&[kept("10m")], (None, 599), &[]);
+        check(&[kept("10m")], (None, 600), &["evict k"]);
+        check(&[kept("-10m")], (None, 1), &["evict k"]);
+        check(&[kept("yes")], (None, 1), &["evict k"]);
+        check(&[kept("true")], (Some(120), 89), &[]);
+        check(&[kept("true")], (Some(120), 90), &["delete k 30"]);
+        check(&[kept("true")], (Some(120), 200), &["delete k 1"]);
+    }
+
+    #[test]
+    fn the_deadline_ignores_tiers_and_shortens_what_takes_too_long() {
+        let slow = pod("slow", json!({"spec": {"terminationGracePeriodSeconds": 100}}));
+        check(&[slow.clone(), pod("w", daemon())], (Some(120), 20), &["delete slow 100"]);
+        let goes = |second: i64| pod("g", json!({"metadata": {"deletionTimestamp": at(second).to_string()}}));
+        check(&[goes(121)], (Some(120), 95), &["delete g 25"]);
+        check(&[goes(119)], (Some(120), 95), &[]);
+    }
+
+    #[test]
+    fn a_drain_takes_five_seconds_at_least() {
+        assert_eq!(check(&[], (None, 4), &[]).next, Some(at(5)));
+        assert_eq!(check(&[], (None, 5), &[]).next, None);
+    }
+
+    #[test]
+    fn a_refused_pod_is_asked_again_after_a_growing_wait() {
+        let mut refused = Refused::default();
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            refused.observe_refusal("a", at(0));
+            waits.push(refused.until("a").unwrap().as_millisecond());
+        }
+        assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+        let pods = [pod("a", json!({}))];
+        let plan = plan_drain(&Drain { pods: &pods, since: at(0), deadline: None }, &refused, at(1));
+        assert_eq!((plan.ops.len(), plan.pods_left, plan.next), (0, 1, Some(at(2))));
+    }
+}

@@ -1,0 +1,280 @@
+//! From actions and what is there to the operations that bring the Nodes nearer to what they should be.
+//!
+//! Decides, purely, for a moment: which patches, deletions and evictions. Planned again in the world that they make,
+//! the rest comes out, and in the end nothing. What an action's kind asks for includes what earlier kinds ask for.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tenon_cluster::object::{self, Object, text};
+use tenon_cluster::{Action, ActionKind};
+use tenon_domain::labels;
+use tenon_domain::snapshot::{ActionProgress, ActionReport};
+use tenon_domain::taint::{DISRUPTED, Taint, UNREGISTERED, merge_taints};
+
+use crate::drain::{Drain, PodOp, Refused, plan_drain};
+
+/// The value of [`labels::EXCLUDE_FROM_LOAD_BALANCERS`] on a Node that is drained.
+const EXCLUDED_BY: &str = "karpenter";
+/// Annotation of a Node: the claim that it belongs to.
+pub const CLAIM_ANNOTATION: &str = "tenon.dev/nodeclaim";
+
+/// What is there.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// All Nodes.
+    pub nodes: Vec<Object>,
+    /// Pods by the Node that they are bound to.
+    pub pods: BTreeMap<String, Vec<Object>>,
+    /// Pods whose budgets said no.
+    pub refused: Refused,
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Merge-patches a Node, if it has this `resourceVersion`.
+    Patch {
+        /// The Node.
+        node: String,
+        /// What it was planned from.
+        version: String,
+        /// The patch.
+        patch: Value,
+    },
+    /// Deletes a Node, if it has this UID: its finalizers hold it.
+    Delete {
+        /// The Node.
+        node: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Makes a pod go.
+    Pod(PodOp),
+}
+
+/// What is done now, how far everything is, and when to look again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Convergence {
+    /// Operations, by action, then in order.
+    pub ops: Vec<Op>,
+    /// How far each action is, in the actions' order.
+    pub reports: Vec<ActionReport>,
+    /// When to look again without being rung; nothing where only the world's changes matter.
+    pub next: Option<Timestamp>,
+}
+
+/// Plans what brings the Nodes nearer to what the actions ask for.
+#[must_use]
+pub fn plan_convergence(view: &View, actions: &[Action], now: Timestamp) -> Convergence {
+    let mut convergence = Convergence::default();
+    for action in actions {
+        let (progress, next) = plan_action(view, action, now, &mut convergence.ops);
+        convergence.next = [convergence.next, next].into_iter().flatten().min();
+        let claim = action.claim.to_string();
+        convergence.reports.push(ActionReport { claim, number: action.number, progress });
+    }
+    convergence
+}
+
+fn plan_action(
+    view: &View,
+    action: &Action,
+    now: Timestamp,
+    ops: &mut Vec<Op>,
+) -> (ActionProgress, Option<Timestamp>) {
+    let working = |pods_left| ActionProgress::Working { pods_left };
+    let Some(node) = find_node(view, action) else { return (progress_without_node(action.kind), None) };
+    let name = object::name(node).to_owned();
+    let patch = plan_patch(node, action);
+    let patched = patch.is_none();
+    if let Some(patch) = patch {
+        let version = text(node, "/metadata/resourceVersion").unwrap_or_default().to_owned();
+        ops.push(Op::Patch { node: name.clone(), version, patch });
+    }
+    let deleted_at = object::deleted_at(node);
+    match action.kind {
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
+            (if patched { ActionProgress::Done } else { working(0) }, None)
+        }
+        ActionKind::Drain | ActionKind::Finalize if deleted_at.is_none() => {
+            ops.push(Op::Delete { node: name, uid: object::uid(node).to_owned() });
+            (working(0), Some(now))
+        }
+        // The Node goes when nobody's finalizer holds it.
+        ActionKind::Finalize => (working(0), None),
+        ActionKind::Drain => {
+            let pods = view.pods.get(&name).map_or(&[][..], Vec::as_slice);
+            let drain = Drain { pods, since: deleted_at.unwrap_or(now), deadline: action.deadline };
+            let plan = plan_drain(&drain, &view.refused, now);
+            // Until the taint is on it, the scheduler may still send pods.
+            if patched {
+                ops.extend(plan.ops.into_iter().map(Op::Pod));
+            }
+            match plan.next {
+                None if patched => (ActionProgress::Done, None),
+                next => (working(plan.pods_left), next.or(Some(now))),
+            }
+        }
+    }
+}
+
+/// A Node that isn't there can't be drained, nor held; it may still come to be registered.
+const fn progress_without_node(kind: ActionKind) -> ActionProgress {
+    match kind {
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
+            ActionProgress::Working { pods_left: 0 }
+        }
+        ActionKind::Drain | ActionKind::Finalize => ActionProgress::Done,
+    }
+}
+
+/// The claim's Node: by its providerID; by its name only where the claim has none.
+fn find_node<'a>(view: &'a View, action: &Action) -> Option<&'a Object> {
+    match (&action.provider_id, &action.node) {
+        (Some(id), _) => view.nodes.iter().find(|node| text(node, "/spec/providerID") == Some(id)),
+        (None, Some(name)) => view.nodes.iter().find(|node| object::name(node) == name),
+        (None, None) => None,
+    }
+}
+
+/// What has to change of the Node; nothing where it is as it should be.
+fn plan_patch(node: &Value, action: &Action) -> Option<Value> {
+    let mut patch = Map::new();
+    let mut metadata = Map::new();
+    let (wanted_labels, wanted_annotations) = wanted_metadata(action, is_registered(node));
+    for (field, wanted) in [("labels", wanted_labels), ("annotations", wanted_annotations)] {
+        let known = node.pointer(&format!("/metadata/{field}")).unwrap_or(&Value::Null);
+        let missing: Map<String, Value> = wanted
+            .into_iter()
+            .filter(|(key, value)| known.get(key).and_then(Value::as_str) != Some(value))
+            .map(|(key, value)| (key, json!(value)))
+            .collect();
+        if !missing.is_empty() {
+            metadata.insert(field.to_owned(), Value::Object(missing));
+        }
+    }
+    if let Some(finalizers) = plan_finalizers(node, action.kind) {
+        metadata.insert("finalizers".to_owned(), finalizers);
+    }
+    if !metadata.is_empty() {
+        patch.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    if let Some(taints) = plan_taints(node, action) {
+        patch.insert("spec".to_owned(), json!({"taints": taints}));
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+type Texts = BTreeMap<String, String>;
+
+fn is_registered(node: &Value) -> bool {
+    object::texts(node, "/metadata/labels").any(|(key, value)| key == labels::REGISTERED && value == "true")
+}
+
+/// Labels and annotations that the Node should have. Those of the claim are set once, when it is registered: what
+/// somebody changes later is theirs.
+fn wanted_metadata(action: &Action, registered: bool) -> (Texts, Texts) {
+    let mut wanted = Texts::new();
+    let mut annotations = Texts::new();
+    let set = |map: &mut Texts, key: &str, value: &str| map.insert(key.to_owned(), value.to_owned());
+    match action.kind {
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
+            if !registered {
+                wanted.clone_from(&action.labels);
+                annotations.clone_from(&action.annotations);
+                set(&mut annotations, CLAIM_ANNOTATION, action.claim.as_str());
+                set(&mut wanted, labels::REGISTERED, "true");
+            }
+        }
+        ActionKind::Drain => {
+            set(&mut wanted, labels::EXCLUDE_FROM_LOAD_BALANCERS, EXCLUDED_BY);
+        }
+        ActionKind::Finalize => {}
+    }
+    match action.kind {
+        ActionKind::Initialize | ActionKind::Disrupt => {
+            set(&mut wanted, labels::INITIALIZED, "true");
+        }
+        ActionKind::Register | ActionKind::Drain | ActionKind::Finalize => {}
+    }
+    (wanted, annotations)
+}
+
+/// The finalizers that the Node should have, where they aren't those.
+fn plan_finalizers(node: &Value, kind: ActionKind) -> Option<Value> {
+    let known = object::list(node, "/metadata/finalizers");
+    let ours = json!(labels::TERMINATION_FINALIZER);
+    let held = known.contains(&ours);
+    match kind {
+        // The API server takes no new finalizers once an object is being deleted.
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt | ActionKind::Drain
+            if !held && object::deleted_at(node).is_none() =>
+        {
+            Some(known.iter().cloned().chain([ours]).collect())
+        }
+        ActionKind::Finalize if held => {
+            Some(known.iter().filter(|finalizer| **finalizer != ours).cloned().collect())
+        }
+        ActionKind::Register
+        | ActionKind::Initialize
+        | ActionKind::Disrupt
+        | ActionKind::Drain
+        | ActionKind::Finalize => None,
+    }
+}
+
+/// The taints that the Node should have, where they aren't those. Taints keep the fields that aren't read here.
+fn plan_taints(node: &Value, action: &Action) -> Option<Vec<Value>> {
+    let known = object::list(node, "/spec/taints");
+    let mut taints = known.to_vec();
+    match action.kind {
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
+            let own = object::texts(node, "/metadata/labels").chain(pairs(&action.labels));
+            let synced =
+                own.into_iter().any(|(key, value)| key == labels::DO_NOT_SYNC_TAINTS && value == "true");
+            if !is_registered(node) && !synced {
+                let present = object::taints(node);
+                let claimed = merge_taints(&action.taints, &action.startup_taints);
+                taints.extend(
+                    claimed
+                        .iter()
+                        .filter(|taint| !present.iter().any(|known| known.matches(taint)))
+                        .map(form),
+                );
+            }
+            taints.retain(|taint| text(taint, "/key") != Some(UNREGISTERED));
+        }
+        ActionKind::Drain | ActionKind::Finalize => {}
+    }
+    match action.kind {
+        ActionKind::Disrupt | ActionKind::Drain => {
+            let disrupted = Taint::disrupted();
+            let found = object::taints(node).contains(&disrupted);
+            if !found {
+                // One of the same key with another effect is replaced.
+                taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
+                taints.push(form(&disrupted));
+            }
+        }
+        // A disruption that was called off leaves no taint behind.
+        ActionKind::Register | ActionKind::Initialize => {
+            taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
+        }
+        ActionKind::Finalize => {}
+    }
+    (taints.as_slice() != known).then_some(taints)
+}
+
+fn pairs(map: &Texts) -> impl Iterator<Item = (&str, &str)> {
+    map.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+}
+
+fn form(taint: &Taint) -> Value {
+    let mut form = json!({"key": taint.key, "effect": taint.effect.as_str()});
+    if let (Some(fields), false) = (form.as_object_mut(), taint.value.is_empty()) {
+        fields.insert("value".to_owned(), json!(taint.value));
+    }
+    form
+}

@@ -1,0 +1,323 @@
+//! The agent against a simulated cluster and a table in memory: what a user of the cluster would notice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crate::{Agent, Bell, BellError, Reported, Ring};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_cluster::object::{self, text};
+use tenon_cluster::simulated::{NodeSpec, SimulatedCluster, SimulationConfig};
+use tenon_cluster::snapshot::{self, ChunkCache};
+use tenon_cluster::{Action, ActionKind, Kind, action};
+use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::snapshot::{ActionProgress, Snapshot};
+use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+#[derive(Clone, Default)]
+struct Rings(Arc<Mutex<Vec<Ring>>>);
+
+impl Bell for Rings {
+    async fn ring(&self, ring: &Ring) -> Result<(), BellError> {
+        self.0.lock().unwrap().push(ring.clone());
+        Ok(())
+    }
+}
+
+fn quiet_table() -> MemoryTable {
+    let zero = SignedDuration::ZERO;
+    let config = MemoryConfig {
+        seed: 0,
+        staleness_max: zero,
+        ttl_delay_max: zero,
+        throughput: tenon_table::Throughput::Off,
+    };
+    MemoryTable::new(config, Arc::new(|| Timestamp::UNIX_EPOCH))
+}
+
+struct World {
+    kube: SimulatedCluster,
+    table: MemoryTable,
+    rings: Rings,
+    agent: Agent<SimulatedCluster, MemoryTable, Rings>,
+    now: i64,
+    number: u64,
+}
+
+fn name() -> ClusterName {
+    ClusterName::parse("prod").unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
+        let table = quiet_table();
+        let rings = Rings::default();
+        let agent = Agent::new(name(), kube.clone(), table.clone(), rings.clone());
+        Self { kube, table, rings, agent, now: 0, number: 0 }
+    }
+
+    /// Another agent takes over: it knows nothing of what this one did.
+    fn restart(&mut self) {
+        self.agent = Agent::new(name(), self.kube.clone(), self.table.clone(), self.rings.clone());
+    }
+
+    fn boot(&mut self, node: &str) {
+        let resources: BTreeMap<String, String> = [("cpu", "4"), ("memory", "8Gi"), ("pods", "20")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into();
+        self.kube.add_node(NodeSpec {
+            name: node.to_owned(),
+            provider_id: provider_id(node),
+            labels: BTreeMap::new(),
+            taints: vec![json!({"key": "karpenter.sh/unregistered", "effect": "NoExecute"})],
+            capacity: resources.clone(),
+            allocatable: resources,
+            joins_after: SignedDuration::from_secs(5),
+            ready_after: SignedDuration::from_secs(5),
+        });
+    }
+
+    fn act(&mut self, node: &str, kind: ActionKind, deadline: Option<i64>) {
+        self.number += 1;
+        let action = Action {
+            claim: ClaimName::parse(node).unwrap(),
+            number: self.number,
+            kind,
+            provider_id: Some(provider_id(node)),
+            node: None,
+            labels: BTreeMap::from([("karpenter.sh/nodepool".to_owned(), "default".to_owned())]),
+            annotations: BTreeMap::new(),
+            taints: vec![],
+            startup_taints: vec![Taint::new("starting", TaintEffect::PreferNoSchedule)],
+            deadline: deadline.map(at),
+        };
+        let key = action::action_key(&name(), &action.claim);
+        self.commit(Write::Put { key, item: action.to_item().unwrap() });
+    }
+
+    fn commit(&self, write: Write) {
+        let commit =
+            Commit { token: CommitToken::parse("test").unwrap(), conditions: vec![], writes: vec![write] };
+        block_on(self.table.commit(&commit)).unwrap();
+    }
+
+    /// Second by second: the cluster lives, the agent converges and reports.
+    fn run(&mut self, seconds: i64) {
+        for _ in 0..seconds {
+            self.now += 1;
+            self.kube.tick(at(self.now));
+            block_on(self.agent.converge(at(self.now))).unwrap();
+            block_on(self.agent.report(at(self.now))).unwrap();
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut cache = ChunkCache::default();
+        block_on(snapshot::read(&self.table, &name(), Consistency::Strong, &mut cache)).unwrap().unwrap()
+    }
+
+    fn is_done(&self, claim: &str) -> bool {
+        let reports = self.snapshot().reports;
+        reports.iter().any(|report| report.claim == claim && report.progress == ActionProgress::Done)
+    }
+
+    fn node(&self, node: &str) -> Option<Arc<Value>> {
+        self.kube.object(Kind::Node, "", node)
+    }
+
+    fn pods(&self, node: &str) -> usize {
+        self.kube.pods_by_node().get(node).map_or(0, Vec::len)
+    }
+
+    /// Two registered nodes, `pods` of a workload on the first.
+    fn with_pods(pods: usize, budget: Value, extra: Value) -> Self {
+        let mut world = Self::new();
+        world.boot("a");
+        world.act("a", ActionKind::Register, None);
+        let mut template = json!({"metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "100m"}}}]}});
+        if let Some(annotations) = extra.get("annotations") {
+            template["metadata"]["annotations"] = annotations.clone();
+        }
+        world
+            .kube
+            .apply(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+                "spec": {"replicas": pods, "template": template}}))
+            .unwrap();
+        if !budget.is_null() {
+            let selector = json!({"matchLabels": {"app": "web"}});
+            let mut spec = budget;
+            spec["selector"] = selector;
+            world
+                .kube
+                .apply(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},
+                    "spec": spec}))
+                .unwrap();
+        }
+        world.run(30);
+        assert_eq!(world.pods("a"), pods);
+        world.boot("b");
+        world.act("b", ActionKind::Register, None);
+        world.run(30);
+        world
+    }
+}
+
+fn provider_id(node: &str) -> String {
+    format!("aws:///us-east-1a/i-0{node}")
+}
+
+#[test]
+fn a_node_is_registered_once_and_later_changes_are_the_users() {
+    let mut world = World::new();
+    world.boot("a");
+    world.act("a", ActionKind::Register, None);
+    world.run(4);
+    assert!(!world.is_done("a"), "there is no Node yet");
+    world.run(20);
+    let node = world.node("a").unwrap();
+    assert_eq!(text(&node, "/metadata/labels/karpenter.sh~1registered"), Some("true"));
+    assert_eq!(text(&node, "/metadata/labels/karpenter.sh~1nodepool"), Some("default"));
+    assert_eq!(object::list(&node, "/metadata/finalizers"), [json!("karpenter.sh/termination")]);
+    assert_eq!(object::taints(&node), [Taint::new("starting", TaintEffect::PreferNoSchedule)]);
+    assert!(world.is_done("a"));
+    world
+        .kube
+        .apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a",
+            "labels": {"karpenter.sh/nodepool": "mine"}}, "spec": {"providerID": provider_id("a")}}))
+        .unwrap();
+    world.run(5);
+    let node = world.node("a").unwrap();
+    assert_eq!(text(&node, "/metadata/labels/karpenter.sh~1nodepool"), Some("mine"));
+    world.act("a", ActionKind::Initialize, None);
+    world.run(2);
+    assert_eq!(text(&world.node("a").unwrap(), "/metadata/labels/karpenter.sh~1initialized"), Some("true"));
+}
+
+#[test]
+fn a_drain_under_a_budget_waits_and_proceeds() {
+    let mut world = World::with_pods(4, json!({"maxUnavailable": 1}), json!({}));
+    world.act("a", ActionKind::Disrupt, None);
+    world.run(2);
+    assert!(object::taints(&world.node("a").unwrap()).contains(&Taint::disrupted()));
+    assert_eq!(world.pods("a"), 4);
+    world.act("a", ActionKind::Drain, None);
+    world.run(3);
+    let node = world.node("a").unwrap();
+    assert!(object::deleted_at(&node).is_some());
+    let excluded = "/metadata/labels/node.kubernetes.io~1exclude-from-external-load-balancers";
+    assert_eq!(text(&node, excluded), Some("karpenter"));
+    assert!(!world.is_done("a"));
+    world.run(90);
+    assert!(world.is_done("a"));
+    assert_eq!((world.pods("a"), world.pods("b")), (0, 4));
+    let evictions = world.kube.evictions();
+    assert_eq!(evictions.len(), 4);
+    assert!(evictions.iter().all(|evicted| evicted.budgets == [("web".to_owned(), 1)]));
+    // Our finalizer holds the Node until EC2 says that the instance is gone.
+    assert!(world.node("a").is_some());
+    world.act("a", ActionKind::Finalize, None);
+    world.run(2);
+    assert!(world.node("a").is_none() && world.is_done("a"));
+}
+
+#[test]
+fn restarted_in_the_middle_it_ends_in_the_same_place() {
+    let mut world = World::with_pods(4, json!({"maxUnavailable": 1}), json!({}));
+    world.act("a", ActionKind::Drain, None);
+    for _ in 0..100 {
+        world.restart();
+        world.run(1);
+    }
+    assert!(world.is_done("a"));
+    assert_eq!((world.pods("a"), world.pods("b")), (0, 4));
+    assert_eq!(world.kube.evictions().len(), 4);
+}
+
+#[test]
+fn a_budget_that_never_lets_go_holds_until_the_deadline() {
+    let mut world = World::with_pods(2, json!({"maxUnavailable": 0}), json!({}));
+    let deadline = world.now + 60;
+    world.act("a", ActionKind::Drain, Some(deadline));
+    // Pods with 30 s of grace are deleted 30 s before the deadline.
+    world.run(29);
+    assert_eq!(world.pods("a"), 2);
+    world.run(15);
+    assert!(world.is_done("a"));
+    assert_eq!(world.kube.evictions(), []);
+}
+
+#[test]
+fn do_not_disrupt_pods_stay() {
+    let annotations = json!({"annotations": {"karpenter.sh/do-not-disrupt": "true"}});
+    let mut world = World::with_pods(2, Value::Null, annotations);
+    world.act("a", ActionKind::Drain, None);
+    world.run(120);
+    assert_eq!(world.pods("a"), 2);
+    assert!(!world.is_done("a"));
+}
+
+#[test]
+fn an_empty_node_is_drained_for_five_seconds() {
+    let mut world = World::with_pods(1, Value::Null, json!({}));
+    world.act("b", ActionKind::Drain, None);
+    world.run(5);
+    assert!(!world.is_done("b"));
+    world.run(2);
+    assert!(world.is_done("b"));
+}
+
+#[test]
+fn a_quiet_cluster_costs_a_heartbeat_and_no_ring() {
+    let mut world = World::with_pods(2, Value::Null, json!({}));
+    let (rings, before) = (world.rings.0.lock().unwrap().len(), world.snapshot());
+    world.run(45);
+    let after = world.snapshot();
+    assert_eq!(world.rings.0.lock().unwrap().len(), rings);
+    assert_eq!(after.generation, before.generation);
+    assert!(after.age(at(world.now)) <= SignedDuration::from_secs(40));
+}
+
+#[test]
+fn a_restored_table_is_noticed_and_generations_never_go_back() {
+    let mut world = World::with_pods(2, Value::Null, json!({}));
+    let generation = world.snapshot().generation;
+    let manifest = |world: &World| {
+        block_on(snapshot::read_manifest(&world.table, &name(), Consistency::Strong)).unwrap()
+    };
+    let mut old = manifest(&world).unwrap();
+    assert_eq!(old.restored_at, None);
+    old.generation = 2;
+    old.revision = 2;
+    world.commit(Write::Put { key: snapshot::manifest_key(&name()), item: old.to_item().unwrap() });
+    world.restart();
+    world.run(1);
+    let new = manifest(&world).unwrap();
+    assert!(new.generation > generation, "{} {generation}", new.generation);
+    assert_eq!(new.restored_at, Some(at(world.now)));
+    world.run(100);
+    assert_eq!(manifest(&world).unwrap().generation, new.generation, "told once");
+}
+
+#[test]
+fn a_ring_names_what_changed_and_how_many_pods_wait() {
+    let mut world = World::new();
+    world.run(1);
+    world
+        .kube
+        .apply(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}}),
+        )
+        .unwrap();
+    world.kube.tick(at(2));
+    let Reported::Changed(ring) = block_on(world.agent.report(at(2))).unwrap() else { panic!("a pod came") };
+    assert_eq!((ring.pending_pods, ring.generation), (1, 2));
+    assert_eq!(ring.changed.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), ["pods", "shapes"]);
+    assert_eq!(block_on(world.agent.report(at(2))).unwrap(), Reported::Unchanged);
+}

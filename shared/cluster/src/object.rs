@@ -1,0 +1,353 @@
+//! Kubernetes objects as JSON: kinds, keys and the few fields that every reader needs.
+//!
+//! Decides which kinds there are and how an object is addressed. It doesn't validate: a field that isn't there, or
+//! isn't of its type, reads as absent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenon_domain::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
+
+/// An object in Kubernetes' own form, shared: listing thousands copies no JSON.
+pub type Object = Arc<Value>;
+
+/// The kinds that are read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `v1 Pod`.
+    Pod,
+    /// `v1 Node`.
+    Node,
+    /// `v1 Namespace`.
+    Namespace,
+    /// `v1 PersistentVolume`.
+    PersistentVolume,
+    /// `v1 PersistentVolumeClaim`.
+    PersistentVolumeClaim,
+    /// `storage.k8s.io/v1 StorageClass`.
+    StorageClass,
+    /// `apps/v1 DaemonSet`.
+    DaemonSet,
+    /// `apps/v1 Deployment`.
+    Deployment,
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet,
+    /// `apps/v1 StatefulSet`.
+    StatefulSet,
+    /// `batch/v1 Job`.
+    Job,
+    /// `policy/v1 PodDisruptionBudget`.
+    PodDisruptionBudget,
+    /// `scheduling.k8s.io/v1 PriorityClass`.
+    PriorityClass,
+    /// `coordination.k8s.io/v1 Lease`.
+    Lease,
+    /// `karpenter.sh/v1 NodePool`.
+    NodePool,
+    /// `karpenter.k8s.aws/v1 EC2NodeClass`.
+    Ec2NodeClass,
+    /// `karpenter.sh/v1 NodeClaim`.
+    NodeClaim,
+}
+
+/// Whether a kind's objects live in namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// They don't.
+    Cluster,
+    /// They do.
+    Namespaced,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 17] = [
+        Self::Pod,
+        Self::Node,
+        Self::Namespace,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::StorageClass,
+        Self::DaemonSet,
+        Self::Deployment,
+        Self::ReplicaSet,
+        Self::StatefulSet,
+        Self::Job,
+        Self::PodDisruptionBudget,
+        Self::PriorityClass,
+        Self::Lease,
+        Self::NodePool,
+        Self::Ec2NodeClass,
+        Self::NodeClaim,
+    ];
+
+    /// The kind's name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Node => "Node",
+            Self::Namespace => "Namespace",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::StorageClass => "StorageClass",
+            Self::DaemonSet => "DaemonSet",
+            Self::Deployment => "Deployment",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::StatefulSet => "StatefulSet",
+            Self::Job => "Job",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::PriorityClass => "PriorityClass",
+            Self::Lease => "Lease",
+            Self::NodePool => "NodePool",
+            Self::Ec2NodeClass => "EC2NodeClass",
+            Self::NodeClaim => "NodeClaim",
+        }
+    }
+
+    /// The kind's `apiVersion`.
+    #[must_use]
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::Pod
+            | Self::Node
+            | Self::Namespace
+            | Self::PersistentVolume
+            | Self::PersistentVolumeClaim => "v1",
+            Self::StorageClass => "storage.k8s.io/v1",
+            Self::DaemonSet | Self::Deployment | Self::ReplicaSet | Self::StatefulSet => "apps/v1",
+            Self::Job => "batch/v1",
+            Self::PodDisruptionBudget => "policy/v1",
+            Self::PriorityClass => "scheduling.k8s.io/v1",
+            Self::Lease => "coordination.k8s.io/v1",
+            Self::NodePool | Self::NodeClaim => "karpenter.sh/v1",
+            Self::Ec2NodeClass => "karpenter.k8s.aws/v1",
+        }
+    }
+
+    /// Whether its objects live in namespaces.
+    #[must_use]
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::Node
+            | Self::Namespace
+            | Self::PersistentVolume
+            | Self::StorageClass
+            | Self::PriorityClass
+            | Self::NodePool
+            | Self::Ec2NodeClass
+            | Self::NodeClaim => Scope::Cluster,
+            Self::Pod
+            | Self::PersistentVolumeClaim
+            | Self::DaemonSet
+            | Self::Deployment
+            | Self::ReplicaSet
+            | Self::StatefulSet
+            | Self::Job
+            | Self::PodDisruptionBudget
+            | Self::Lease => Scope::Namespaced,
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// A key; the namespace of a cluster-scoped kind is ignored.
+    pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        let namespace = match kind.scope() {
+            Scope::Cluster => String::new(),
+            Scope::Namespaced => namespace.into(),
+        };
+        Self { kind, namespace, name: name.into() }
+    }
+
+    /// The key of a Node.
+    pub fn node(name: impl Into<String>) -> Self {
+        Self::new(Kind::Node, "", name)
+    }
+
+    /// The key of an object, by its `kind` and `metadata`; `default` where a namespaced one gives no namespace.
+    /// Nothing for kinds that aren't known and objects without a name.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        let kind = Kind::parse(text(object, "/kind")?)?;
+        let namespace = match text(object, "/metadata/namespace") {
+            Some("") | None => "default",
+            Some(namespace) => namespace,
+        };
+        Some(Self::new(kind, namespace, text(object, "/metadata/name")?))
+    }
+}
+
+/// `Pod prod/web-1`, `Node a`.
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.namespace.is_empty() { "" } else { "/" };
+        write!(f, "{} {}{slash}{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// The text at a JSON pointer.
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer).and_then(Value::as_str)
+}
+
+/// The texts of the map at a JSON pointer, such as labels.
+pub fn texts<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let map = object.pointer(pointer).and_then(Value::as_object);
+    map.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+/// [`texts`] as a map of their own.
+#[must_use]
+pub fn text_map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
+    texts(object, pointer).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// The elements of the list at a JSON pointer; none where there is no list.
+#[must_use]
+pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The time at a JSON pointer.
+#[must_use]
+pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer)?.parse().ok()
+}
+
+/// `metadata.name`; empty where absent.
+#[must_use]
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name").unwrap_or_default()
+}
+
+/// `metadata.namespace`; empty where absent.
+#[must_use]
+pub fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace").unwrap_or_default()
+}
+
+/// `metadata.uid`; empty where absent.
+#[must_use]
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid").unwrap_or_default()
+}
+
+/// `metadata.deletionTimestamp`.
+#[must_use]
+pub fn deleted_at(object: &Value) -> Option<Timestamp> {
+    time(object, "/metadata/deletionTimestamp")
+}
+
+/// The managing controller among `metadata.ownerReferences`.
+#[must_use]
+pub fn controller(object: &Value) -> Option<&Value> {
+    list(object, "/metadata/ownerReferences")
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+}
+
+/// The status of a condition, such as `True`.
+#[must_use]
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+    let found = list(object, "/status/conditions").iter().find(|c| text(c, "/type") == Some(kind))?;
+    text(found, "/status")
+}
+
+/// `spec.taints` of a Node; those with unknown effects are left out.
+#[must_use]
+pub fn taints(node: &Value) -> Vec<Taint> {
+    list(node, "/spec/taints").iter().filter_map(taint).collect()
+}
+
+/// A taint in Kubernetes' form.
+#[must_use]
+pub fn taint(value: &Value) -> Option<Taint> {
+    Some(Taint {
+        key: text(value, "/key")?.to_owned(),
+        value: text(value, "/value").unwrap_or_default().to_owned(),
+        effect: TaintEffect::parse(text(value, "/effect")?).ok()?,
+    })
+}
+
+/// `spec.tolerations` of a pod, or of a pod template; those that no API server takes are left out.
+#[must_use]
+pub fn tolerations(pod: &Value) -> Vec<Toleration> {
+    list(pod, "/spec/tolerations").iter().filter_map(toleration).collect()
+}
+
+fn toleration(value: &Value) -> Option<Toleration> {
+    let operator = match text(value, "/operator") {
+        None | Some("") => TolerationOperator::Equal,
+        Some(word) => TolerationOperator::parse(word).ok()?,
+    };
+    let effect = match text(value, "/effect") {
+        None | Some("") => None,
+        Some(word) => Some(TaintEffect::parse(word).ok()?),
+    };
+    Some(Toleration {
+        key: text(value, "/key").unwrap_or_default().to_owned(),
+        operator,
+        value: text(value, "/value").unwrap_or_default().to_owned(),
+        effect,
+        toleration_seconds: value.get("tolerationSeconds").and_then(Value::as_i64),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keys_read_as_kubectl_writes_them() {
+        let pod = json!({"kind": "Pod", "metadata": {"name": "web-1"}});
+        assert_eq!(ObjectKey::of(&pod).unwrap().to_string(), "Pod default/web-1");
+        let node = json!({"kind": "Node", "metadata": {"name": "a", "namespace": "ignored"}});
+        assert_eq!(ObjectKey::of(&node).unwrap().to_string(), "Node a");
+        assert_eq!(ObjectKey::of(&json!({"kind": "Secret", "metadata": {"name": "s"}})), None);
+    }
+
+    #[test]
+    fn kinds_are_read_by_their_names() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::parse(kind.as_str()), Some(kind));
+        }
+    }
+
+    #[test]
+    fn what_has_the_wrong_type_reads_as_absent() {
+        let node = json!({"metadata": {"name": 3, "labels": {"a": 1, "b": "2"}},
+            "spec": {"taints": [{"key": "a", "effect": "Never"}, {"key": "b", "effect": "NoExecute"}]}});
+        assert_eq!(name(&node), "");
+        assert_eq!(text_map(&node, "/metadata/labels"), BTreeMap::from([("b".into(), "2".into())]));
+        assert_eq!(taints(&node), [Taint::new("b", TaintEffect::NoExecute)]);
+    }
+}

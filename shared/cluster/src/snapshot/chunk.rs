@@ -1,0 +1,127 @@
+//! One chunk: its content's digest, and the item that holds it.
+
+use std::fmt;
+use std::io::{Read as _, Write as _};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use serde_json::Value;
+use tenon_domain::digest::Digest;
+use tenon_table::{Item, Value as Attribute};
+
+use super::{ChunkKind, VERSION};
+
+/// What a chunk may be when it is unpacked: more is no content of ours.
+const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
+/// Hexadecimal digits of a digest: 64 bits, of which a cluster's chunks of an hour never share one.
+const DIGEST_DIGITS: usize = 16;
+
+/// A chunk as a manifest names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChunkRef {
+    /// What it holds.
+    pub kind: ChunkKind,
+    /// Which bucket of that kind, from 0.
+    pub bucket: u32,
+    /// The digest of its content: 16 hexadecimal digits.
+    pub digest: String,
+    /// Its packed bytes.
+    pub bytes: usize,
+}
+
+/// `pods/17/4f3c8a2b9d1e0f56/5120`, as manifests hold it.
+impl fmt::Display for ChunkRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.kind, self.bucket, self.digest, self.bytes)
+    }
+}
+
+impl ChunkRef {
+    /// Reads what a manifest holds.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let kind = ChunkKind::parse(parts.next()?)?;
+        let bucket = parts.next()?.parse().ok()?;
+        let digest = parts.next()?.to_owned();
+        let bytes = parts.next()?.parse().ok()?;
+        parts.next().is_none().then_some(Self { kind, bucket, digest, bytes })
+    }
+}
+
+/// A chunk with its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// How manifests name it.
+    pub name: ChunkRef,
+    /// Its content: deflated JSON.
+    pub data: Vec<u8>,
+}
+
+/// A chunk that can't be unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum ChunkError {
+    /// The item has no `data`.
+    #[error("the chunk has no `data`")]
+    NoData,
+    /// The bytes aren't deflated, or are too many.
+    #[error("the chunk can't be unpacked")]
+    Packing(#[source] std::io::Error),
+    /// The content isn't JSON.
+    #[error("the chunk isn't JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+impl Chunk {
+    /// Packs a content, given as JSON text.
+    #[must_use]
+    pub fn pack((kind, bucket): (ChunkKind, u32), content: &str) -> Self {
+        let digest = content_digest(content);
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        // Writing into memory can't fail; an empty chunk would be refused by its reader.
+        let written = encoder.write_all(content.as_bytes()).and_then(|()| encoder.finish());
+        let data = written.unwrap_or_default();
+        Self { name: ChunkRef { kind, bucket, digest, bytes: data.len() }, data }
+    }
+
+    /// The item that holds it.
+    #[must_use]
+    pub fn to_item(&self) -> Item {
+        Item::from([
+            ("v".to_owned(), Attribute::number(VERSION)),
+            ("data".to_owned(), Attribute::B(self.data.clone())),
+        ])
+    }
+
+    /// The content of an item.
+    ///
+    /// # Errors
+    /// [`ChunkError`] says what is wrong with it.
+    pub fn unpack(item: &Item) -> Result<Value, ChunkError> {
+        let data = item.get("data").and_then(Attribute::as_bytes).ok_or(ChunkError::NoData)?;
+        let mut text = Vec::new();
+        DeflateDecoder::new(data).take(UNPACKED_BYTES).read_to_end(&mut text).map_err(ChunkError::Packing)?;
+        serde_json::from_slice(&text).map_err(ChunkError::Json)
+    }
+}
+
+/// The digest by which content is addressed.
+pub(super) fn content_digest(content: &str) -> String {
+    Digest::of_texts([content]).hex().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_chunk_unpacks_to_what_was_packed() {
+        let content = json!({"v": 1, "items": ["a"]});
+        let chunk = Chunk::pack((ChunkKind::Nodes, 3), &content.to_string());
+        assert_eq!(Chunk::unpack(&chunk.to_item()).unwrap(), content);
+        assert_eq!(ChunkRef::parse(&chunk.name.to_string()), Some(chunk.name));
+        assert_eq!(Chunk::unpack(&Item::new()).unwrap_err().to_string(), "the chunk has no `data`");
+    }
+}

@@ -1,0 +1,293 @@
+//! From a cluster's objects to chunks and a manifest.
+//!
+//! Decides which chunks there are and which of them are new. It doesn't write.
+//!
+//! Invariant: equal objects give equal chunks, whatever order they are given in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tenon_domain::snapshot::{ActionProgress, ActionReport};
+
+use super::bucket::{MOST_BUCKETS, bucket_count, bucket_of};
+use super::chunk::content_digest;
+use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION, project};
+use crate::object::{self, Object, text};
+
+/// What the agent saw, and what it did.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterObjects {
+    /// Pods; finished ones are left out of the snapshot.
+    pub pods: Vec<Object>,
+    /// Nodes.
+    pub nodes: Vec<Object>,
+    /// DaemonSets.
+    pub daemon_sets: Vec<Object>,
+    /// PodDisruptionBudgets.
+    pub pdbs: Vec<Object>,
+    /// PersistentVolumes, PersistentVolumeClaims and StorageClasses.
+    pub volumes: Vec<Object>,
+    /// NodePools.
+    pub node_pools: Vec<Object>,
+    /// EC2NodeClasses.
+    pub node_classes: Vec<Object>,
+    /// NodeClaims.
+    pub node_claims: Vec<Object>,
+    /// Namespaces.
+    pub namespaces: Vec<Object>,
+    /// How far the agent's actions are.
+    pub reports: Vec<ActionReport>,
+}
+
+/// A snapshot, ready to be written.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    /// Names all chunks. Its revision and generation are the previous one's: the writer raises them.
+    pub manifest: Manifest,
+    /// The chunks that the previous manifest doesn't name.
+    pub new: Vec<Chunk>,
+    /// The chunks that only the previous manifest names.
+    pub dropped: Vec<ChunkRef>,
+    /// Kinds of which something changed; empty where the manifest says what the previous one said.
+    pub changed: BTreeSet<ChunkKind>,
+}
+
+/// Encodes snapshots; remembers pods by their `resourceVersion`, so that only those that changed are read again.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    pods: BTreeMap<String, Known>,
+    shapes: BTreeMap<String, Arc<Value>>,
+}
+
+/// A pod that was read.
+#[derive(Debug, Clone)]
+struct Known {
+    version: String,
+    shape: String,
+    row: Arc<Value>,
+}
+
+/// One object on its way into a chunk: the name that decides its bucket, and its content.
+type Entry = (String, Arc<Value>);
+
+impl Encoder {
+    /// Encodes what was seen at a time, against the manifest that is in the table.
+    pub fn encode(
+        &mut self,
+        objects: &ClusterObjects,
+        previous: Option<&Manifest>,
+        taken_at: Timestamp,
+    ) -> Encoded {
+        let pods = self.read_pods(&objects.pods);
+        let mut used: BTreeMap<String, Arc<Value>> = BTreeMap::new();
+        for pod in pods.values() {
+            if let Some(shape) = self.shapes.get(&pod.shape) {
+                used.insert(pod.shape.clone(), Arc::clone(shape));
+            }
+        }
+        self.shapes.clone_from(&used);
+        self.pods = pods.iter().map(|((_, _, uid), known)| (uid.clone(), known.clone())).collect();
+
+        let mut build = Build::new(previous);
+        let rows: Vec<Row> = pods
+            .into_iter()
+            .map(|((namespace, name, _), known)| Row { at: format!("{namespace}/{name}"), known })
+            .collect();
+        build.add(ChunkKind::Pods, rows.len(), |buckets| pod_chunks(&rows, buckets));
+        let shapes: Vec<Entry> = used.into_iter().collect();
+        build.add(ChunkKind::Shapes, shapes.len(), |buckets| shape_chunks(&shapes, buckets));
+        for (kind, entries) in plain_entries(objects) {
+            build.add(kind, entries.len(), |buckets| item_chunks(&entries, buckets));
+        }
+        let pending = objects.pods.iter().filter(|pod| is_pending(pod)).count();
+        build.finish(previous, taken_at, u32::try_from(pending).unwrap_or(u32::MAX))
+    }
+
+    /// The pods that aren't finished, by namespace, name and UID.
+    fn read_pods(&mut self, pods: &[Object]) -> BTreeMap<(String, String, String), Known> {
+        let mut read = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !is_finished(pod)) {
+            let uid = object::uid(pod).to_owned();
+            let version = text(pod, "/metadata/resourceVersion").unwrap_or_default();
+            let known = match self.pods.get(&uid) {
+                Some(known) if known.version == version && !version.is_empty() => known.clone(),
+                Some(_) | None => {
+                    let shape = project::pod_shape(pod);
+                    let digest = content_digest(&shape.to_string());
+                    self.shapes.entry(digest.clone()).or_insert_with(|| Arc::new(shape));
+                    Known { version: version.to_owned(), shape: digest, row: Arc::new(project::pod_row(pod)) }
+                }
+            };
+            read.insert((object::namespace(pod).to_owned(), object::name(pod).to_owned(), uid), known);
+        }
+        read
+    }
+}
+
+fn is_finished(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"))
+}
+
+fn is_pending(pod: &Value) -> bool {
+    text(pod, "/spec/nodeName").is_none() && !is_finished(pod) && object::deleted_at(pod).is_none()
+}
+
+/// A pod on its way into a chunk.
+struct Row {
+    at: String,
+    known: Known,
+}
+
+/// Collects chunks of all kinds.
+struct Build<'a> {
+    known: BTreeMap<(ChunkKind, u32), &'a ChunkRef>,
+    before: BTreeMap<ChunkKind, u32>,
+    buckets: BTreeMap<ChunkKind, u32>,
+    chunks: Vec<ChunkRef>,
+    new: Vec<Chunk>,
+}
+
+impl<'a> Build<'a> {
+    fn new(previous: Option<&'a Manifest>) -> Self {
+        let chunks = previous.into_iter().flat_map(|manifest| &manifest.chunks);
+        Self {
+            known: chunks.map(|chunk| ((chunk.kind, chunk.bucket), chunk)).collect(),
+            before: previous.map(|manifest| manifest.buckets.clone()).unwrap_or_default(),
+            buckets: BTreeMap::new(),
+            chunks: Vec::new(),
+            new: Vec::new(),
+        }
+    }
+
+    /// Adds a kind: `contents` gives the JSON of each bucket that isn't empty, for a number of buckets.
+    fn add(&mut self, kind: ChunkKind, objects: usize, contents: impl Fn(u32) -> BTreeMap<u32, String>) {
+        let mut buckets = bucket_count(kind, objects, self.before.get(&kind).copied().unwrap_or(1));
+        loop {
+            let packed = self.pack(kind, contents(buckets));
+            let largest = packed.iter().map(|(name, _)| name.bytes).max().unwrap_or(0);
+            if largest <= CHUNK_BYTES || buckets >= MOST_BUCKETS {
+                if objects > 0 {
+                    self.buckets.insert(kind, buckets);
+                }
+                for (name, chunk) in packed {
+                    self.chunks.push(name);
+                    self.new.extend(chunk);
+                }
+                return;
+            }
+            buckets *= 2;
+        }
+    }
+
+    /// The chunks' names, and those chunks that aren't known.
+    fn pack(&self, kind: ChunkKind, contents: BTreeMap<u32, String>) -> Vec<(ChunkRef, Option<Chunk>)> {
+        let pack = |(bucket, content): (u32, String)| {
+            let digest = content_digest(&content);
+            match self.known.get(&(kind, bucket)) {
+                Some(known) if known.digest == digest => ((*known).clone(), None),
+                Some(_) | None => {
+                    let chunk = Chunk::pack((kind, bucket), &content);
+                    (chunk.name.clone(), Some(chunk))
+                }
+            }
+        };
+        contents.into_iter().map(pack).collect()
+    }
+
+    fn finish(self, previous: Option<&Manifest>, taken_at: Timestamp, pending_pods: u32) -> Encoded {
+        let names: BTreeSet<(ChunkKind, &str)> =
+            self.chunks.iter().map(|c| (c.kind, c.digest.as_str())).collect();
+        let dropped: Vec<ChunkRef> = self
+            .known
+            .values()
+            .filter(|chunk| !names.contains(&(chunk.kind, chunk.digest.as_str())))
+            .map(|chunk| (*chunk).clone())
+            .collect();
+        let mut changed: BTreeSet<ChunkKind> = self.new.iter().map(|chunk| chunk.name.kind).collect();
+        changed.extend(dropped.iter().map(|chunk| chunk.kind));
+        let manifest = Manifest {
+            revision: previous.map_or(0, |manifest| manifest.revision),
+            generation: previous.map_or(0, |manifest| manifest.generation),
+            taken_at,
+            restored_at: previous.and_then(|manifest| manifest.restored_at),
+            pending_pods,
+            buckets: self.buckets,
+            chunks: self.chunks,
+        };
+        Encoded { manifest, new: self.new, dropped, changed }
+    }
+}
+
+fn pod_chunks(rows: &[Row], buckets: u32) -> BTreeMap<u32, String> {
+    let mut contents: BTreeMap<u32, BTreeMap<&str, Vec<&Value>>> = BTreeMap::new();
+    for row in rows {
+        let groups = contents.entry(bucket_of(&row.at, buckets)).or_default();
+        groups.entry(&row.known.shape).or_default().push(&row.known.row);
+    }
+    contents
+        .into_iter()
+        .map(|(bucket, groups)| (bucket, json!({"v": VERSION, "groups": groups}).to_string()))
+        .collect()
+}
+
+fn shape_chunks(shapes: &[Entry], buckets: u32) -> BTreeMap<u32, String> {
+    let mut contents: BTreeMap<u32, Map<String, Value>> = BTreeMap::new();
+    for (digest, shape) in shapes {
+        contents.entry(bucket_of(digest, buckets)).or_default().insert(digest.clone(), Value::clone(shape));
+    }
+    contents
+        .into_iter()
+        .map(|(bucket, shapes)| (bucket, json!({"v": VERSION, "shapes": shapes}).to_string()))
+        .collect()
+}
+
+fn item_chunks(entries: &[Entry], buckets: u32) -> BTreeMap<u32, String> {
+    let mut contents: BTreeMap<u32, Vec<&Value>> = BTreeMap::new();
+    for (name, item) in entries {
+        contents.entry(bucket_of(name, buckets)).or_default().push(item);
+    }
+    contents
+        .into_iter()
+        .map(|(bucket, items)| (bucket, json!({"v": VERSION, "items": items}).to_string()))
+        .collect()
+}
+
+/// The kinds that hold one object after the other, each in the order of names.
+fn plain_entries(objects: &ClusterObjects) -> Vec<(ChunkKind, Vec<Entry>)> {
+    let of = |objects: &[Object], project: fn(&Value) -> Value| {
+        let mut entries: Vec<Entry> = objects
+            .iter()
+            .map(|object| {
+                let kind = text(object, "/kind").unwrap_or_default();
+                let name = format!("{kind}/{}/{}", object::namespace(object), object::name(object));
+                (name, Arc::new(project(object)))
+            })
+            .collect();
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        entries
+    };
+    let mut reports: Vec<&ActionReport> = objects.reports.iter().collect();
+    reports.sort();
+    vec![
+        (ChunkKind::Nodes, of(&objects.nodes, project::node)),
+        (ChunkKind::DaemonSets, of(&objects.daemon_sets, project::daemon_set)),
+        (ChunkKind::Pdbs, of(&objects.pdbs, project::pdb)),
+        (ChunkKind::Volumes, of(&objects.volumes, project::volume_object)),
+        (ChunkKind::NodePools, of(&objects.node_pools, project::karpenter_object)),
+        (ChunkKind::NodeClasses, of(&objects.node_classes, project::karpenter_object)),
+        (ChunkKind::NodeClaims, of(&objects.node_claims, project::karpenter_object)),
+        (ChunkKind::Namespaces, of(&objects.namespaces, project::namespace)),
+        (ChunkKind::Reports, reports.into_iter().map(|r| (r.claim.clone(), Arc::new(report(r)))).collect()),
+    ]
+}
+
+fn report(report: &ActionReport) -> Value {
+    match &report.progress {
+        ActionProgress::Working { pods_left } => {
+            json!({"claim": report.claim, "number": report.number, "progress": "Working", "pods_left": pods_left})
+        }
+        ActionProgress::Done => json!({"claim": report.claim, "number": report.number, "progress": "Done"}),
+    }
+}

@@ -1,0 +1,202 @@
+//! The manifest, which names the chunks of a generation, and the heartbeat, which says that it still holds.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tenon_table::{Item, ItemError, from_item, to_item};
+
+use super::{ChunkKind, ChunkRef, VERSION};
+
+/// What a generation consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// What the next write of it is conditional on.
+    pub revision: u64,
+    /// Counts up with every change.
+    pub generation: u64,
+    /// When the cluster was like this.
+    pub taken_at: Timestamp,
+    /// When the agent found that the table held an older generation than it had written: it was restored. Kept until
+    /// the next time.
+    pub restored_at: Option<Timestamp>,
+    /// Pods that waited for a node.
+    pub pending_pods: u32,
+    /// How many buckets a kind has.
+    pub buckets: BTreeMap<ChunkKind, u32>,
+    /// The chunks, by kind and bucket.
+    pub chunks: Vec<ChunkRef>,
+}
+
+/// When the agent last said that a generation is how the cluster is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Which generation.
+    pub generation: u64,
+    /// When.
+    pub seen_at: Timestamp,
+}
+
+/// A manifest or heartbeat that can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The item isn't of the form.
+    #[error("the agent's item isn't of the form `v: {VERSION}`")]
+    Form(#[source] ItemError),
+    /// A version that this reader doesn't know.
+    #[error("the agent's item has version `{found}`: expected up to {}, update the functions", VERSION + 1)]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// A field with a value that it can't have.
+    #[error("`{field}` of the agent's item can't be `{value}`")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct ManifestForm {
+    v: u32,
+    revision: u64,
+    generation: u64,
+    taken_at: String,
+    #[serde(default)]
+    restored: bool,
+    restored_at: Option<String>,
+    #[serde(default)]
+    pending_pods: u32,
+    buckets: BTreeMap<String, u32>,
+    chunks: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HeartbeatForm {
+    v: u32,
+    generation: u64,
+    seen_at: String,
+}
+
+impl Manifest {
+    /// The manifest as an item.
+    ///
+    /// # Errors
+    /// [`ManifestError::Form`], where the table can't hold it.
+    pub fn to_item(&self) -> Result<Item, ManifestError> {
+        let form = ManifestForm {
+            v: VERSION,
+            revision: self.revision,
+            generation: self.generation,
+            taken_at: self.taken_at.to_string(),
+            restored: self.restored_at.is_some(),
+            restored_at: self.restored_at.map(|at| at.to_string()),
+            pending_pods: self.pending_pods,
+            buckets: self.buckets.iter().map(|(kind, count)| (kind.to_string(), *count)).collect(),
+            chunks: self.chunks.iter().map(ToString::to_string).collect(),
+        };
+        to_item(&form).map_err(ManifestError::Form)
+    }
+
+    /// Reads an item. Chunks of kinds that aren't known are left out: a newer agent may report more.
+    ///
+    /// # Errors
+    /// [`ManifestError`] says what is wrong with it.
+    pub fn from_item(item: &Item) -> Result<Self, ManifestError> {
+        let form: ManifestForm = from_item(item).map_err(ManifestError::Form)?;
+        check_version(form.v)?;
+        let buckets = form.buckets.iter().filter_map(|(kind, count)| Some((ChunkKind::parse(kind)?, *count)));
+        let restored_at = match &form.restored_at {
+            None => None,
+            Some(text) => Some(read_time("restored_at", text)?),
+        };
+        Ok(Self {
+            revision: form.revision,
+            generation: form.generation,
+            taken_at: read_time("taken_at", &form.taken_at)?,
+            restored_at,
+            pending_pods: form.pending_pods,
+            buckets: buckets.collect(),
+            chunks: form.chunks.iter().filter_map(|chunk| ChunkRef::parse(chunk)).collect(),
+        })
+    }
+}
+
+impl Heartbeat {
+    /// The heartbeat as an item.
+    ///
+    /// # Errors
+    /// [`ManifestError::Form`], where the table can't hold it.
+    pub fn to_item(&self) -> Result<Item, ManifestError> {
+        let form =
+            HeartbeatForm { v: VERSION, generation: self.generation, seen_at: self.seen_at.to_string() };
+        to_item(&form).map_err(ManifestError::Form)
+    }
+
+    /// Reads an item.
+    ///
+    /// # Errors
+    /// [`ManifestError`] says what is wrong with it.
+    pub fn from_item(item: &Item) -> Result<Self, ManifestError> {
+        let form: HeartbeatForm = from_item(item).map_err(ManifestError::Form)?;
+        check_version(form.v)?;
+        Ok(Self { generation: form.generation, seen_at: read_time("seen_at", &form.seen_at)? })
+    }
+}
+
+fn check_version(found: u32) -> Result<(), ManifestError> {
+    if found > VERSION + 1 { Err(ManifestError::Version { found }) } else { Ok(()) }
+}
+
+fn read_time(field: &'static str, text: &str) -> Result<Timestamp, ManifestError> {
+    text.parse().map_err(|_| ManifestError::Field { field, value: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            revision: 4,
+            generation: 7,
+            taken_at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            restored_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+            pending_pods: 2,
+            buckets: BTreeMap::from([(ChunkKind::Pods, 2)]),
+            chunks: vec![ChunkRef {
+                kind: ChunkKind::Pods,
+                bucket: 1,
+                digest: "4f3c8a2b9d1e0f56".into(),
+                bytes: 51,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_forms_are_stable() {
+        let heartbeat = Heartbeat { generation: 7, seen_at: manifest().taken_at };
+        insta::assert_snapshot!(format!(
+            "{:#?}\n{:#?}",
+            manifest().to_item().unwrap(),
+            heartbeat.to_item().unwrap()
+        ));
+        assert_eq!(Heartbeat::from_item(&heartbeat.to_item().unwrap()).unwrap(), heartbeat);
+    }
+
+    #[test]
+    fn a_manifest_comes_back_and_unknown_kinds_are_left_out() {
+        let mut item = manifest().to_item().unwrap();
+        assert_eq!(Manifest::from_item(&item).unwrap(), manifest());
+        item.insert("chunks".into(), tenon_table::Value::L(vec![tenon_table::Value::text("leases/0/aa/1")]));
+        assert!(Manifest::from_item(&item).unwrap().chunks.is_empty());
+        item.insert("taken_at".into(), tenon_table::Value::text("then"));
+        assert_eq!(
+            Manifest::from_item(&item).unwrap_err().to_string(),
+            "`taken_at` of the agent's item can't be `then`"
+        );
+    }
+}

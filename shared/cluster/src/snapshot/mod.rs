@@ -1,0 +1,143 @@
+//! The form in which a cluster's snapshot lies in the table, version 1: `AGENT#<cluster>` with `CHUNK#<kind>#<digest>`,
+//! `MANIFEST` and `HEARTBEAT`.
+//!
+//! Decides the form, what is left out of the objects, and the order of writes: chunks, then the manifest, so that
+//! a reader of any manifest finds its chunks. Chunks are content-addressed: only what changed is written.
+//!
+//! Invariants: a chunk's name is the digest of its content; chunks that a manifest dropped stay for
+//! [`RETIRED_CHUNKS_STAY`], so that readers of that manifest don't tear; one object that can't be read never hides
+//! another.
+//!
+//! Objects lie as deflated JSON in a binary attribute: measured on a report of 20,000 pods, plain text is four times
+//! as large, and what people look at is in the items that functions write.
+
+mod bucket;
+mod chunk;
+mod encode;
+mod manifest;
+mod project;
+mod read;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use jiff::SignedDuration;
+use tenon_domain::id::ClusterName;
+use tenon_table::Key;
+
+pub use chunk::{Chunk, ChunkError, ChunkRef};
+pub use encode::{ClusterObjects, Encoded, Encoder};
+pub use manifest::{Heartbeat, Manifest, ManifestError};
+pub use read::{ChunkCache, ReadError, read, read_manifest};
+pub use write::{WriteError, beat, retire_orphans, write};
+
+/// The version of the forms that are written.
+pub const VERSION: u32 = 1;
+/// How long chunks that no manifest names any more can still be read.
+pub const RETIRED_CHUNKS_STAY: SignedDuration = SignedDuration::from_hours(1);
+/// No chunk is larger than this: an item holds 400 KB.
+pub const CHUNK_BYTES: usize = 300 * 1024;
+
+/// What a chunk holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChunkKind {
+    /// Pods: rows by shape.
+    Pods,
+    /// What pods need: each shape once.
+    Shapes,
+    /// Nodes.
+    Nodes,
+    /// DaemonSets.
+    DaemonSets,
+    /// PodDisruptionBudgets.
+    Pdbs,
+    /// PersistentVolumes, their claims, StorageClasses.
+    Volumes,
+    /// NodePools.
+    NodePools,
+    /// EC2NodeClasses.
+    NodeClasses,
+    /// NodeClaims.
+    NodeClaims,
+    /// Namespaces' labels.
+    Namespaces,
+    /// What the agent did of its actions.
+    Reports,
+}
+
+impl ChunkKind {
+    /// All kinds.
+    pub const ALL: [Self; 11] = [
+        Self::Pods,
+        Self::Shapes,
+        Self::Nodes,
+        Self::DaemonSets,
+        Self::Pdbs,
+        Self::Volumes,
+        Self::NodePools,
+        Self::NodeClasses,
+        Self::NodeClaims,
+        Self::Namespaces,
+        Self::Reports,
+    ];
+
+    /// The kind's name in keys and manifests.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Shapes => "shapes",
+            Self::Nodes => "nodes",
+            Self::DaemonSets => "daemonsets",
+            Self::Pdbs => "pdbs",
+            Self::Volumes => "volumes",
+            Self::NodePools => "nodepools",
+            Self::NodeClasses => "nodeclasses",
+            Self::NodeClaims => "nodeclaims",
+            Self::Namespaces => "namespaces",
+            Self::Reports => "reports",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for ChunkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The partition that the cluster's agent writes.
+#[must_use]
+pub fn partition(cluster: &ClusterName) -> String {
+    format!("AGENT#{cluster}")
+}
+
+/// Where the manifest lies.
+#[must_use]
+pub fn manifest_key(cluster: &ClusterName) -> Key {
+    Key::new(partition(cluster), "MANIFEST")
+}
+
+/// Where the heartbeat lies.
+#[must_use]
+pub fn heartbeat_key(cluster: &ClusterName) -> Key {
+    Key::new(partition(cluster), "HEARTBEAT")
+}
+
+/// Where a chunk lies.
+#[must_use]
+pub fn chunk_key(cluster: &ClusterName, chunk: &ChunkRef) -> Key {
+    Key::new(partition(cluster), format!("{CHUNK_PREFIX}{}#{}", chunk.kind, chunk.digest))
+}
+
+/// What the sort keys of chunks begin with.
+pub const CHUNK_PREFIX: &str = "CHUNK#";

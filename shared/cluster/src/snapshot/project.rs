@@ -1,0 +1,296 @@
+//! What of an object crosses to the table: the fields that scheduling and draining need, still in Kubernetes' form.
+//!
+//! Decides what is left out: images, commands, environment, secrets' names, probes; nobody reads them here, and what
+//! isn't in the table can't leak from it. Fields keep their names, so one reader reads manifests and snapshots.
+
+use serde_json::{Map, Value, json};
+
+use crate::object::{self, list, text};
+
+/// Labels that every pod of a controller has of its own: they stay with the pod, or no two pods would be alike.
+const OWN_LABELS: [&str; 3] = [
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+];
+/// Annotations of pods that decide something.
+const POD_ANNOTATIONS: [&str; 4] = [
+    "karpenter.sh/do-not-disrupt",
+    "controller.kubernetes.io/pod-deletion-cost",
+    "kubernetes.io/config.mirror",
+    "kubernetes.io/config.source",
+];
+/// Fields of a pod's spec that decide its place, as they are.
+const POD_FIELDS: [&str; 11] = [
+    "nodeSelector",
+    "affinity",
+    "topologySpreadConstraints",
+    "tolerations",
+    "overhead",
+    "resources",
+    "resourceClaims",
+    "priority",
+    "priorityClassName",
+    "schedulingGates",
+    "terminationGracePeriodSeconds",
+];
+/// An annotation with a copy of the whole object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What the pod needs, without what is its own: equal pods have equal shapes.
+pub(super) fn pod_shape(pod: &Value) -> Value {
+    let mut shape = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": pod_metadata(pod),
+        "spec": pod_spec(pod.get("spec").unwrap_or(&Value::Null)),
+    });
+    if let Some(metadata) = shape.get_mut("metadata").and_then(Value::as_object_mut) {
+        // Readers ask for a name; the pod's own is in its row.
+        metadata.insert("name".to_owned(), json!("shape"));
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.retain(|key, _| !OWN_LABELS.contains(&key.as_str()));
+        }
+    }
+    let allocated = allocated(pod);
+    if let (Some(fields), false) = (shape.as_object_mut(), allocated.is_empty()) {
+        fields.insert("status".to_owned(), json!({"containerStatuses": allocated}));
+    }
+    shape
+}
+
+/// What is the pod's own: `[name, uid, created, node, phase, flags, started, deleted, labels]`; times in seconds since
+/// 1970, the last ones left out where they are absent. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n`
+/// nominated.
+pub(super) fn pod_row(pod: &Value) -> Value {
+    let seconds = |pointer: &str| object::time(pod, pointer).map_or(Value::Null, |at| json!(at.as_second()));
+    let own: Map<String, Value> = object::texts(pod, "/metadata/labels")
+        .filter(|(key, _)| OWN_LABELS.contains(key))
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    let mut row = vec![
+        json!(object::name(pod)),
+        json!(object::uid(pod)),
+        seconds("/metadata/creationTimestamp"),
+        json!(text(pod, "/spec/nodeName").unwrap_or_default()),
+        json!(text(pod, "/status/phase").unwrap_or("Pending")),
+        json!(flags(pod)),
+        seconds("/status/startTime"),
+        seconds("/metadata/deletionTimestamp"),
+        if own.is_empty() { Value::Null } else { Value::Object(own) },
+    ];
+    while row.last() == Some(&Value::Null) {
+        row.pop();
+    }
+    Value::Array(row)
+}
+
+fn flags(pod: &Value) -> String {
+    let mut flags = String::new();
+    if object::condition(pod, "Ready") == Some("True") {
+        flags.push('r');
+    }
+    let scheduled = list(pod, "/status/conditions").iter().find(|c| text(c, "/type") == Some("PodScheduled"));
+    if let Some(condition) = scheduled
+        && text(condition, "/status") == Some("False")
+    {
+        match text(condition, "/reason") {
+            Some("Unschedulable") => flags.push('u'),
+            Some("SchedulingGated") => flags.push('g'),
+            _ => {}
+        }
+    }
+    if text(pod, "/status/nominatedNodeName").is_some_and(|node| !node.is_empty()) {
+        flags.push('n');
+    }
+    flags
+}
+
+fn pod_metadata(pod: &Value) -> Value {
+    let mut metadata = Map::new();
+    let source = pod.get("metadata").unwrap_or(&Value::Null);
+    copy(source, &mut metadata, &["namespace", "labels"]);
+    let annotations: Map<String, Value> = object::texts(source, "/annotations")
+        .filter(|(key, _)| POD_ANNOTATIONS.contains(key))
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    if let Some(owner) = object::controller(pod) {
+        let mut reference = Map::new();
+        copy(owner, &mut reference, &["apiVersion", "kind", "name", "uid", "controller"]);
+        metadata.insert("ownerReferences".to_owned(), json!([reference]));
+    }
+    Value::Object(metadata)
+}
+
+fn pod_spec(spec: &Value) -> Value {
+    let mut projected = Map::new();
+    copy(spec, &mut projected, &POD_FIELDS);
+    copy(spec, &mut projected, &["schedulerName"]);
+    for field in ["containers", "initContainers"] {
+        let containers: Vec<Value> = list(spec, &format!("/{field}")).iter().map(container).collect();
+        if !containers.is_empty() {
+            projected.insert(field.to_owned(), Value::Array(containers));
+        }
+    }
+    let volumes: Vec<Value> = list(spec, "/volumes").iter().filter_map(volume).collect();
+    if !volumes.is_empty() {
+        projected.insert("volumes".to_owned(), Value::Array(volumes));
+    }
+    Value::Object(projected)
+}
+
+fn container(container: &Value) -> Value {
+    let mut projected = Map::new();
+    copy(container, &mut projected, &["name", "resources", "restartPolicy"]);
+    let ports: Vec<Value> = list(container, "/ports")
+        .iter()
+        .filter(|port| port.get("hostPort").and_then(Value::as_u64).unwrap_or(0) > 0)
+        .cloned()
+        .collect();
+    if !ports.is_empty() {
+        projected.insert("ports".to_owned(), Value::Array(ports));
+    }
+    Value::Object(projected)
+}
+
+fn volume(volume: &Value) -> Option<Value> {
+    let mut projected = Map::new();
+    copy(volume, &mut projected, &["name", "persistentVolumeClaim", "ephemeral"]);
+    (projected.len() > 1).then_some(Value::Object(projected))
+}
+
+/// What the node holds for containers that are being resized in place.
+fn allocated(pod: &Value) -> Vec<Value> {
+    let requested = |name: &str| {
+        let containers = list(pod, "/spec/containers").iter();
+        containers
+            .into_iter()
+            .find(|c| text(c, "/name") == Some(name))
+            .and_then(|c| c.pointer("/resources/requests"))
+    };
+    let differs = |status: &&Value| {
+        let allocated = status.get("allocatedResources");
+        allocated.is_some() && allocated != requested(text(status, "/name").unwrap_or_default())
+    };
+    let project = |status: &Value| json!({"name": status.get("name"), "allocatedResources": status.get("allocatedResources")});
+    list(pod, "/status/containerStatuses").iter().filter(differs).map(project).collect()
+}
+
+/// A Node.
+pub(super) fn node(node: &Value) -> Value {
+    let condition = |c: &Value| {
+        let mut condition = Map::new();
+        copy(c, &mut condition, &["type", "status", "lastTransitionTime"]);
+        Value::Object(condition)
+    };
+    let conditions: Vec<Value> = list(node, "/status/conditions").iter().map(condition).collect();
+    let mut metadata = metadata(node);
+    // Generations of Nodes count heartbeats' neighbours; other agents' annotations change every minute.
+    metadata.remove("generation");
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|key, _| key.contains("karpenter.") || key.starts_with("tenon.dev/"));
+    }
+    let mut spec = Map::new();
+    copy(node.get("spec").unwrap_or(&Value::Null), &mut spec, &["providerID", "taints", "unschedulable"]);
+    let mut status = Map::new();
+    copy(node.get("status").unwrap_or(&Value::Null), &mut status, &["capacity", "allocatable"]);
+    status.insert("conditions".to_owned(), Value::Array(conditions));
+    whole(node, metadata, json!(spec), Some(json!(status)))
+}
+
+/// A DaemonSet: its template.
+pub(super) fn daemon_set(set: &Value) -> Value {
+    let template = set.pointer("/spec/template").unwrap_or(&Value::Null);
+    let template = json!({
+        "metadata": pod_metadata(template),
+        "spec": pod_spec(template.get("spec").unwrap_or(&Value::Null)),
+    });
+    let mut spec = Map::new();
+    copy(set.get("spec").unwrap_or(&Value::Null), &mut spec, &["selector"]);
+    spec.insert("template".to_owned(), template);
+    whole(set, metadata(set), json!(spec), None)
+}
+
+/// A PodDisruptionBudget.
+pub(super) fn pdb(pdb: &Value) -> Value {
+    let mut status = Map::new();
+    copy(pdb.get("status").unwrap_or(&Value::Null), &mut status, &["disruptionsAllowed"]);
+    let mut metadata = metadata(pdb);
+    metadata.remove("generation");
+    whole(pdb, metadata, pdb.get("spec").cloned().unwrap_or(Value::Null), Some(json!(status)))
+}
+
+/// A PersistentVolume, a claim for one, or a StorageClass.
+pub(super) fn volume_object(object: &Value) -> Value {
+    let source = object.get("spec").unwrap_or(&Value::Null);
+    let mut spec = Map::new();
+    copy(source, &mut spec, &["nodeAffinity", "storageClassName", "volumeName"]);
+    if let Some(driver) = text(source, "/csi/driver") {
+        spec.insert("csi".to_owned(), json!({"driver": driver}));
+    }
+    let phase = text(object, "/status/phase").map(|phase| json!({"phase": phase}));
+    let mut projected = whole(object, metadata(object), json!(spec), phase);
+    if let Some(fields) = projected.as_object_mut() {
+        copy(object, fields, &["provisioner", "volumeBindingMode", "allowedTopologies"]);
+    }
+    projected
+}
+
+/// A NodePool, EC2NodeClass or NodeClaim: all of its spec. Of the status only what a claim says of its node.
+pub(super) fn karpenter_object(object: &Value) -> Value {
+    let mut status = Map::new();
+    copy(object.get("status").unwrap_or(&Value::Null), &mut status, &["providerID", "nodeName"]);
+    let status = (!status.is_empty()).then_some(json!(status));
+    whole(object, metadata(object), object.get("spec").cloned().unwrap_or(Value::Null), status)
+}
+
+/// A Namespace: its labels.
+pub(super) fn namespace(namespace: &Value) -> Value {
+    let mut metadata = Map::new();
+    copy(namespace.get("metadata").unwrap_or(&Value::Null), &mut metadata, &["name", "labels"]);
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+}
+
+fn metadata(object: &Value) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    let fields = [
+        "name",
+        "namespace",
+        "uid",
+        "labels",
+        "annotations",
+        "finalizers",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+    ];
+    copy(object.get("metadata").unwrap_or(&Value::Null), &mut metadata, &fields);
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    metadata
+}
+
+fn whole(object: &Value, metadata: Map<String, Value>, spec: Value, status: Option<Value>) -> Value {
+    let mut whole = Map::new();
+    copy(object, &mut whole, &["apiVersion", "kind"]);
+    whole.insert("metadata".to_owned(), Value::Object(metadata));
+    if !spec.is_null() {
+        whole.insert("spec".to_owned(), spec);
+    }
+    if let Some(status) = status {
+        whole.insert("status".to_owned(), status);
+    }
+    Value::Object(whole)
+}
+
+fn copy(from: &Value, to: &mut Map<String, Value>, fields: &[&str]) {
+    for field in fields {
+        if let Some(value) = from.get(*field).filter(|value| !value.is_null()) {
+            to.insert((*field).to_owned(), value.clone());
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What a writer and a reader of snapshots would notice.
+
+use super::*;
+use crate::object::Object;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tenon_domain::api::pod::{PodPhase, Readiness, SchedulingVerdict};
+use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
+use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn quiet_table() -> MemoryTable {
+    let zero = jiff::SignedDuration::ZERO;
+    let config = MemoryConfig {
+        seed: 0,
+        staleness_max: zero,
+        ttl_delay_max: zero,
+        throughput: tenon_table::Throughput::Off,
+    };
+    MemoryTable::new(config, Arc::new(|| Timestamp::UNIX_EPOCH))
+}
+
+fn cluster() -> ClusterName {
+    ClusterName::parse("prod").unwrap()
+}
+
+fn pod(app: usize, n: usize, extra: Value) -> Object {
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("web-{app}-7d9c5b7c8f-{n:05}"),
+            "namespace": "shop",
+            "uid": format!("{:08x}-1c2d-4e3f-8a9b-{:012x}", n * 2_654_435_761 % 4_294_967_296, n * 40_503 + app),
+            "creationTimestamp": at(1_700_000_000 + (n as i64 * 37) % 10_000).to_string(),
+            "resourceVersion": "1",
+            "labels": {"app": format!("web-{app}"), "pod-template-hash": "7d9c5b7c8f"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("web-{app}-7d9c5b7c8f"),
+                "uid": format!("owner-{app}"), "controller": true}],
+            "managedFields": [{"manager": "kube-controller-manager"}],
+        },
+        "spec": {
+            "nodeName": format!("ip-10-0-{}-{}.ec2.internal", n % 7, n % 200),
+            "containers": [{"name": "app", "image": "registry.example.com/web:1", "env": [{"name": "A", "value": "secret"}],
+                "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}}],
+            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": 300}],
+            "terminationGracePeriodSeconds": 30,
+        },
+        "status": {"phase": "Running", "startTime": at(1_700_000_100 + n as i64 % 1_000).to_string(),
+            "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    crate::simulated::merge_for_tests(&mut pod, &extra);
+    Arc::new(pod)
+}
+
+fn objects() -> ClusterObjects {
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "a", "uid": "n", "labels": {"kubernetes.io/arch": "amd64"}, "resourceVersion": "9",
+            "annotations": {"csi.volume.kubernetes.io/nodeid": "{}", "karpenter.sh/nodepool-hash": "1"},
+            "finalizers": ["karpenter.sh/termination"]},
+        "spec": {"providerID": "aws:///us-east-1a/i-0abc", "taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3920m"}, "images": [{"names": ["x"]}],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "KubeletReady"}]}});
+    let stateful = json!({"metadata": {"labels": {"statefulset.kubernetes.io/pod-name": "db-1"}},
+        "spec": {"nodeName": null}, "status": {"phase": "Pending", "startTime": null,
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}});
+    ClusterObjects {
+        pods: vec![
+            pod(1, 0, json!({})),
+            pod(1, 1, stateful),
+            pod(1, 2, json!({"status": {"phase": "Succeeded"}})),
+        ],
+        nodes: vec![Arc::new(node)],
+        namespaces: vec![Arc::new(namespace)],
+        reports: vec![ActionReport {
+            claim: "a-1".into(),
+            number: 3,
+            progress: ActionProgress::Working { pods_left: 2 },
+        }],
+        ..ClusterObjects::default()
+    }
+}
+
+struct Fixture {
+    table: MemoryTable,
+    encoder: Encoder,
+    manifest: Option<Manifest>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { table: quiet_table(), encoder: Encoder::default(), manifest: None }
+    }
+
+    fn write(&mut self, objects: &ClusterObjects, now: i64) -> Encoded {
+        let encoded = self.encoder.encode(objects, self.manifest.as_ref(), at(now));
+        let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
+        let written =
+            block_on(write(&self.table, &cluster(), &encoded, (generation, self.manifest.as_ref())));
+        self.manifest = Some(written.unwrap());
+        block_on(encoded.retire_dropped(&self.table, &cluster(), at(now))).unwrap();
+        encoded
+    }
+
+    fn read(&self, cache: &mut ChunkCache) -> Snapshot {
+        block_on(read(&self.table, &cluster(), Consistency::Strong, cache)).unwrap().unwrap()
+    }
+}
+
+#[test]
+fn the_forms_of_chunks_are_stable() {
+    let encoded = Encoder::default().encode(&objects(), None, at(0));
+    let mut text = String::new();
+    for chunk in &encoded.new {
+        let content = Chunk::unpack(&chunk.to_item()).unwrap();
+        text.push_str(&format!(
+            "{}/{}\n{}\n",
+            chunk.name.kind,
+            chunk.name.digest,
+            serde_json::to_string_pretty(&content).unwrap()
+        ));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_snapshot_comes_back_in_the_domains_types() {
+    let mut fixture = Fixture::new();
+    fixture.write(&objects(), 100);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!((snapshot.generation, snapshot.seen_at), (1, at(100)));
+    assert_eq!(snapshot.unreadable, []);
+    let [running, waiting] = snapshot.pods.as_slice() else { panic!("finished pods are left out") };
+    assert_eq!(running.name.to_string(), "shop/web-1-7d9c5b7c8f-00000");
+    assert_eq!((running.phase, running.readiness), (PodPhase::Running, Readiness::Ready));
+    assert_eq!(running.shape.requests.to_string(), "cpu: 250m, memory: 512Mi, pods: 1");
+    assert_eq!(running.shape.owner.as_ref().unwrap().kind, "ReplicaSet");
+    assert_eq!((waiting.node.clone(), waiting.scheduling), (None, SchedulingVerdict::Unschedulable));
+    assert_eq!(waiting.shape.labels["statefulset.kubernetes.io/pod-name"], "db-1");
+    assert_eq!(snapshot.nodes[0].meta.finalizers, ["karpenter.sh/termination"]);
+    assert_eq!(snapshot.nodes[0].readiness, Readiness::Ready);
+    assert_eq!(snapshot.namespaces["shop"]["team"], "a");
+    assert_eq!(snapshot.reports, objects().reports);
+}
+
+#[test]
+fn a_heartbeat_counts_for_its_own_generation_only() {
+    let mut fixture = Fixture::new();
+    fixture.write(&objects(), 100);
+    let beat_at = |generation, second| {
+        block_on(beat(&fixture.table, &cluster(), Heartbeat { generation, seen_at: at(second) })).unwrap();
+        fixture.read(&mut ChunkCache::default()).seen_at
+    };
+    assert_eq!(beat_at(1, 140), at(140));
+    assert_eq!(beat_at(2, 180), at(100));
+}
+
+#[test]
+fn one_bad_object_hides_no_other() {
+    let mut bad = objects();
+    bad.nodes.push(Arc::new(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bad"},
+        "spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}})));
+    let mut fixture = Fixture::new();
+    fixture.write(&bad, 0);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!(snapshot.nodes.len(), 1);
+    assert_eq!((snapshot.unreadable[0].kind.as_str(), snapshot.unreadable[0].name.as_str()), ("Node", "bad"));
+}
+
+#[test]
+fn an_unchanged_cluster_writes_nothing_and_a_reader_reads_what_changed() {
+    let mut fixture = Fixture::new();
+    let first = fixture.write(&objects(), 0);
+    let again = fixture.encoder.encode(&objects(), fixture.manifest.as_ref(), at(1));
+    assert!(again.changed.is_empty() && again.new.is_empty() && again.dropped.is_empty());
+    let mut cache = ChunkCache::default();
+    fixture.read(&mut cache);
+    let mut changed = objects();
+    changed.namespaces.clear();
+    let second = fixture.write(&changed, 2);
+    assert_eq!(second.changed.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), ["namespaces"]);
+    // Everything but the manifest is in the reader's cache: chunks may go.
+    for chunk in &first.new {
+        let commit = Commit {
+            token: CommitToken::parse("gone").unwrap(),
+            conditions: vec![],
+            writes: vec![Write::Delete { key: chunk_key(&cluster(), &chunk.name) }],
+        };
+        block_on(fixture.table.commit(&commit)).unwrap();
+    }
+    assert!(fixture.read(&mut cache).namespaces.is_empty());
+    let torn = block_on(read(&fixture.table, &cluster(), Consistency::Strong, &mut ChunkCache::default()));
+    assert!(matches!(torn, Err(ReadError::Torn { generation: 2, .. })));
+}
+
+#[test]
+fn chunks_that_are_dropped_end_in_an_hour_and_come_back_whole() {
+    let mut fixture = Fixture::new();
+    fixture.write(&objects(), 0);
+    let mut changed = objects();
+    changed.namespaces.clear();
+    let dropped = fixture.write(&changed, 10).dropped;
+    let expires = |fixture: &Fixture| {
+        let item =
+            block_on(fixture.table.get(&chunk_key(&cluster(), &dropped[0]), Consistency::Strong)).unwrap();
+        item.unwrap().get("expires_at").and_then(|v| v.as_number().and_then(tenon_table::Number::to_i64))
+    };
+    assert_eq!(expires(&fixture), Some(3_610));
+    fixture.write(&objects(), 20);
+    assert_eq!(expires(&fixture), None);
+    let orphan = Chunk::pack((ChunkKind::Nodes, 0), "{}");
+    let write = Write::Put { key: chunk_key(&cluster(), &orphan.name), item: orphan.to_item() };
+    let commit = Commit { token: CommitToken::parse("o").unwrap(), conditions: vec![], writes: vec![write] };
+    block_on(fixture.table.commit(&commit)).unwrap();
+    let retire =
+        || block_on(retire_orphans(&fixture.table, &cluster(), fixture.manifest.as_ref().unwrap(), at(30)));
+    assert_eq!((retire().unwrap(), retire().unwrap()), (1, 0));
+}
+
+#[test]
+fn two_agents_never_write_over_each_other() {
+    let mut fixture = Fixture::new();
+    let encoded = fixture.write(&objects(), 0);
+    let late = block_on(write(&fixture.table, &cluster(), &encoded, (1, None)));
+    assert!(matches!(late, Err(WriteError::LostRace)));
+}
+
+/// 20,000 pods of 200 workloads: what a change of one costs.
+#[test]
+fn one_pods_change_rewrites_one_small_chunk() {
+    let pods = || (0..20_000).map(|n| pod(n % 200, n, json!({}))).collect::<Vec<_>>();
+    let mut encoder = Encoder::default();
+    let first = encoder.encode(&ClusterObjects { pods: pods(), ..ClusterObjects::default() }, None, at(0));
+    let mut changed = pods();
+    changed[77] = pod(77, 77, json!({"metadata": {"resourceVersion": "2"}, "status": {"conditions": []}}));
+    let second = encoder.encode(
+        &ClusterObjects { pods: changed, ..ClusterObjects::default() },
+        Some(&first.manifest),
+        at(1),
+    );
+    let bytes = |encoded: &Encoded| encoded.new.iter().map(|chunk| chunk.name.bytes).collect::<Vec<_>>();
+    let [one] = bytes(&second)[..] else { panic!("{:?}", bytes(&second)) };
+    let largest = bytes(&first).into_iter().max().unwrap();
+    let manifest = tenon_table::value::attributes_size(&second.manifest.to_item().unwrap());
+    println!(
+        "{} chunks, {} bytes, largest {largest}, one change {one}, manifest {manifest}",
+        first.new.len(),
+        bytes(&first).iter().sum::<usize>()
+    );
+    assert!(one <= 8 * 1024 && largest <= 8 * 1024, "{one} {largest}");
+    assert!(manifest <= 16 * 1024, "{manifest}");
+}
