@@ -99,7 +99,10 @@ fn plan_action(
             (if patched { ActionProgress::Done } else { working(0) }, None)
         }
         ActionKind::Drain | ActionKind::Finalize if deleted_at.is_none() => {
-            ops.push(Op::Delete { node: name, uid: object::uid(node).to_owned() });
+            // Only once the patch is seen to be there: a Node deleted without our finalizer would go undrained.
+            if patched {
+                ops.push(Op::Delete { node: name, uid: object::uid(node).to_owned() });
+            }
             (working(0), Some(now))
         }
         // The Node goes when nobody's finalizer holds it.
