@@ -1,0 +1,198 @@
+//! What an interruption means for a claim.
+//!
+//! Decides purely from an [`Input`]. A claim that already goes stays as it is: a plan of the same warning again is empty.
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cluster::{Action, ActionKind};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
+use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId, ZoneId};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::wake::InterruptionKind;
+
+use crate::NAME;
+
+/// EC2 takes a spot instance back so long after its warning, and a reservation's likewise.
+pub const NOTICE: SignedDuration = SignedDuration::from_mins(2);
+/// An offering whose instance was taken back isn't asked for again for so long. Source: KARPENTER.md 2.17.
+pub const MARK: SignedDuration = SignedDuration::from_mins(3);
+
+/// What a plan is made from.
+#[derive(Debug)]
+pub struct Input {
+    /// The time.
+    pub now: Timestamp,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The instance.
+    pub instance: InstanceId,
+    /// How it is interrupted.
+    pub kind: InterruptionKind,
+    /// The claim that owns it.
+    pub claim: Claim,
+    /// The id of its zone, where it is known and needed.
+    pub zone_id: Option<ZoneId>,
+}
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The claim after its step, where it takes one.
+    pub claim: Option<Claim>,
+    /// What its Node should be.
+    pub action: Option<Action>,
+    /// The offering that is avoided.
+    pub mark: Option<Unavailable>,
+    /// The decision.
+    pub journal: Option<JournalRecord>,
+    /// The event's detail.
+    pub event: Option<Event>,
+}
+
+/// What is told of an interruption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The claim.
+    pub claim: String,
+    /// The instance.
+    pub instance: String,
+    /// The Node, if it ever joined.
+    pub node: Option<String>,
+    /// Why.
+    pub reason: &'static str,
+    /// When EC2 takes the instance at the latest.
+    pub deadline: Option<Timestamp>,
+}
+
+/// Why nothing is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nothing {
+    /// The claim is on its way out, or gone.
+    AlreadyLeaving,
+    /// The claim has another instance.
+    OtherInstance,
+}
+
+/// What wasn't done.
+#[must_use]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Why nothing is done, if that is so.
+    pub nothing: Option<Nothing>,
+}
+
+/// Plans.
+pub fn plan(input: &Input) -> (Plan, Report) {
+    let nothing = |why| (Plan::default(), Report { nothing: Some(why) });
+    let Some(held) = input.claim.state.instance().filter(|held| held.id == input.instance) else {
+        return nothing(Nothing::OtherInstance);
+    };
+    if !may_follow(input.claim.phase(), ClaimPhase::Draining) {
+        return nothing(Nothing::AlreadyLeaving);
+    }
+    let (reason, deadline) = match input.kind {
+        InterruptionKind::Spot => (RemovalReason::SpotInterrupted, after(input.now, NOTICE)),
+        InterruptionKind::CapacityReservation => {
+            (RemovalReason::CapacityReservationInterrupted, after(input.now, NOTICE))
+        }
+        InterruptionKind::ScheduledChange => (RemovalReason::ScheduledChange, None),
+        InterruptionKind::Rebalance => return (recommendation(input, held), Report::default()),
+    };
+    let node = input.claim.state.node().cloned();
+    let to =
+        ClaimState::Draining { instance: held.clone(), node: node.clone(), reason, at: input.now, deadline };
+    let Ok(claim) = input.claim.stepped(to) else { return nothing(Nothing::AlreadyLeaving) };
+    let message = match deadline {
+        Some(deadline) => format!("EC2 takes instance {} back by {deadline}: it drains", held.id),
+        None => format!("AWS announced a change of instance {}: it drains", held.id),
+    };
+    let plan = Plan {
+        action: Some(drain(&claim, held, node.as_ref(), deadline)),
+        mark: mark(input, held),
+        journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
+        event: Some(event(input, held, reason.as_str(), deadline)),
+        claim: Some(claim),
+    };
+    (plan, Report::default())
+}
+
+fn after(now: Timestamp, by: SignedDuration) -> Option<Timestamp> {
+    now.checked_add(by).ok()
+}
+
+/// A recommendation is told and written down; the instance may live on for days.
+fn recommendation(input: &Input, held: &LaunchedInstance) -> Plan {
+    let message =
+        format!("EC2 recommends to rebalance instance {}: it stays until it is taken back", held.id);
+    Plan {
+        journal: Some(record(input, held, Decision::Refused, message)),
+        event: Some(event(input, held, "RebalanceRecommendation", None)),
+        ..Plan::default()
+    }
+}
+
+fn drain(
+    claim: &Claim,
+    held: &LaunchedInstance,
+    node: Option<&NodeName>,
+    deadline: Option<Timestamp>,
+) -> Action {
+    let provider_id = ProviderId { zone: held.zone.clone(), instance: held.id.clone() };
+    Action {
+        claim: claim.name.clone(),
+        number: claim.revision,
+        kind: ActionKind::Drain,
+        provider_id: Some(provider_id.to_string()),
+        node: node.map(ToString::to_string),
+        labels: std::collections::BTreeMap::new(),
+        annotations: std::collections::BTreeMap::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        deadline,
+    }
+}
+
+/// The offering's capacity is on its way to somebody else.
+fn mark(input: &Input, held: &LaunchedInstance) -> Option<Unavailable> {
+    let key = UnavailableKey::Offering {
+        capacity_type: held.capacity_type,
+        zone_id: input.zone_id.clone()?,
+        instance_type: held.instance_type.clone(),
+    };
+    match input.kind {
+        InterruptionKind::Spot => Some(Unavailable {
+            key,
+            code: "SpotInterruption".to_owned(),
+            count: 1,
+            since: input.now,
+            until: after(input.now, MARK)?,
+            seen_by: input.cluster.clone(),
+        }),
+        InterruptionKind::Rebalance
+        | InterruptionKind::ScheduledChange
+        | InterruptionKind::CapacityReservation => None,
+    }
+}
+
+fn record(input: &Input, held: &LaunchedInstance, decision: Decision, message: String) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Claim, name: input.claim.name.to_string() };
+    let record = JournalRecord::new(subject, input.now, NAME, decision, message)
+        .detail("instance", &held.id)
+        .detail("instanceType", &held.instance_type)
+        .detail("zone", &held.zone)
+        .detail("capacityType", held.capacity_type.as_str());
+    match input.claim.state.node() {
+        Some(node) => record.detail("node", node),
+        None => record,
+    }
+}
+
+fn event(input: &Input, held: &LaunchedInstance, reason: &'static str, deadline: Option<Timestamp>) -> Event {
+    Event {
+        claim: input.claim.name.to_string(),
+        instance: held.id.to_string(),
+        node: input.claim.state.node().map(ToString::to_string),
+        reason,
+        deadline,
+    }
+}

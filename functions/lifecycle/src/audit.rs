@@ -1,0 +1,225 @@
+//! The audit: EC2's instances of the cluster against the table's claims.
+//!
+//! Decides which tags are missing, which instances nobody owns and may be terminated, and when everything halts. It
+//! doesn't decide anything about instances that a claim owns: that is [`crate::step`]'s.
+//!
+//! Invariants: only instances with the installation's and the cluster's tags and a settled launch of this table are
+//! terminated; a Node with the instance's providerID, or a snapshot that isn't fresh, keeps it; at most
+//! [`allowed`] go in an hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::port::{Instance, Tags};
+use tenon_domain::SignedDuration;
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{InstanceId, LaunchId};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::launch::LaunchState;
+use tenon_table::items::Halt;
+
+use crate::audit_record::{AuditRecord, allowed};
+use crate::input::{Ec2View, Input, has_instance};
+use crate::{AUDIT_EVERY, NAME};
+
+/// An instance that nobody owns is left alone for so long: its launch's answer may be on its way to the table.
+pub const ORPHAN_GRACE: SignedDuration = SignedDuration::from_mins(5);
+/// So many orphans at a time: two items of journal each, and all of them in one transaction.
+const ORPHANS_MOST: usize = 40;
+/// The tag that names an instance's launch.
+pub const TAG_LAUNCH: &str = "tenon.dev/launch";
+/// The tag that names an instance's claim.
+pub const TAG_CLAIM: &str = "karpenter.sh/nodeclaim";
+/// The tag that EC2's console shows.
+pub const TAG_NAME: &str = "Name";
+
+/// What an audit asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditPlan {
+    /// Tags that instances of claims lack.
+    pub tags: BTreeMap<InstanceId, Tags>,
+    /// The record to write, where the audit found something to write down or is due.
+    pub record: Option<AuditRecord>,
+    /// Decisions about instances that nobody owns.
+    pub journal: Vec<JournalRecord>,
+    /// Instances that nobody owns and that are to be terminated, those of earlier audits that still run among them.
+    pub orphans: BTreeSet<InstanceId>,
+    /// Why everything halts from now on.
+    pub halt: Option<Halt>,
+    /// What it waits for.
+    pub waiting: Option<Waiting>,
+}
+
+/// Audits what EC2 showed.
+#[must_use]
+pub fn audit(input: &Input, view: &Ec2View) -> AuditPlan {
+    let mut plan = AuditPlan { tags: missing_tags(input, view), ..AuditPlan::default() };
+    let unowned: Vec<&Instance> = view
+        .instances
+        .values()
+        .filter(|instance| !instance.state.is_going() && !is_owned(instance, input, view))
+        .collect();
+    if let Some(halt) = restored(&unowned, input, view) {
+        plan.journal.extend(unowned.first().map(|instance| refusal(instance, &halt, input)));
+        plan.halt = Some(halt);
+    } else if input.halt.is_none() {
+        terminate_orphans(&unowned, input, &mut plan);
+    }
+    let due = input.audit.at.is_none_or(|at| input.since(at) >= AUDIT_EVERY);
+    if due || !plan.journal.is_empty() {
+        plan.record.get_or_insert_with(|| input.audit.audited(input.now));
+    } else {
+        plan.record = None;
+    }
+    plan
+}
+
+/// An instance whose launch the table doesn't know: the table was put back to a time before that launch.
+fn restored(unowned: &[&Instance], input: &Input, view: &Ec2View) -> Option<Halt> {
+    let unknown: Vec<&str> = unowned
+        .iter()
+        .filter(|instance| {
+            instance.tags.get(TAG_LAUNCH).is_none_or(|launch| view.unknown_launches.contains(launch))
+        })
+        .map(|instance| instance.id.as_str())
+        .collect();
+    if unknown.is_empty() || input.halt.is_some() {
+        return None;
+    }
+    let listed: Vec<&str> = unknown.iter().take(5).copied().collect();
+    Some(Halt {
+        since: input.now,
+        reason: format!(
+            "{} instances of launches that the table doesn't know ({}): it was restored, or somebody else launches with \
+             our tags. Terminate them or remove their tag `tenon.dev/cluster`, then delete this item",
+            unknown.len(),
+            listed.join(", ")
+        ),
+    })
+}
+
+fn terminate_orphans(unowned: &[&Instance], input: &Input, plan: &mut AuditPlan) {
+    let mut record = input.audit.audited(input.now);
+    let limit = allowed(input.claims.values().filter(|claim| claim.phase().may_hold_instance()).count());
+    for instance in unowned {
+        match orphan(instance, input) {
+            Orphan::No => {}
+            Orphan::Unseen(waiting) => plan.waiting = Some(waiting),
+            Orphan::Yes if record.told.contains_key(&instance.id) => {
+                plan.orphans.insert(instance.id.clone());
+            }
+            Orphan::Yes if record.told.len() < limit && plan.journal.len() < ORPHANS_MOST => {
+                record.told.insert(instance.id.clone(), input.now);
+                plan.orphans.insert(instance.id.clone());
+                plan.journal.push(told(instance, input));
+            }
+            // Left to the next audit, which is soon.
+            Orphan::Yes if record.told.len() < limit => {}
+            Orphan::Yes => {
+                // Those that may go have gone, or go now; the rest is more than a lost answer explains.
+                if plan.halt.is_none() && plan.journal.is_empty() {
+                    let halt = Halt {
+                        since: input.now,
+                        reason: format!(
+                            "more than {limit} instances that no NodeClaim owns within an hour, {} among them: look why, \
+                             then delete this item, and the next {limit} go in the next hour",
+                            instance.id
+                        ),
+                    };
+                    plan.journal.push(refusal(instance, &halt, input));
+                    plan.halt = Some(halt);
+                }
+            }
+        }
+    }
+    if plan.halt.is_some() {
+        // Nothing is terminated beside a halt: what was told stays told, and goes when the halt does.
+        plan.orphans.clear();
+    }
+    plan.record = Some(record);
+}
+
+/// Whether an instance that nobody owns may be terminated.
+enum Orphan {
+    /// It may.
+    Yes,
+    /// Not now, or not by us.
+    No,
+    /// The cluster isn't seen well enough to tell.
+    Unseen(Waiting),
+}
+
+fn orphan(instance: &Instance, input: &Input) -> Orphan {
+    if input.since(instance.launched_at) < ORPHAN_GRACE {
+        return Orphan::No;
+    }
+    let launch = instance.tags.get(TAG_LAUNCH).and_then(|id| LaunchId::parse(id.as_str()).ok());
+    let settled = launch.and_then(|id| input.launches.get(&id)).is_some_and(|launch| match launch.state {
+        LaunchState::Settled { at, .. } => input.since(at) >= ORPHAN_GRACE,
+        // Its instances are dealt to its claims yet.
+        LaunchState::Requested { .. } => false,
+    });
+    if !settled {
+        return Orphan::No;
+    }
+    match &input.snapshot {
+        Err(waiting) => Orphan::Unseen(waiting.clone()),
+        Ok(snapshot) if snapshot.nodes.iter().any(|node| has_instance(node, &instance.id)) => Orphan::No,
+        Ok(snapshot) if snapshot.unreadable.iter().any(|object| object.kind == "Node") => Orphan::No,
+        Ok(_) => Orphan::Yes,
+    }
+}
+
+/// Whether a claim owns the instance: one of the input's, or one that was written since, by the instance's own item.
+fn is_owned(instance: &Instance, input: &Input, view: &Ec2View) -> bool {
+    let holds = |claim: &Claim| {
+        claim.phase() != ClaimPhase::Terminated
+            && claim.state.instance().is_some_and(|held| held.id == instance.id)
+    };
+    if input.claims.values().any(holds) {
+        return true;
+    }
+    view.owners.get(&instance.id).is_some_and(|owner| {
+        // A claim that isn't among the input's was made since; one that is final has let go of it.
+        input.claims.get(&owner.claim).is_none_or(|claim| !claim.phase().is_final())
+    })
+}
+
+fn missing_tags(input: &Input, view: &Ec2View) -> BTreeMap<InstanceId, Tags> {
+    let mut missing = BTreeMap::new();
+    for claim in input.claims.values().filter(|claim| !claim.phase().is_final()) {
+        let Some(instance) = claim.state.instance().and_then(|held| view.instances.get(&held.id)) else {
+            continue;
+        };
+        if instance.state.is_going() {
+            continue;
+        }
+        let wanted = [TAG_CLAIM, TAG_NAME].into_iter().filter(|tag| !instance.tags.contains_key(*tag));
+        let tags: Tags = wanted.map(|tag| (tag.to_owned(), claim.name.to_string())).collect();
+        if !tags.is_empty() {
+            missing.insert(instance.id.clone(), tags);
+        }
+    }
+    missing
+}
+
+fn subject(instance: &Instance) -> Subject {
+    Subject { kind: SubjectKind::Instance, name: instance.id.to_string() }
+}
+
+fn told(instance: &Instance, input: &Input) -> JournalRecord {
+    let message =
+        format!("no NodeClaim owns instance {} of {}: it terminates", instance.id, instance.instance_type);
+    let launch = instance.tags.get(TAG_LAUNCH).map_or("", String::as_str);
+    let record = JournalRecord::new(subject(instance), input.now, NAME, Decision::OrphanTerminated, message);
+    let record = record.detail("launch", launch).detail("launched_at", instance.launched_at);
+    match &input.snapshot {
+        Ok(snapshot) => record.evidence("snapshot", snapshot.generation),
+        Err(_) => record,
+    }
+}
+
+fn refusal(instance: &Instance, halt: &Halt, input: &Input) -> JournalRecord {
+    let message = format!("terminations halt: {}", halt.reason);
+    JournalRecord::new(subject(instance), input.now, NAME, Decision::Refused, message)
+}

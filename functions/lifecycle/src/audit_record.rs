@@ -1,0 +1,98 @@
+//! `AUDIT`: when EC2 was last asked for all of a cluster's instances, and which of them nobody owned.
+//!
+//! Decides how many orphans may go in an hour. It doesn't decide which instances are orphans.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_table::Key;
+use tenon_table::items::form::{Attributes, Fields, Problem};
+use tenon_table::items::{FieldError, Form, keys};
+
+/// The window in which orphans are counted.
+pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
+/// So many may always go in an hour: a lost answer of a launch makes a handful at most.
+const ALWAYS: usize = 5;
+/// And so many of a hundred claims.
+const PERCENT: usize = 5;
+
+/// What is known of the audits of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuditRecord {
+    /// Counts up with every change; 0 before the first.
+    pub revision: u64,
+    /// When the last audit was.
+    pub at: Option<Timestamp>,
+    /// When each orphan was told to terminate, by its id; those of the last hour.
+    pub told: BTreeMap<InstanceId, Timestamp>,
+}
+
+impl AuditRecord {
+    /// Where the item lies.
+    #[must_use]
+    pub fn key(cluster: &ClusterName) -> Key {
+        Key::new(keys::cluster_pk(cluster), "AUDIT")
+    }
+
+    /// The record after an audit at `now`, with the orphans of the hour before it.
+    #[must_use]
+    pub fn audited(&self, now: Timestamp) -> Self {
+        let recent = |at: &Timestamp| now.duration_since(*at) < WINDOW;
+        let told = self.told.iter().filter(|(_, at)| recent(at)).map(|(id, at)| (id.clone(), *at)).collect();
+        Self { revision: self.revision.saturating_add(1), at: Some(now), told }
+    }
+}
+
+/// How many orphans may go in an hour in a cluster of so many claims: max(5, 5 %).
+#[must_use]
+pub fn allowed(claims: usize) -> usize {
+    ALWAYS.max(claims.saturating_mul(PERCENT) / 100)
+}
+
+impl Form for AuditRecord {
+    fn write(&self, to: &mut Attributes) {
+        to.number("revision", self.revision);
+        to.time_if("at", self.at);
+        to.labels("told", &self.told.iter().map(|(id, at)| (id.to_string(), at.to_string())).collect());
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let wrong = |message: String| FieldError::at("told", Problem::Invalid(message));
+        let told = from.labels("told")?.into_iter().map(|(id, at)| {
+            let id = InstanceId::parse(id).map_err(|error| wrong(error.to_string()))?;
+            let at = at.parse().map_err(|error: jiff::Error| wrong(error.to_string()))?;
+            Ok((id, at))
+        });
+        Ok(Self {
+            revision: from.u64("revision")?,
+            at: from.time_if("at")?,
+            told: told.collect::<Result<_, FieldError>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenon_table::items::{from_item, to_item};
+
+    #[test]
+    fn five_or_five_percent_go_in_an_hour() {
+        for (claims, expected) in [(0, 5), (100, 5), (119, 5), (120, 6), (1000, 50)] {
+            assert_eq!(allowed(claims), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn the_item_comes_back_and_forgets_after_an_hour() {
+        let at = Timestamp::from_second(1_767_225_600).unwrap();
+        let id = InstanceId::parse("i-0abc").unwrap();
+        let record = AuditRecord { revision: 3, at: Some(at), told: BTreeMap::from([(id, at)]) };
+        let key = AuditRecord::key(&ClusterName::parse("prod").unwrap());
+        insta::assert_debug_snapshot!(to_item(&record));
+        assert_eq!(from_item::<AuditRecord>(&key, &to_item(&record)).unwrap(), record);
+        assert_eq!(record.audited(at).told.len(), 1);
+        assert!(record.audited(at + WINDOW).told.is_empty());
+    }
+}

@@ -1,0 +1,185 @@
+//! What is done outside of the table once the plan is committed: terminations, tags, doorbells.
+//!
+//! Decides nothing. Late, twice or partly is harmless: terminations are repeated until EC2 says that they are under way,
+//! tags until the audit sees them, doorbells are best effort.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tenon_cloud::{Ec2, Ec2Error};
+use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::journal::Decision;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::ports::WAKE_AT_MOST;
+use tenon_entrypoint::{BusEvent, Installation, Ports, Signals};
+use tenon_table::items::keys;
+use tenon_table::{Consistency, Table};
+
+use crate::commit::{AuditCommit, Committed};
+use crate::plan::{ClaimStep, Plan, Report};
+
+/// Schedules sweep every minute; what is due earlier is woken for.
+const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(1);
+/// So many instances at a time are terminated.
+const TERMINATE_AT_ONCE: usize = 100;
+
+/// Executes.
+///
+/// # Errors
+/// What EC2 refused for another reason than that it is busy; everything else was done.
+pub async fn execute<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    (plan, report): (&Plan, &Report),
+    (done, now): (&Committed, Timestamp),
+) -> Result<(), Ec2Error> {
+    let ids = to_terminate(plan, done);
+    // Another run may have halted everything since this one looked: an instance that is gone doesn't come back.
+    let halted = !ids.is_empty() && is_halted(ports, cluster).await;
+    let terminated = if halted { Ok(()) } else { terminate(ports, &ids).await };
+    let tagged = tag(ports, plan).await;
+    ring(ports, cluster, (plan, report), (done, now)).await;
+    terminated.and(tagged)
+}
+
+/// Instances whose claims' intent is committed, and orphans whose audit is.
+fn to_terminate(plan: &Plan, done: &Committed) -> Vec<InstanceId> {
+    let steps: BTreeSet<_> = plan.steps.iter().map(|step| &step.after.name).collect();
+    let stands = |claim| !steps.contains(claim) || done.claims.contains(claim);
+    let claims = plan.terminate.iter().filter(|(claim, _)| stands(*claim)).map(|(_, instance)| instance);
+    let mut ids: BTreeSet<InstanceId> = BTreeSet::new();
+    if done.audit == AuditCommit::Written {
+        ids.extend(claims.cloned());
+        ids.extend(plan.audit.orphans.iter().cloned());
+    }
+    ids.into_iter().collect()
+}
+
+/// Whether a halt stands, or couldn't be looked for.
+async fn is_halted<P: Ports>(ports: &P, cluster: &ClusterName) -> bool {
+    let found = ports.table().get(&keys::halt(cluster), Consistency::Strong).await;
+    found.map_or(true, |halt| halt.is_some())
+}
+
+async fn terminate<P: Ports>(ports: &P, ids: &[InstanceId]) -> Result<(), Ec2Error> {
+    let mut result = Ok(());
+    for chunk in ids.chunks(TERMINATE_AT_ONCE) {
+        let answer = match ports.ec2().terminate_instances(chunk).await {
+            // One unknown id refuses the whole call: once more without those that EC2 named.
+            Err(Ec2Error::NotFound { ids: unknown, .. }) => {
+                let known = chunk.iter().filter(|id| !unknown.iter().any(|name| name == id.as_str()));
+                let known: Vec<InstanceId> = known.cloned().collect();
+                if known.is_empty() || known.len() == chunk.len() {
+                    continue;
+                }
+                ports.ec2().terminate_instances(&known).await
+            }
+            answer => answer,
+        };
+        result = result.and(unless_busy(answer.map(|_| ())));
+    }
+    result
+}
+
+async fn tag<P: Ports>(ports: &P, plan: &Plan) -> Result<(), Ec2Error> {
+    for (id, tags) in &plan.audit.tags {
+        let answer = ports.ec2().create_tags(std::slice::from_ref(id), tags).await;
+        if matches!(answer, Err(Ec2Error::Throttled { .. })) {
+            // The rest is left to the next audit.
+            return Ok(());
+        }
+        unless_busy(answer)?;
+    }
+    Ok(())
+}
+
+/// What is worth an error: EC2 being busy isn't, the next wake does the same again.
+fn unless_busy(answer: Result<(), Ec2Error>) -> Result<(), Ec2Error> {
+    match answer {
+        Ok(())
+        | Err(
+            Ec2Error::Throttled { .. }
+            | Ec2Error::ServerError { .. }
+            | Ec2Error::NoAnswer { .. }
+            | Ec2Error::NotFound { .. },
+        ) => Ok(()),
+        Err(
+            error @ (Ec2Error::AlreadyExists { .. }
+            | Ec2Error::Unauthorized { .. }
+            | Ec2Error::IdempotentParameterMismatch { .. }
+            | Ec2Error::Refused { .. }
+            | Ec2Error::Invalid { .. }
+            | Ec2Error::Unknown { .. }),
+        ) => Err(error),
+    }
+}
+
+async fn ring<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    (plan, report): (&Plan, &Report),
+    (done, now): (&Committed, Timestamp),
+) {
+    if done.actions > 0 {
+        ports.signals().ring_agent(cluster).await;
+    }
+    let committed: Vec<&ClaimStep> =
+        plan.steps.iter().filter(|step| done.claims.contains(&step.after.name)).collect();
+    let mut events: Vec<BusEvent> =
+        committed.iter().flat_map(|step| events_of(ports.installation(), cluster, step)).collect();
+    if let (Some(halt), AuditCommit::Written) = (&plan.audit.halt, done.audit) {
+        let detail = json!({ "reason": halt.reason, "since": halt.since.to_string() });
+        events.push(BusEvent::new(ports.installation(), Some(cluster), "Termination Halted", detail));
+    }
+    if !events.is_empty() {
+        ports.signals().publish(&events).await;
+    }
+    if committed.iter().any(|step| step.loses_room()) {
+        ports.signals().wake(FunctionName::Provisioner, cluster, SignedDuration::ZERO).await;
+    }
+    let wait = report.wake_at.duration_since(now).max(SignedDuration::ZERO);
+    if done.lost > 0 {
+        ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::from_secs(1)).await;
+    } else if wait < SWEEP_EVERY {
+        let wait = wait.max(SignedDuration::from_secs(1)).min(WAKE_AT_MOST);
+        ports.signals().wake(FunctionName::Lifecycle, cluster, wait).await;
+    }
+}
+
+fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimStep) -> Vec<BusEvent> {
+    let detail_type = |decision: Decision| match decision {
+        Decision::Registered => Some("NodeClaim Registered"),
+        Decision::Initialized => Some("NodeClaim Initialized"),
+        Decision::Terminated => Some("NodeClaim Terminated"),
+        Decision::Planned
+        | Decision::Launched
+        | Decision::LaunchFailed
+        | Decision::Drifted
+        | Decision::Disrupting
+        | Decision::Draining
+        | Decision::Drained
+        | Decision::Terminating
+        | Decision::Resolved
+        | Decision::NotReady
+        | Decision::ImageState
+        | Decision::Refused
+        | Decision::Waiting
+        | Decision::OrphanTerminated => None,
+    };
+    let claim = &step.after;
+    let detail = json!({
+        "claim": claim.name.as_str(),
+        "nodePool": claim.pool.as_str(),
+        "instance": claim.state.instance().map(|instance| instance.id.as_str()),
+        "instanceType": claim.state.instance().map(|instance| instance.instance_type.as_str()),
+        "zone": claim.state.instance().map(|instance| instance.zone.as_str()),
+        "capacityType": claim.state.instance().map(|instance| instance.capacity_type.as_str()),
+        "node": claim.state.node().map(|node| node.as_str()),
+        "reason": claim.state.removal().map(|reason| reason.as_str()),
+    });
+    step.decisions()
+        .filter_map(detail_type)
+        .map(|name| BusEvent::new(installation, Some(cluster), name, detail.clone()))
+        .collect()
+}

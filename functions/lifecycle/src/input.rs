@@ -1,0 +1,201 @@
+//! What `lifecycle` plans from: everything that was observed, how old it is, and the time.
+//!
+//! Decides nothing but what counts as seen: where a Node, an instance or an object of the user's is, or surely isn't.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::port::{Instance, InstanceState};
+use tenon_cluster::Action;
+use tenon_domain::api::{Node, NodePool};
+use tenon_domain::claim::{Claim, LaunchedInstance};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::evidence::{Ready, Waiting};
+use tenon_domain::id::{
+    ClaimName, ClusterName, InstanceId, InstanceType, LaunchId, NodeClassName, NodePoolName, ProviderId,
+    Region, ZoneId,
+};
+use tenon_domain::launch::Launch;
+use tenon_domain::pool_status::PoolStatus;
+use tenon_domain::snapshot::{ActionProgress, Snapshot};
+use tenon_domain::{SignedDuration, Timestamp};
+use tenon_table::items::{Halt, InstanceOwner, TypeRecord};
+
+use crate::audit_record::AuditRecord;
+
+/// Everything that a plan is made from.
+#[derive(Debug)]
+pub struct Input {
+    /// The time of the plan.
+    pub now: Timestamp,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Its region.
+    pub region: Region,
+    /// Its claims.
+    pub claims: BTreeMap<ClaimName, Claim>,
+    /// Claims whose items DynamoDB already may delete.
+    pub expiring: BTreeSet<ClaimName>,
+    /// Its launches.
+    pub launches: BTreeMap<LaunchId, Launch>,
+    /// What its agent has to do.
+    pub actions: BTreeMap<ClaimName, Action>,
+    /// Its pools' statuses, as they were written last.
+    pub pools: BTreeMap<NodePoolName, PoolStatus>,
+    /// Its classes, as they resolved last.
+    pub classes: BTreeMap<NodeClassName, ClassStatus>,
+    /// What the agent reported, if that is fresh.
+    pub snapshot: Result<Ready<Snapshot>, Waiting>,
+    /// Facts about the types of the claims that have none of their own Node's yet.
+    pub types: BTreeMap<InstanceType, TypeRecord>,
+    /// EC2's instances of the cluster, if EC2 was asked and answered.
+    pub ec2: Option<Ec2View>,
+    /// What holds every termination back.
+    pub halt: Option<Halt>,
+    /// The last audit, and the orphans that were told to terminate.
+    pub audit: AuditRecord,
+}
+
+/// EC2's instances with the tags of the installation and the cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Ec2View {
+    /// The instances; one may be missing for a while after it was made.
+    pub instances: BTreeMap<InstanceId, Instance>,
+    /// Who owns those that no claim of the input has, read after EC2 answered.
+    pub owners: BTreeMap<InstanceId, InstanceOwner>,
+    /// Launches that instances name and that the table doesn't have, read after EC2 answered.
+    pub unknown_launches: BTreeSet<String>,
+}
+
+/// What EC2 says of a claim's instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// It wasn't asked.
+    NotAsked,
+    /// It is there, in this state.
+    State(InstanceState),
+    /// The answer doesn't have it.
+    Missing,
+}
+
+/// Where the Node of an instance is.
+#[derive(Debug, Clone, Copy)]
+pub enum NodeSeen<'a> {
+    /// The snapshot isn't fresh, or can't be read at this place.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// There is one.
+    Present(&'a Node),
+    /// Several carry the instance's providerID.
+    Several,
+}
+
+impl<'a> NodeSeen<'a> {
+    /// The Node, where there is exactly one.
+    #[must_use]
+    pub const fn node(self) -> Option<&'a Node> {
+        match self {
+            Self::Present(node) => Some(node),
+            Self::Unknown | Self::Absent | Self::Several => None,
+        }
+    }
+}
+
+impl Input {
+    /// The snapshot, if it is fresh and was seen after the moment: older ones may not show what was decided then.
+    #[must_use]
+    pub fn snapshot_after(&self, moment: Timestamp) -> Option<&Snapshot> {
+        self.snapshot.as_deref().ok().filter(|snapshot| snapshot.seen_at > moment)
+    }
+
+    /// The Node of an instance, as of a snapshot seen after the moment.
+    #[must_use]
+    pub fn node_of(&self, instance: &LaunchedInstance, after: Timestamp) -> NodeSeen<'_> {
+        let Some(snapshot) = self.snapshot.as_deref().ok() else { return NodeSeen::Unknown };
+        let mut nodes = snapshot.nodes.iter().filter(|node| has_instance(node, &instance.id));
+        match (nodes.next(), nodes.next()) {
+            (Some(node), None) => NodeSeen::Present(node),
+            (Some(_), Some(_)) => NodeSeen::Several,
+            // A Node that can't be read may be this one.
+            (None, _) if snapshot.seen_at <= after || is_unreadable(snapshot, "Node", None) => {
+                NodeSeen::Unknown
+            }
+            (None, _) => NodeSeen::Absent,
+        }
+    }
+
+    /// What EC2 says of the instance.
+    #[must_use]
+    pub fn instance(&self, id: &InstanceId) -> Seen {
+        match &self.ec2 {
+            None => Seen::NotAsked,
+            Some(view) => view.instances.get(id).map_or(Seen::Missing, |found| Seen::State(found.state)),
+        }
+    }
+
+    /// The claim's pool, from a fresh snapshot.
+    #[must_use]
+    pub fn pool_of(&self, claim: &Claim) -> Option<&NodePool> {
+        let snapshot = self.snapshot.as_deref().ok()?;
+        snapshot.node_pools.iter().find(|pool| pool.name == claim.pool)
+    }
+
+    /// Whether the user took the claim away: its NodeClaim or its NodePool. Only a fresh snapshot that was seen after
+    /// the claim was made and that can be read at this place says so.
+    #[must_use]
+    pub fn is_deleted_by_user(&self, claim: &Claim) -> bool {
+        let Some(snapshot) = self.snapshot_after(claim.created_at) else { return false };
+        let object = snapshot.node_claims.iter().find(|object| object.name == claim.name);
+        if object.is_some_and(|object| object.meta.deleted_at.is_some()) {
+            return true;
+        }
+        match self.pool_of(claim) {
+            Some(pool) => pool.meta.deleted_at.is_some(),
+            None => !is_unreadable(snapshot, "NodePool", Some(claim.pool.as_str())),
+        }
+    }
+
+    /// Whether the agent says that the claim's action is done.
+    #[must_use]
+    pub fn is_done(&self, action: &Action) -> bool {
+        self.snapshot.as_deref().is_ok_and(|snapshot| {
+            snapshot.reports.iter().any(|report| {
+                report.claim == action.claim.as_str()
+                    && report.number == action.number
+                    && report.progress == ActionProgress::Done
+            })
+        })
+    }
+
+    /// The id of an instance's zone, from the subnets of its class.
+    #[must_use]
+    pub fn zone_id(&self, claim: &Claim, instance: &LaunchedInstance) -> Option<&ZoneId> {
+        let class = self.classes.get(&claim.class)?;
+        class.subnets.iter().find(|subnet| subnet.zone == instance.zone).map(|subnet| &subnet.zone_id)
+    }
+
+    /// How long ago the moment was.
+    #[must_use]
+    pub fn since(&self, moment: Timestamp) -> SignedDuration {
+        self.now.duration_since(moment)
+    }
+}
+
+/// Whether the Node is the instance's.
+#[must_use]
+pub fn has_instance(node: &Node, instance: &InstanceId) -> bool {
+    node.provider_id.as_ref().is_some_and(|id| id.instance == *instance)
+}
+
+/// The `spec.providerID` of an instance's Node.
+#[must_use]
+pub fn provider_id(instance: &LaunchedInstance) -> ProviderId {
+    ProviderId { zone: instance.zone.clone(), instance: instance.id.clone() }
+}
+
+fn is_unreadable(snapshot: &Snapshot, kind: &str, name: Option<&str>) -> bool {
+    snapshot
+        .unreadable
+        .iter()
+        .any(|object| object.kind == kind && name.is_none_or(|name| object.name == name))
+}

@@ -1,0 +1,312 @@
+//! What is read before planning: the gate of a sweep, the cluster's state, and EC2's instances.
+//!
+//! Decides what is asked and in which order: generations first, then, consistently, what they are of, so that what is
+//! written in between makes the next sweep look again. EC2 is asked before the owners and launches of the instances that it shows
+//! are read, and those are read consistently: a launch is committed before its instances are, so one that the table
+//! doesn't know then was never committed to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tenon_cloud::Ec2;
+use tenon_cloud::port::{Instance, InstanceFilter, TagFilter};
+use tenon_cluster::Action;
+use tenon_cluster::snapshot::{ChunkCache, ReadError};
+use tenon_domain::claim::Claim;
+use tenon_domain::evidence::{Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, InstanceType, LaunchId};
+use tenon_domain::launch::Launch;
+use tenon_domain::snapshot::Snapshot;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::observe::is_expired;
+use tenon_entrypoint::{HandlerError, Ports};
+use tenon_table::items::form::Fields;
+use tenon_table::items::{
+    Form, Generations, Halt, InstanceOwner, Seen, TypeRecord, from_item, keys, revision_of, steps_of,
+};
+use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
+
+use crate::audit::TAG_LAUNCH;
+use crate::audit_record::AuditRecord;
+use crate::input::{Ec2View, Input};
+use crate::plan::{needs_launch, needs_type};
+
+/// The tag that names an instance's installation.
+pub const TAG_INSTALLATION: &str = "tenon.dev/installation";
+/// The tag that names an instance's cluster.
+pub const TAG_CLUSTER: &str = "tenon.dev/cluster";
+/// DynamoDB's most keys of one batch.
+const BATCH: usize = 100;
+
+/// What one read says of whether anything changed.
+#[derive(Debug)]
+pub struct Gate {
+    /// What is planned from.
+    pub generations: Generations,
+    /// What was planned from last.
+    pub seen: Option<Seen>,
+    /// What holds terminations back.
+    pub halt: Option<Halt>,
+    /// The last audit.
+    pub audit: AuditRecord,
+}
+
+/// Reads the gate: one call.
+///
+/// # Errors
+/// [`HandlerError`] when it can't be read.
+pub async fn observe_gate<P: Ports>(ports: &P, cluster: &ClusterName) -> Result<Gate, HandlerError> {
+    let keys = [
+        keys::seen(cluster, FunctionName::Lifecycle),
+        keys::revision(cluster),
+        keys::steps(cluster),
+        keys::manifest(cluster),
+        keys::halt(cluster),
+        AuditRecord::key(cluster),
+    ];
+    let items = ports.table().batch_get(&keys, Consistency::Eventual).await?;
+    let [seen, revision, steps, manifest, halt, audit] = &keys;
+    let counter = |key: &Key, found: Result<u64, tenon_table::items::FieldError>| {
+        found.map_err(|error| unreadable(key, error))
+    };
+    let generation = items.get(manifest).map(|item| Fields::of(item).u64("generation")).transpose();
+    Ok(Gate {
+        generations: Generations {
+            snapshot: counter(manifest, generation.map(Option::unwrap_or_default))?,
+            revision: counter(revision, revision_of(items.get(revision)))?,
+            steps: counter(steps, steps_of(items.get(steps)))?,
+            catalog: BTreeMap::new(),
+        },
+        seen: read_if(&items, seen)?,
+        halt: read_if(&items, halt)?,
+        audit: read_if(&items, audit)?.unwrap_or_default(),
+    })
+}
+
+/// Reads what the plan is made from, EC2 apart.
+///
+/// # Errors
+/// [`HandlerError`] when it can't be read.
+pub async fn observe<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    gate: &Gate,
+    (now, cache): (Timestamp, &mut ChunkCache),
+) -> Result<Input, HandlerError> {
+    let state = SkRange::Between(keys::NODE_CLAIM.to_owned(), format!("{}~", keys::NODE_POOL));
+    let mut state = query(ports, cluster, state).await?;
+    state.retain(|(_, item)| !is_expired(item, now));
+    let of_kind = |prefix: &'static str| state.iter().filter(move |(key, _)| key.sk.starts_with(prefix));
+    let mut claims = BTreeMap::new();
+    let mut expiring = BTreeSet::new();
+    for (key, item) in of_kind(keys::NODE_CLAIM) {
+        let claim: Claim = read(key, item)?;
+        if item.contains_key(tenon_table::key::EXPIRES_AT) {
+            expiring.insert(claim.name.clone());
+        }
+        claims.insert(claim.name.clone(), claim);
+    }
+    let mut input = Input {
+        now,
+        cluster: cluster.clone(),
+        region: ports.installation().region.clone(),
+        claims,
+        expiring,
+        launches: BTreeMap::new(),
+        actions: observe_actions(ports, cluster).await?,
+        pools: BTreeMap::new(),
+        classes: BTreeMap::new(),
+        snapshot: observe_snapshot(ports, cluster, (now, cache)).await?,
+        types: BTreeMap::new(),
+        ec2: None,
+        audit: gate.audit.clone(),
+        halt: gate.halt.clone(),
+    };
+    for (key, item) in of_kind(keys::NODE_POOL) {
+        let pool: tenon_domain::pool_status::PoolStatus = read(key, item)?;
+        input.pools.insert(pool.name.clone(), pool);
+    }
+    for (key, item) in of_kind(keys::NODE_CLASS) {
+        let class: tenon_domain::class_status::ClassStatus = read(key, item)?;
+        input.classes.insert(class.name.clone(), class);
+    }
+    observe_details(ports, &mut input).await?;
+    Ok(input)
+}
+
+/// Launches that may be done with and facts about types: by name, where a claim asks for them.
+async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
+    let launches: BTreeSet<LaunchId> = input
+        .claims
+        .values()
+        .filter(|claim| needs_launch(claim, &input.expiring))
+        .map(|claim| claim.launch.clone())
+        .collect();
+    let types: BTreeSet<InstanceType> = input
+        .claims
+        .values()
+        .filter(|claim| needs_type(claim))
+        .filter_map(|claim| claim.state.instance().map(|instance| instance.instance_type.clone()))
+        .collect();
+    let launch_keys = launches.iter().map(|id| keys::launch(&input.cluster, id));
+    let type_keys = types.iter().map(|name| keys::instance_type(&input.region, name));
+    for (key, item) in read_many(ports, launch_keys.chain(type_keys).collect(), Consistency::Strong).await? {
+        if key.sk.starts_with(keys::LAUNCH) {
+            let launch: Launch = read(&key, &item)?;
+            input.launches.insert(launch.id.clone(), launch);
+        } else {
+            let record: TypeRecord = read(&key, &item)?;
+            input.types.insert(record.name.clone(), record);
+        }
+    }
+    Ok(())
+}
+
+async fn observe_actions<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+) -> Result<BTreeMap<ClaimName, Action>, HandlerError> {
+    let items = query(ports, cluster, SkRange::Prefix(keys::ACTION.to_owned())).await?;
+    let action = |(key, item): &(Key, Item)| {
+        let action = Action::from_item(item).map_err(|error| unreadable(key, error))?;
+        Ok((action.claim.clone(), action))
+    };
+    items.iter().map(action).collect()
+}
+
+async fn observe_snapshot<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    (now, cache): (Timestamp, &mut ChunkCache),
+) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
+    let found = match tenon_cluster::snapshot::read(ports.table(), cluster, Consistency::Strong, cache).await
+    {
+        Ok(found) => found,
+        // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,
+        // and everything that needs none goes on.
+        Err(ReadError::Torn { .. }) => return Ok(Err(Waiting::SnapshotStale { age: SNAPSHOT_STALE_AFTER })),
+        Err(ReadError::Table(error)) => return Err(error.into()),
+        Err(error @ (ReadError::Manifest(_) | ReadError::Chunk { .. })) => {
+            return Err(unreadable(&keys::manifest(cluster), error));
+        }
+    };
+    let dated = found.map(|snapshot| {
+        let seen_at = snapshot.seen_at;
+        (snapshot, seen_at)
+    });
+    Ok(require_snapshot(dated, now))
+}
+
+/// Asks EC2 for the cluster's instances, then the table for those that no claim of the input owns.
+///
+/// # Errors
+/// [`HandlerError`] when either can't be asked.
+pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
+    let filter = InstanceFilter {
+        tags: vec![
+            TagFilter::equals(TAG_INSTALLATION, ports.installation().id.as_str()),
+            TagFilter::equals(TAG_CLUSTER, input.cluster.as_str()),
+        ],
+        ..InstanceFilter::default()
+    };
+    let mut view = Ec2View::default();
+    let mut page = None;
+    loop {
+        let found = ports.ec2().describe_instances(&filter, page).await?;
+        view.instances.extend(found.items.into_iter().map(|instance| (instance.id.clone(), instance)));
+        page = found.next;
+        if page.is_none() {
+            break;
+        }
+    }
+    observe_owners(ports, input, &mut view).await?;
+    input.ec2 = Some(view);
+    Ok(())
+}
+
+async fn observe_owners<P: Ports>(
+    ports: &P,
+    input: &mut Input,
+    view: &mut Ec2View,
+) -> Result<(), HandlerError> {
+    let held: BTreeSet<&InstanceId> =
+        input.claims.values().filter_map(|claim| Some(&claim.state.instance()?.id)).collect();
+    let running = |instance: &&Instance| !instance.state.is_going();
+    let unowned: Vec<&Instance> =
+        view.instances.values().filter(running).filter(|instance| !held.contains(&instance.id)).collect();
+    // A claim that ended may still have an instance that runs: its launch is read as well.
+    let named: BTreeSet<&str> = view
+        .instances
+        .values()
+        .filter(running)
+        .filter(|instance| {
+            input.claims.values().all(|claim| {
+                claim.phase().is_final() || claim.state.instance().is_none_or(|held| held.id != instance.id)
+            })
+        })
+        .filter_map(|instance| instance.tags.get(TAG_LAUNCH).map(String::as_str))
+        .collect();
+    let mut wanted: Vec<Key> = unowned.iter().map(|instance| keys::instance(&instance.id)).collect();
+    let parsed = named.iter().filter_map(|id| LaunchId::parse(*id).ok());
+    wanted.extend(parsed.map(|id| keys::launch(&input.cluster, &id)));
+    let mut owners = BTreeMap::new();
+    for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
+        if key.sk.starts_with(keys::LAUNCH) {
+            let launch: Launch = read(&key, &item)?;
+            input.launches.insert(launch.id.clone(), launch);
+        } else {
+            let owner: InstanceOwner = read(&key, &item)?;
+            owners.insert(owner.instance.clone(), owner);
+        }
+    }
+    let known = |id: &str| input.launches.keys().any(|launch| launch.as_str() == id);
+    view.unknown_launches = named.into_iter().filter(|id| !known(id)).map(str::to_owned).collect();
+    view.owners = owners;
+    Ok(())
+}
+
+/// The clusters of instances, by one read; instances that aren't ours have none.
+///
+/// # Errors
+/// [`HandlerError`] when it can't be read.
+pub async fn observe_clusters<P: Ports>(
+    ports: &P,
+    instances: &BTreeSet<InstanceId>,
+) -> Result<BTreeSet<ClusterName>, HandlerError> {
+    let keys = instances.iter().map(keys::instance).collect();
+    let items = read_many(ports, keys, Consistency::Strong).await?;
+    items.iter().map(|(key, item)| Ok(read::<InstanceOwner>(key, item)?.cluster)).collect()
+}
+
+async fn query<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    range: SkRange,
+) -> Result<Vec<(Key, Item)>, HandlerError> {
+    let query = Query::new(keys::cluster_pk(cluster), range, Consistency::Strong);
+    Ok(query_all(ports.table(), &query).await?)
+}
+
+async fn read_many<P: Ports>(
+    ports: &P,
+    keys: Vec<Key>,
+    consistency: Consistency,
+) -> Result<BTreeMap<Key, Item>, HandlerError> {
+    let mut found = BTreeMap::new();
+    for batch in keys.chunks(BATCH) {
+        found.extend(ports.table().batch_get(batch, consistency).await?);
+    }
+    Ok(found)
+}
+
+fn read_if<T: Form>(items: &BTreeMap<Key, Item>, key: &Key) -> Result<Option<T>, HandlerError> {
+    items.get(key).map(|item| read(key, item)).transpose()
+}
+
+fn read<T: Form>(key: &Key, item: &Item) -> Result<T, HandlerError> {
+    from_item(key, item).map_err(|error| unreadable(key, error))
+}
+
+fn unreadable(key: &Key, error: impl std::error::Error + Send + Sync + 'static) -> HandlerError {
+    HandlerError::Item { key: key.to_string(), source: Box::new(error) }
+}

@@ -1,0 +1,325 @@
+//! The plan: every claim's steps, the audit, the pools' statuses, what is forgotten, and when to look again.
+//!
+//! Decides, purely, from an [`Input`]. Planning a world again in which the plan was carried out gives an empty plan.
+//!
+//! Invariants: a claim's steps follow the table of transitions; nothing goes to `Terminating` beside a halt or without
+//! EC2's word in the same pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::port::InstanceState;
+use tenon_cluster::Action;
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance};
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::launch::Launch;
+use tenon_domain::pool_status::PoolStatus;
+use tenon_domain::{SignedDuration, Timestamp};
+
+use crate::audit::{AuditPlan, audit};
+use crate::input::{Input, NodeSeen, Seen};
+use crate::step::{Halted, Next, next};
+use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, node, pools};
+
+/// A claim that ended is kept for people for so long.
+pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
+/// A launch is kept so long after its last claim ended: an instance of it may still turn up.
+pub const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// What waits or was refused is looked at again after so long.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
+/// The longest way that a claim goes in one pass: registered, initialised, draining, drained, terminating.
+const STEPS_MOST: usize = 5;
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Claims that go on, by name.
+    pub steps: Vec<ClaimStep>,
+    /// Actions of claims that stay as they are.
+    pub actions: Vec<(Claim, Action)>,
+    /// Claims that ended and whose Nodes are gone.
+    pub forgotten: Vec<Forgotten>,
+    /// Launches none of whose claims is left, with their last revision.
+    pub launches: Vec<Launch>,
+    /// What the audit asks for, where EC2 was asked.
+    pub audit: AuditPlan,
+    /// Pools' statuses that changed.
+    pub pools: Vec<PoolStatus>,
+    /// Instances of claims that are to be terminated once the steps are committed: by the claim, so that one whose step
+    /// lost its race stays.
+    pub terminate: BTreeMap<ClaimName, InstanceId>,
+}
+
+/// A claim that goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ClaimStep {
+    /// The claim as it was observed.
+    pub before: Claim,
+    /// The claim after its steps.
+    pub after: Claim,
+    /// What its Node should be from now on, where that changes.
+    pub action: Option<Action>,
+    /// Each step, in order.
+    pub journal: Vec<JournalRecord>,
+}
+
+impl ClaimStep {
+    /// Whether pods that were counted on it must be planned anew.
+    #[must_use]
+    pub const fn loses_room(&self) -> bool {
+        self.before.state.phase().offers_room() && !self.after.state.phase().offers_room()
+    }
+
+    /// The steps' decisions, in order.
+    pub fn decisions(&self) -> impl Iterator<Item = Decision> {
+        self.journal.iter().map(|record| record.decision)
+    }
+}
+
+/// A claim that ended and whose Node is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Forgotten {
+    /// The claim.
+    pub claim: Claim,
+    /// Its instance, whose item goes.
+    pub instance: Option<InstanceId>,
+}
+
+/// What was refused and what is waited for.
+#[must_use]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Claims that need a person, and why.
+    pub refused: BTreeMap<ClaimName, String>,
+    /// What is waited for.
+    pub waiting: BTreeSet<Waiting>,
+    /// Whether EC2 must be asked before more can be said.
+    pub asks_ec2: bool,
+    /// When to look again, whether or not anything changes.
+    pub wake_at: Timestamp,
+}
+
+/// Plans.
+pub fn plan(input: &Input) -> (Plan, Report) {
+    let mut plan = Plan::default();
+    if let Some(view) = &input.ec2 {
+        plan.audit = audit(input, view);
+    }
+    let mut report = Report { wake_at: next_audit(input, &plan.audit), ..Report::default() };
+    let halted = if input.halt.is_some() || plan.audit.halt.is_some() { Halted::Yes } else { Halted::No };
+    if halted == Halted::Yes {
+        report.waiting.insert(Waiting::TableRestored);
+    }
+    report.waiting.extend(plan.audit.waiting.clone());
+    if let (Err(waiting), true) =
+        (&input.snapshot, input.claims.values().any(|claim| !claim.phase().is_final()))
+    {
+        // An agent that comes back may say no more than that nothing changed: no generation would tell.
+        report.waiting.insert(waiting.clone());
+    }
+    for claim in input.claims.values() {
+        plan_claim(claim, input, halted, (&mut plan, &mut report));
+    }
+    forget_launches(input, &mut plan);
+    plan.pools = pools::changed(input);
+    if !plan.audit.orphans.is_empty() {
+        look_at(&mut report, after(input.now, TERMINATION_POLL));
+    }
+    if !report.waiting.is_empty() || !report.refused.is_empty() {
+        look_at(&mut report, after(input.now, LOOK_AGAIN));
+    }
+    (plan, report)
+}
+
+fn next_audit(input: &Input, audit: &AuditPlan) -> Timestamp {
+    match (&audit.record, input.audit.at) {
+        (Some(_), _) => after(input.now, AUDIT_EVERY),
+        (None, Some(at)) => after(at, AUDIT_EVERY),
+        (None, None) => input.now,
+    }
+}
+
+fn look_at(report: &mut Report, at: Timestamp) {
+    report.wake_at = report.wake_at.min(at);
+}
+
+fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(at)
+}
+
+fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mut Plan, &mut Report)) {
+    if claim.phase().is_final() {
+        let forgotten = forget(claim, input);
+        let unsure = input.snapshot.is_ok() && !input.expiring.contains(&claim.name) && forgotten.is_none();
+        if unsure && claim.state.instance().is_some_and(|held| is_unseen(claim, held, input)) {
+            // The agent's next word tells, and it may be no more than that nothing changed.
+            look_at(report, after(input.now, LOOK_AGAIN));
+        }
+        plan.forgotten.extend(forgotten);
+        return;
+    }
+    let mut step =
+        ClaimStep { before: claim.clone(), after: claim.clone(), action: None, journal: Vec::new() };
+    for _ in 0..STEPS_MOST {
+        let found = match next(&step.after, input, halted) {
+            Next::Step(found) => found,
+            other @ (Next::Stay | Next::At(_) | Next::AskEc2(_) | Next::Wait(_) | Next::Refuse(_)) => {
+                note(&step.after, other, report);
+                break;
+            }
+        };
+        let reason = found.to.removal();
+        match step.after.stepped(found.to) {
+            Ok(stepped) => {
+                step.journal.push(record(&stepped, found.decision, found.message, input));
+                step.action = node::action_of(&stepped, input).or(step.action);
+                step.after = stepped;
+            }
+            Err(impossible) => {
+                let why = reason.map_or("", |reason| reason.as_str());
+                report.refused.insert(claim.name.clone(), format!("{impossible} ({why})"));
+                break;
+            }
+        }
+    }
+    execute_termination(&step.after, input, (plan, halted));
+    if !step.journal.is_empty() {
+        plan.steps.push(step);
+    } else if let Some(action) = node::registration(claim, input) {
+        plan.actions.push((claim.clone(), action));
+    }
+}
+
+fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &Input) -> bool {
+    let since = claim.state.since().unwrap_or(claim.created_at);
+    matches!(input.node_of(held, since), NodeSeen::Unknown)
+}
+
+/// What stays is written down, and looked at when it is due.
+fn note(claim: &Claim, next: Next, report: &mut Report) {
+    match next {
+        Next::Stay | Next::Step(_) => {}
+        Next::At(at) => look_at(report, at),
+        Next::AskEc2(at) => {
+            report.asks_ec2 = true;
+            look_at(report, at);
+        }
+        Next::Wait(waiting) => {
+            report.waiting.insert(waiting);
+        }
+        Next::Refuse(why) => {
+            report.refused.insert(claim.name.clone(), why);
+        }
+    }
+}
+
+/// Tells EC2 to terminate, again and again until it says that it does: the call is idempotent.
+fn execute_termination(claim: &Claim, input: &Input, (plan, halted): (&mut Plan, Halted)) {
+    let ClaimState::Terminating { instance, .. } = &claim.state else { return };
+    match input.instance(&instance.id) {
+        Seen::State(
+            InstanceState::Pending
+            | InstanceState::Running
+            | InstanceState::Stopping
+            | InstanceState::Stopped,
+        ) if halted == Halted::No => {
+            plan.terminate.insert(claim.name.clone(), instance.id.clone());
+        }
+        Seen::State(
+            InstanceState::Pending
+            | InstanceState::Running
+            | InstanceState::Stopping
+            | InstanceState::Stopped
+            | InstanceState::ShuttingDown
+            | InstanceState::Terminated,
+        )
+        | Seen::NotAsked
+        | Seen::Missing => {}
+    }
+}
+
+fn record(claim: &Claim, decision: Decision, message: String, input: &Input) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Claim, name: claim.name.to_string() };
+    let mut record = JournalRecord::new(subject, input.now, NAME, decision, message);
+    if let Some(instance) = claim.state.instance() {
+        record = record
+            .detail("instance", &instance.id)
+            .detail("instanceType", &instance.instance_type)
+            .detail("zone", &instance.zone)
+            .detail("capacityType", instance.capacity_type.as_str());
+    }
+    if let Some(node) = claim.state.node() {
+        record = record.detail("node", node);
+    }
+    if let Some(reason) = claim.state.removal() {
+        record = record.detail("reason", reason.as_str());
+    }
+    match &input.snapshot {
+        Ok(snapshot) => record.evidence("snapshot", snapshot.generation),
+        Err(_) => record,
+    }
+}
+
+/// A claim that ended is forgotten once its Node was seen to be gone.
+fn forget(claim: &Claim, input: &Input) -> Option<Forgotten> {
+    if input.expiring.contains(&claim.name) {
+        return None;
+    }
+    match &claim.state {
+        ClaimState::Terminated { instance: Some(instance), at, .. } => match input.node_of(instance, *at) {
+            NodeSeen::Absent => Some(Forgotten { claim: claim.clone(), instance: Some(instance.id.clone()) }),
+            NodeSeen::Unknown | NodeSeen::Present(_) | NodeSeen::Several => None,
+        },
+        ClaimState::Terminated { instance: None, .. } | ClaimState::LaunchFailed { .. } => {
+            Some(Forgotten { claim: claim.clone(), instance: None })
+        }
+        ClaimState::Planned
+        | ClaimState::Launching { .. }
+        | ClaimState::Launched { .. }
+        | ClaimState::Registered { .. }
+        | ClaimState::Initialized { .. }
+        | ClaimState::Disrupting { .. }
+        | ClaimState::Draining { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. } => None,
+    }
+}
+
+/// Launches whose last claims are forgotten in this plan.
+fn forget_launches(input: &Input, plan: &mut Plan) {
+    let forgotten: BTreeSet<&ClaimName> =
+        plan.forgotten.iter().map(|forgotten| &forgotten.claim.name).collect();
+    let touched: BTreeSet<&LaunchId> =
+        plan.forgotten.iter().map(|forgotten| &forgotten.claim.launch).collect();
+    let ended = |name: &ClaimName| {
+        forgotten.contains(name) || input.expiring.contains(name) || !input.claims.contains_key(name)
+    };
+    let launches = touched.into_iter().filter_map(|id| input.launches.get(id));
+    plan.launches =
+        launches.filter(|launch| launch.claims.iter().all(|claim| ended(&claim.name))).cloned().collect();
+}
+
+/// Whether a claim's launch is read: it may be the last one of it.
+#[must_use]
+pub fn needs_launch(claim: &Claim, expiring: &BTreeSet<ClaimName>) -> bool {
+    claim.phase().is_final() && !expiring.contains(&claim.name)
+}
+
+/// Whether facts about the claim's type are read: its Node has to be labelled, or has no capacity of its own yet.
+#[must_use]
+pub fn needs_type(claim: &Claim) -> bool {
+    match claim.phase() {
+        ClaimPhase::Launched => true,
+        ClaimPhase::Planned
+        | ClaimPhase::Launching
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Registered
+        | ClaimPhase::Initialized
+        | ClaimPhase::Disrupting
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => false,
+    }
+}

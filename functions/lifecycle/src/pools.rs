@@ -1,0 +1,189 @@
+//! What each NodePool has: the status that is written back to it.
+//!
+//! Decides the count of nodes, their resources and the pool's conditions, all from one observation. It doesn't decide
+//! whether a pool's nodes are used: `provisioner` looks at the class itself.
+//!
+//! Source: KARPENTER.md 1.2.2 and 3.6, 5.
+
+use tenon_domain::Timestamp;
+use tenon_domain::api::NodePool;
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
+use tenon_domain::class_status::{ConditionStatus, ConditionType};
+use tenon_domain::id::NodePoolName;
+use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
+use tenon_domain::quantity::Quantity;
+use tenon_domain::resources::{ResourceList, ResourceName};
+
+use crate::input::{Input, NodeSeen};
+
+/// So many of a pool's latest launches tell whether its nodes register.
+const OUTCOMES: usize = 4;
+/// So many failures among them say that they don't.
+const FAILURES: usize = 2;
+
+/// Statuses that differ from those that were written last; none while the snapshot isn't fresh.
+#[must_use]
+pub fn changed(input: &Input) -> Vec<PoolStatus> {
+    let Ok(snapshot) = &input.snapshot else { return Vec::new() };
+    let differing = snapshot.node_pools.iter().filter_map(|pool| {
+        let before = input.pools.get(&pool.name);
+        let status = status(pool, before, input);
+        match before {
+            Some(before) if same(before, &status) => None,
+            Some(_) | None => Some(status),
+        }
+    });
+    differing.collect()
+}
+
+fn same(before: &PoolStatus, after: &PoolStatus) -> bool {
+    PoolStatus { revision: before.revision, ..after.clone() } == *before
+}
+
+fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> PoolStatus {
+    let claims: Vec<&Claim> =
+        input.claims.values().filter(|claim| claim.pool == pool.name && counts(claim)).collect();
+    let nodes = u64::try_from(claims.len()).unwrap_or(u64::MAX);
+    let mut resources = ResourceList::new();
+    for claim in &claims {
+        resources.add(&capacity(claim, input));
+    }
+    let count = Quantity::from_integer(i64::try_from(nodes).unwrap_or(i64::MAX));
+    resources.insert(ResourceName::NODES, count);
+    PoolStatus {
+        name: pool.name.clone(),
+        revision: before.map_or(0, |before| before.revision).saturating_add(1),
+        generation: pool.meta.generation,
+        nodes,
+        resources,
+        conditions: conditions(pool, before, input),
+    }
+}
+
+/// Whether a claim is one of its pool's nodes.
+fn counts(claim: &Claim) -> bool {
+    claim.phase() == ClaimPhase::Planned || claim.phase().may_hold_instance()
+}
+
+/// The capacity of a claim: its Node's, or its type's, or what it was made for.
+fn capacity(claim: &Claim, input: &Input) -> ResourceList {
+    let Some(instance) = claim.state.instance() else { return claim.requests.clone() };
+    match input.node_of(instance, claim.created_at) {
+        NodeSeen::Present(node) if !node.capacity.is_empty() => node.capacity.clone(),
+        NodeSeen::Present(_) | NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => {
+            let known = input.types.get(&instance.instance_type);
+            known.map_or_else(|| claim.requests.clone(), |record| record.capacity.clone())
+        }
+    }
+}
+
+/// A condition before it is known since when it holds.
+struct Found {
+    status: ConditionStatus,
+    reason: String,
+    message: String,
+}
+
+impl Found {
+    fn holds(condition: PoolConditionType) -> Self {
+        Self { status: ConditionStatus::True, reason: condition.as_str().to_owned(), message: String::new() }
+    }
+
+    fn not(status: ConditionStatus, reason: &str, message: String) -> Self {
+        Self { status, reason: reason.to_owned(), message }
+    }
+}
+
+fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> Vec<PoolCondition> {
+    let class = class_ready(pool, input);
+    let ready = match class.status {
+        ConditionStatus::True => Found::holds(PoolConditionType::Ready),
+        ConditionStatus::False | ConditionStatus::Unknown => {
+            Found::not(class.status, "UnhealthyDependents", "NodeClassReady".to_owned())
+        }
+    };
+    let found = [
+        // A pool that can be read passed all checks of its form.
+        (PoolConditionType::ValidationSucceeded, Found::holds(PoolConditionType::ValidationSucceeded)),
+        (PoolConditionType::NodeClassReady, class),
+        (PoolConditionType::Ready, ready),
+        (PoolConditionType::NodeRegistrationHealthy, registration(&pool.name, input)),
+    ];
+    found.into_iter().map(|(condition, found)| dated(condition, found, before, input.now)).collect()
+}
+
+/// The condition with the time since when it has its status.
+fn dated(
+    condition: PoolConditionType,
+    found: Found,
+    before: Option<&PoolStatus>,
+    now: Timestamp,
+) -> PoolCondition {
+    let earlier = before.and_then(|before| before.conditions.iter().find(|c| c.condition == condition));
+    let since = earlier.filter(|earlier| earlier.status == found.status).map_or(now, |earlier| earlier.since);
+    PoolCondition { condition, status: found.status, reason: found.reason, message: found.message, since }
+}
+
+fn class_ready(pool: &NodePool, input: &Input) -> Found {
+    let name = &pool.template.node_class.name;
+    let Some(class) = input.classes.get(name) else {
+        let message = format!("EC2NodeClass `{name}` isn't known yet");
+        return Found::not(ConditionStatus::False, "NodeClassNotFound", message);
+    };
+    let ready = class.conditions.iter().find(|condition| condition.condition == ConditionType::Ready);
+    match ready {
+        Some(ready) if ready.status == ConditionStatus::True => {
+            Found::holds(PoolConditionType::NodeClassReady)
+        }
+        Some(ready) => Found::not(ready.status, ready.reason_text(), ready.message.clone()),
+        None => {
+            Found::not(ConditionStatus::Unknown, "NodeClassNotReady", "it has no conditions yet".to_owned())
+        }
+    }
+}
+
+/// From the latest launches of the pool whose outcome is known.
+fn registration(pool: &NodePoolName, input: &Input) -> Found {
+    let of_pool = input.claims.values().filter(|claim| claim.pool == *pool);
+    let mut outcomes: Vec<(Timestamp, &Claim, Outcome)> =
+        of_pool.filter_map(|claim| Some((claim.created_at, claim, outcome(claim)?))).collect();
+    outcomes.sort_by(|a, b| (b.0, &b.1.name).cmp(&(a.0, &a.1.name)));
+    outcomes.truncate(OUTCOMES);
+    let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == Outcome::Failed).count();
+    let condition = PoolConditionType::NodeRegistrationHealthy;
+    if failures >= FAILURES {
+        let message = format!("{failures} of the latest {} launches had no Node in time", outcomes.len());
+        return Found::not(ConditionStatus::False, "RegistrationFailed", message);
+    }
+    if outcomes.iter().any(|(_, _, outcome)| *outcome == Outcome::Registered) {
+        return Found::holds(condition);
+    }
+    Found::not(ConditionStatus::Unknown, "AwaitingLaunch", "no launch is known that registered".to_owned())
+}
+
+/// How a launch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Registered,
+    Failed,
+}
+
+fn outcome(claim: &Claim) -> Option<Outcome> {
+    match &claim.state {
+        ClaimState::Registered { .. } | ClaimState::Initialized { .. } | ClaimState::Disrupting { .. } => {
+            Some(Outcome::Registered)
+        }
+        ClaimState::Draining { reason, node, .. }
+        | ClaimState::Drained { reason, node, .. }
+        | ClaimState::Terminating { reason, node, .. }
+        | ClaimState::Terminated { reason, node, .. } => match (reason, node) {
+            (RemovalReason::RegistrationTimeout, _) => Some(Outcome::Failed),
+            (_, Some(_)) => Some(Outcome::Registered),
+            (_, None) => None,
+        },
+        ClaimState::Planned
+        | ClaimState::Launching { .. }
+        | ClaimState::LaunchFailed { .. }
+        | ClaimState::Launched { .. } => None,
+    }
+}

@@ -1,0 +1,383 @@
+//! The next step of one claim.
+//!
+//! Decides, from what was observed, whether a claim goes on in its life and why. It doesn't decide what its Node should
+//! be (that is [`crate::node`]'s), nor anything about launches that weren't answered: those are `provisioner`'s.
+//!
+//! Invariants: what only a fresh snapshot can say is never concluded from an old one; an instance that EC2 doesn't list
+//! is gone only after EC2's consistency delay, and never while its Node is Ready; nothing is terminated without a word
+//! of EC2 in the same pass.
+
+use tenon_cloud::port::InstanceState;
+use tenon_domain::api::Node;
+use tenon_domain::api::pod::Readiness;
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::evidence::{HEARTBEAT_EVERY, Waiting};
+use tenon_domain::id::NodeName;
+use tenon_domain::journal::Decision;
+use tenon_domain::launch::EC2_CONSISTENCY;
+use tenon_domain::{SignedDuration, Timestamp};
+
+use crate::input::{Input, NodeSeen, Seen};
+use crate::{TERMINATION_POLL, node};
+
+/// A Node must have joined so long after its launch. Source: KARPENTER.md 3.6, 5.
+pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
+/// The pods of a stopped instance are given so long to be evicted; its kubelet can't stop them in good order.
+pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
+
+/// A step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The state that follows.
+    pub to: ClaimState,
+    /// What is decided.
+    pub decision: Decision,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+/// What comes of a look at a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// It stays as it is, and need not be looked at before something changes.
+    Stay,
+    /// It stays as it is until then.
+    At(Timestamp),
+    /// It stays as it is until EC2 was asked about its instance, which is to happen again at that time.
+    AskEc2(Timestamp),
+    /// It stays as it is for want of evidence.
+    Wait(Waiting),
+    /// It stays as it is; what is in the way needs a person.
+    Refuse(String),
+    /// It goes on.
+    Step(Step),
+}
+
+/// The claim's next step. While everything is halted, or before EC2 was asked in this pass, nothing terminates: what
+/// EC2 shows may be what halts everything.
+#[must_use]
+pub fn next(claim: &Claim, input: &Input, halted: Halted) -> Next {
+    match (observed(claim, input), halted) {
+        (Next::Step(step), Halted::Yes) if step.decision == Decision::Terminating => {
+            Next::Wait(Waiting::TableRestored)
+        }
+        (Next::Step(step), Halted::No) if step.decision == Decision::Terminating && input.ec2.is_none() => {
+            Next::AskEc2(poll(input))
+        }
+        (next, Halted::Yes | Halted::No) => next,
+    }
+}
+
+fn observed(claim: &Claim, input: &Input) -> Next {
+    match &claim.state {
+        // The answer of their launch is the provisioner's to record.
+        ClaimState::Planned
+        | ClaimState::Launching { .. }
+        | ClaimState::LaunchFailed { .. }
+        | ClaimState::Terminated { .. } => Next::Stay,
+        ClaimState::Launched { instance, at } => launched(claim, instance, *at, input),
+        ClaimState::Registered { instance, node, .. } => registered(claim, instance, node, input),
+        ClaimState::Initialized { instance, node, .. } | ClaimState::Disrupting { instance, node, .. } => {
+            leave(claim, instance, node, input)
+        }
+        ClaimState::Draining { instance, node, reason, deadline, .. } => {
+            let gone = gone(claim, instance, node.as_ref(), *reason, input);
+            gone.map_or_else(
+                || draining(claim, (instance, node.as_ref(), *reason), *deadline, input),
+                Next::Step,
+            )
+        }
+        ClaimState::Drained { instance, node, reason, .. } => {
+            let message = format!("instance {} terminates: {}", instance.id, reason.as_str());
+            let step = || terminating(instance, node.clone(), *reason, input.now, message);
+            Next::Step(gone(claim, instance, node.as_ref(), *reason, input).unwrap_or_else(step))
+        }
+        ClaimState::Terminating { instance, node, reason, .. } => {
+            gone(claim, instance, node.as_ref(), *reason, input).map_or(Next::AskEc2(poll(input)), Next::Step)
+        }
+    }
+}
+
+fn poll(input: &Input) -> Timestamp {
+    input.now.saturating_add(TERMINATION_POLL).unwrap_or(input.now)
+}
+
+/// Whether a halt holds terminations back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halted {
+    /// It does.
+    Yes,
+    /// There is none.
+    No,
+}
+
+fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &Input) -> Next {
+    if let Some(step) = taken_by_ec2(claim, instance, None, input) {
+        return Next::Step(step);
+    }
+    let seen = input.node_of(instance, at);
+    if let NodeSeen::Several = seen {
+        return Next::Refuse(format!(
+            "several Nodes carry the providerID of instance {}: delete the wrong one",
+            instance.id
+        ));
+    }
+    if let Some(found) = seen.node() {
+        if node::is_registered(found) {
+            let to = ClaimState::Registered {
+                instance: instance.clone(),
+                node: found.name.clone(),
+                at: input.now,
+            };
+            let message = format!("Node {} joined with instance {}", found.name, instance.id);
+            return Next::Step(Step { to, decision: Decision::Registered, message });
+        }
+        if let Some(step) = removal(claim, instance, Some(found), input) {
+            return Next::Step(step);
+        }
+    } else if input.is_deleted_by_user(claim) {
+        let message = "the user deleted its NodeClaim or its NodePool before a Node joined".to_owned();
+        return Next::Step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
+    }
+    registration_timeout(instance, at, seen, input)
+}
+
+fn registration_timeout(
+    instance: &LaunchedInstance,
+    at: Timestamp,
+    seen: NodeSeen<'_>,
+    input: &Input,
+) -> Next {
+    let timeout = at.saturating_add(REGISTRATION_TIMEOUT).unwrap_or(at);
+    if input.now < timeout {
+        return Next::At(timeout);
+    }
+    let step = || {
+        let minutes = REGISTRATION_TIMEOUT.as_mins();
+        let message = format!("no Node joined with instance {} within {minutes} minutes", instance.id);
+        Next::Step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
+    };
+    match (seen, &input.snapshot) {
+        // The kubelet is alive, so the registration is what hangs: the agent's matter, not a reason to lose the node.
+        (NodeSeen::Present(node), _) if node.readiness == Readiness::Ready => {
+            Next::Refuse(format!("Node {} is Ready and isn't registered: look at the agent", node.name))
+        }
+        (NodeSeen::Present(_) | NodeSeen::Absent, _) => step(),
+        // An agent that never reported can't show a Node: a cluster that is woken from zero and whose node fails.
+        (NodeSeen::Unknown, Err(Waiting::SnapshotMissing)) => step(),
+        (NodeSeen::Unknown, Err(waiting)) => Next::Wait(waiting.clone()),
+        (NodeSeen::Unknown | NodeSeen::Several, _) => Next::Stay,
+    }
+}
+
+fn registered(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Input) -> Next {
+    match leave(claim, instance, name, input) {
+        step @ Next::Step(_) => return step,
+        Next::Stay | Next::At(_) | Next::AskEc2(_) | Next::Wait(_) | Next::Refuse(_) => {}
+    }
+    let since = claim.state.since().unwrap_or(claim.created_at);
+    match input.node_of(instance, since) {
+        NodeSeen::Present(found) => match node::not_initialized(claim, found, input) {
+            None => {
+                let to =
+                    ClaimState::Initialized { instance: instance.clone(), node: name.clone(), at: input.now };
+                let message =
+                    format!("Node {name} is Ready, without start-up taints, and has what was asked for");
+                Next::Step(Step { to, decision: Decision::Initialized, message })
+            }
+            Some(_) => expiry(claim, input).map_or(Next::Stay, Next::At),
+        },
+        NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => Next::Stay,
+    }
+}
+
+/// Whether a claim with a Node goes.
+fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Input) -> Next {
+    if let Some(step) = taken_by_ec2(claim, instance, Some(name), input) {
+        return Next::Step(step);
+    }
+    let since = claim.state.since().unwrap_or(claim.created_at);
+    let seen = input.node_of(instance, since);
+    let step = match seen {
+        NodeSeen::Absent => {
+            let message = format!("Node {name} was deleted");
+            Some(drain(instance, Some(name.clone()), (RemovalReason::Deleted, None), input, message))
+        }
+        NodeSeen::Present(found) => removal(claim, instance, Some(found), input),
+        NodeSeen::Unknown | NodeSeen::Several => removal(claim, instance, None, input),
+    };
+    match step {
+        Some(mut step) => {
+            if let ClaimState::Draining { node, .. } = &mut step.to {
+                *node = Some(name.clone());
+            }
+            Next::Step(step)
+        }
+        None => expiry(claim, input).map_or(Next::Stay, Next::At),
+    }
+}
+
+/// What EC2 did to the instance of a claim that we want to keep.
+fn taken_by_ec2(
+    claim: &Claim,
+    instance: &LaunchedInstance,
+    node: Option<&NodeName>,
+    input: &Input,
+) -> Option<Step> {
+    if let Some(step) = gone(claim, instance, node, RemovalReason::InstanceTerminated, input) {
+        return Some(step);
+    }
+    let (reason, grace) = match input.instance(&instance.id) {
+        Seen::State(InstanceState::ShuttingDown) => (RemovalReason::InstanceTerminated, SignedDuration::ZERO),
+        Seen::State(InstanceState::Stopping | InstanceState::Stopped) => {
+            (RemovalReason::InstanceStopped, STOPPED_GRACE)
+        }
+        Seen::State(InstanceState::Pending | InstanceState::Running | InstanceState::Terminated)
+        | Seen::NotAsked
+        | Seen::Missing => return None,
+    };
+    let deadline = input.now.saturating_add(grace).unwrap_or(input.now);
+    let message = format!("EC2 says that instance {} goes: {}", instance.id, reason.as_str());
+    Some(drain(instance, node.cloned(), (reason, Some(deadline)), input, message))
+}
+
+/// Whether the claim's instance is gone. Its Node, where it is Ready, vetoes what is only concluded from an answer that
+/// doesn't list the instance: such an answer may be old, and the kubelet is evidently alive.
+fn gone(
+    claim: &Claim,
+    instance: &LaunchedInstance,
+    node: Option<&NodeName>,
+    reason: RemovalReason,
+    input: &Input,
+) -> Option<Step> {
+    let since = claim.state.since().unwrap_or(claim.created_at);
+    let settled = input.since(since) >= EC2_CONSISTENCY;
+    let is_gone = match input.instance(&instance.id) {
+        Seen::State(InstanceState::Terminated) => true,
+        Seen::State(
+            InstanceState::Pending
+            | InstanceState::Running
+            | InstanceState::Stopping
+            | InstanceState::Stopped
+            | InstanceState::ShuttingDown,
+        )
+        | Seen::NotAsked => false,
+        Seen::Missing if !settled => false,
+        Seen::Missing => missing_is_gone(claim, input.node_of(instance, since)),
+    };
+    let message = || format!("instance {} is gone: {}", instance.id, reason.as_str());
+    is_gone.then(|| Step {
+        to: ClaimState::Terminated {
+            instance: Some(instance.clone()),
+            node: node.cloned(),
+            reason,
+            at: input.now,
+        },
+        decision: Decision::Terminated,
+        message: message(),
+    })
+}
+
+fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
+    let ready = seen.node().is_some_and(|node| node.readiness == Readiness::Ready);
+    match &claim.state {
+        // We told EC2 ourselves, so no evidence from the cluster is needed; only a Node that lives contradicts.
+        ClaimState::Terminating { .. } => !ready,
+        // Left to the registration's timeout.
+        ClaimState::Launched { .. } => false,
+        ClaimState::Registered { .. }
+        | ClaimState::Initialized { .. }
+        | ClaimState::Disrupting { .. }
+        | ClaimState::Draining { .. }
+        | ClaimState::Drained { .. } => match seen {
+            NodeSeen::Absent => true,
+            NodeSeen::Present(_) => !ready,
+            NodeSeen::Unknown | NodeSeen::Several => false,
+        },
+        ClaimState::Planned
+        | ClaimState::Launching { .. }
+        | ClaimState::LaunchFailed { .. }
+        | ClaimState::Terminated { .. } => false,
+    }
+}
+
+/// What the user did, or time.
+fn removal(claim: &Claim, instance: &LaunchedInstance, found: Option<&Node>, input: &Input) -> Option<Step> {
+    let grace = input.pool_of(claim).and_then(|pool| pool.template.termination_grace_period);
+    let deadline = grace.map(|grace| input.now.saturating_add(grace).unwrap_or(input.now));
+    let (reason, message) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
+        (RemovalReason::Deleted, format!("the user deleted Node {}", node.name))
+    } else if input.is_deleted_by_user(claim) {
+        (RemovalReason::Deleted, "the user deleted its NodeClaim or its NodePool".to_owned())
+    } else if expiry(claim, input).is_some_and(|at| at <= input.now) {
+        (RemovalReason::Expired, "its `expireAfter` passed".to_owned())
+    } else {
+        return None;
+    };
+    let node = found.map(|node| node.name.clone());
+    Some(drain(instance, node, (reason, deadline), input, message))
+}
+
+/// When the claim expires; nothing where that isn't known or never.
+fn expiry(claim: &Claim, input: &Input) -> Option<Timestamp> {
+    let after = input.pool_of(claim)?.template.expire_after?;
+    claim.created_at.checked_add(after).ok()
+}
+
+fn draining(
+    claim: &Claim,
+    (instance, node, reason): (&LaunchedInstance, Option<&NodeName>, RemovalReason),
+    deadline: Option<Timestamp>,
+    input: &Input,
+) -> Next {
+    let since = claim.state.since().unwrap_or(claim.created_at);
+    let seen = input.node_of(instance, since);
+    let done = input
+        .actions
+        .get(&claim.name)
+        .is_some_and(|action| action.kind == tenon_cluster::ActionKind::Drain && input.is_done(action));
+    let message = if done {
+        Some("nothing is left on it that is waited for".to_owned())
+    } else if matches!(seen, NodeSeen::Absent) {
+        Some("it has no Node, so there is nothing to drain".to_owned())
+    } else if deadline.is_some_and(|deadline| deadline <= input.now) {
+        Some("the drain's deadline passed".to_owned())
+    } else {
+        None
+    };
+    match message {
+        Some(message) => {
+            let (instance, node) = (instance.clone(), node.cloned());
+            let to = ClaimState::Drained { instance, node, reason, at: input.now };
+            Next::Step(Step { to, decision: Decision::Drained, message })
+        }
+        // The snapshot is older than the drain: the agent's next word tells, if only that nothing changed.
+        None if matches!(seen, NodeSeen::Unknown) => {
+            let soon = input.now.saturating_add(HEARTBEAT_EVERY).unwrap_or(input.now);
+            Next::At(deadline.map_or(soon, |deadline| deadline.min(soon)))
+        }
+        None => deadline.map_or(Next::Stay, Next::At),
+    }
+}
+
+fn drain(
+    instance: &LaunchedInstance,
+    node: Option<NodeName>,
+    (reason, deadline): (RemovalReason, Option<Timestamp>),
+    input: &Input,
+    message: String,
+) -> Step {
+    let to = ClaimState::Draining { instance: instance.clone(), node, reason, at: input.now, deadline };
+    Step { to, decision: Decision::Draining, message }
+}
+
+fn terminating(
+    instance: &LaunchedInstance,
+    node: Option<NodeName>,
+    reason: RemovalReason,
+    at: Timestamp,
+    message: String,
+) -> Step {
+    let to = ClaimState::Terminating { instance: instance.clone(), node, reason, at };
+    Step { to, decision: Decision::Terminating, message }
+}

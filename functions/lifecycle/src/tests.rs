@@ -1,0 +1,696 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::port::{Architecture, Instance, InstanceState, Tags, TargetCapacityType};
+use tenon_cluster::{Action, ActionKind};
+use tenon_domain::api::meta::ObjectMeta;
+use tenon_domain::api::node::Schedulable;
+use tenon_domain::api::node_pool::{ConsolidationPolicy, DisruptionPolicy, NodeClaimTemplate, NodeClassRef};
+use tenon_domain::api::pod::Readiness;
+use tenon_domain::api::{Node, NodePool};
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance, RemovalReason};
+use tenon_domain::class_status::ConditionStatus;
+use tenon_domain::evidence::{Waiting, require_snapshot};
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeName};
+use tenon_domain::journal::Decision;
+use tenon_domain::labels;
+use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::pool_status::PoolConditionType;
+use tenon_domain::quantity::Quantity;
+use tenon_domain::requirement::Requirements;
+use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
+use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::{EPOCH, Rung, World, WorldConfig};
+use tenon_entrypoint::{Handler, Scope, content_commit};
+use tenon_table::items::{Halt, InstanceOwner, from_item, keys, put};
+use tenon_table::{Table, Write, block_on};
+
+use crate::Lifecycle;
+use crate::audit_record::AuditRecord;
+use crate::input::{Ec2View, Input};
+use crate::plan::{Plan, Report, plan};
+
+fn minutes(n: i64) -> Timestamp {
+    EPOCH + SignedDuration::from_mins(n)
+}
+
+fn cluster() -> ClusterName {
+    ClusterName::parse("prod").unwrap()
+}
+
+fn id(n: usize) -> InstanceId {
+    InstanceId::parse(format!("i-{n:017}")).unwrap()
+}
+
+fn name(n: usize) -> ClaimName {
+    ClaimName::parse(format!("default-{n:05}")).unwrap()
+}
+
+fn held(n: usize) -> LaunchedInstance {
+    LaunchedInstance {
+        id: id(n),
+        instance_type: "m5.large".parse().unwrap(),
+        zone: "us-east-1a".parse().unwrap(),
+        capacity_type: CapacityType::OnDemand,
+        image: "ami-1".parse().unwrap(),
+    }
+}
+
+fn node_name(n: usize) -> NodeName {
+    NodeName::parse(format!("node-{n}")).unwrap()
+}
+
+fn launched(n: usize, at: Timestamp) -> ClaimState {
+    ClaimState::Launched { instance: held(n), at }
+}
+
+fn registered(n: usize, at: Timestamp) -> ClaimState {
+    ClaimState::Registered { instance: held(n), node: node_name(n), at }
+}
+
+fn initialized(n: usize, at: Timestamp) -> ClaimState {
+    ClaimState::Initialized { instance: held(n), node: node_name(n), at }
+}
+
+fn draining(n: usize, at: Timestamp, deadline: Option<Timestamp>) -> ClaimState {
+    let reason = RemovalReason::SpotInterrupted;
+    ClaimState::Draining { instance: held(n), node: Some(node_name(n)), reason, at, deadline }
+}
+
+fn terminating(n: usize, at: Timestamp) -> ClaimState {
+    ClaimState::Terminating {
+        instance: held(n),
+        node: Some(node_name(n)),
+        reason: RemovalReason::Deleted,
+        at,
+    }
+}
+
+fn terminated(n: usize, at: Timestamp) -> ClaimState {
+    let (instance, node) = (Some(held(n)), Some(node_name(n)));
+    ClaimState::Terminated { instance, node, reason: RemovalReason::Deleted, at }
+}
+
+fn claim(n: usize, state: ClaimState) -> Claim {
+    Claim {
+        name: name(n),
+        revision: 3,
+        pool: "default".parse().unwrap(),
+        class: "default".parse().unwrap(),
+        launch: "launch-1".parse().unwrap(),
+        created_at: EPOCH,
+        state,
+        drift: None,
+        role: CommandRole::None,
+        requests: ResourceList::new().with(ResourceName::CPU, Quantity::from_milli(500)),
+    }
+}
+
+fn pool() -> NodePool {
+    NodePool {
+        meta: ObjectMeta { name: "default".to_owned(), generation: 1, ..ObjectMeta::default() },
+        name: "default".parse().unwrap(),
+        template: NodeClaimTemplate {
+            labels: BTreeMap::from([("team".to_owned(), "web".to_owned())]),
+            annotations: BTreeMap::new(),
+            node_class: NodeClassRef {
+                group: "karpenter.k8s.aws".to_owned(),
+                kind: "EC2NodeClass".to_owned(),
+                name: "default".parse().unwrap(),
+            },
+            requirements: Requirements::new(),
+            taints: vec![Taint::new("dedicated", TaintEffect::NoSchedule)],
+            startup_taints: vec![Taint::new("cni", TaintEffect::NoSchedule)],
+            expire_after: Some(SignedDuration::from_hours(720)),
+            termination_grace_period: None,
+        },
+        disruption: DisruptionPolicy {
+            consolidate_after: None,
+            consolidation_policy: ConsolidationPolicy::WhenEmpty,
+            budgets: vec![],
+        },
+        limits: ResourceList::new(),
+        weight: 0,
+        replicas: None,
+    }
+}
+
+/// A Node that registered and is Ready.
+fn node(n: usize) -> Node {
+    let offers = ResourceList::new().with(ResourceName::CPU, Quantity::from_milli(1930));
+    Node {
+        meta: ObjectMeta {
+            name: format!("node-{n}"),
+            labels: BTreeMap::from([(labels::REGISTERED.to_owned(), "true".to_owned())]),
+            ..ObjectMeta::default()
+        },
+        name: node_name(n),
+        provider_id: Some(crate::input::provider_id(&held(n))),
+        taints: vec![],
+        schedulable: Schedulable::Yes,
+        capacity: offers.clone(),
+        allocatable: offers,
+        readiness: Readiness::Ready,
+        conditions: vec![],
+    }
+}
+
+fn not_ready(n: usize) -> Node {
+    Node { readiness: Readiness::NotReady, ..node(n) }
+}
+
+/// An input whose snapshot was just seen.
+fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> Input {
+    let snapshot =
+        Snapshot { generation: 5, seen_at: now, nodes, node_pools: vec![pool()], ..Snapshot::default() };
+    Input {
+        now,
+        cluster: cluster(),
+        region: "us-east-1".parse().unwrap(),
+        claims: claims.into_iter().map(|claim| (claim.name.clone(), claim)).collect(),
+        expiring: BTreeSet::new(),
+        launches: BTreeMap::new(),
+        actions: BTreeMap::new(),
+        pools: BTreeMap::new(),
+        classes: BTreeMap::new(),
+        snapshot: require_snapshot(Some((snapshot, now)), now),
+        types: BTreeMap::new(),
+        ec2: None,
+        audit: AuditRecord { revision: 1, at: Some(now), told: BTreeMap::new() },
+        halt: None,
+    }
+}
+
+fn with_snapshot(mut input: Input, change: impl FnOnce(&mut Snapshot)) -> Input {
+    let mut snapshot = (**input.snapshot.as_ref().unwrap()).clone();
+    change(&mut snapshot);
+    let seen_at = snapshot.seen_at;
+    input.snapshot = require_snapshot(Some((snapshot, seen_at)), input.now);
+    input
+}
+
+fn instance(n: usize, state: InstanceState, launched_at: Timestamp) -> Instance {
+    Instance {
+        id: id(n),
+        instance_type: "m5.large".parse().unwrap(),
+        image: "ami-1".parse().unwrap(),
+        architecture: Architecture::X86_64,
+        capacity_type: TargetCapacityType::OnDemand,
+        reservation: None,
+        zone: "us-east-1a".parse().unwrap(),
+        zone_id: "use1-az1".parse().unwrap(),
+        subnet: "subnet-1".parse().unwrap(),
+        security_groups: vec![],
+        state,
+        state_reason: None,
+        launched_at,
+        private_ip: String::new(),
+        private_dns_name: String::new(),
+        client_token: None,
+        fleet: None,
+        tags: Tags::from([
+            ("tenon.dev/launch".to_owned(), "launch-1".to_owned()),
+            ("karpenter.sh/nodeclaim".to_owned(), name(n).to_string()),
+            ("Name".to_owned(), name(n).to_string()),
+        ]),
+    }
+}
+
+fn with_ec2(mut input: Input, instances: Vec<Instance>) -> Input {
+    let instances = instances.into_iter().map(|instance| (instance.id.clone(), instance)).collect();
+    input.ec2 = Some(Ec2View { instances, ..Ec2View::default() });
+    input
+}
+
+fn with_launch(mut input: Input, state: LaunchState) -> Input {
+    let launch = Launch {
+        id: "launch-1".parse().unwrap(),
+        revision: 2,
+        pool: "default".parse().unwrap(),
+        class: "default".parse().unwrap(),
+        token: "token".parse().unwrap(),
+        request: String::new(),
+        claims: vec![LaunchClaim { name: name(0), pods: vec![] }],
+        cause: LaunchCause::PendingPods,
+        created_at: EPOCH,
+        state,
+    };
+    input.launches.insert(launch.id.clone(), launch);
+    input
+}
+
+fn settled() -> LaunchState {
+    LaunchState::Settled { at: EPOCH, instances: 1 }
+}
+
+fn drain_action(n: usize) -> Action {
+    Action {
+        claim: name(n),
+        number: 3,
+        kind: ActionKind::Drain,
+        provider_id: None,
+        node: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        taints: vec![],
+        startup_taints: vec![],
+        deadline: None,
+    }
+}
+
+fn planned(input: &Input) -> (Plan, Report) {
+    plan(input)
+}
+
+/// The phases that the first claim goes through.
+fn phases(input: &Input) -> Vec<Decision> {
+    planned(input).0.steps.iter().flat_map(|step| step.decisions().collect::<Vec<_>>()).collect()
+}
+
+fn check(input: &Input, expected: &[Decision]) {
+    assert_eq!(phases(input), expected);
+}
+
+#[test]
+fn c116_a_node_is_told_to_register_and_then_is() {
+    let unregistered =
+        Node { meta: ObjectMeta::default(), taints: vec![Taint::unregistered()], ..not_ready(0) };
+    let seen = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![unregistered]);
+    let (plan, _) = planned(&seen);
+    assert_eq!(plan.steps, vec![]);
+    let [(_, action)] = plan.actions.as_slice() else { panic!("{:?}", plan.actions) };
+    assert_eq!((action.kind, action.number), (ActionKind::Register, 3));
+    assert_eq!(action.provider_id.as_deref(), Some(format!("aws:///us-east-1a/{}", id(0)).as_str()));
+    assert_eq!(action.taints, pool().template.taints);
+    assert_eq!(action.startup_taints, pool().template.startup_taints);
+    for (key, value) in [
+        ("node.kubernetes.io/instance-type", "m5.large"),
+        ("topology.kubernetes.io/zone", "us-east-1a"),
+        ("topology.kubernetes.io/region", "us-east-1"),
+        ("karpenter.sh/capacity-type", "on-demand"),
+        ("karpenter.sh/nodepool", "default"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ("team", "web"),
+    ] {
+        assert_eq!(action.labels.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    // Told once, it isn't told again.
+    let mut told = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![not_ready(1)]);
+    told.actions.insert(name(0), action.clone());
+    assert_eq!(planned(&told).0.actions, vec![]);
+    // A Node without the label isn't registered, whatever taints it has; with it and without the taint it is.
+    check(
+        &input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![not_ready(0)]),
+        &[Decision::Registered],
+    );
+    let ready = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![node(0)]);
+    check(&ready, &[Decision::Registered, Decision::Initialized]);
+}
+
+#[test]
+fn several_nodes_of_one_instance_need_a_person() {
+    let twice = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![node(0), node(0)]);
+    let (plan, report) = planned(&twice);
+    assert_eq!((plan.steps.len(), report.refused.len()), (0, 1));
+}
+
+#[test]
+fn a_node_is_initialized_when_nothing_is_missing() {
+    let check = |node: Node, expected: &[Decision]| {
+        assert_eq!(
+            phases(&input(minutes(2), vec![claim(0, registered(0, minutes(1)))], vec![node])),
+            expected
+        );
+    };
+    check(node(0), &[Decision::Initialized]);
+    check(not_ready(0), &[]);
+    check(Node { taints: vec![Taint::new("cni", TaintEffect::NoSchedule)], ..node(0) }, &[]);
+    check(
+        Node { taints: vec![Taint::new("node.kubernetes.io/not-ready", TaintEffect::NoSchedule)], ..node(0) },
+        &[],
+    );
+    check(Node { allocatable: ResourceList::new(), ..node(0) }, &[]);
+}
+
+#[test]
+fn c115_registration_is_timed_from_the_launch() {
+    let at = |now, nodes, instances: Vec<Instance>| {
+        with_ec2(input(now, vec![claim(0, launched(0, minutes(10)))], nodes), instances)
+    };
+    let running = || vec![instance(0, InstanceState::Running, minutes(10))];
+    check(&at(minutes(24), vec![], running()), &[]);
+    let late = at(minutes(25), vec![], running());
+    check(&late, &[Decision::Terminating]);
+    let (plan, _) = planned(&late);
+    assert_eq!(plan.terminate.get(&name(0)), Some(&id(0)));
+    assert_eq!(plan.steps[0].after.state.removal(), Some(RemovalReason::RegistrationTimeout));
+    assert!(plan.steps[0].loses_room());
+    // A Ready Node that the agent hasn't registered isn't lost for the agent's sake.
+    let unregistered = Node { meta: ObjectMeta::default(), ..node(0) };
+    check(&at(minutes(25), vec![unregistered], running()), &[]);
+    // An old snapshot doesn't show whether a Node joined; an agent that never reported shows that none did.
+    let mut blind = at(minutes(25), vec![], running());
+    blind.snapshot = Err(Waiting::SnapshotStale { age: SignedDuration::from_secs(91) });
+    check(&blind, &[]);
+    blind.snapshot = Err(Waiting::SnapshotMissing);
+    check(&blind, &[Decision::Terminating]);
+}
+
+#[test]
+fn c115_two_failures_of_the_latest_four_are_unhealthy() {
+    let failed = |n| ClaimState::Terminated {
+        instance: Some(held(n)),
+        node: None,
+        reason: RemovalReason::RegistrationTimeout,
+        at: minutes(20),
+    };
+    let health = |states: Vec<ClaimState>| {
+        let claims = states.into_iter().enumerate().map(|(n, state)| claim(n, state)).collect();
+        let (plan, _) = planned(&input(minutes(30), claims, vec![]));
+        let healthy = PoolConditionType::NodeRegistrationHealthy;
+        plan.pools[0].conditions.iter().find(|c| c.condition == healthy).unwrap().status
+    };
+    assert_eq!(health(vec![]), ConditionStatus::Unknown);
+    assert_eq!(health(vec![failed(0)]), ConditionStatus::Unknown);
+    assert_eq!(health(vec![failed(0), failed(1)]), ConditionStatus::False);
+    assert_eq!(health(vec![failed(0), initialized(1, minutes(1))]), ConditionStatus::True);
+}
+
+#[test]
+fn what_the_user_deletes_drains_but_only_a_readable_snapshot_says_so() {
+    let seen = || input(minutes(30), vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]);
+    check(&seen(), &[]);
+    let deleted = |snapshot: &mut Snapshot| snapshot.nodes[0].meta.deleted_at = Some(minutes(29));
+    check(&with_snapshot(seen(), deleted), &[Decision::Draining]);
+    check(&with_snapshot(seen(), |snapshot| snapshot.node_pools.clear()), &[Decision::Draining]);
+    let unreadable = |snapshot: &mut Snapshot| {
+        snapshot.node_pools.clear();
+        let (kind, name) = ("NodePool".to_owned(), "default".to_owned());
+        snapshot.unreadable.push(tenon_domain::snapshot::Unreadable { kind, name, errors: vec![] });
+    };
+    check(&with_snapshot(seen(), unreadable), &[]);
+    check(&with_snapshot(seen(), |snapshot| snapshot.nodes.clear()), &[Decision::Draining]);
+    let mut stale = seen();
+    stale.snapshot = Err(Waiting::SnapshotStale { age: SignedDuration::from_secs(91) });
+    check(&stale, &[]);
+    let (plan, _) = planned(&with_snapshot(seen(), deleted));
+    let action = plan.steps[0].action.as_ref().unwrap();
+    assert_eq!((action.kind, action.number), (ActionKind::Drain, 4));
+    // Expiry.
+    let late = EPOCH + SignedDuration::from_hours(720);
+    check(&input(late, vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]), &[Decision::Draining]);
+}
+
+#[test]
+fn a_drain_ends_when_it_is_done_or_due_or_the_node_is_gone() {
+    let running = || vec![instance(0, InstanceState::Running, EPOCH)];
+    let seen = |deadline, nodes| {
+        with_ec2(input(minutes(5), vec![claim(0, draining(0, minutes(4), deadline))], nodes), running())
+    };
+    let gone = [Decision::Drained, Decision::Terminating];
+    check(&seen(None, vec![node(0)]), &[]);
+    check(&seen(Some(minutes(6)), vec![node(0)]), &[]);
+    check(&seen(Some(minutes(5)), vec![node(0)]), &gone);
+    check(&seen(None, vec![]), &gone);
+    let mut done = seen(None, vec![node(0)]);
+    done.actions.insert(name(0), drain_action(0));
+    let report = |number| ActionReport { claim: name(0).to_string(), number, progress: ActionProgress::Done };
+    check(&with_snapshot(done, |snapshot| snapshot.reports.push(report(3))), &gone);
+    let mut older = seen(None, vec![node(0)]);
+    older.actions.insert(name(0), drain_action(0));
+    check(&with_snapshot(older, |snapshot| snapshot.reports.push(report(2))), &[]);
+}
+
+#[test]
+fn nothing_terminates_before_ec2_was_asked_in_the_same_pass() {
+    let seen = input(minutes(5), vec![claim(0, draining(0, minutes(4), Some(minutes(5))))], vec![node(0)]);
+    let (plan, report) = planned(&seen);
+    assert_eq!(plan.steps[0].after.phase(), ClaimPhase::Drained);
+    assert!(report.asks_ec2 && plan.terminate.is_empty());
+}
+
+#[test]
+fn terminations_are_repeated_until_ec2_says_so() {
+    let at = |state: InstanceState| {
+        let seen = input(minutes(5), vec![claim(0, terminating(0, minutes(4)))], vec![not_ready(0)]);
+        with_ec2(seen, vec![instance(0, state, EPOCH)])
+    };
+    assert_eq!(planned(&at(InstanceState::Running)).0.terminate.len(), 1);
+    assert_eq!(planned(&at(InstanceState::ShuttingDown)).0.terminate.len(), 0);
+    check(&at(InstanceState::ShuttingDown), &[]);
+    check(&at(InstanceState::Terminated), &[Decision::Terminated]);
+    let (plan, _) = planned(&at(InstanceState::Terminated));
+    assert_eq!(plan.steps[0].action.as_ref().unwrap().kind, ActionKind::Finalize);
+    // Not listed: believed after the consistency delay.
+    let missing = |since| with_ec2(input(minutes(5), vec![claim(0, terminating(0, since))], vec![]), vec![]);
+    check(&missing(minutes(4)), &[]);
+    check(&missing(minutes(3)), &[Decision::Terminated]);
+}
+
+#[test]
+fn c122_a_ready_node_vetoes_an_instance_that_is_not_listed() {
+    let gone = |state, nodes| with_ec2(input(minutes(9), vec![claim(0, state)], nodes), vec![]);
+    check(&gone(initialized(0, minutes(1)), vec![not_ready(0)]), &[Decision::Terminated]);
+    check(&gone(initialized(0, minutes(1)), vec![node(0)]), &[]);
+    check(&gone(registered(0, minutes(8)), vec![not_ready(0)]), &[]);
+    check(&gone(launched(0, minutes(1)), vec![]), &[]);
+    let listed = |state| {
+        let seen = input(minutes(9), vec![claim(0, initialized(0, minutes(1)))], vec![not_ready(0)]);
+        with_ec2(seen, vec![instance(0, state, EPOCH)])
+    };
+    check(&listed(InstanceState::Running), &[]);
+    let mut blind = gone(initialized(0, minutes(1)), vec![]);
+    blind.snapshot = Err(Waiting::SnapshotStale { age: SignedDuration::from_secs(91) });
+    check(&blind, &[]);
+}
+
+#[test]
+fn c074_what_ec2_stops_or_terminates_goes() {
+    let listed = |state| {
+        let seen = input(minutes(9), vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]);
+        with_ec2(seen, vec![instance(0, state, EPOCH)])
+    };
+    check(&listed(InstanceState::Stopping), &[Decision::Draining]);
+    check(&listed(InstanceState::Stopped), &[Decision::Draining]);
+    check(
+        &listed(InstanceState::ShuttingDown),
+        &[Decision::Draining, Decision::Drained, Decision::Terminating],
+    );
+    check(&listed(InstanceState::Terminated), &[Decision::Terminated]);
+    let (plan, _) = planned(&listed(InstanceState::Terminated));
+    assert_eq!(plan.steps[0].after.state.removal(), Some(RemovalReason::InstanceTerminated));
+    assert!(plan.steps[0].loses_room());
+}
+
+#[test]
+fn c079_an_instance_that_nobody_owns_goes_after_its_grace() {
+    let seen = |launched_at, nodes| {
+        with_launch(
+            with_ec2(
+                input(minutes(9), vec![], nodes),
+                vec![instance(0, InstanceState::Running, launched_at)],
+            ),
+            settled(),
+        )
+    };
+    let orphans = |input: &Input| planned(input).0.audit.orphans.len();
+    assert_eq!(orphans(&seen(minutes(1), vec![])), 1);
+    assert_eq!(orphans(&seen(minutes(5), vec![])), 0);
+    assert_eq!(orphans(&seen(minutes(1), vec![node(0)])), 0);
+    let requested = LaunchState::Requested { attempts: 0, not_before: EPOCH };
+    assert_eq!(orphans(&with_launch(seen(minutes(1), vec![]), requested)), 0);
+    let mut claimed = seen(minutes(1), vec![]);
+    claimed.claims.insert(name(0), claim(0, launched(0, minutes(1))));
+    assert_eq!(orphans(&claimed), 0);
+    let mut written_since = seen(minutes(1), vec![]);
+    let owner = InstanceOwner { instance: id(0), cluster: cluster(), claim: name(0) };
+    written_since.ec2.as_mut().unwrap().owners.insert(id(0), owner);
+    assert_eq!(orphans(&written_since), 0);
+    let mut blind = seen(minutes(1), vec![]);
+    blind.snapshot = Err(Waiting::SnapshotMissing);
+    assert_eq!(orphans(&blind), 0);
+    let (plan, _) = planned(&seen(minutes(1), vec![]));
+    assert_eq!(plan.audit.journal[0].decision, Decision::OrphanTerminated);
+}
+
+#[test]
+fn c079_five_go_in_an_hour_and_then_a_person_is_asked() {
+    let orphans = (0..100).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
+    let first = with_launch(with_ec2(input(minutes(9), vec![], vec![]), orphans), settled());
+    let (plan, _) = planned(&first);
+    assert_eq!((plan.audit.orphans.len(), plan.audit.journal.len(), &plan.audit.halt), (5, 5, &None));
+    let left = (0..100).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
+    let mut second = with_launch(with_ec2(input(minutes(10), vec![], vec![]), left), settled());
+    second.audit = plan.audit.record.unwrap();
+    let (plan, report) = planned(&second);
+    assert!(plan.audit.halt.is_some() && plan.audit.orphans.is_empty());
+    assert!(report.waiting.contains(&Waiting::TableRestored));
+    // The halt stands: nothing goes, and it isn't written again.
+    second.halt = plan.audit.halt;
+    let (plan, _) = planned(&second);
+    assert!(plan.audit.halt.is_none() && plan.audit.orphans.is_empty());
+}
+
+#[test]
+fn a_restored_table_kills_nothing() {
+    let mut seen = with_ec2(
+        input(minutes(9), vec![claim(1, draining(1, minutes(1), Some(minutes(2))))], vec![]),
+        vec![instance(0, InstanceState::Running, EPOCH), instance(1, InstanceState::Running, EPOCH)],
+    );
+    seen.ec2.as_mut().unwrap().unknown_launches.insert("launch-1".to_owned());
+    let (plan, _) = planned(&seen);
+    let halt = plan.audit.halt.unwrap();
+    assert!(halt.reason.contains(id(0).as_str()), "{}", halt.reason);
+    assert!(plan.terminate.is_empty() && plan.audit.orphans.is_empty());
+    assert!(plan.steps.iter().all(|step| step.after.phase() < ClaimPhase::Terminating));
+    // Also what was told before waits.
+    let mut told = with_ec2(
+        input(minutes(9), vec![claim(1, terminating(1, minutes(1)))], vec![]),
+        vec![instance(1, InstanceState::Running, EPOCH)],
+    );
+    told.halt = Some(Halt { since: EPOCH, reason: String::new() });
+    assert!(planned(&told).0.terminate.is_empty());
+}
+
+#[test]
+fn missing_tags_are_repaired() {
+    let bare = Instance { tags: Tags::new(), ..instance(0, InstanceState::Running, EPOCH) };
+    let (plan, _) =
+        planned(&with_ec2(input(minutes(9), vec![claim(0, launched(0, minutes(1)))], vec![]), vec![bare]));
+    assert_eq!(
+        plan.audit.tags[&id(0)].get("karpenter.sh/nodeclaim").map(String::as_str),
+        Some(name(0).as_str())
+    );
+    let whole = vec![instance(0, InstanceState::Running, EPOCH)];
+    let (plan, _) =
+        planned(&with_ec2(input(minutes(9), vec![claim(0, launched(0, minutes(1)))], vec![]), whole));
+    assert!(plan.audit.tags.is_empty());
+}
+
+#[test]
+fn a_claim_is_forgotten_once_its_node_is_gone() {
+    let ended =
+        |nodes| with_launch(input(minutes(9), vec![claim(0, terminated(0, minutes(8)))], nodes), settled());
+    assert_eq!(planned(&ended(vec![not_ready(0)])).0.forgotten.len(), 0);
+    let (plan, _) = planned(&ended(vec![]));
+    assert_eq!((plan.forgotten.len(), plan.launches.len()), (1, 1));
+    let mut again = ended(vec![]);
+    again.expiring.insert(name(0));
+    let (plan, _) = planned(&again);
+    assert_eq!((plan.forgotten.len(), plan.launches.len()), (0, 0));
+}
+
+// The handler.
+
+fn commit(world: &World, writes: Vec<Write>) {
+    block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
+}
+
+fn world_with(claims: &[Claim]) -> World {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    for claim in claims {
+        let owner = claim.state.instance().map(|held| {
+            let owner =
+                InstanceOwner { instance: held.id.clone(), cluster: cluster(), claim: claim.name.clone() };
+            put(keys::instance(&held.id), &owner)
+        });
+        let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
+        writes.extend(owner);
+        commit(&world, writes);
+    }
+    world
+}
+
+fn sweep(world: &World, lifecycle: &Lifecycle) {
+    block_on(lifecycle.handle(world, &Scope::Cluster(cluster()), &[Cause::Sweep])).unwrap();
+}
+
+fn claim_in(world: &World, n: usize) -> Claim {
+    let key = keys::claim(&cluster(), &name(n));
+    from_item(&key, &world.table.peek(&key).unwrap()).unwrap()
+}
+
+/// A registration that timed out in a cluster whose agent never reported; EC2 doesn't know the instance.
+fn late() -> World {
+    let world = world_with(&[claim(0, launched(0, EPOCH))]);
+    world.clock.advance(SignedDuration::from_mins(16));
+    world
+}
+
+#[test]
+fn an_unchanged_world_ends_a_sweep_after_one_read() {
+    let (world, lifecycle) = (world_with(&[]), Lifecycle::new());
+    sweep(&world, &lifecycle);
+    world.clock.advance(SignedDuration::from_secs(59));
+    world.table.reset_meter();
+    sweep(&world, &lifecycle);
+    let total = world.table.meter().total();
+    assert_eq!((total.calls, total.write_units), (1, 0));
+    assert_eq!(world.ec2.calls().values().map(|count| count.made).sum::<u64>(), 1);
+}
+
+#[test]
+fn steps_commit_once_and_the_end_is_told() {
+    let (world, lifecycle) = (late(), Lifecycle::new());
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminating);
+    let rung = world.signals.take();
+    assert!(rung.iter().any(|rung| matches!(rung, Rung::Wake { .. })), "{rung:?}");
+    // Replayed at once: nothing changes but the record of the look.
+    let before = claim_in(&world, 0);
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0), before);
+    world.clock.advance(SignedDuration::from_mins(3));
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminated);
+    let events = world.signals.take_events();
+    assert!(
+        events
+            .iter()
+            .any(|(kind, detail)| kind == "NodeClaim Terminated" && detail["claim"] == name(0).as_str())
+    );
+    let revision = claim_in(&world, 0).revision;
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).revision, revision);
+}
+
+#[test]
+fn a_lost_race_keeps_no_other_claim() {
+    let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
+    world.clock.advance(SignedDuration::from_mins(16));
+    let gate = block_on(crate::observe::observe_gate(&world, &cluster())).unwrap();
+    let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+    let now = world.clock.now();
+    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
+    block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
+    let (planned, _) = plan(&seen);
+    let changed = Claim { revision: 4, ..claim(0, launched(0, EPOCH)) };
+    commit(&world, vec![put(keys::claim(&cluster(), &name(0)), &changed)]);
+    let done = block_on(crate::commit::commit(&world, &cluster(), &planned, now)).unwrap();
+    assert_eq!((done.lost, done.claims), (1, BTreeSet::from([name(1)])));
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
+}
+
+#[test]
+fn an_event_of_somebody_elses_instance_ends_after_one_read() {
+    let world = world_with(&[]);
+    world.table.reset_meter();
+    let cause = Cause::InstanceState { instance: id(9), state: "terminated".to_owned() };
+    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[cause])).unwrap();
+    assert_eq!(world.table.meter().total().calls, 1);
+    let starting = Cause::InstanceState { instance: id(9), state: "running".to_owned() };
+    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[starting])).unwrap();
+    assert_eq!(world.table.meter().total().calls, 1);
+}
+
+#[test]
+fn nothing_is_terminated_while_halt_stands() {
+    let (world, lifecycle) = (late(), Lifecycle::new());
+    let halt = Halt { since: EPOCH, reason: "restored".to_owned() };
+    commit(&world, vec![put(keys::halt(&cluster()), &halt)]);
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
+}
