@@ -1,4 +1,8 @@
 //! The catalogue, as planners and people would notice it.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use jiff::SignedDuration;
@@ -178,7 +182,7 @@ fn the_whole_region_converges_under_a_bounded_table() {
     }
     let meta = running.meta();
     assert!(meta.parts.values().all(|part| part.generation > 0 && part.last_error.is_none()), "{meta:?}");
-    assert_eq!(meta.parts[&CatalogPart::InstanceTypes].count as usize, running.types());
+    assert_eq!(usize::try_from(meta.parts[&CatalogPart::InstanceTypes].count), Ok(running.types()));
     running.world.table.reset_meter();
     running.wake(&[Cause::Sweep]).unwrap();
     let writes: u64 = running.world.table.meter().operations.values().map(|usage| usage.write_units).sum();

@@ -1,1 +1,104 @@
-//! Placeholder doc.
+//! `node-classes`: what each EC2NodeClass resolves to, and its conditions.
+//!
+//! A class's spec comes from the agent's snapshot, what it may use from the registry, what there is from EC2. Subnets,
+//! security groups and images are looked up together, and all conditions follow from that one observation. A sweep of
+//! an unchanged world ends after one read, but every five minutes EC2 is asked all the same: events of images can be
+//! lost. It doesn't make instance profiles or launch templates, and doesn't drift anything.
+//!
+//! Invariants: only an image that EC2 called available in this look is resolved to; nothing that the cluster's
+//! registry doesn't allow is; a condition is Unknown only with a reason and a time of the next try.
+
+mod commit;
+mod execute;
+mod item;
+mod observe;
+pub mod plan;
+pub mod resolve;
+pub mod spec;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use tenon_cluster::snapshot::ChunkCache;
+use tenon_domain::id::{ClusterName, ImageId};
+use tenon_domain::wake::{Cause, FunctionName};
+use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+
+/// The function. Keeps chunks of snapshots between wakes: they never change under their digest.
+#[derive(Debug, Default)]
+pub struct NodeClasses {
+    chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
+}
+
+/// Which images a wake is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Images {
+    /// Any may have changed.
+    Any,
+    /// These; often none.
+    These(BTreeSet<ImageId>),
+}
+
+impl Handler for NodeClasses {
+    fn name(&self) -> FunctionName {
+        FunctionName::NodeClasses
+    }
+
+    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+        let images = images(causes);
+        let clusters = match scope {
+            Scope::Cluster(cluster) => vec![cluster.clone()],
+            Scope::Region => observe::clusters(ports).await?,
+        };
+        // A cluster that can't be looked at keeps no other from it.
+        let mut failed = None;
+        for cluster in clusters {
+            if let Err(error) = self.look(ports, &cluster, &images).await {
+                failed = Some(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl NodeClasses {
+    async fn look<P: Ports>(
+        &self,
+        ports: &P,
+        cluster: &ClusterName,
+        images: &Images,
+    ) -> Result<(), HandlerError> {
+        let mut chunks = self.lock().remove(cluster).unwrap_or_default();
+        let observed = observe::observe(ports, cluster, images, &mut chunks).await;
+        self.lock().insert(cluster.clone(), chunks);
+        let Some(input) = observed? else { return Ok(()) };
+        let (plan, _report) = plan::plan(&input);
+        let committed = commit::commit(ports, cluster, &plan).await?;
+        execute::execute(ports, cluster, &plan, &committed).await;
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ClusterName, ChunkCache>> {
+        // A panic elsewhere leaves a cache whole: it is put back only when it was read.
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn images(causes: &[Cause]) -> Images {
+    let mut named = BTreeSet::new();
+    for cause in causes {
+        match cause {
+            Cause::ImageChanged(None) => return Images::Any,
+            Cause::ImageChanged(Some(image)) => {
+                named.insert(image.clone());
+            }
+            Cause::Sweep
+            | Cause::Refresh(_)
+            | Cause::SnapshotChanged
+            | Cause::StateChanged
+            | Cause::InstanceState { .. }
+            | Cause::Interruption { .. } => {}
+        }
+    }
+    Images::These(named)
+}

@@ -8,9 +8,10 @@
 
 use std::collections::BTreeSet;
 
-use tenon_cloud::port::{DisabledImages, Image, ImageFilter, TagFilter};
+use tenon_cloud::port::{DisabledImages, Image, ImageFilter, TagFilter, wildcard_matches};
 use tenon_cloud::{Ec2, Ec2Error};
 use tenon_domain::api::node_class::AmiSelectorTerm;
+use tenon_domain::image::ImageRecord;
 use tenon_table::items::form::{Attributes, Fields};
 use tenon_table::items::{FieldError, Form};
 
@@ -117,6 +118,20 @@ async fn describe_pages<E: Ec2>(ec2: &E, filter: &ImageFilter) -> Result<Vec<Ima
             "the selector matches more than {PAGES} pages of images: select by name, tag or owner"
         ),
     })
+}
+
+/// Whether a query may find an image, by what is recorded of it. Owners that are given by alias can't be judged from
+/// the record, so they may.
+#[must_use]
+pub fn may_find(filter: &ImageFilter, image: &ImageRecord, account: &str) -> bool {
+    let owner = |owner: &String| {
+        let alias = !owner.bytes().all(|byte| byte.is_ascii_digit());
+        if owner == "self" { image.owner == account } else { alias || *owner == image.owner }
+    };
+    (filter.ids.is_empty() || filter.ids.contains(&image.id))
+        && (filter.owners.is_empty() || filter.owners.iter().any(owner))
+        && (filter.names.is_empty() || filter.names.iter().any(|name| wildcard_matches(name, &image.name)))
+        && filter.tags.iter().all(|tag| tag.matches(&image.tags))
 }
 
 /// The part of a class's item that says which images it selects; the rest is the class's status.

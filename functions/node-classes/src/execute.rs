@@ -1,0 +1,39 @@
+//! Says on the bus which classes changed, and asks to be woken where EC2 didn't answer.
+
+use serde_json::json;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::{BusEvent, Ports, Signals};
+
+use crate::commit::Committed;
+use crate::plan::{Change, Plan, RETRY_AFTER};
+
+pub(crate) async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plan: &Plan, committed: &Committed) {
+    let said = |change: &&Change| change.record.is_some() && !committed.lost.contains(&change.status.name);
+    let events: Vec<BusEvent> =
+        plan.changes.iter().filter(said).map(|change| event(ports, cluster, change)).collect();
+    if !events.is_empty() {
+        ports.signals().publish(&events).await;
+    }
+    let again = if committed.lost.is_empty() { plan.retry_after } else { Some(RETRY_AFTER) };
+    if let Some(after) = again {
+        ports.signals().wake(FunctionName::NodeClasses, cluster, after).await;
+    }
+}
+
+fn event<P: Ports>(ports: &P, cluster: &ClusterName, change: &Change) -> BusEvent {
+    let status = &change.status;
+    let class = status.name.as_str();
+    match status.obstacle() {
+        None => {
+            let images: Vec<&str> = status.images.iter().map(|image| image.id.as_str()).collect();
+            let detail = json!({ "nodeClass": class, "images": images });
+            BusEvent::new(ports.installation(), Some(cluster), "Node Class Ready", detail)
+        }
+        Some(obstacle) => {
+            let detail =
+                json!({ "nodeClass": class, "reason": obstacle.reason_text(), "message": obstacle.message });
+            BusEvent::new(ports.installation(), Some(cluster), "Node Class Not Ready", detail)
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `NODECLASS#` as this function writes it: the class's status, and the queries by which its images are found.
+
+use tenon_domain::class_status::ClassStatus;
+use tenon_entrypoint::image_query::ClassImages;
+use tenon_table::items::form::{Attributes, Fields};
+use tenon_table::items::{FieldError, Form};
+
+/// A class's item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClassItem {
+    pub(crate) status: ClassStatus,
+    pub(crate) images: ClassImages,
+}
+
+impl Form for ClassItem {
+    fn write(&self, to: &mut Attributes) {
+        self.status.write(to);
+        self.images.write(to);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self { status: ClassStatus::read(from)?, images: ClassImages::read(from)? })
+    }
+}

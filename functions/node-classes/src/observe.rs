@@ -1,0 +1,253 @@
+//! Reads a cluster's classes, what is known of them, and what EC2 has for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::port::{Image, ImageFilter, ResourceFilter, SecurityGroup, Subnet};
+use tenon_cloud::{Ec2, Ec2Error};
+use tenon_cluster::snapshot::{self, ChunkCache, ReadError};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
+use tenon_domain::image::ImageRecord;
+use tenon_domain::snapshot::Snapshot;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::image_query::{describe, may_find, queries};
+use tenon_entrypoint::observe::{ClusterView, Glance, Want, Wants, form_error, glance};
+use tenon_entrypoint::{HandlerError, Ports};
+use tenon_table::items::{self, CatalogCache, Generations, keys};
+use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
+
+use crate::Images;
+use crate::item::ClassItem;
+use crate::plan::{Answers, Input, due};
+use crate::spec;
+
+/// Clusters of one wake; those beyond have their own sweep.
+const CLUSTERS: usize = 200;
+
+const fn wants(sets: &[Want]) -> Wants<'_> {
+    Wants { function: FunctionName::NodeClasses, parts: &[], sets }
+}
+
+/// The clusters of the registry.
+pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, HandlerError> {
+    let range = SkRange::Prefix(keys::CLUSTER.to_owned());
+    let query = Query::new(keys::region_pk(&ports.installation().region), range, Consistency::Eventual);
+    let registered = query_all(ports.table(), &query).await?;
+    // Another stack's word for a cluster: one that isn't a name is nobody's.
+    let names =
+        registered.iter().filter_map(|(key, _)| ClusterName::parse(keys::name_of(key, keys::CLUSTER)?).ok());
+    Ok(names.take(CLUSTERS).collect())
+}
+
+/// What is planned from; nothing where nothing changed and nothing is due.
+pub(crate) async fn observe<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    images: &Images,
+    chunks: &mut ChunkCache,
+) -> Result<Option<Input>, HandlerError> {
+    let now = ports.now();
+    let told = match images {
+        Images::Any => true,
+        Images::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
+    };
+    if !told && ends(&glance(ports, cluster, wants(&[])).await?, now) {
+        return Ok(None);
+    }
+    let view = ClusterView::observe(ports, cluster, wants(&[Want::Classes]), &CatalogCache::new()).await?;
+    let read =
+        snapshot::read(ports.table(), cluster, Consistency::Strong, chunks).await.map_err(read_error)?;
+    // An agent that never reported has no classes, and says nothing of those that are known.
+    let Some(snapshot) = read else { return Ok(None) };
+    let deadline = view.seen.as_ref().and_then(|seen| seen.deadline);
+    let look_at = deadline.filter(|_| !told).unwrap_or(now);
+    let everything = look_at <= now;
+    let mut cache = Asked::default();
+    let mut looked = Vec::new();
+    for class in &snapshot.node_classes {
+        if everything || due(class, view.classes.get(&class.name), now) {
+            let answers = match view.registry {
+                Ok(_) => cache.ask(ports.ec2(), class).await,
+                Err(_) => Answers { subnets: Ok(vec![]), security_groups: Ok(vec![]), images: Ok(vec![]) },
+            };
+            looked.push((class.clone(), answers));
+        }
+    }
+    let gone = gone(ports, cluster, &snapshot, &view.classes).await?;
+    Ok(Some(Input {
+        now,
+        cluster: cluster.clone(),
+        account: ports.installation().account.clone(),
+        registry: view.registry,
+        looked,
+        statuses: view.classes,
+        gone,
+        snapshot: snapshot.generation,
+        look_at,
+    }))
+}
+
+/// Whether a class of the cluster resolved to one of these images, or may.
+async fn concerned<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    ids: &BTreeSet<ImageId>,
+) -> Result<bool, HandlerError> {
+    let installation = ports.installation();
+    let range = SkRange::Prefix(keys::NODE_CLASS.to_owned());
+    let query = Query::new(keys::cluster_pk(cluster), range, Consistency::Strong);
+    let classes = query_all(ports.table(), &query).await?;
+    let classes: Vec<ClassItem> = items::from_items(&classes).map_err(form_error)?;
+    let wanted: Vec<Key> = ids.iter().map(|id| keys::image(&installation.region, id)).collect();
+    for some in wanted.chunks(limits::BATCH_KEYS) {
+        let found = ports.table().batch_get(some, Consistency::Strong).await?;
+        for key in some {
+            // One that nobody described yet may be anybody's.
+            let Some(item) = found.get(key) else { return Ok(true) };
+            let record: ImageRecord = items::from_item(key, item).map_err(form_error)?;
+            let concerns = |class: &ClassItem| {
+                class.status.images.iter().any(|image| image.id == record.id)
+                    || class
+                        .images
+                        .filters
+                        .iter()
+                        .any(|filter| may_find(filter, &record, &installation.account))
+            };
+            if classes.iter().any(concerns) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a sweep ends here: classes are planned from the snapshot alone, so claims' steps don't count.
+fn ends(glance: &Glance, now: jiff::Timestamp) -> bool {
+    let generations = Generations { snapshot: glance.generations.snapshot, ..Generations::default() };
+    glance.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &generations))
+}
+
+/// Classes that went: a fresh snapshot doesn't have them, not even unreadably, and no claim uses them.
+async fn gone<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    snapshot: &Snapshot,
+    statuses: &BTreeMap<NodeClassName, ClassStatus>,
+) -> Result<BTreeSet<NodeClassName>, HandlerError> {
+    if snapshot.age(ports.now()) > SNAPSHOT_STALE_AFTER {
+        return Ok(BTreeSet::new());
+    }
+    let mut there: BTreeSet<&str> = snapshot.node_classes.iter().map(|class| class.name.as_str()).collect();
+    there.extend(snapshot.unreadable.iter().map(|object| object.name.as_str()));
+    let mut gone: BTreeSet<NodeClassName> =
+        statuses.keys().filter(|name| !there.contains(name.as_str())).cloned().collect();
+    if !gone.is_empty() {
+        let view = ClusterView::observe(ports, cluster, wants(&[Want::Claims]), &CatalogCache::new()).await?;
+        for claim in view.claims.values() {
+            gone.remove(&claim.class);
+        }
+    }
+    Ok(gone)
+}
+
+/// Answers of one look: classes that ask the same are answered the same, and EC2 is asked once.
+#[derive(Default)]
+struct Asked {
+    subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
+    groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
+    images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
+}
+
+impl Asked {
+    async fn ask<E: Ec2>(&mut self, ec2: &E, class: &Ec2NodeClass) -> Answers {
+        let (mut subnets, mut groups, mut images) = (Vec::new(), Vec::new(), Vec::new());
+        for filter in spec::subnet_queries(class) {
+            if !self.subnets.contains_key(&filter) {
+                let answer = describe_subnets(ec2, &filter).await;
+                self.subnets.insert(filter.clone(), answer);
+            }
+            subnets.extend(self.subnets.get(&filter).cloned());
+        }
+        for filter in spec::group_queries(class) {
+            if !self.groups.contains_key(&filter) {
+                let answer = describe_groups(ec2, &filter).await;
+                self.groups.insert(filter.clone(), answer);
+            }
+            groups.extend(self.groups.get(&filter).cloned());
+        }
+        for filter in queries(&class.ami_selector).filters {
+            if !self.images.contains_key(&filter) {
+                let answer = describe(ec2, &filter).await;
+                self.images.insert(filter.clone(), answer);
+            }
+            images.extend(self.images.get(&filter).cloned());
+        }
+        Answers {
+            subnets: joined(subnets, |subnet| subnet.id.clone()),
+            security_groups: joined(groups, |group| group.id.clone()),
+            images: joined(images, |image| image.id.clone()),
+        }
+    }
+}
+
+/// All that several queries found, each once. One without an answer makes the whole unknown.
+fn joined<T, K: Ord>(
+    answers: Vec<Result<Vec<T>, Ec2Error>>,
+    id: impl Fn(&T) -> K,
+) -> Result<Vec<T>, Ec2Error> {
+    let mut all = BTreeMap::new();
+    for answer in answers {
+        all.extend(answer?.into_iter().map(|found| (id(&found), found)));
+    }
+    Ok(all.into_values().collect())
+}
+
+async fn describe_subnets<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec<Subnet>, Ec2Error> {
+    let mut filter = filter.clone();
+    loop {
+        match ec2.describe_subnets(&filter).await {
+            Err(error) => match without_missing(&filter, error)? {
+                Some(rest) => filter = rest,
+                None => return Ok(Vec::new()),
+            },
+            answer => return answer,
+        }
+    }
+}
+
+async fn describe_groups<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec<SecurityGroup>, Ec2Error> {
+    let mut filter = filter.clone();
+    loop {
+        match ec2.describe_security_groups(&filter).await {
+            Err(error) => match without_missing(&filter, error)? {
+                Some(rest) => filter = rest,
+                None => return Ok(Vec::new()),
+            },
+            answer => return answer,
+        }
+    }
+}
+
+/// The filter without the ids that EC2 doesn't know, so that one wrong id hides nothing else; nothing where none is
+/// left. Each time at least one goes, so asking again ends.
+fn without_missing(filter: &ResourceFilter, error: Ec2Error) -> Result<Option<ResourceFilter>, Ec2Error> {
+    if let Ec2Error::NotFound { ids: missing, .. } = &error {
+        let ids: Vec<String> = filter.ids.iter().filter(|id| !missing.contains(id)).cloned().collect();
+        if ids.len() < filter.ids.len() {
+            return Ok((!ids.is_empty()).then(|| ResourceFilter { ids, ..filter.clone() }));
+        }
+    }
+    Err(error)
+}
+
+fn read_error(error: ReadError) -> HandlerError {
+    match error {
+        ReadError::Table(error) => HandlerError::Read(error),
+        ReadError::Torn { .. } => HandlerError::Waiting(error.to_string()),
+        ReadError::Manifest(_) | ReadError::Chunk { .. } => {
+            HandlerError::Item { key: "snapshot".to_owned(), source: Box::new(error) }
+        }
+    }
+}

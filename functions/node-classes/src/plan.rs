@@ -1,0 +1,333 @@
+//! The statuses of a cluster's classes, from one look.
+//!
+//! Decides which classes are looked at, each one's status, what of it is said, and when the next look is due. What
+//! EC2 couldn't be asked for a moment stays as it was resolved last; only a class that was never resolved is Unknown.
+//!
+//! Invariants: planning an unchanged world again writes nothing; a class goes only when a fresh snapshot doesn't have
+//! it and no claim uses it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::{Image, SecurityGroup, Subnet};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::class_status::{
+    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, Seen,
+};
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::registry::Registry;
+use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::error::chain;
+use tenon_entrypoint::image_query::{ClassImages, queries};
+use tenon_table::items;
+
+use crate::resolve::{self, Judged};
+use crate::spec;
+
+/// EC2 is asked at least so often: events of images can be lost.
+pub const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// When EC2 is asked again after it didn't answer: its buckets are full again within seconds.
+pub const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
+
+/// What was observed.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// The time.
+    pub now: Timestamp,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// The installation's account.
+    pub account: String,
+    /// Its entry in the registry.
+    pub registry: Result<Registry, Waiting>,
+    /// Classes that are looked at, with what EC2 answered about each.
+    pub looked: Vec<(Ec2NodeClass, Answers)>,
+    /// Statuses as they are.
+    pub statuses: BTreeMap<NodeClassName, ClassStatus>,
+    /// Classes that a fresh snapshot doesn't have and that no claim uses.
+    pub gone: BTreeSet<NodeClassName>,
+    /// The generation of the snapshot.
+    pub snapshot: u64,
+    /// When all classes are to be looked at again, as it was before; now or earlier where this look was at all.
+    pub look_at: Timestamp,
+}
+
+/// What EC2 answered about a class; the registry's missing entry asks nothing.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    /// Subnets that its terms match.
+    pub subnets: Result<Vec<Subnet>, Ec2Error>,
+    /// Security groups that its terms match.
+    pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
+    /// Images that its terms match, in every state.
+    pub images: Result<Vec<Image>, Ec2Error>,
+}
+
+/// What to write and to say.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Classes whose status changed.
+    pub changes: Vec<Change>,
+    /// Classes that go, with the revision that was observed.
+    pub gone: Vec<(NodeClassName, u64)>,
+    /// What this look saw; written when all of it went through.
+    pub seen: items::Seen,
+    /// After how long EC2 is to be asked again, where it didn't answer.
+    pub retry_after: Option<SignedDuration>,
+}
+
+/// A class's change.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// Its status from now on.
+    pub status: ClassStatus,
+    /// The revision that was observed, if there was one.
+    pub before: Option<u64>,
+    /// What it asks of EC2 for images.
+    pub images: ClassImages,
+    /// The decision's record; none where only free addresses changed, which nobody needs to be woken for.
+    pub record: Option<JournalRecord>,
+}
+
+/// What was refused and waited for: the obstacle of each class that isn't ready, and parts that were kept because EC2
+/// didn't answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Report {
+    /// By class, why it isn't ready.
+    pub not_ready: BTreeMap<NodeClassName, ConditionReason>,
+    /// By class, conditions that stand from an earlier look.
+    pub kept: BTreeMap<NodeClassName, BTreeSet<ConditionType>>,
+}
+
+/// Whether a class is looked at, if this isn't a look at all: it is new or changed, or its next try has come.
+#[must_use]
+pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -> bool {
+    status.is_none_or(|status| {
+        status.spec_digest != spec::digest(class) || status.next_try().is_some_and(|at| at <= now)
+    })
+}
+
+/// Plans the statuses.
+pub fn plan(input: &Input) -> (Plan, Report) {
+    let mut report = Report::default();
+    let mut changes = Vec::new();
+    let mut next = if input.look_at <= input.now { later(input.now, LOOK_EVERY) } else { input.look_at };
+    let mut unanswered = false;
+    for (class, answers) in &input.looked {
+        let previous = input.statuses.get(&class.name);
+        let mut look = Look { input, class, previous, kept: BTreeSet::new(), unseen: false };
+        let status = ClassStatus::observed(look.observe(answers), previous, input.now);
+        unanswered |= look.unseen || !look.kept.is_empty();
+        if !look.kept.is_empty() {
+            report.kept.insert(class.name.clone(), look.kept);
+        }
+        if let Some(obstacle) = status.obstacle() {
+            report.not_ready.insert(class.name.clone(), obstacle.reason);
+        }
+        changes.extend(change(input, class, previous, status));
+    }
+    if unanswered {
+        next = next.min(later(input.now, RETRY_AFTER));
+    }
+    let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
+    let generations = items::Generations { snapshot: input.snapshot, ..items::Generations::default() };
+    let seen = items::Seen {
+        function: FunctionName::NodeClasses,
+        generations,
+        deadline: Some(next),
+        at: input.now,
+        refusals: None,
+    };
+    let retry_after = unanswered.then_some(RETRY_AFTER);
+    (Plan { changes, gone: gone.collect(), seen, retry_after }, report)
+}
+
+struct Look<'a> {
+    input: &'a Input,
+    class: &'a Ec2NodeClass,
+    previous: Option<&'a ClassStatus>,
+    kept: BTreeSet<ConditionType>,
+    unseen: bool,
+}
+
+impl Look<'_> {
+    fn observe(&mut self, answers: &Answers) -> ClassObservation {
+        let class = self.class;
+        let asked = queries(&class.ami_selector);
+        let mut unsupported = class.unsupported.clone();
+        unsupported.extend(asked.unserved.iter().map(|(field, _)| field.clone()));
+        let registry = match &self.input.registry {
+            Ok(registry) => registry,
+            Err(_) => return self.unregistered(unsupported),
+        };
+        let judged = Judged { class, registry, account: &self.input.account, now: self.input.now };
+        let known = self.previous.filter(|known| known.spec_digest == spec::digest(class));
+        let images = match asked.unserved.first() {
+            Some((field, value)) => unserved(field, value),
+            None => self.part(
+                (ConditionType::AmisReady, ConditionReason::AmiResolutionFailed),
+                &answers.images,
+                known.map(|known| known.images.clone()),
+                |found| resolve::images(judged, found),
+            ),
+        };
+        ClassObservation {
+            name: class.name.clone(),
+            generation: class.meta.generation,
+            spec_digest: spec::digest(class),
+            subnets: self.part(
+                (ConditionType::SubnetsReady, ConditionReason::SubnetResolutionFailed),
+                &answers.subnets,
+                known.map(|known| known.subnets.clone()),
+                |found| resolve::subnets(judged, found),
+            ),
+            security_groups: self.part(
+                (ConditionType::SecurityGroupsReady, ConditionReason::SecurityGroupResolutionFailed),
+                &answers.security_groups,
+                known.map(|known| known.security_groups.clone()),
+                |found| resolve::security_groups(judged, found),
+            ),
+            images,
+            instance_profile: resolve::instance_profile(judged),
+            validation: spec::validate(class, registry),
+            unsupported,
+        }
+    }
+
+    /// One part: what EC2 answered, judged. What it refuses for good is refused; what it only didn't answer now stays
+    /// as it held before.
+    fn part<A, T>(
+        &mut self,
+        (condition, reason): (ConditionType, ConditionReason),
+        answer: &Result<A, Ec2Error>,
+        known: Option<T>,
+        judge: impl FnOnce(&A) -> Seen<T>,
+    ) -> Seen<T> {
+        let error = match answer {
+            Ok(found) => return judge(found),
+            Err(error) => error,
+        };
+        match error {
+            Ec2Error::Unauthorized { action, .. } => {
+                let message =
+                    format!("{}; allow the function `node-classes` the action `ec2:{action}`", chain(error));
+                Seen::Refused { reason, message }
+            }
+            Ec2Error::Invalid { .. } => Seen::Refused { reason, message: chain(error) },
+            Ec2Error::Throttled { .. }
+            | Ec2Error::NotFound { .. }
+            | Ec2Error::AlreadyExists { .. }
+            | Ec2Error::IdempotentParameterMismatch { .. }
+            | Ec2Error::Refused { .. }
+            | Ec2Error::ServerError { .. }
+            | Ec2Error::NoAnswer { .. }
+            | Ec2Error::Unknown { .. } => {
+                let held = self.previous.and_then(|previous| previous.condition(condition));
+                let held = held.is_some_and(|held| held.status == ConditionStatus::True);
+                if let (Some(known), true) = (known, held) {
+                    self.kept.insert(condition);
+                    return Seen::Holds(known);
+                }
+                self.unseen = true;
+                let next_try = later(self.input.now, RETRY_AFTER);
+                Seen::Unseen { reason, message: chain(error), next_try }
+            }
+        }
+    }
+
+    fn unregistered(&self, unsupported: Vec<String>) -> ClassObservation {
+        fn refused<T>(cluster: &ClusterName) -> Seen<T> {
+            let message = format!("cluster `{cluster}` isn't in the registry: deploy its per-cluster stack");
+            Seen::Refused { reason: ConditionReason::ClusterNotRegistered, message }
+        }
+        let cluster = &self.input.cluster;
+        ClassObservation {
+            name: self.class.name.clone(),
+            generation: self.class.meta.generation,
+            spec_digest: spec::digest(self.class),
+            subnets: refused(cluster),
+            security_groups: refused(cluster),
+            images: refused(cluster),
+            instance_profile: refused(cluster),
+            validation: refused(cluster),
+            unsupported,
+        }
+    }
+}
+
+fn unserved<T>(field: &str, value: &str) -> Seen<T> {
+    let reason = if field.ends_with(".alias") {
+        ConditionReason::UnsupportedAlias
+    } else {
+        ConditionReason::AmiResolutionFailed
+    };
+    let message = format!("`{field}` (`{value}`) isn't served yet: select images by id, name, tags or owner");
+    Seen::Refused { reason, message }
+}
+
+fn change(
+    input: &Input,
+    class: &Ec2NodeClass,
+    previous: Option<&ClassStatus>,
+    status: ClassStatus,
+) -> Option<Change> {
+    if previous.is_some_and(|previous| previous.same_as(&status)) {
+        return None;
+    }
+    let only_addresses =
+        previous.is_some_and(|previous| with_addresses_of(previous).same_as(&with_addresses_of(&status)));
+    Some(Change {
+        before: previous.map(|previous| previous.revision),
+        images: ClassImages { filters: queries(&class.ami_selector).filters },
+        record: (!only_addresses).then(|| record(input, &status)),
+        status,
+    })
+}
+
+/// The status as if all its subnets had the same free addresses.
+fn with_addresses_of(status: &ClassStatus) -> ClassStatus {
+    let mut status = status.clone();
+    for subnet in &mut status.subnets {
+        subnet.free_addresses = 0;
+    }
+    status.subnets.sort();
+    status
+}
+
+fn record(input: &Input, status: &ClassStatus) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Class, name: status.name.to_string() };
+    let by = FunctionName::NodeClasses.as_str();
+    let images: Vec<String> =
+        status.images.iter().map(|image| format!("{} ({})", image.id, image.architecture.as_str())).collect();
+    let record = match status.obstacle() {
+        None => {
+            let message = format!("EC2NodeClass `{}` resolves to {}", status.name, images.join(", "));
+            JournalRecord::new(subject, input.now, by, Decision::Resolved, message)
+        }
+        Some(obstacle) => {
+            let message = format!(
+                "EC2NodeClass `{}` isn't ready: {}: {}",
+                status.name,
+                obstacle.reason_text(),
+                obstacle.message
+            );
+            JournalRecord::new(subject, input.now, by, Decision::NotReady, message)
+                .detail("reason", obstacle.reason_text())
+        }
+    };
+    let subnets: Vec<&str> = status.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
+    record
+        .detail("images", images.join(", "))
+        .detail("subnets", subnets.join(", "))
+        .detail("generation", status.generation)
+        .evidence("snapshot", input.snapshot)
+}
+
+fn later(now: Timestamp, by: SignedDuration) -> Timestamp {
+    now.saturating_add(by).unwrap_or(now)
+}

@@ -1,0 +1,216 @@
+//! What a class resolves to, from what EC2 answered and what the registry allows.
+//!
+//! Decides subnets, groups, images and identity of one class. Not allowed subnets and images are left out, and refuse
+//! the class only where nothing else is left; all of a class's security groups are on each of its nodes, so one that
+//! isn't allowed refuses the class.
+//!
+//! Invariants: of each architecture exactly one image, the best by [`ImageRank`]; only available ones.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use tenon_cloud::port::{Image, ImageState, SecurityGroup, Subnet};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity, ResolvedSecurityGroup};
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::class_status::{ClassSubnet, ConditionReason, ResolvedImage, Seen};
+use tenon_domain::id::ImageId;
+use tenon_domain::registry::{Registry, tags_allow};
+
+/// The most things that a message names.
+const NAMES: usize = 5;
+
+/// A class, with all that it is judged by.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged<'a> {
+    /// The class.
+    pub class: &'a Ec2NodeClass,
+    /// Its cluster's entry.
+    pub registry: &'a Registry,
+    /// The installation's account: what `self` means.
+    pub account: &'a str,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The order of images of one architecture (KARPENTER.md 2.5): the highest is taken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageRank<'a> {
+    /// Current before deprecated.
+    pub currency: Currency,
+    /// Newest first; one without a date is the oldest.
+    pub created_at: Option<Timestamp>,
+    /// The greater name first.
+    pub name: &'a str,
+    /// What makes the rank unique.
+    pub id: &'a ImageId,
+}
+
+/// Whether an image's owner deprecated it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Currency {
+    /// Deprecated: taken only where there is nothing else.
+    Deprecated,
+    /// Not deprecated, or not yet.
+    Current,
+}
+
+/// The class's subnets.
+#[must_use]
+pub fn subnets(judged: Judged<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
+    if found.is_empty() {
+        let message = "no subnet matches `spec.subnetSelectorTerms`: tag the subnets or correct the terms";
+        return refused(ConditionReason::SubnetsNotFound, message);
+    }
+    let asked = &judged.registry.allowed.subnet_tags;
+    let (allowed, not): (Vec<&Subnet>, Vec<&Subnet>) = found.iter().partition(|s| tags_allow(asked, &s.tags));
+    if allowed.is_empty() {
+        let names = named(not.iter().map(|subnet| subnet.id.to_string()));
+        return not_allowed(judged, &format!("subnets {names}"), &tags_text(asked));
+    }
+    let subnet = |subnet: &&Subnet| ClassSubnet {
+        id: subnet.id.clone(),
+        zone: subnet.zone.clone(),
+        zone_id: subnet.zone_id.clone(),
+        free_addresses: subnet.available_addresses,
+    };
+    Seen::Holds(allowed.iter().map(subnet).collect())
+}
+
+/// The class's security groups.
+#[must_use]
+pub fn security_groups(judged: Judged<'_>, found: &[SecurityGroup]) -> Seen<Vec<ResolvedSecurityGroup>> {
+    if found.is_empty() {
+        let message =
+            "no security group matches `spec.securityGroupSelectorTerms`: tag one or correct the terms";
+        return refused(ConditionReason::SecurityGroupsNotFound, message);
+    }
+    let asked = &judged.registry.allowed.security_group_tags;
+    let not: Vec<String> = found
+        .iter()
+        .filter(|group| !tags_allow(asked, &group.tags))
+        .map(|group| group.id.to_string())
+        .collect();
+    if !not.is_empty() {
+        let groups = format!("security groups {}", named(not.into_iter()));
+        return not_allowed(judged, &groups, &tags_text(asked));
+    }
+    let group =
+        |group: &SecurityGroup| ResolvedSecurityGroup { id: group.id.clone(), name: group.name.clone() };
+    Seen::Holds(found.iter().map(group).collect())
+}
+
+/// The class's images: of each architecture the best that is available and allowed.
+#[must_use]
+pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
+    let (available, not): (Vec<&Image>, Vec<&Image>) =
+        found.iter().filter(|i| i.architecture.is_some()).partition(|i| i.state == ImageState::Available);
+    if available.is_empty() {
+        let states = not.iter().map(|image| format!("{} is {}", image.id, image.state.as_str()));
+        let message = if states.len() == 0 {
+            "no image matches `spec.amiSelectorTerms`: correct the terms or share the image".to_owned()
+        } else {
+            format!("no image that `spec.amiSelectorTerms` match is available: {}", named(states))
+        };
+        return refused(ConditionReason::AmiNotFound, &message);
+    }
+    let (allowed, foreign): (Vec<&Image>, Vec<&Image>) =
+        available.into_iter().partition(|i| owner_allowed(judged, i));
+    if allowed.is_empty() {
+        let names = named(foreign.iter().map(|image| format!("{} of owner {}", image.id, image.owner)));
+        let owners = named(judged.registry.allowed.image_owners.iter().cloned());
+        return not_allowed(judged, &format!("images {names}"), &format!("owners {owners}"));
+    }
+    let mut best: BTreeMap<&'static str, &Image> = BTreeMap::new();
+    for image in allowed {
+        let Some(architecture) = image.architecture else { continue };
+        let taken = best.entry(architecture.as_str()).or_insert(image);
+        if rank(image, judged.now) > rank(taken, judged.now) {
+            *taken = image;
+        }
+    }
+    let resolved = |(architecture, image): (&'static str, &Image)| ResolvedImage {
+        id: image.id.clone(),
+        name: image.name.clone(),
+        architecture: Architecture::from_ec2(architecture),
+        created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
+    };
+    Seen::Holds(best.into_iter().map(resolved).collect())
+}
+
+fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {
+    let deprecated = image.deprecated_at.is_some_and(|at| at <= now);
+    ImageRank {
+        currency: if deprecated { Currency::Deprecated } else { Currency::Current },
+        created_at: image.created_at,
+        name: &image.name,
+        id: &image.id,
+    }
+}
+
+fn owner_allowed(judged: Judged<'_>, image: &Image) -> bool {
+    let owners = &judged.registry.allowed.image_owners;
+    owners.contains(&image.owner)
+        || image.owner_alias.as_ref().is_some_and(|alias| owners.contains(alias))
+        || (image.owner == judged.account && owners.contains("self"))
+}
+
+/// Who the class's nodes are. A role is had through the instance profile of its name, which the cluster's stack makes:
+/// no function here may change IAM.
+#[must_use]
+pub fn instance_profile(judged: Judged<'_>) -> Seen<InstanceProfile> {
+    let allowed = &judged.registry.allowed;
+    match &judged.class.identity {
+        NodeIdentity::Role(role) if allowed.node_roles.contains(role) => {
+            Seen::Holds(InstanceProfile::Name(role.clone()))
+        }
+        NodeIdentity::Role(role) => {
+            let roles = named(allowed.node_roles.iter().cloned());
+            not_allowed(judged, &format!("`spec.role` `{role}`"), &format!("roles {roles}"))
+        }
+        NodeIdentity::InstanceProfile(profile) => {
+            let given = match profile {
+                InstanceProfile::Name(name) | InstanceProfile::Arn(name) => name,
+            };
+            let known = |allowed: &String| profile_name(allowed, judged) == profile_name(given, judged);
+            if allowed.instance_profiles.iter().any(known) {
+                return Seen::Holds(profile.clone());
+            }
+            let profiles = named(allowed.instance_profiles.iter().cloned());
+            let what = format!("`spec.instanceProfile` `{given}`");
+            not_allowed(judged, &what, &format!("instance profiles {profiles}"))
+        }
+    }
+}
+
+/// A profile's name, where it is one of this account: the last part of its ARN. One of another account stays an ARN.
+fn profile_name<'a>(profile: &'a str, judged: Judged<'_>) -> &'a str {
+    let ours = profile.starts_with("arn:") && profile.split(':').nth(4) == Some(judged.account);
+    if ours { profile.rsplit('/').next().unwrap_or(profile) } else { profile }
+}
+
+fn not_allowed<T>(judged: Judged<'_>, what: &str, allowed: &str) -> Seen<T> {
+    let cluster = &judged.registry.cluster;
+    let message = format!(
+        "{what}: the registry of cluster `{cluster}` allows only {allowed}; change the class, or allow it in the cluster's stack"
+    );
+    refused(ConditionReason::NotAllowed, &message)
+}
+
+fn refused<T>(reason: ConditionReason, message: &str) -> Seen<T> {
+    Seen::Refused { reason, message: message.to_owned() }
+}
+
+fn tags_text(tags: &BTreeMap<String, String>) -> String {
+    format!("those with tags {}", named(tags.iter().map(|(key, value)| format!("{key}={value}"))))
+}
+
+fn named(names: impl ExactSizeIterator<Item = String>) -> String {
+    let all = names.len();
+    if all == 0 {
+        return "(none)".to_owned();
+    }
+    let some: Vec<String> = names.take(NAMES).map(|name| format!("`{name}`")).collect();
+    let more = all.saturating_sub(NAMES);
+    if more == 0 { some.join(", ") } else { format!("{} and {more} more", some.join(", ")) }
+}

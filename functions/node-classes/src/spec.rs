@@ -1,0 +1,135 @@
+//! What of a class's spec is asked of EC2, and what can be judged of it without asking.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::port::{ResourceFilter, TagFilter};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::{SecurityGroupSelectorTerm, SubnetSelectorTerm};
+use tenon_domain::catalog::AmiFamily;
+use tenon_domain::class_status::{ConditionReason, Seen};
+use tenon_domain::digest::Digest;
+use tenon_domain::registry::Registry;
+use tenon_entrypoint::image_query::tag_filter;
+
+/// EC2 takes so many bytes of user data, before base64 ("Run commands when you launch an EC2 instance", read November
+/// 2026).
+pub const USER_DATA_BYTES: usize = 16 * 1024;
+
+/// Tags that launches set themselves (KARPENTER.md 1.1.1).
+const RESERVED_TAGS: [&str; 4] = [
+    "eks:eks-cluster-name",
+    "karpenter.sh/nodepool",
+    "karpenter.sh/nodeclaim",
+    "karpenter.k8s.aws/ec2nodeclass",
+];
+
+/// What tags that launches set themselves begin with.
+const RESERVED_PREFIXES: [&str; 2] = ["kubernetes.io/cluster", "tenon.dev/"];
+
+/// Digest of everything that the user said of a class. It differs too where a class was made anew under its name.
+#[must_use]
+pub fn digest(class: &Ec2NodeClass) -> String {
+    let Ec2NodeClass {
+        meta,
+        name,
+        subnet_selector,
+        security_group_selector,
+        ami_selector,
+        settings,
+        user_data,
+        identity,
+        tags,
+        metadata_options,
+        associate_public_ip,
+        detailed_monitoring,
+        context,
+        // What it was resolved to is no word of the user's.
+        status_subnets: _,
+        unsupported,
+    } = class;
+    let uid = meta.uid.as_ref().map_or("", |uid| uid.as_str());
+    let selectors = format!("{subnet_selector:?}{security_group_selector:?}{ami_selector:?}");
+    let node = format!("{settings:?}{user_data:?}{identity:?}{tags:?}{metadata_options:?}");
+    let rest = format!("{associate_public_ip:?}{detailed_monitoring:?}{context:?}{unsupported:?}");
+    Digest::of_texts([uid, name.as_str(), &meta.generation.to_string(), &selectors, &node, &rest]).base36(16)
+}
+
+/// The queries for a class's subnets: one for all ids, one for each other term.
+#[must_use]
+pub fn subnet_queries(class: &Ec2NodeClass) -> BTreeSet<ResourceFilter> {
+    let mut queries = Queries::default();
+    for term in &class.subnet_selector {
+        match term {
+            SubnetSelectorTerm::Id(id) => queries.id(id.as_str()),
+            SubnetSelectorTerm::Tags(tags) => queries.tags(tags),
+        }
+    }
+    queries.done()
+}
+
+/// The queries for a class's security groups.
+#[must_use]
+pub fn group_queries(class: &Ec2NodeClass) -> BTreeSet<ResourceFilter> {
+    let mut queries = Queries::default();
+    for term in &class.security_group_selector {
+        match term {
+            SecurityGroupSelectorTerm::Id(id) => queries.id(id.as_str()),
+            SecurityGroupSelectorTerm::Name(name) => {
+                let names = vec![name.clone()];
+                queries.others.insert(ResourceFilter { names, ..ResourceFilter::default() });
+            }
+            SecurityGroupSelectorTerm::Tags(tags) => queries.tags(tags),
+        }
+    }
+    queries.done()
+}
+
+#[derive(Default)]
+struct Queries {
+    ids: BTreeSet<String>,
+    others: BTreeSet<ResourceFilter>,
+}
+
+impl Queries {
+    fn id(&mut self, id: &str) {
+        self.ids.insert(id.to_owned());
+    }
+
+    fn tags(&mut self, tags: &BTreeMap<String, String>) {
+        let tags: Vec<TagFilter> = tags.iter().map(|(key, value)| tag_filter(key, value)).collect();
+        self.others.insert(ResourceFilter { tags, ..ResourceFilter::default() });
+    }
+
+    fn done(mut self) -> BTreeSet<ResourceFilter> {
+        if !self.ids.is_empty() {
+            let ids = self.ids.into_iter().collect();
+            self.others.insert(ResourceFilter { ids, ..ResourceFilter::default() });
+        }
+        self.others
+    }
+}
+
+/// What EC2 or the nodes would refuse of the spec itself.
+#[must_use]
+pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
+    let reserved = |tag: &&String| {
+        RESERVED_TAGS.contains(&tag.as_str())
+            || RESERVED_PREFIXES.iter().any(|prefix| tag.starts_with(prefix))
+    };
+    if let Some(tag) = class.tags.keys().find(reserved) {
+        let message = format!("`spec.tags` has `{tag}`, which launches set themselves: remove it");
+        return Seen::Refused { reason: ConditionReason::TagValidationFailed, message };
+    }
+    let bytes = class.user_data.as_ref().map_or(0, String::len);
+    if bytes > USER_DATA_BYTES {
+        let message = format!("`spec.userData` has {bytes} bytes, EC2 takes {USER_DATA_BYTES}: shorten it");
+        return Seen::Refused { reason: ConditionReason::UserDataSizeLimitExceeded, message };
+    }
+    if class.settings.ami_family == AmiFamily::Al2023 && registry.service_cidr.is_empty() {
+        let message =
+            "the registry has no `service_cidr`, which AL2023 nodes need: deploy the cluster's stack with it";
+        let reason = ConditionReason::ClusterCidrResolutionFailed;
+        return Seen::Refused { reason, message: message.to_owned() };
+    }
+    Seen::Holds(())
+}
