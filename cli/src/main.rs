@@ -1,1 +1,84 @@
-fn main() {}
+//! `tenon`, the command line: what would be launched and why, on manifests and data of this machine.
+//!
+//! Decides the exit status: 0 done, 1 done but the answer is "no", 2 the input or the call is wrong.
+
+mod args;
+mod catalogue;
+mod commands;
+mod errors;
+mod input;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use errors::{Failure, Problem};
+use output::Format;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let (format, result) = match &cli.command {
+        Command::Simulate(args) => (args.output.format, commands::simulate::run(args)),
+        Command::Types(args) => (args.output.format, commands::types::run(args)),
+    };
+    match result {
+        Ok(outcome) => outcome.into(),
+        Err(failure) => failure.report(format),
+    }
+}
+
+/// A call that can't be understood; help and version come this way too, and are no errors.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let format = asked_format();
+    if !error.use_stderr() || format == Format::Table {
+        // Where even this can't be written, the status still tells.
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::from(errors::EXIT_WRONG) } else { ExitCode::SUCCESS };
+    }
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Failure::from(Problem::new(message, "see `tenon --help`")).report(format)
+}
+
+/// The format that a call asks for which can't be understood as a whole.
+fn asked_format() -> Format {
+    let arguments: Vec<String> = std::env::args().collect();
+    let asks = |format: &str| {
+        let pairs = arguments.iter().zip(arguments.iter().skip(1));
+        let apart = pairs.filter(|(flag, _)| matches!(flag.as_str(), "-o" | "--output"));
+        apart.map(|(_, value)| value.as_str()).any(|value| value == format)
+            || arguments.iter().any(|argument| {
+                [format!("-o{format}"), format!("-o={format}"), format!("--output={format}")]
+                    .contains(argument)
+            })
+    };
+    match (asks("json"), asks("yaml")) {
+        (true, _) => Format::Json,
+        (false, true) => Format::Yaml,
+        (false, false) => Format::Table,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn every_help_has_an_example() {
+        Cli::command().debug_assert();
+        let mut command = Cli::command();
+        let texts: Vec<String> = std::iter::once(command.render_help().to_string())
+            .chain(Cli::command().get_subcommands_mut().map(|command| command.render_help().to_string()))
+            .collect();
+        for text in texts {
+            assert!(text.contains("Example"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The catalogue that commands plan from: what comes with this build, or a file of the user's.
+//!
+//! Decides which data stand for a region. On-demand prices come with the build for us-east-1 only, spot prices for no
+//! region: what isn't known is said, never guessed.
+
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use tenon_cloud::data::{DataError, Ec2Data};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
+use tenon_domain::catalog::{Catalog, InstanceTypeFacts, ZoneOfferings};
+use tenon_domain::class_status::ClassSubnet;
+use tenon_domain::id::{InstanceType, Region, Zone};
+use tenon_domain::money::UsdPerHour;
+
+use crate::errors::{Failure, Problem};
+
+/// The region whose on-demand prices come with this build.
+const PRICED_REGION: &str = "us-east-1";
+
+/// Which instance types are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All that are known, those that the region doesn't offer among them.
+    Known,
+    /// Those that nodes can be of.
+    ForNodes,
+}
+
+/// Where on-demand prices come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PriceOrigin {
+    /// They are the region's own.
+    Own,
+    /// They are another region's: good for an order of types, not for a sum.
+    Borrowed,
+}
+
+/// A region's catalogue.
+#[derive(Debug, Clone)]
+pub(crate) struct RegionCatalog {
+    /// The region.
+    pub(crate) region: Region,
+    /// What is known of each type.
+    pub(crate) types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
+    /// Where they are offered.
+    pub(crate) offerings: ZoneOfferings,
+    /// On-demand prices.
+    pub(crate) on_demand: BTreeMap<InstanceType, UsdPerHour>,
+    /// Whose they are.
+    pub(crate) origin: PriceOrigin,
+    /// Spot prices, where any are known.
+    pub(crate) spot: Option<BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>>,
+}
+
+/// No spot prices.
+static NO_SPOT: BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>> = BTreeMap::new();
+
+impl RegionCatalog {
+    /// What comes with this build.
+    ///
+    /// # Errors
+    /// [`Failure`] for a region that isn't known.
+    pub(crate) fn built_in(region: &Region, scope: Scope) -> Result<Self, Failure> {
+        let data = Ec2Data::get().map_err(|error| unusable(&error))?;
+        let known = data.region(region).map_err(|error| unusable(&error))?;
+        let infos = data.types.values().map(AsRef::as_ref);
+        let types = read_facts(infos, &data.limits, scope)?;
+        let mut offered = known.types.clone();
+        offered.retain(|name, _| types.contains_key(name));
+        if scope == Scope::Known {
+            for name in types.keys() {
+                offered.entry(name.clone()).or_default();
+            }
+        }
+        let zones = known.zones.iter().map(|zone| (zone.name.clone(), zone.id.clone())).collect();
+        let own = region.as_str() == PRICED_REGION;
+        Ok(Self {
+            region: region.clone(),
+            types,
+            offerings: ZoneOfferings { zones, offered },
+            on_demand: data.on_demand.clone(),
+            origin: if own { PriceOrigin::Own } else { PriceOrigin::Borrowed },
+            spot: None,
+        })
+    }
+
+    /// The same with the parts that a file gives instead.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub(crate) fn with_file(mut self, path: &Path, scope: Scope) -> Result<Self, Failure> {
+        let limits = &Ec2Data::get().map_err(|error| unusable(&error))?.limits;
+        file::read(path)?.apply(&mut self, limits, scope)?;
+        Ok(self)
+    }
+
+    /// What planners take.
+    pub(crate) fn view(&self) -> Catalog<'_> {
+        Catalog {
+            region: &self.region,
+            types: &self.types,
+            offerings: &self.offerings,
+            on_demand: &self.on_demand,
+            spot: self.spot.as_ref().unwrap_or(&NO_SPOT),
+        }
+    }
+
+    /// The subnets of a class's status; none where it has none, and its nodes can be in every zone.
+    ///
+    /// # Errors
+    /// [`Failure`] for a subnet in a zone that the region doesn't have.
+    pub(crate) fn subnets_of(&self, class: &Ec2NodeClass) -> Result<Option<Vec<ClassSubnet>>, Failure> {
+        if class.status_subnets.is_empty() {
+            return Ok(None);
+        }
+        let known = |subnet: &tenon_domain::api::node_class::ResolvedSubnet| {
+            let zone_id = self.offerings.zones.get(&subnet.zone).cloned().ok_or_else(|| {
+                let zones: Vec<&str> = self.offerings.zones.keys().map(Zone::as_str).collect();
+                let message = format!("subnet `{}` is in zone `{}`", subnet.id, subnet.zone);
+                let message = format!("{message}, which isn't one of region `{}`", self.region);
+                let remedy =
+                    format!("give the class's region with `--region`; here: `{}`", zones.join("`, `"));
+                Problem::new(message, remedy).at(format!("EC2NodeClass `{}`: status.subnets", class.name))
+            })?;
+            // How many addresses are free only decides where EC2 is asked first.
+            let free_addresses = u32::MAX;
+            Ok(ClassSubnet { id: subnet.id.clone(), zone: subnet.zone.clone(), zone_id, free_addresses })
+        };
+        class.status_subnets.iter().map(known).collect::<Result<_, Failure>>().map(Some)
+    }
+}
+
+fn unusable(error: &DataError) -> Failure {
+    let remedy = match error {
+        DataError::Unreadable { .. } => "build it anew",
+        DataError::UnknownRegion { .. } => "give another `--region`",
+    };
+    Problem::new(error.to_string(), remedy).into()
+}
+
+/// Facts by type; a problem's field is the type's name.
+fn read_facts<'a>(
+    infos: impl Iterator<Item = &'a InstanceTypeInfo>,
+    limits: &Limits,
+    scope: Scope,
+) -> Result<BTreeMap<InstanceType, Arc<InstanceTypeFacts>>, Failure> {
+    let wanted = |info: &&InstanceTypeInfo| match scope {
+        Scope::Known => true,
+        Scope::ForNodes => info.is_for_nodes(),
+    };
+    infos
+        .filter(wanted)
+        .map(|info| {
+            let facts = facts(info, limits).map_err(|error| {
+                let name = info.instance_type.clone().unwrap_or_default();
+                Problem::new(error.to_string(), "give it as DescribeInstanceTypes does").at(name)
+            })?;
+            Ok((facts.name.clone(), Arc::new(facts)))
+        })
+        .collect()
+}
+
+/// Names of a set of types.
+pub(crate) fn names<'a>(types: impl Iterator<Item = &'a InstanceType>) -> BTreeSet<&'a str> {
+    types.map(InstanceType::as_str).collect()
+}

@@ -1,0 +1,4 @@
+//! The commands, one module each.
+
+pub(crate) mod simulate;
+pub(crate) mod types;

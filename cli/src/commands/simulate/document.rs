@@ -1,0 +1,290 @@
+//! The document of a simulation, in its documented form.
+//!
+//! Decides how quantities, prices and the ratio are written; order is the plan's. A sum is exact, and null where no
+//! price of the region is known.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tenon_domain::evidence::Waiting;
+use tenon_domain::launch::CountedPod;
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::requirement::NodeSelectorRequirement;
+use tenon_domain::resources::ResourceList;
+use tenon_scheduling::provision::{Outcome as PlanOutcome, PlannedClaim, Unschedulable};
+
+use super::Simulated;
+use crate::catalogue::PriceOrigin;
+use crate::output::API_VERSION;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Simulation {
+    api_version: &'static str,
+    pub(super) claims: Vec<ClaimDocument>,
+    pub(super) existing: Vec<ExistingDocument>,
+    pub(super) unschedulable: Vec<UnschedulableDocument>,
+    pub(super) waiting: Vec<WaitingDocument>,
+    pub(super) warnings: Vec<String>,
+    pub(super) summary: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timing: Option<Timing>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClaimDocument {
+    pub(super) name: String,
+    pub(super) node_pool: String,
+    node_class: String,
+    pub(super) instance_types: Vec<String>,
+    pub(super) zones: Vec<String>,
+    pub(super) capacity_types: Vec<&'static str>,
+    requirements: Vec<RequirementDocument>,
+    pub(super) pods: Vec<String>,
+    pub(super) requests: BTreeMap<String, String>,
+    pub(super) price_usd_per_hour: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RequirementDocument {
+    key: String,
+    operator: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    values: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_values: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ExistingDocument {
+    pub(super) node: String,
+    pub(super) pods: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct UnschedulableDocument {
+    pub(super) pod: String,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WaitingDocument {
+    pub(super) reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_class: Option<String>,
+    #[serde(skip)]
+    pub(super) sentence: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    pub(super) pods: usize,
+    pub(super) claims: usize,
+    pub(super) price_usd_per_hour: Option<String>,
+    pub(super) bound_usd_per_hour: Option<String>,
+    pub(super) ratio: Option<String>,
+    pub(super) unpriced: usize,
+    #[serde(skip)]
+    price: Option<UsdPerHour>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Timing {
+    pub(super) plan_micros: u64,
+    pub(super) peak_bytes: Option<u64>,
+}
+
+/// What the second plan has more than the first.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Difference {
+    pub(super) pods: i64,
+    pub(super) claims: i64,
+    pub(super) unschedulable: i64,
+    pub(super) price_usd_per_hour: Option<String>,
+}
+
+impl Simulation {
+    /// The document of a plan.
+    pub(super) fn new(simulated: &Simulated, timing: Option<Timing>) -> Self {
+        let Simulated { input, plan, report, bound, origin, warnings, .. } = simulated;
+        let claims: Vec<ClaimDocument> =
+            plan.claims.iter().map(|claim| ClaimDocument::new(claim, *origin)).collect();
+        let mut existing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for placement in &plan.placements {
+            existing.entry(&placement.node).or_default().push(name_of(&placement.pod));
+        }
+        let mut warnings = warnings.clone();
+        match report.outcome {
+            PlanOutcome::Complete => {}
+            PlanOutcome::BudgetExhausted => {
+                warnings
+                    .push("the plan's steps were used up: what is planned is valid, but not all".to_owned());
+            }
+        }
+        let unpriced = claims.iter().filter(|claim| claim.price_usd_per_hour.is_none()).count();
+        let price = match origin {
+            PriceOrigin::Own => Some(plan.price()),
+            PriceOrigin::Borrowed => None,
+        };
+        Self {
+            api_version: API_VERSION,
+            summary: Summary {
+                pods: input.pods.len(),
+                claims: claims.len(),
+                price_usd_per_hour: price.map(|price| price.to_string()),
+                bound_usd_per_hour: bound.map(|bound| bound.to_string()),
+                ratio: price.zip(*bound).and_then(|(price, bound)| ratio(price, bound)),
+                unpriced,
+                price,
+            },
+            claims,
+            existing: existing.into_iter().map(ExistingDocument::new).collect(),
+            unschedulable: report.unschedulable.iter().map(UnschedulableDocument::new).collect(),
+            waiting: report.waiting.iter().map(WaitingDocument::new).collect(),
+            warnings,
+            timing,
+        }
+    }
+}
+
+impl ClaimDocument {
+    fn new(claim: &PlannedClaim, origin: PriceOrigin) -> Self {
+        let price = match origin {
+            PriceOrigin::Own => claim.price,
+            PriceOrigin::Borrowed => None,
+        };
+        let mut capacity_types: Vec<&'static str> = claim.capacity_types.iter().map(|c| c.as_str()).collect();
+        capacity_types.sort_unstable();
+        Self {
+            name: claim.name.to_string(),
+            node_pool: claim.pool.to_string(),
+            node_class: claim.class.to_string(),
+            instance_types: claim.instance_types.iter().map(ToString::to_string).collect(),
+            zones: claim.zones.iter().map(ToString::to_string).collect(),
+            capacity_types,
+            requirements: claim
+                .requirements
+                .to_node_selectors()
+                .into_iter()
+                .map(RequirementDocument::from)
+                .collect(),
+            pods: sorted(claim.pods.iter().map(name_of)),
+            requests: quantities(&claim.requests),
+            price_usd_per_hour: price.map(|price| price.to_string()),
+        }
+    }
+}
+
+impl From<NodeSelectorRequirement> for RequirementDocument {
+    fn from(written: NodeSelectorRequirement) -> Self {
+        let NodeSelectorRequirement { key, operator, values, min_values } = written;
+        Self { key, operator: operator.as_str(), values, min_values }
+    }
+}
+
+impl ExistingDocument {
+    fn new((node, pods): (&str, Vec<String>)) -> Self {
+        Self { node: node.to_owned(), pods: sorted(pods.into_iter()) }
+    }
+}
+
+impl UnschedulableDocument {
+    fn new(pod: &Unschedulable) -> Self {
+        Self { pod: name_of(&pod.pod), reason: pod.reason().as_str(), message: pod.message() }
+    }
+}
+
+impl WaitingDocument {
+    fn new(waiting: &Waiting) -> Self {
+        let (part, age_seconds, node_class) = match waiting {
+            Waiting::CatalogNotHydrated { part } => (Some(part.as_str()), None, None),
+            Waiting::CatalogStale { part, age } => (Some(part.as_str()), Some(age.as_secs()), None),
+            Waiting::SnapshotStale { age } => (None, Some(age.as_secs()), None),
+            Waiting::NodeClassNotReady { class, .. } => (None, None, Some(class.clone())),
+            Waiting::SnapshotMissing | Waiting::ClusterNotRegistered | Waiting::TableRestored => {
+                (None, None, None)
+            }
+        };
+        Self { reason: waiting.reason(), part, age_seconds, node_class, sentence: waiting.to_string() }
+    }
+}
+
+impl Difference {
+    /// What the second has more than the first.
+    pub(super) fn between(first: &Simulation, second: &Simulation) -> Self {
+        let count = |of: fn(&Simulation) -> usize| {
+            let of = |simulation| i64::try_from(of(simulation)).unwrap_or(i64::MAX);
+            of(second) - of(first)
+        };
+        Self {
+            pods: count(|s| s.summary.pods),
+            claims: count(|s| s.summary.claims),
+            unschedulable: count(|s| s.unschedulable.len()),
+            price_usd_per_hour: first.summary.price.zip(second.summary.price).map(|(a, b)| signed(a, b)),
+        }
+    }
+}
+
+/// `<namespace>/<name>`.
+fn name_of(pod: &CountedPod) -> String {
+    pod.name.to_string()
+}
+
+fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+fn quantities(list: &ResourceList) -> BTreeMap<String, String> {
+    let nonzero = list.iter().filter(|(_, quantity)| !quantity.is_zero());
+    nonzero.map(|(name, quantity)| (name.as_str().to_owned(), quantity.to_string())).collect()
+}
+
+/// How many times the bound the price is: two decimals, half up; none for a bound of nothing.
+fn ratio(price: UsdPerHour, bound: UsdPerHour) -> Option<String> {
+    let (price, bound) = (u128::from(price.nanos()), u128::from(bound.nanos()));
+    let hundredths = (price * 200 + bound).checked_div(bound * 2)?;
+    Some(format!("{}.{:02}", hundredths / 100, hundredths % 100))
+}
+
+/// The second price less the first, with its sign.
+fn signed(first: UsdPerHour, second: UsdPerHour) -> String {
+    let (sign, nanos) = if second < first {
+        ("-", first.nanos() - second.nanos())
+    } else {
+        ("", second.nanos() - first.nanos())
+    };
+    format!("{sign}{}", UsdPerHour::from_nanos(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(price: &str, bound: &str, expected: Option<&str>, difference: &str) {
+        let parse = |text| UsdPerHour::parse(text).unwrap();
+        assert_eq!(ratio(parse(price), parse(bound)).as_deref(), expected);
+        assert_eq!(signed(parse(price), parse(bound)), difference);
+    }
+
+    #[test]
+    fn ratios_have_two_decimals_half_up_and_differences_a_sign() {
+        check("0.153", "0.149", Some("1.03"), "-0.004");
+        check("1", "1", Some("1.00"), "0");
+        check("1.005", "1", Some("1.01"), "-0.005");
+        check("0.5", "1", Some("0.50"), "0.5");
+        check("1", "0", None, "-1");
+    }
+}

@@ -1,0 +1,133 @@
+//! `tenon simulate`: what would be launched for manifests, and why.
+//!
+//! Decides when the answer is "no" and when manifests are too little to answer at all. The plan is the provisioner's
+//! own planner's.
+
+mod document;
+mod nodes;
+mod table;
+mod world;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+use tenon_domain::money::UsdPerHour;
+use tenon_scheduling::bound;
+use tenon_scheduling::provision::{Input, Plan, Report, plan};
+
+use crate::args::SimulateArgs;
+use crate::catalogue::{PriceOrigin, RegionCatalog, Scope};
+use crate::errors::{Failure, Outcome, Problem};
+use crate::input;
+use crate::output::{self, Format};
+
+use document::{Difference, Simulation, Timing};
+
+/// A plan and what it was made from.
+pub(super) struct Simulated {
+    pub(super) input: Input,
+    pub(super) plan: Plan,
+    pub(super) report: Report,
+    pub(super) bound: Option<UsdPerHour>,
+    pub(super) origin: PriceOrigin,
+    pub(super) warnings: Vec<String>,
+    pub(super) plan_micros: u64,
+}
+
+impl Simulated {
+    fn outcome(&self) -> Outcome {
+        if self.report.unschedulable.is_empty() && self.report.waiting.is_empty() {
+            Outcome::Done
+        } else {
+            Outcome::No
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Compared {
+    #[serde(flatten)]
+    first: Simulation,
+    compare: Simulation,
+    difference: Difference,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &SimulateArgs) -> Result<Outcome, Failure> {
+    let mut catalog = RegionCatalog::built_in(&args.region.resolve()?, Scope::ForNodes)?;
+    if let Some(path) = &args.catalog {
+        catalog = catalog.with_file(path, Scope::ForNodes)?;
+    }
+    let first = simulate(&args.filename, &catalog)?;
+    let second = if args.compare.is_empty() { None } else { Some(simulate(&args.compare, &catalog)?) };
+    let timing = |simulated: &Simulated| {
+        args.timing.then(|| Timing { plan_micros: simulated.plan_micros, peak_bytes: peak_bytes() })
+    };
+    let document = Simulation::new(&first, timing(&first));
+    let other = second.as_ref().map(|second| Simulation::new(second, timing(second)));
+    let text = match (args.output.format, other) {
+        (Format::Table, other) => table::text(&document, other.as_ref()),
+        (format @ (Format::Json | Format::Yaml), None) => output::document_text(format, &document),
+        (format @ (Format::Json | Format::Yaml), Some(compare)) => {
+            let difference = Difference::between(&document, &compare);
+            output::document_text(format, &Compared { first: document, compare, difference })
+        }
+    };
+    output::write(&text)?;
+    let outcomes = [Some(first.outcome()), second.as_ref().map(Simulated::outcome)];
+    Ok(if outcomes.contains(&Some(Outcome::No)) { Outcome::No } else { Outcome::Done })
+}
+
+fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Failure> {
+    let read = input::read_manifests(paths)?;
+    let mut warnings = input::warnings_of(&read);
+    let input = world::input(read.manifests, catalog, &mut warnings)?;
+    let started = Instant::now();
+    let (plan, report) = plan(&input);
+    let plan_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    if input.pools.is_empty() && !report.unschedulable.is_empty() {
+        return Err(no_node_pool(paths, report.unschedulable.len()));
+    }
+    warnings.extend(report.warnings.iter().cloned());
+    let bound = match catalog.origin {
+        PriceOrigin::Own => bound::linear(&input, &plan),
+        PriceOrigin::Borrowed => None,
+    };
+    Ok(Simulated { input, plan, report, bound, origin: catalog.origin, warnings, plan_micros })
+}
+
+/// There is nothing to launch from: what to write.
+fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
+    let files: Vec<String> = paths.iter().map(|path| input::name_of(path)).collect();
+    let message = format!("{pods} pods have no place and there is no NodePool in `{}`", files.join("`, `"));
+    let remedy = "\
+add a NodePool and its EC2NodeClass with `-f`, such as:
+    apiVersion: karpenter.sh/v1
+    kind: NodePool
+    metadata: {name: default}
+    spec:
+      template:
+        spec:
+          nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+          requirements:
+            - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+    ---
+    apiVersion: karpenter.k8s.aws/v1
+    kind: EC2NodeClass
+    metadata: {name: default}
+    spec:
+      amiSelectorTerms: [{alias: al2023@latest}]
+      role: KarpenterNodeRole
+      subnetSelectorTerms: [{tags: {karpenter.sh/discovery: CLUSTER}}]
+      securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: CLUSTER}}]";
+    Problem::new(message, remedy).into()
+}
+
+/// The most memory that this process has had, where the system says.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}

@@ -1,0 +1,104 @@
+//! A simulation as tables.
+
+use super::document::{ClaimDocument, Difference, Simulation};
+use crate::output::{self, Columns};
+
+/// How many instance types of a claim are named; the rest is counted.
+const TYPES_NAMED: usize = 3;
+
+/// The simulation's text, and of the one that it is compared with.
+pub(super) fn text(simulation: &Simulation, other: Option<&Simulation>) -> String {
+    let Some(other) = other else { return one(simulation) };
+    let Difference { pods, claims, unschedulable, price_usd_per_hour } =
+        Difference::between(simulation, other);
+    let price = price_usd_per_hour.map_or("unknown".to_owned(), |price| format!("{price} USD/h"));
+    format!(
+        "FIRST\n{}\nCOMPARED\n{}\nDIFFERENCE\n{claims:+} claims, {pods:+} pods, {unschedulable:+} pods without a place, price {price}\n",
+        one(simulation),
+        one(other)
+    )
+}
+
+fn one(simulation: &Simulation) -> String {
+    output::warn(&simulation.warnings);
+    let mut parts = Vec::new();
+    if !simulation.claims.is_empty() {
+        parts.push(claims(&simulation.claims));
+    }
+    if !simulation.existing.is_empty() {
+        let mut table = Columns::new(&["EXISTING NODE", "NEW PODS"]);
+        for node in &simulation.existing {
+            table.row([node.node.clone(), pods(&node.pods)]);
+        }
+        parts.push(table.text());
+    }
+    if !simulation.unschedulable.is_empty() {
+        let mut table = Columns::new(&["POD WITHOUT A PLACE", "REASON", "MESSAGE"]);
+        for pod in &simulation.unschedulable {
+            table.row([pod.pod.clone(), pod.reason.to_owned(), pod.message.clone()]);
+        }
+        parts.push(table.text());
+    }
+    parts.extend(simulation.waiting.iter().map(|waiting| format!("waiting: {}\n", waiting.sentence)));
+    parts.push(summary(simulation));
+    parts.join("\n")
+}
+
+fn claims(claims: &[ClaimDocument]) -> String {
+    let heads = ["CLAIM", "POOL", "INSTANCE TYPES", "ZONES", "CAPACITY", "PODS", "CPU", "MEMORY", "USD/H"];
+    let mut table = Columns::new(&heads).right(&[5, 6, 7, 8]);
+    for claim in claims {
+        let request = |name: &str| claim.requests.get(name).cloned().unwrap_or_else(|| "0".to_owned());
+        table.row([
+            claim.name.clone(),
+            claim.node_pool.clone(),
+            some_of(&claim.instance_types),
+            claim.zones.join(","),
+            claim.capacity_types.join(","),
+            claim.pods.len().to_string(),
+            request("cpu"),
+            request("memory"),
+            claim.price_usd_per_hour.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table.text()
+}
+
+fn some_of(names: &[String]) -> String {
+    let named: Vec<&str> = names.iter().take(TYPES_NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(TYPES_NAMED) {
+        0 => named.join(","),
+        more => format!("{} +{more}", named.join(",")),
+    }
+}
+
+fn pods(names: &[String]) -> String {
+    some_of(names)
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn summary(simulation: &Simulation) -> String {
+    let summary = &simulation.summary;
+    let placed: usize = simulation.existing.iter().map(|node| node.pods.len()).sum();
+    let price = summary.price_usd_per_hour.as_deref().unwrap_or("?");
+    let (pods, nodes) = (counted(summary.pods, "pod"), counted(summary.claims, "new node"));
+    let mut text = format!("{pods}: {nodes} for {price} USD/h");
+    if let Some(bound) = &summary.bound_usd_per_hour {
+        let ratio = summary.ratio.as_ref().map(|ratio| format!(", {ratio} times that")).unwrap_or_default();
+        text += &format!(" (at least {bound}{ratio})");
+    }
+    if placed > 0 {
+        text += &format!(", {placed} on existing nodes");
+    }
+    if !simulation.unschedulable.is_empty() {
+        text += &format!(", {} without a place", simulation.unschedulable.len());
+    }
+    if let Some(timing) = simulation.timing {
+        let memory = timing.peak_bytes.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
+        text += &format!("; planned in {} ms{memory}", timing.plan_micros / 1000);
+    }
+    text + "\n"
+}

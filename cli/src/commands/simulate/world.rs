@@ -1,0 +1,169 @@
+//! Manifests as the planner's input.
+//!
+//! Decides which pods count (no node, not finished, not of a DaemonSet), where each pool's nodes can be and what is
+//! waited for: a pool that may only use spot waits for spot prices when none are known.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenon_domain::Timestamp;
+use tenon_domain::api::{Ec2NodeClass, NodePool, Pod};
+use tenon_domain::catalog::{CapacityType, Exhaustion, InstanceTypeOption, Places};
+use tenon_domain::evidence::{CatalogPart, Waiting};
+use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::labels;
+use tenon_domain::manifest::{Manifests, expand_workloads};
+use tenon_domain::requirement::Requirements;
+use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::unavailable::Marks;
+use tenon_scheduling::provision::{Input, PoolInput, PoolReadiness, Purpose, StepBudget, Storage};
+
+use super::nodes;
+use crate::catalogue::{PriceOrigin, RegionCatalog};
+use crate::errors::{Failure, Problem};
+
+/// The planner's input.
+///
+/// # Errors
+/// [`Failure`] for a class whose subnets aren't in the region.
+pub(super) fn input(
+    manifests: Manifests,
+    catalog: &RegionCatalog,
+    warnings: &mut Vec<String>,
+) -> Result<Input, Failure> {
+    let mut all_pods = expand_workloads(&manifests);
+    all_pods.extend(manifests.pods.iter().cloned());
+    let pods = all_pods.iter().filter(|pod| counts(pod)).cloned().collect();
+    let pools = pools(&manifests, catalog, warnings)?;
+    if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
+        warnings.push(format!(
+            "prices of region `{}` don't come with this build: instance types are ordered by those of us-east-1 and no \
+             price is printed; give them with `--catalog`",
+            catalog.region
+        ));
+    }
+    let nodes = nodes::existing(&manifests, &all_pods);
+    for claim in manifests.node_claims.iter().filter(|claim| claim.node_name.is_none()) {
+        warnings.push(format!("NodeClaim `{}` has no Node yet: its room isn't counted", claim.name));
+    }
+    let cluster = ClusterName::parse("simulated")
+        .map_err(|error| Problem::new(error.to_string(), "report this: it is a defect of this program"))?;
+    Ok(Input {
+        // No decision of a simulation depends on the time: nothing is exhausted and nothing grows old.
+        now: Timestamp::UNIX_EPOCH,
+        cluster,
+        pods,
+        nodes,
+        pools,
+        daemon_sets: manifests.daemon_sets,
+        storage: Storage {
+            volumes: manifests.persistent_volumes,
+            claims: manifests.persistent_volume_claims,
+            classes: manifests.storage_classes,
+        },
+        namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
+        taken_names: manifests.node_claims.into_iter().map(|claim| claim.name).collect(),
+        steps: StepBudget::default(),
+        purpose: Purpose::PendingPods,
+    })
+}
+
+/// Whether a pod needs a place that a plan gives: a DaemonSet's and a static pod follow their nodes.
+fn counts(pod: &Pod) -> bool {
+    let follows =
+        |owner: &tenon_domain::api::OwnerReference| matches!(owner.kind.as_str(), "DaemonSet" | "Node");
+    pod.is_unbound() && !pod.shape.owner.as_ref().is_some_and(follows)
+}
+
+fn pools(
+    manifests: &Manifests,
+    catalog: &RegionCatalog,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<PoolInput>, Failure> {
+    let mut types: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
+    for class in &manifests.node_classes {
+        types.insert(&class.name, Arc::new(options(class, catalog, warnings)?));
+    }
+    let mut pools = Vec::new();
+    for pool in manifests.node_pools.iter().filter(|pool| pool.meta.deleted_at.is_none()) {
+        if pool.replicas.is_some() {
+            warnings.push(format!(
+                "NodePool `{}` is static (`spec.replicas`): no pod is planned for it",
+                pool.name
+            ));
+            continue;
+        }
+        let class = &pool.template.node_class.name;
+        let known = types.get(class).cloned();
+        let readiness = if known.is_some() {
+            readiness(pool, catalog, warnings)
+        } else {
+            PoolReadiness::NodeClassNotFound(class.clone())
+        };
+        pools.push(PoolInput {
+            pool: pool.clone(),
+            types: known.unwrap_or_default(),
+            usage: usage(pool, manifests),
+            readiness,
+            nodes_left: None,
+            capacity_back_at: None,
+        });
+    }
+    Ok(pools)
+}
+
+/// The instance types as nodes of a class would be.
+fn options(
+    class: &Ec2NodeClass,
+    catalog: &RegionCatalog,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<InstanceTypeOption>, Failure> {
+    let subnets = catalog.subnets_of(class)?;
+    if subnets.is_none() {
+        warnings.push(format!(
+            "EC2NodeClass `{}` has no `status.subnets`: nodes are planned in all zones of region `{}`",
+            class.name, catalog.region
+        ));
+    }
+    // A simulation looks no image up, whatever selects it.
+    let ignored = class.unsupported.iter().filter(|field| !field.starts_with("spec.amiSelectorTerms"));
+    let ignored: Vec<&str> = ignored.map(String::as_str).collect();
+    if !ignored.is_empty() {
+        let fields = ignored.join("`, `");
+        warnings.push(format!("EC2NodeClass `{}`: accepted and not acted on: `{fields}`", class.name));
+    }
+    let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
+    let marks = Marks::default();
+    let exhaustion = Exhaustion { marks: &marks, now: Timestamp::UNIX_EPOCH };
+    Ok(catalog.view().options(&class.settings, places, exhaustion))
+}
+
+/// Spot capacity can't be planned without spot prices: a pool that has nothing else waits for them.
+fn readiness(pool: &NodePool, catalog: &RegionCatalog, warnings: &mut Vec<String>) -> PoolReadiness {
+    let template = &pool.template;
+    let given = template.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let asked = Requirements::from_labels(given).and(&template.requirements);
+    let allows = |capacity_type: CapacityType| asked.allows(labels::CAPACITY_TYPE, capacity_type.as_str());
+    if catalog.spot.is_some() || !allows(CapacityType::Spot) {
+        return PoolReadiness::Ready;
+    }
+    if allows(CapacityType::OnDemand) {
+        warnings.push(format!(
+            "spot prices aren't known: NodePool `{}` is planned without spot capacity; give them with `--catalog`",
+            pool.name
+        ));
+        return PoolReadiness::Ready;
+    }
+    PoolReadiness::NotReady(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices })
+}
+
+/// Capacity of a pool's nodes, their number among it: what its limits are charged with.
+fn usage(pool: &NodePool, manifests: &Manifests) -> ResourceList {
+    let of_pool = |node: &&tenon_domain::api::Node| {
+        node.meta.labels.get(labels::NODEPOOL).is_some_and(|name| name == pool.name.as_str())
+    };
+    let nodes: Vec<_> = manifests.nodes.iter().filter(of_pool).collect();
+    let count = i64::try_from(nodes.len()).unwrap_or(i64::MAX);
+    let capacity = ResourceList::sum(nodes.iter().map(|node| &node.capacity));
+    capacity.with(ResourceName::NODES, tenon_domain::quantity::Quantity::from_integer(count))
+}

@@ -1,0 +1,103 @@
+//! How results are written: tables for people, JSON and YAML for scripts.
+//!
+//! Decides the forms, not what is in them. A reader that goes away (a closed pipe) ends the writing and is no error.
+
+mod table;
+
+use std::io::{self, Write};
+
+use saphyr::{LoadableYamlNode, Yaml, YamlEmitter};
+use serde::Serialize;
+
+pub(crate) use table::Columns;
+
+use crate::errors::{Failure, Problem};
+
+/// The version of every document that is printed.
+pub(crate) const API_VERSION: &str = "tenon.dev/v1";
+
+/// `-o`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// JSON in its documented form.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+/// A document's text in JSON or YAML, with its newline; for people's tables JSON, since a table is made elsewhere.
+pub(crate) fn document_text<T: Serialize>(format: Format, document: &T) -> String {
+    let json = |pretty: bool| {
+        let text =
+            if pretty { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
+        text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+    };
+    match format {
+        Format::Table | Format::Json => json(true) + "\n",
+        Format::Yaml => yaml(&json(false)),
+    }
+}
+
+/// JSON's text as YAML: JSON is YAML, so its fields keep their order.
+fn yaml(json: &str) -> String {
+    let mut text = String::new();
+    for document in Yaml::load_from_str(json).unwrap_or_default() {
+        // Writing into a String doesn't fail.
+        let _ = YamlEmitter::new(&mut text).dump(&document);
+    }
+    let text = text.strip_prefix("---\n").unwrap_or(&text);
+    format!("{text}\n")
+}
+
+/// Whether anybody still reads what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Yes.
+    There,
+    /// The pipe is closed.
+    Gone,
+}
+
+/// Writes to standard output at once.
+///
+/// # Errors
+/// [`Failure`] when it can't be written to, but for a closed pipe.
+pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => {
+            let message = format!("standard output can't be written to: {error}");
+            Err(Problem::new(message, "write to a file or terminal that takes the output").into())
+        }
+    }
+}
+
+/// Warnings of a result that is printed as a table: on stderr, where they don't get into a pipe.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_keeps_the_fields_order_and_quotes_what_would_be_a_number() {
+        #[derive(Serialize)]
+        struct Document {
+            zone: &'static str,
+            cpu: &'static str,
+            list: Vec<u8>,
+            none: Option<u8>,
+        }
+        let document = Document { zone: "a", cpu: "2", list: vec![1], none: None };
+        assert_eq!(document_text(Format::Yaml, &document), "zone: a\ncpu: \"2\"\nlist:\n  - 1\nnone: ~\n");
+    }
+}

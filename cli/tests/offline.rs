@@ -1,0 +1,92 @@
+//! `types` and `simulate` as a user calls them: what is printed, and the status.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// Runs the command in `tests/`, with what is given on standard input: its status, output and errors.
+fn tenon(arguments: &[&str], stdin: &str) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
+        .args(arguments)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
+        .env_remove("AWS_REGION")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    format!(
+        "$ tenon {}\n{out}--- stderr\n{err}--- status {:?}\n",
+        arguments.join(" "),
+        output.status.code().unwrap()
+    )
+}
+
+macro_rules! golden {
+    ($($name:ident: [$($argument:expr),*];)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(tenon(&[$($argument),*], ""));
+        }
+    )*};
+}
+
+golden! {
+    types_of_one_type: ["types", "m5.large", "-o", "json"];
+    types_as_table: ["types", "m5.large", "c7g.xlarge", "g5.xlarge"];
+    types_as_yaml_of_another_region: ["types", "t3.micro", "--region", "eu-west-1", "-o", "yaml"];
+    types_that_are_unknown: ["types", "m5.larg", "c77.nope"];
+    types_that_are_unknown_as_json: ["types", "m5.larg", "-o", "json"];
+    types_of_an_unknown_region: ["types", "--region", "eu-north-1", "m5.large"];
+    simulate_as_json: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "-o", "json"];
+    simulate_as_table: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml"];
+    simulate_with_a_catalogue: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--catalog", "catalog.json", "-o", "json"];
+    simulate_with_a_bad_catalogue: ["simulate", "-f", "pool.yaml", "--catalog", "catalog-bad.json"];
+    simulate_without_a_pool: ["simulate", "-f", "pods.yaml"];
+    simulate_with_bad_manifests: ["simulate", "-f", "bad.yaml", "-f", "absent.yaml"];
+    simulate_with_bad_manifests_as_json: ["simulate", "-f", "bad.yaml", "-o", "json"];
+    simulate_compared: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--compare", "pool.yaml"];
+    a_wrong_flag: ["simulate", "--nope"];
+    a_wrong_flag_as_json: ["simulate", "-f", "pods.yaml", "--nope", "-o", "json"];
+}
+
+#[test]
+fn the_order_of_files_changes_nothing() {
+    let one = tenon(&["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "-o", "json"], "");
+    let other = tenon(&["simulate", "-f", "pods.yaml", "-f", "pool.yaml", "-o", "json"], "");
+    let body = |text: &str| text.split_once('\n').map(|(_, body)| body.to_owned()).unwrap();
+    assert_eq!(body(&one), body(&other));
+}
+
+#[test]
+fn standard_input_is_a_file() {
+    let pods = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/pods.yaml")).unwrap();
+    let text = tenon(&["simulate", "-f", "pool.yaml", "-f", "-"], &pods);
+    assert!(
+        text.contains("jobs/batch") || text.contains("3 new nodes") || text.contains("status 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_known_type_is_printed() {
+    let text = tenon(&["types", "-o", "json"], "");
+    assert_eq!(text.matches("\"node.kubernetes.io/instance-type\"").count(), 1395);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
+        .args(["types", "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
