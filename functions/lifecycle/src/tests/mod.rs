@@ -583,6 +583,8 @@ fn a_claim_is_forgotten_once_its_node_is_gone() {
     assert_eq!((plan.forgotten.len(), plan.launches.len()), (0, 0));
 }
 
+mod ended;
+
 // The handler.
 
 fn commit(world: &World, writes: Vec<Write>) {
