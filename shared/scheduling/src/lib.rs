@@ -4,4 +4,5 @@
 //! logging. Its input holds `now`; its budget is in steps.
 
 pub mod bound;
+pub mod disruption;
 pub mod provision;

@@ -64,10 +64,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     let mut back_at = BTreeSet::new();
     for (group, left) in groups.iter().zip(&waiting).filter(|(_, left)| **left > 0) {
         let causes = causes(&pools, group);
-        back_at.extend(causes.iter().filter_map(|cause| match &cause.reason {
-            Reason::AllOfferingsUnavailable { until } => *until,
-            _ => None,
-        }));
+        back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
         let skipped = group.pods.len().saturating_sub(usize::try_from(*left).unwrap_or(usize::MAX));
         let refused = group.pods.iter().skip(skipped);
         unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));

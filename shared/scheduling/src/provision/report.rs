@@ -130,6 +130,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// When it ends by itself, where that is known.
+    #[must_use]
+    pub const fn ends_at(&self) -> Option<Timestamp> {
+        if let Self::AllOfferingsUnavailable { until } = self { *until } else { None }
+    }
+
     /// The stable name.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {

@@ -1,0 +1,142 @@
+//! The next step of a command that is active.
+//!
+//! Decides when candidates drain, and what comes in the place of replacements that failed. Invariant: nothing drains
+//! before all replacements are initialised, unless no pod is left that would need one.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::Pod;
+use tenon_domain::claim::{ClaimPhase, ClaimState};
+use tenon_domain::command::{Command, CommandState};
+use tenon_domain::id::ClaimName;
+
+use super::blocked::reschedulable;
+use super::input::{ClaimView, Input};
+use super::moving::{World, node_name};
+use super::output::{Advance, FIRST_BACK_OFF, LONGEST_BACK_OFF, Plan, Refusal, RefusalReason, Report, Step};
+
+/// What one look works on.
+pub(crate) struct Look<'a> {
+    /// The room that is left.
+    pub(crate) world: &'a mut World,
+    /// What is decided.
+    pub(crate) plan: &'a mut Plan,
+    /// What is refused.
+    pub(crate) report: &'a mut Report,
+}
+
+/// Adds the steps of all active commands, and their next looks.
+pub(crate) fn advances(input: &Input, look: &mut Look<'_>) {
+    let mut commands: Vec<&Command> = input.commands.iter().filter(|command| command.is_active()).collect();
+    commands.sort_by(|a, b| a.id.cmp(&b.id));
+    for command in commands {
+        let step = match &command.state {
+            CommandState::Replacing { attempts, not_before, .. } => {
+                replacing(input, command, (*attempts, *not_before), look)
+            }
+            CommandState::Draining { .. } => {
+                let left = views(input, &command.candidates).any(|view| {
+                    view.claim.phase() < ClaimPhase::Terminated && !view.claim.phase().is_final()
+                });
+                (!left).then_some(Step::Finish)
+            }
+            CommandState::Done { .. } => None,
+        };
+        look.plan.advances.extend(step.map(|step| Advance { command: command.id.clone(), step }));
+    }
+}
+
+fn views<'a>(input: &'a Input, names: &'a [ClaimName]) -> impl Iterator<Item = &'a ClaimView> {
+    input.claims.iter().filter(|view| names.contains(&view.claim.name))
+}
+
+fn replacing(
+    input: &Input,
+    command: &Command,
+    (attempts, not_before): (u32, Timestamp),
+    look: &mut Look<'_>,
+) -> Option<Step> {
+    let held = |view: &&ClaimView| matches!(&view.claim.state, ClaimState::Disrupting { command: by, .. } if *by == command.id);
+    let mut candidates: Vec<&ClaimView> = views(input, &command.candidates).filter(held).collect();
+    candidates.sort_by(|a, b| a.claim.name.cmp(&b.claim.name));
+    if candidates.is_empty() {
+        return Some(Step::Finish);
+    }
+    let names = candidates.iter().map(|view| view.claim.name.clone()).collect();
+    let pods: Vec<Pod> =
+        candidates.iter().filter_map(|view| view.node.as_ref()).flat_map(reschedulable).collect();
+    let mut failed: Vec<ClaimName> = command
+        .replacements
+        .iter()
+        .filter(|name| state(input, name) == Replacement::Failed)
+        .cloned()
+        .collect();
+    failed.sort();
+    let ready = |name: &ClaimName| state(input, name) == Replacement::Initialized;
+    if (pods.is_empty() && seen(&candidates)) || (failed.is_empty() && command.replacements.iter().all(ready))
+    {
+        return Some(Step::Drain { candidates: names });
+    }
+    if failed.is_empty() {
+        return None;
+    }
+    if input.now < not_before {
+        look_again(look.plan, not_before);
+        return None;
+    }
+    let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains(&pod.uid)).collect();
+    let nodes: BTreeSet<&str> = candidates.iter().filter_map(|view| node_name(view)).collect();
+    let (found, refused) = look.world.plan(&command.id, &nodes, homeless.clone());
+    let not_before = input.now.checked_add(back_off(attempts)).unwrap_or(Timestamp::MAX);
+    if !refused.unschedulable.is_empty() {
+        look_again(look.plan, found.wake_at.map_or(not_before, |at| at.min(not_before)));
+        let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
+        look.report.refusals.extend(
+            candidates.iter().map(|view| Refusal { claim: view.claim.name.clone(), reason: reason.clone() }),
+        );
+        return None;
+    }
+    look.world.commit(&nodes, &found, &homeless);
+    Some(Step::Replace { failed, plan: found, attempts: attempts.saturating_add(1), not_before })
+}
+
+/// Whether the snapshot shows all of their nodes, so that no pods means none.
+fn seen(candidates: &[&ClaimView]) -> bool {
+    candidates.iter().all(|view| view.node.is_some())
+}
+
+pub(crate) fn look_again(plan: &mut Plan, at: Timestamp) {
+    plan.wake_at = Some(plan.wake_at.map_or(at, |before| before.min(at)));
+}
+
+fn back_off(attempts: u32) -> SignedDuration {
+    let factor = 1_i32.checked_shl(attempts.min(16)).unwrap_or(i32::MAX);
+    FIRST_BACK_OFF.checked_mul(factor).unwrap_or(LONGEST_BACK_OFF).min(LONGEST_BACK_OFF)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replacement {
+    Coming,
+    Initialized,
+    Failed,
+}
+
+fn state(input: &Input, name: &ClaimName) -> Replacement {
+    let Some(view) = input.claims.iter().find(|view| view.claim.name == *name) else {
+        return Replacement::Failed;
+    };
+    match view.claim.phase() {
+        ClaimPhase::Planned | ClaimPhase::Launching | ClaimPhase::Launched | ClaimPhase::Registered => {
+            Replacement::Coming
+        }
+        ClaimPhase::Initialized => Replacement::Initialized,
+        // One that goes itself, for whatever reason, can't be waited for.
+        ClaimPhase::LaunchFailed
+        | ClaimPhase::Disrupting
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => Replacement::Failed,
+    }
+}

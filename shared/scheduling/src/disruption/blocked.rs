@@ -1,0 +1,121 @@
+//! What keeps a node from being disrupted: its own word, its pods', PodDisruptionBudgets.
+//!
+//! Decides for one node at a moment, and which of its pods have to find another place. Source: KARPENTER.md 3.8.2.
+
+use jiff::Timestamp;
+use tenon_domain::api::Pod;
+use tenon_domain::api::meta::OwnerReference;
+use tenon_domain::api::pod::{DoNotDisrupt, LabelSelector, PodOrigin, Readiness};
+use tenon_domain::api::workload::{PodDisruptionBudget, UnhealthyPodEviction};
+use tenon_domain::taint::Taint;
+
+use super::input::NodeView;
+use super::output::RefusalReason;
+
+/// Whether pods may hold a disruption up: not where the claim has a `terminationGracePeriod`, which bounds the drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PodsWord {
+    Counts,
+    Waived,
+}
+
+/// Why the node must stay for now.
+pub(crate) fn blocked(
+    node: &NodeView,
+    pdbs: &[PodDisruptionBudget],
+    word: PodsWord,
+    now: Timestamp,
+) -> Option<RefusalReason> {
+    if node.do_not_disrupt == DoNotDisrupt::Always {
+        return Some(RefusalReason::DoNotDisrupt { pod: None, until: None });
+    }
+    match word {
+        PodsWord::Waived => None,
+        PodsWord::Counts => {
+            let mut pods: Vec<&Pod> = node.pods.iter().filter(|pod| is_active(pod)).collect();
+            pods.sort_by(|a, b| a.name.cmp(&b.name));
+            pods.iter()
+                .find_map(|pod| asks_to_stay(pod, now))
+                .or_else(|| pods.iter().find_map(|pod| guarded(pod, pdbs)))
+        }
+    }
+}
+
+fn is_active(pod: &Pod) -> bool {
+    !pod.is_finished() && pod.deleted_at.is_none()
+}
+
+fn asks_to_stay(pod: &Pod, now: Timestamp) -> Option<RefusalReason> {
+    let stay = |until| Some(RefusalReason::DoNotDisrupt { pod: Some(pod.name.clone()), until });
+    match &pod.shape.do_not_disrupt {
+        DoNotDisrupt::No | DoNotDisrupt::Invalid(_) => None,
+        DoNotDisrupt::Always => stay(None),
+        DoNotDisrupt::For(duration) => match pod.started_at {
+            None => stay(None),
+            Some(started) => {
+                let until = started.checked_add(*duration).unwrap_or(Timestamp::MAX);
+                if now < until { stay(Some(until)) } else { None }
+            }
+        },
+    }
+}
+
+fn guarded(pod: &Pod, pdbs: &[PodDisruptionBudget]) -> Option<RefusalReason> {
+    let disrupted = Taint::disrupted();
+    let tolerates = pod.shape.tolerations.iter().any(|toleration| toleration.tolerates(&disrupted));
+    if pod.shape.origin == PodOrigin::Static || tolerates {
+        return None;
+    }
+    let mut matching: Vec<&PodDisruptionBudget> = pdbs.iter().filter(|pdb| covers(pdb, pod)).collect();
+    matching.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    let may_go = |pdb: &PodDisruptionBudget| {
+        let unhealthy = match (pdb.unhealthy_pods, pod.readiness) {
+            (UnhealthyPodEviction::AlwaysAllow, Readiness::NotReady) => true,
+            (UnhealthyPodEviction::AlwaysAllow, Readiness::Ready)
+            | (UnhealthyPodEviction::IfHealthyBudget, _) => false,
+        };
+        unhealthy || pdb.disruptions_allowed > 0
+    };
+    // The API server evicts no pod that two budgets guard.
+    let free = match matching.as_slice() {
+        [] => true,
+        [one] => may_go(one),
+        [_, _, ..] => false,
+    };
+    (!free).then(|| RefusalReason::BlockedByPdb {
+        pod: pod.name.clone(),
+        pdbs: matching.iter().map(|pdb| pdb.meta.name.clone()).collect(),
+    })
+}
+
+fn covers(pdb: &PodDisruptionBudget, pod: &Pod) -> bool {
+    pdb.meta.namespace == pod.name.namespace
+        && pdb.selector.as_ref().is_some_and(|selector| selects(selector, pod))
+}
+
+fn selects(selector: &LabelSelector, pod: &Pod) -> bool {
+    selector.requirements.iter().all(|requirement| match pod.shape.labels.get(requirement.key()) {
+        Some(value) => requirement.has(value),
+        None => requirement.accepts_absence(),
+    })
+}
+
+/// The node's pods that have to find another place, as if they were unbound; by name. Pods of DaemonSets and of static
+/// manifests stay behind; a pod that terminates only counts where its StatefulSet makes it again.
+pub(crate) fn reschedulable(node: &NodeView) -> Vec<Pod> {
+    let owned_by = |pod: &Pod, kind: &str| {
+        let is = |owner: &OwnerReference| owner.kind == kind;
+        pod.shape.owner.as_ref().is_some_and(is)
+    };
+    let moves = |pod: &&Pod| {
+        let comes_again = pod.deleted_at.is_some() && owned_by(pod, "StatefulSet");
+        !pod.is_finished()
+            && (is_active(pod) || comes_again)
+            && !owned_by(pod, "DaemonSet")
+            && pod.shape.origin == PodOrigin::Api
+    };
+    let unbound = |pod: &Pod| Pod { node: None, ..pod.clone() };
+    let mut pods: Vec<Pod> = node.pods.iter().filter(moves).map(unbound).collect();
+    pods.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+    pods
+}

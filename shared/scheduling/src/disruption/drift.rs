@@ -1,0 +1,72 @@
+//! Whether a claim still is what its class would make.
+//!
+//! Decides marks; nothing goes because of one alone. Nothing is said while the class isn't ready, nor of what isn't
+//! known: neither is drift marked then, nor cleared.
+//!
+//! Source: KARPENTER.md 2.16 and 3.7.
+
+use jiff::Timestamp;
+use tenon_domain::claim::{ClaimPhase, Drift, DriftReason};
+
+use super::input::{ClaimView, ClassReadiness, ClassView, Input};
+use super::output::Mark;
+
+/// The marks to set, change or clear, by claim.
+pub(crate) fn marks(input: &Input) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = input.claims.iter().filter_map(|view| mark(input, view)).collect();
+    marks.sort_by(|a, b| a.claim.cmp(&b.claim));
+    marks
+}
+
+fn mark(input: &Input, view: &ClaimView) -> Option<Mark> {
+    let claim = &view.claim;
+    let judged = match claim.phase() {
+        ClaimPhase::Launched | ClaimPhase::Registered | ClaimPhase::Initialized => true,
+        ClaimPhase::Planned
+        | ClaimPhase::Launching
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Disrupting
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => false,
+    };
+    let class = input.classes.iter().find(|class| class.name == claim.class);
+    let class = class.filter(|class| judged && class.readiness == ClassReadiness::Ready)?;
+    let found = drift(view, class, input.now)?;
+    let same = match (&claim.drift, &found) {
+        (None, None) => true,
+        (Some(had), Some(has)) => (had.reason, &had.from, &had.to) == (has.reason, &has.from, &has.to),
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    // Since when it has drifted orders replacement: another target doesn't send it to the end of the line.
+    let since = claim.drift.as_ref().map_or(input.now, |had| had.since);
+    let drift = found.map(|has| Drift { since, ..has });
+    (!same).then(|| Mark { claim: claim.name.clone(), drift })
+}
+
+/// The claim's drift; the outer `None` where it can't be told.
+#[expect(clippy::option_option, reason = "unknown and none are different answers")]
+fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
+    let instance = view.claim.state.instance()?;
+    let architecture = view.architecture.as_ref()?;
+    let image = class.images.iter().find(|image| image.architecture == *architecture)?;
+    if image.id != instance.image {
+        return Some(Some(Drift {
+            reason: DriftReason::AmiDrift,
+            since: now,
+            from: instance.image.to_string(),
+            to: image.id.to_string(),
+        }));
+    }
+    let Some(subnet) = view.subnet.as_ref().filter(|subnet| !class.subnets.contains(subnet)) else {
+        return Some(None);
+    };
+    let all: Vec<&str> = class.subnets.iter().map(AsRef::as_ref).collect();
+    Some(Some(Drift {
+        reason: DriftReason::SubnetDrift,
+        since: now,
+        from: subnet.to_string(),
+        to: all.join(","),
+    }))
+}

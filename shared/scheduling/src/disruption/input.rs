@@ -1,0 +1,96 @@
+//! What disruption plans from.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use tenon_domain::api::pod::{DoNotDisrupt, Readiness};
+use tenon_domain::api::workload::PodDisruptionBudget;
+use tenon_domain::api::{NodePool, Pod};
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::claim::Claim;
+use tenon_domain::class_status::ResolvedImage;
+use tenon_domain::command::Command;
+use tenon_domain::id::{NodeClassName, SubnetId, Uid};
+
+use crate::provision;
+
+/// Everything that a plan is made from. The order of its lists means nothing.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// The time of the plan.
+    pub now: Timestamp,
+    /// Whether anything may be taken away.
+    pub halt: Halt,
+    /// All claims of the cluster, those of replacements among them.
+    pub claims: Vec<ClaimView>,
+    /// The node classes, as they resolved last.
+    pub classes: Vec<ClassView>,
+    /// The NodePools.
+    pub pools: Vec<NodePool>,
+    /// The PodDisruptionBudgets.
+    pub pdbs: Vec<PodDisruptionBudget>,
+    /// Commands that are active.
+    pub commands: Vec<Command>,
+    /// Pods that are counted on claims that offer room, replacements' among them.
+    pub counted: BTreeSet<Uid>,
+    /// The world that pods are moved in: nodes (named as in [`ClaimView::node`]), pools with their instance types and
+    /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` is not looked at.
+    pub world: provision::Input,
+}
+
+/// Whether anything may be taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Halt {
+    /// It may.
+    Running,
+    /// The table was restored: a person decides.
+    Halted,
+}
+
+/// A claim and what the snapshot says of its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimView {
+    /// The claim.
+    pub claim: Claim,
+    /// Its instance type's architecture, once there is an instance.
+    pub architecture: Option<Architecture>,
+    /// Its instance's subnet, where it is known.
+    pub subnet: Option<SubnetId>,
+    /// Its node, if it joined and the snapshot has it.
+    pub node: Option<NodeView>,
+}
+
+/// A claim's node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its name, as in `world.nodes`.
+    pub name: String,
+    /// Its `Ready` condition.
+    pub readiness: Readiness,
+    /// Its annotation `karpenter.sh/do-not-disrupt`; on nodes only `true` counts.
+    pub do_not_disrupt: DoNotDisrupt,
+    /// All pods that are bound to it.
+    pub pods: Vec<Pod>,
+}
+
+/// A node class, as it resolved last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassView {
+    /// Its name.
+    pub name: NodeClassName,
+    /// Whether what follows may be compared with nodes.
+    pub readiness: ClassReadiness,
+    /// Its images, newest first.
+    pub images: Vec<ResolvedImage>,
+    /// Its subnets.
+    pub subnets: Vec<SubnetId>,
+}
+
+/// Whether a class is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClassReadiness {
+    /// It is, for its present spec.
+    Ready,
+    /// It isn't: nothing is known to have drifted.
+    NotReady,
+}

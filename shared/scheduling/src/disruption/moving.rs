@@ -1,0 +1,113 @@
+//! The world that pods are moved in: room that others were promised is taken, and what is planned takes its own.
+//!
+//! Decides nothing but keeps plans of one look from using the same room twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::api::Pod;
+use tenon_domain::claim::ClaimPhase;
+use tenon_domain::id::{CommandId, Uid};
+use tenon_domain::quantity::Quantity;
+use tenon_domain::resources::{ResourceList, ResourceName};
+
+use super::blocked::reschedulable;
+use super::input::{ClaimView, Input};
+use crate::provision::{self, Purpose};
+
+/// The room that is left while commands are planned.
+pub(crate) struct World(provision::Input);
+
+impl World {
+    /// The world without nodes that go or drifted, and without the room that pending pods and the pods of nodes that go
+    /// will take. What drifted is no place to move to: its pods would move again.
+    pub(crate) fn new(input: &Input) -> Self {
+        let going = |view: &&ClaimView| is_going(view.claim.phase());
+        let leaving = |view: &&ClaimView| going(view) || view.claim.drift.is_some();
+        let left: BTreeSet<&str> = input.claims.iter().filter(leaving).filter_map(node_name).collect();
+        let mut world = input.world.clone();
+        world.nodes.retain(|node| !left.contains(node.name.as_str()));
+        let moving = input
+            .claims
+            .iter()
+            .filter(going)
+            .filter_map(|view| view.node.as_ref())
+            .flat_map(reschedulable)
+            .filter(|pod| !input.counted.contains(&pod.uid));
+        let promised: Vec<Pod> = world.pods.iter().cloned().chain(moving).collect();
+        world.pods = Vec::new();
+        let mut world = Self(world);
+        let placing = provision::Input { pods: promised, pools: Vec::new(), ..world.0.clone() };
+        let (plan, _) = provision::plan(&placing);
+        world.take(&plan, &placing.pods);
+        world
+    }
+
+    /// Where the pods of a candidate go without it. Nothing is taken yet.
+    pub(crate) fn plan(
+        &self,
+        command: &CommandId,
+        candidates: &BTreeSet<&str>,
+        pods: Vec<Pod>,
+    ) -> (provision::Plan, provision::Report) {
+        let mut input =
+            provision::Input { pods, purpose: Purpose::Replacement(command.clone()), ..self.0.clone() };
+        input.nodes.retain(|node| !candidates.contains(node.name.as_str()));
+        provision::plan(&input)
+    }
+
+    /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.
+    pub(crate) fn commit(&mut self, candidates: &BTreeSet<&str>, plan: &provision::Plan, pods: &[Pod]) {
+        self.0.nodes.retain(|node| !candidates.contains(node.name.as_str()));
+        self.take(plan, pods);
+    }
+
+    fn take(&mut self, plan: &provision::Plan, pods: &[Pod]) {
+        let by_uid: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, pod)).collect();
+        let mut taken: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        for placement in &plan.placements {
+            let pod = by_uid.get(&placement.pod.uid).copied();
+            taken.entry(placement.node.as_str()).or_default().extend(pod);
+        }
+        for node in &mut self.0.nodes {
+            for pod in taken.get(node.name.as_str()).into_iter().flatten() {
+                node.used.add(&pod.shape.requests);
+                node.host_ports.extend(pod.shape.host_ports.iter().cloned());
+            }
+        }
+        for claim in &plan.claims {
+            self.0.taken_names.insert(claim.name.clone());
+            for pool in self.0.pools.iter_mut() {
+                pool.nodes_left = pool.nodes_left.map(|left| left.saturating_sub(1));
+                if pool.pool.name == claim.pool {
+                    let one = ResourceList::new().with(ResourceName::NODES, Quantity::from_integer(1));
+                    // With limits every type of a claim charges at most what its first choice does, or less.
+                    let largest = pool
+                        .types
+                        .iter()
+                        .filter(|option| claim.instance_types.contains(&option.facts.name))
+                        .fold(ResourceList::new(), |most, option| most.max(&option.capacity));
+                    pool.usage.add(&largest.plus(&one));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn node_name(view: &ClaimView) -> Option<&str> {
+    view.node.as_ref().map(|node| node.name.as_str())
+}
+
+/// Whether a claim is on its way out and its instance hasn't been told to terminate.
+pub(crate) fn is_going(phase: ClaimPhase) -> bool {
+    match phase {
+        ClaimPhase::Disrupting | ClaimPhase::Draining | ClaimPhase::Drained => true,
+        ClaimPhase::Planned
+        | ClaimPhase::Launching
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Initialized
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => false,
+    }
+}

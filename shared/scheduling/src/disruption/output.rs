@@ -1,0 +1,200 @@
+//! What disruption decides, refuses and waits for.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::claim::{Drift, RemovalReason};
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName};
+
+use crate::provision;
+
+/// A plan. A settled world gives an empty one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Drift that is seen for the first time, has changed or is no more, by claim.
+    pub marks: Vec<Mark>,
+    /// Steps of commands that are active, by command.
+    pub advances: Vec<Advance>,
+    /// Commands to begin, in the order in which they were chosen.
+    pub commands: Vec<NewCommand>,
+    /// When the world must be looked at again although nothing may have changed.
+    pub wake_at: Option<Timestamp>,
+}
+
+impl Plan {
+    /// Whether nothing is to be done now.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty() && self.advances.is_empty() && self.commands.is_empty()
+    }
+}
+
+/// What a claim's drift is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The claim.
+    pub claim: ClaimName,
+    /// Its drift; `None` clears it.
+    pub drift: Option<Drift>,
+}
+
+/// A step of an active command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advance {
+    /// The command.
+    pub command: CommandId,
+    /// The step.
+    pub step: Step,
+}
+
+/// What a command does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Its replacements are initialised: these candidates go from `Disrupting` to `Draining`.
+    Drain {
+        /// The candidates.
+        candidates: Vec<ClaimName>,
+    },
+    /// Replacements failed: these come in their place.
+    Replace {
+        /// Those that failed: they aren't the command's any more.
+        failed: Vec<ClaimName>,
+        /// What comes in their place; may be nothing, when room was found elsewhere.
+        plan: provision::Plan,
+        /// The command's attempts from now on.
+        attempts: u32,
+        /// The next replacement isn't planned before.
+        not_before: Timestamp,
+    },
+    /// Its candidates are gone, or none of them is held by it any more.
+    Finish,
+}
+
+/// A command to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCommand {
+    /// Its id.
+    pub id: CommandId,
+    /// The pool of its candidates.
+    pub pool: NodePoolName,
+    /// Why they go.
+    pub reason: RemovalReason,
+    /// The claims that go.
+    pub candidates: Vec<ClaimName>,
+    /// Claims to launch in their place, and pods that have room elsewhere. Without claims, the candidates drain at
+    /// once.
+    pub replacement: provision::Plan,
+}
+
+impl NewCommand {
+    /// Whether the candidates drain at once: nothing has to come first.
+    #[must_use]
+    pub fn drains_at_once(&self) -> bool {
+        self.replacement.claims.is_empty()
+    }
+}
+
+/// What a plan left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Report {
+    /// What wasn't disrupted, by claim.
+    pub refusals: Vec<Refusal>,
+    /// What is waited for.
+    pub waiting: Vec<Waiting>,
+    /// Things that a person should look at; sentences.
+    pub warnings: Vec<String>,
+}
+
+/// A claim that drifted and isn't disrupted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The claim.
+    pub claim: ClaimName,
+    /// Why.
+    pub reason: RefusalReason,
+}
+
+/// Why a claim isn't disrupted now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The pool's budgets allow no more.
+    BudgetExhausted {
+        /// The pool.
+        pool: NodePoolName,
+        /// What they allow.
+        allowed: u32,
+        /// What goes already or isn't ready.
+        going: u32,
+    },
+    /// The node, or a pod on it, says that it must stay.
+    DoNotDisrupt {
+        /// The pod; none for the node itself.
+        pod: Option<NamespacedName>,
+        /// Until when, where it says so.
+        until: Option<Timestamp>,
+    },
+    /// PodDisruptionBudgets don't let a pod go.
+    BlockedByPdb {
+        /// The pod.
+        pod: NamespacedName,
+        /// The budgets.
+        pdbs: Vec<String>,
+    },
+    /// Its pods would have no place.
+    Unschedulable {
+        /// Which, and why.
+        pods: Vec<provision::Unschedulable>,
+    },
+    /// Its pool doesn't exist.
+    PoolNotFound {
+        /// The pool.
+        pool: NodePoolName,
+    },
+}
+
+impl RefusalReason {
+    /// The stable name.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::BudgetExhausted { .. } => "BudgetExhausted",
+            Self::DoNotDisrupt { .. } => "DoNotDisrupt",
+            Self::BlockedByPdb { .. } => "BlockedByPdb",
+            Self::Unschedulable { .. } => "Unschedulable",
+            Self::PoolNotFound { .. } => "PoolNotFound",
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BudgetExhausted { pool, allowed, going } => write!(
+                f,
+                "the budgets of NodePool `{pool}` allow `{allowed}` at once, and `{going}` go or aren't ready"
+            ),
+            Self::DoNotDisrupt { pod, until } => {
+                match pod {
+                    Some(pod) => write!(f, "pod `{pod}` has `karpenter.sh/do-not-disrupt`")?,
+                    None => f.write_str("the node has `karpenter.sh/do-not-disrupt`")?,
+                }
+                until.map_or(Ok(()), |until| write!(f, " until `{until}`"))
+            }
+            Self::BlockedByPdb { pod, pdbs } => {
+                write!(f, "PodDisruptionBudget `{}` doesn't let pod `{pod}` go", pdbs.join("`, `"))
+            }
+            Self::Unschedulable { pods } => {
+                write!(f, "`{}` of its pods would have no place", pods.len())?;
+                pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
+            }
+            Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
+        }
+    }
+}
+
+/// Between attempts at a replacement; doubled each time.
+pub(crate) const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(10);
+/// Never longer than this.
+pub(crate) const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);

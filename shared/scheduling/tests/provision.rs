@@ -1,0 +1,424 @@
+//! What provisioning decides, as somebody who runs a cluster would notice it. Numbers in names are those of the
+//! conformance cases.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+#![allow(unused_must_use, reason = "checks assert; what they return is for further checks")]
+
+#[allow(unreachable_pub, reason = "shared by test binaries")]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use support::*;
+use tenon_domain::api::pod::{
+    HostPort, NodeSelectorTerm, PodAffinityTerm, PodShape, TopologySpreadConstraint, WhenUnsatisfiable,
+};
+use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::NodeClassName;
+use tenon_domain::labels;
+use tenon_domain::requirement::Requirement;
+use tenon_domain::taint::{Taint, TaintEffect, Toleration};
+use tenon_scheduling::bound;
+use tenon_scheduling::provision::{
+    ExistingNode, Input, NodeKind, Outcome, Plan, PoolInput, PoolReadiness, Report, StepBudget, plan,
+};
+
+fn default_pool() -> PoolInput {
+    pool("default", six())
+}
+
+fn claims(input: &Input, expected: usize) -> (Plan, Report) {
+    let (plan, report) = plan(input);
+    assert_eq!(plan.claims.len(), expected, "{report:#?}");
+    (plan, report)
+}
+
+fn check_reason(input: &Input, expected: &str) -> Report {
+    let (plan, report) = plan(input);
+    assert!(plan.claims.is_empty(), "{plan:#?}");
+    let reasons: BTreeSet<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();
+    assert_eq!(reasons, BTreeSet::from([expected]), "{:?}", report.unschedulable);
+    report
+}
+
+fn selecting(mut shape: PodShape, key: &str, value: &str) -> PodShape {
+    shape.node_selector.insert(key.to_owned(), value.to_owned());
+    shape
+}
+
+#[test]
+fn nothing_to_place_gives_an_empty_plan() {
+    let (plan, report) = plan(&input(Vec::new(), vec![default_pool()]));
+    assert!(plan.is_empty());
+    assert_eq!((plan.wake_at, report.outcome), (None, Outcome::Complete));
+}
+
+#[test]
+fn c082_nodes_are_packed_and_small_pods_fill_them() {
+    let types = || vec![FakeType::new("default.instance-type", 4, 4, 5).option()];
+    let large = pods("large", 40, shape(&[("cpu", "10m"), ("memory", "1.8G")]));
+    claims(&input(large.clone(), vec![pool("default", types())]), 20);
+    let small = pods("small", 20, shape(&[("cpu", "10m"), ("memory", "400M")]));
+    let all = large.into_iter().chain(small).collect();
+    let (_, report) = claims(&input(all, vec![pool("default", types())]), 20);
+    assert!(report.unschedulable.is_empty());
+}
+
+#[test]
+fn c083_tiny_pods_are_bounded_by_the_number_of_pods_and_get_the_smallest_type() {
+    let tiny = pods("tiny", 25, shape(&[("cpu", "1m"), ("memory", "1M")]));
+    let (plan, _) = claims(&input(tiny, vec![default_pool()]), 5);
+    for claim in &plan.claims {
+        assert_eq!(claim.instance_types.first().unwrap().as_str(), "small.instance-type");
+        assert_eq!(claim.pods.len(), 5);
+    }
+}
+
+#[test]
+fn c083_nothing_of_an_unknown_resource_is_schedulable() {
+    let pod = pods("zero", 1, shape(&[("foo.com/weird", "0")]));
+    claims(&input(pod, vec![default_pool()]), 1);
+    check_reason(
+        &input(pods("some", 1, shape(&[("foo.com/weird", "1")])), vec![default_pool()]),
+        "InsufficientResources",
+    );
+}
+
+fn in_flight(labels: &[(&str, &str)]) -> ExistingNode {
+    let mut node =
+        node("default-abcde", NodeKind::InFlight, &[("cpu", "2"), ("memory", "2Gi"), ("pods", "5")]);
+    node.labels.extend(labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+    node
+}
+
+#[test]
+fn c085_room_on_a_claim_in_flight_is_used_and_nothing_launched_twice() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.nodes.push(in_flight(&[]));
+    let (plan, _) = claims(&world, 0);
+    assert_eq!(plan.placements.first().unwrap().node, "default-abcde");
+}
+
+#[test]
+fn c085_a_second_node_is_launched_when_the_pod_does_not_fit_or_selects_another() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "3")])), vec![default_pool()]);
+    world.nodes.push(in_flight(&[]));
+    claims(&world, 1);
+    let other_zone = selecting(shape(&[("cpu", "1")]), labels::ZONE, "test-zone-2");
+    let mut world = input(pods("web", 1, other_zone), vec![default_pool()]);
+    world.nodes.push(in_flight(&[(labels::ZONE, "test-zone-1")]));
+    let (plan, _) = claims(&world, 1);
+    let zones: Vec<&str> = plan.claims[0].zones.iter().map(|zone| zone.as_str()).collect();
+    assert_eq!(zones, ["test-zone-2"]);
+}
+
+#[test]
+fn nodes_that_are_initialised_are_filled_before_those_that_start() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), Vec::new());
+    world.nodes.push(in_flight(&[]));
+    world.nodes.push(node("z", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")]));
+    let (plan, _) = claims(&world, 0);
+    assert_eq!(plan.placements[0].node, "z");
+}
+
+#[test]
+fn an_overdrawn_node_takes_nothing() {
+    let mut full = node("a", NodeKind::Initialized, &[("cpu", "2"), ("memory", "1Gi"), ("pods", "5")]);
+    full.used = list(&[("memory", "2Gi")]);
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.nodes.push(full);
+    claims(&world, 1);
+}
+
+#[test]
+fn c088_daemon_sets_are_overhead_where_they_run() {
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let mut world = input(pod(), vec![default_pool()]);
+    world.daemon_sets = vec![
+        daemon_set("everywhere", shape(&[("cpu", "2"), ("memory", "1Gi")])),
+        daemon_set("arm-only", selecting(shape(&[("cpu", "12")]), labels::ARCH, "arm64")),
+        daemon_set("elsewhere", selecting(shape(&[("cpu", "64")]), "custom", "label")),
+    ];
+    let (plan, _) = claims(&world, 1);
+    let claim = &plan.claims[0];
+    assert_eq!(claim.requests, list(&[("cpu", "3"), ("memory", "1Gi"), ("pods", "2")]));
+    let types: Vec<&str> = claim.instance_types.iter().map(|t| t.as_str()).collect();
+    assert_eq!(
+        types,
+        [
+            "default.instance-type",
+            "gpu-vendor-b.instance-type",
+            "gpu-vendor.instance-type",
+            "arm.instance-type"
+        ]
+    );
+}
+
+#[test]
+fn c088_the_host_name_in_a_daemon_sets_affinity_means_nothing() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.daemon_sets =
+        vec![daemon_set("named", selecting(shape(&[("cpu", "2")]), labels::HOSTNAME, "node-1"))];
+    let (plan, _) = claims(&world, 1);
+    assert_eq!(plan.claims[0].requests, list(&[("cpu", "3"), ("pods", "2")]));
+}
+
+#[test]
+fn c088_daemon_pods_that_run_already_are_not_counted_twice() {
+    let mut running = node("a", NodeKind::Initialized, &[("cpu", "3"), ("pods", "10")]);
+    running.used = list(&[("cpu", "2"), ("pods", "1")]);
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", "2")]))];
+    world.nodes.push(running.clone());
+    claims(&world, 1);
+    running.daemon_used = running.used.clone();
+    world.nodes = vec![running];
+    claims(&world, 0);
+}
+
+fn limited(limits: &[(&str, &str)]) -> PoolInput {
+    let mut pool = default_pool();
+    pool.pool.limits = list(limits);
+    pool
+}
+
+#[test]
+fn c089_limits() {
+    let exclusive = |count| pods("web", count, shape(&[("cpu", "1500m")]));
+    let mut used = limited(&[("cpu", "20")]);
+    used.usage = list(&[("cpu", "100")]);
+    check_reason(&input(exclusive(1), vec![used]), "LimitsExceeded");
+    claims(&input(exclusive(1), vec![limited(&[("cpu", "2")])]), 1);
+    let (_, report) = claims(&input(exclusive(2), vec![limited(&[("cpu", "3")])]), 1);
+    assert_eq!(report.unschedulable.len(), 1);
+    let large = pods("large", 3, shape(&[("cpu", "3500m")]));
+    let mut two = limited(&[("nodes", "2")]);
+    two.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    let (_, report) = claims(&input(large, vec![two]), 2);
+    assert_eq!(
+        report.unschedulable[0].reason().to_string(),
+        "the limit of `nodes` leaves no room for any instance type that fits"
+    );
+}
+
+#[test]
+fn what_a_pool_may_not_launch_goes_to_the_next() {
+    let mut first = limited(&[("nodes", "1")]);
+    first.pool.weight = 10;
+    first.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    let second = pool("second", six());
+    let (plan, _) = claims(&input(pods("web", 2, shape(&[("cpu", "3500m")])), vec![first, second]), 2);
+    let pools: Vec<&str> = plan.claims.iter().map(|claim| claim.pool.as_str()).collect();
+    assert_eq!(pools, ["default", "second"]);
+}
+
+#[test]
+fn c091_the_heaviest_pool_wins_and_an_explicit_selector_beats_it() {
+    let heavy = || {
+        let mut heavy = pool("heavy", six());
+        heavy.pool.weight = 50;
+        heavy
+    };
+    let world = |shape| input(pods("web", 1, shape), vec![default_pool(), heavy()]);
+    let (plan, _) = claims(&world(shape(&[("cpu", "1")])), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "heavy");
+    let (plan, _) = claims(&world(selecting(shape(&[("cpu", "1")]), labels::NODEPOOL, "default")), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "default");
+}
+
+#[test]
+fn c091_a_pool_without_prefer_no_schedule_is_preferred_and_one_with_it_used_at_need() {
+    let mut avoided = pool("avoided", six());
+    avoided.pool.weight = 50;
+    avoided.pool.template.taints = vec![Taint::new("slow", TaintEffect::PreferNoSchedule)];
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let (plan, _) = claims(&input(pod(), vec![avoided.clone(), default_pool()]), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "default");
+    let (plan, _) = claims(&input(pod(), vec![avoided]), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "avoided");
+}
+
+#[test]
+fn refusals_say_why() {
+    let one = |shape: PodShape| pods("web", 1, shape);
+    let plain = || shape(&[("cpu", "1")]);
+    check_reason(&input(one(plain()), Vec::new()), "NoNodePool");
+    let mut gated = plain();
+    gated.scheduling_gates = vec!["example.com/wait".to_owned()];
+    check_reason(&input(one(gated), vec![default_pool()]), "SchedulingGated");
+    let mut missing = default_pool();
+    missing.readiness = PoolReadiness::NodeClassNotFound(NodeClassName::parse("gone").unwrap());
+    check_reason(&input(one(plain()), vec![missing]), "NodeClassNotFound");
+    let mut tainted = default_pool();
+    tainted.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
+    check_reason(&input(one(plain()), vec![tainted.clone()]), "TaintsNotTolerated");
+    let mut tolerating = plain();
+    tolerating.tolerations = vec![Toleration::exists("dedicated")];
+    claims(&input(one(tolerating), vec![tainted]), 1);
+    check_reason(&input(one(shape(&[("cpu", "100")])), vec![default_pool()]), "InsufficientResources");
+    check_reason(
+        &input(one(selecting(plain(), labels::ARCH, "s390x")), vec![default_pool()]),
+        "NoInstanceType",
+    );
+    let spot_in_three =
+        selecting(selecting(plain(), labels::ZONE, "test-zone-3"), labels::CAPACITY_TYPE, "spot");
+    check_reason(&input(one(spot_in_three), vec![default_pool()]), "NoOffering");
+}
+
+#[test]
+fn a_label_that_nothing_defines_is_refused_with_what_was_probably_meant() {
+    let typo = selecting(shape(&[("cpu", "1")]), "topology.kubernetes.io/zones", "test-zone-1");
+    let report = check_reason(&input(pods("web", 1, typo), vec![default_pool()]), "IncompatibleRequirements");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "NodePool `default`: incompatible requirements: label `topology.kubernetes.io/zones` does not have known \
+         values (did you mean `topology.kubernetes.io/zone`?)"
+    );
+}
+
+#[test]
+fn a_custom_label_must_be_defined_by_the_pool() {
+    let team = || pods("web", 1, selecting(shape(&[("cpu", "1")]), "team", "a"));
+    check_reason(&input(team(), vec![default_pool()]), "IncompatibleRequirements");
+    let mut defined = default_pool();
+    defined.pool.template.requirements = [Requirement::one_of("team", ["a", "b"])].into_iter().collect();
+    let (plan, _) = claims(&input(team(), vec![defined]), 1);
+    assert_eq!(plan.claims[0].labels.get("team").map(String::as_str), Some("a"));
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let check = |shape: PodShape, field: &str| {
+        let report =
+            check_reason(&input(pods("web", 1, shape), vec![default_pool()]), "UnsupportedConstraint");
+        assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
+    };
+    let spread = |when| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: labels::ZONE.to_owned(),
+        when_unsatisfiable: when,
+        selector: None,
+        min_domains: None,
+        node_affinity_policy: tenon_domain::api::pod::NodeInclusionPolicy::Honor,
+        node_taints_policy: tenon_domain::api::pod::NodeInclusionPolicy::Ignore,
+        match_label_keys: Vec::new(),
+    };
+    let mut one = shape(&[("cpu", "1")]);
+    one.topology_spread = vec![spread(WhenUnsatisfiable::DoNotSchedule)];
+    check(one.clone(), "topologySpreadConstraints");
+    one.topology_spread = vec![spread(WhenUnsatisfiable::ScheduleAnyway)];
+    let (_, report) = claims(&input(pods("web", 1, one.clone()), vec![default_pool()]), 1);
+    assert_eq!(report.warnings.len(), 1);
+    one.topology_spread.clear();
+    one.required_pod_anti_affinity = vec![PodAffinityTerm::default()];
+    check(one, "podAntiAffinity");
+}
+
+#[test]
+fn exhausted_capacity_is_waited_for_and_other_zones_are_used() {
+    let exhausted = |zones: &[&str]| {
+        let mut types = six();
+        for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+            if zones.contains(&offering.zone.as_str()) {
+                offering.availability = Availability::Unavailable(Unavailability::Exhausted);
+            }
+        }
+        let mut pool = pool("default", types);
+        pool.capacity_back_at = Some(at(180));
+        pool
+    };
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let (plan, _) = claims(&input(pod(), vec![exhausted(&ZONES[..2])]), 1);
+    assert_eq!(plan.claims[0].zones.iter().map(|z| z.as_str()).collect::<Vec<_>>(), ["test-zone-3"]);
+    let all = input(pod(), vec![exhausted(&ZONES)]);
+    check_reason(&all, "AllOfferingsUnavailable");
+    assert_eq!(tenon_scheduling::provision::plan(&all).0.wake_at, Some(at(180)));
+}
+
+#[test]
+fn a_pool_that_waits_says_what_for() {
+    let waiting =
+        Waiting::NodeClassNotReady { class: "default".to_owned(), reason: "AMINotFound".to_owned() };
+    let mut unready = default_pool();
+    unready.readiness = PoolReadiness::NotReady(waiting.clone());
+    let report =
+        check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![unready]), "NodeClassNotReady");
+    assert_eq!(report.waiting, [waiting]);
+}
+
+#[test]
+fn affinity_terms_are_ored_and_a_term_that_cannot_be_had_is_passed_over() {
+    let term = |key: &str, value: &str| NodeSelectorTerm {
+        match_expressions: vec![Requirement::one_of(key, [value])],
+        match_fields: Vec::new(),
+    };
+    let mut either = shape(&[("cpu", "1")]);
+    either.required_node_affinity = vec![term(labels::ARCH, "s390x"), term(labels::ZONE, "test-zone-2")];
+    let (plan, _) = claims(&input(pods("web", 1, either), vec![default_pool()]), 1);
+    assert_eq!(plan.claims[0].zones.len(), 1);
+}
+
+#[test]
+fn host_ports_keep_pods_apart() {
+    let mut listening = shape(&[("cpu", "100m")]);
+    listening.host_ports =
+        BTreeSet::from([HostPort { ip: "0.0.0.0".to_owned(), port: 80, protocol: "TCP".to_owned() }]);
+    claims(&input(pods("web", 3, listening.clone()), vec![default_pool()]), 3);
+    let mut world = input(pods("web", 1, listening.clone()), vec![default_pool()]);
+    world.daemon_sets = vec![daemon_set("ingress", listening)];
+    check_reason(&world, "HostPortsTaken");
+}
+
+#[test]
+fn min_values_keep_alternatives() {
+    let with = |least| {
+        let mut picky = default_pool();
+        let types = ["default.instance-type", "small.instance-type", "gpu-vendor.instance-type"];
+        picky.pool.template.requirements =
+            [Requirement::one_of(labels::INSTANCE_TYPE, types).with_min_values(Some(least))]
+                .into_iter()
+                .collect();
+        picky
+    };
+    let tiny = || pods("web", 3, shape(&[("cpu", "1")]));
+    // Three on one node would leave out the small type.
+    let (plan, _) = claims(&input(tiny(), vec![with(3)]), 3);
+    assert!(plan.claims.iter().all(|claim| claim.instance_types.len() == 3));
+    claims(&input(tiny(), vec![with(2)]), 1);
+    check_reason(&input(pods("web", 1, shape(&[("cpu", "3")])), vec![with(3)]), "MinValuesNotSatisfied");
+}
+
+#[test]
+fn with_its_steps_used_up_a_plan_says_so_and_what_it_has_is_valid() {
+    let mut world = input(pods("web", 50, shape(&[("cpu", "3")])), vec![default_pool()]);
+    world.steps = StepBudget { max: 0 };
+    let report = check_reason(&world, "StepBudgetExhausted");
+    assert_eq!(report.outcome, Outcome::BudgetExhausted);
+}
+
+#[test]
+fn the_bound_is_at_most_the_price() {
+    let world = input(pods("web", 9, shape(&[("cpu", "900m"), ("memory", "1Gi")])), vec![default_pool()]);
+    let (plan, _) = plan(&world);
+    let bound = bound::linear(&world, &plan).unwrap();
+    assert!(bound <= plan.price() && bound.nanos() > 0, "{bound} {}", plan.price());
+}
+
+#[test]
+fn claims_are_written_as_node_claims() {
+    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "3")])), vec![default_pool()]), 1);
+    let claim = &plan.claims[0];
+    let written: BTreeMap<String, Vec<String>> =
+        claim.requirements.to_node_selectors().into_iter().map(|one| (one.key, one.values)).collect();
+    assert_eq!(written[labels::CAPACITY_TYPE], ["on-demand", "spot"]);
+    assert_eq!(written[labels::NODEPOOL], ["default"]);
+    assert_eq!(written[labels::INSTANCE_TYPE].len(), claim.instance_types.len());
+    let name = claim.name.as_str();
+    assert_eq!((name.len(), name.starts_with("default-")), ("default-".len() + 5, true));
+}
