@@ -185,7 +185,13 @@ pub struct JournalRecord {
 impl JournalRecord {
     /// A record with nothing but its sentence; the rest is added with [`Self::detail`] and [`Self::evidence`].
     #[must_use]
-    pub fn new(subject: Subject, at: Timestamp, by: &str, decision: Decision, message: impl Into<String>) -> Self {
+    pub fn new(
+        subject: Subject,
+        at: Timestamp,
+        by: &str,
+        decision: Decision,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             subject,
             at,

@@ -4,7 +4,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::id::{ClaimName, ClientToken, CommandId, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid};
+use crate::id::{
+    ClaimName, ClientToken, CommandId, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
+};
 
 /// While this old at most, a launch whose answer is unknown is sent again under its token; later its instances are
 /// looked for by the launch's tag. EC2 documents no lifetime of CreateFleet's tokens; other EC2 calls keep theirs for

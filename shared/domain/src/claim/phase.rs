@@ -78,7 +78,10 @@ impl ClaimPhase {
     /// Whether it will offer, or offers, room to pods: before it is on its way out.
     #[must_use]
     pub const fn offers_room(self) -> bool {
-        matches!(self, Self::Planned | Self::Launching | Self::Launched | Self::Registered | Self::Initialized)
+        matches!(
+            self,
+            Self::Planned | Self::Launching | Self::Launched | Self::Registered | Self::Initialized
+        )
     }
 
     /// Whether an instance is, or may be, running for it.

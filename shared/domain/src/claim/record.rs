@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::phase::{ClaimPhase, may_follow};
 use crate::catalog::CapacityType;
 use crate::id::{
-    ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName, Zone,
+    ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
+    Zone,
 };
 use crate::resources::ResourceList;
 
@@ -325,10 +326,12 @@ impl ClaimState {
     #[must_use]
     pub const fn node(&self) -> Option<&NodeName> {
         match self {
-            Self::Planned | Self::Launching { .. } | Self::LaunchFailed { .. } | Self::Launched { .. } => None,
-            Self::Registered { node, .. } | Self::Initialized { node, .. } | Self::Disrupting { node, .. } => {
-                Some(node)
+            Self::Planned | Self::Launching { .. } | Self::LaunchFailed { .. } | Self::Launched { .. } => {
+                None
             }
+            Self::Registered { node, .. }
+            | Self::Initialized { node, .. }
+            | Self::Disrupting { node, .. } => Some(node),
             Self::Draining { node, .. }
             | Self::Drained { node, .. }
             | Self::Terminating { node, .. }
