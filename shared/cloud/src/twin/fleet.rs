@@ -52,6 +52,7 @@ struct Resolved {
     subnet: Subnet,
     image: ImageId,
     security_groups: Vec<SecurityGroupId>,
+    user_data: Option<String>,
 }
 
 /// An item's error: code and message.
@@ -291,6 +292,7 @@ impl State {
             architecture,
             subnet,
             image: image.clone(),
+            user_data: template.data.user_data.clone(),
             security_groups: template.data.security_groups.clone(),
         })
     }
@@ -385,6 +387,7 @@ impl State {
         let twin = TwinInstance {
             instance,
             image_state_at_launch: image_state,
+            user_data: resolved.user_data.clone(),
             vcpus: resolved.vcpus,
             visible_at,
             tags: vec![(tags_at, tags)],

@@ -30,6 +30,7 @@ pub(super) struct TwinInstance {
     /// As it is, with all its tags.
     pub(super) instance: Instance,
     pub(super) image_state_at_launch: ImageState,
+    pub(super) user_data: Option<String>,
     pub(super) vcpus: u32,
     pub(super) visible_at: Timestamp,
     /// Tags in the order in which they were set, with the moment from which each is seen.
@@ -53,6 +54,7 @@ impl TwinInstance {
         InstanceRecord {
             instance: self.instance.clone(),
             image_state_at_launch: self.image_state_at_launch,
+            user_data: self.user_data.clone(),
             visible_at: self.visible_at,
             terminated_at: self.terminated_at,
         }

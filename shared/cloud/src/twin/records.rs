@@ -72,6 +72,8 @@ pub struct InstanceRecord {
     pub instance: Instance,
     /// The image's state when it was launched.
     pub image_state_at_launch: ImageState,
+    /// What it was told at boot, from its launch template.
+    pub user_data: Option<String>,
     /// Since when DescribeInstances answers for it.
     pub visible_at: Timestamp,
     /// When it was terminated.
