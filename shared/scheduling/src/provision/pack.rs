@@ -3,8 +3,9 @@
 //! The rule: a pod is worth what it costs in its own best packing, which is the least, over the types that it may use, of
 //! the type's price divided by how many such pods the type holds. The next claim is the one whose price is least for the
 //! worth of the pods on it; it must hold a pod of the first group that still waits. That is repeated while so many pods
-//! are there. Two ways to fill a type are tried, each for the whole pool, and the cheaper result is kept; then claims
-//! that are cheaper as one are made one.
+//! are there. The pool is packed several times, filling types in two ways and with pods worth what they cost the time
+//! before; the cheapest result is kept. Then claims that are cheaper as one are made one. A pod never makes a claim
+//! dearer than it was without it, such as one that asks for on-demand capacity among pods that take spot.
 //!
 //! So nothing is put on a larger machine than pays for itself, and the last few pods get a small one.
 
@@ -19,11 +20,13 @@ use super::steps::Steps;
 
 /// With more groups than this a claim isn't filled by balance: looking at each group in each round takes too long.
 const BALANCED_GROUPS: usize = 48;
+/// How often the pool is packed again with pods worth what they cost the time before.
+const ROUNDS: usize = 3;
 /// Claims with different contents that are tried in pairs.
 const MERGED_DRAFTS: usize = 96;
 
 /// A group as one pool sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Member<'a> {
     /// Its index in the plan's groups.
     pub(crate) group: usize,
@@ -63,6 +66,14 @@ enum Filling {
     Balanced,
 }
 
+/// Who may come onto a claim: first those who would pay as much for it on their own, so that its room isn't taken by
+/// pods that could have it cheaper (spot where others ask for on-demand capacity); then all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guests {
+    Equals,
+    All,
+}
+
 /// A pattern: what goes on one claim of a type.
 struct Pattern {
     class: usize,
@@ -99,10 +110,19 @@ fn as_float(price: u64) -> f64 {
 /// Packs the members' pods and takes what is used off the pool's limits. What can't be placed is in no draft.
 pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Steps) -> Vec<Draft> {
     let mut best = attempt(pool, members, Filling::InOrder, steps);
-    if members.len() > 1 && members.len() <= BALANCED_GROUPS {
-        let other = attempt(pool, members, Filling::Balanced, steps);
-        if rank(&other, members) < rank(&best, members) {
-            best = other;
+    if members.len() <= BALANCED_GROUPS {
+        let mut revalued: Vec<Member<'_>> = members.to_vec();
+        for round in 0..ROUNDS {
+            let mut tries = vec![attempt(pool, &revalued, Filling::Balanced, steps)];
+            if round > 0 {
+                tries.push(attempt(pool, &revalued, Filling::InOrder, steps));
+            }
+            for found in tries {
+                revalue(&mut revalued, &found.drafts);
+                if rank(&found, members) < rank(&best, members) {
+                    best = found;
+                }
+            }
         }
     }
     for ((_, left), now) in pool.limits.iter_mut().zip(&best.limits) {
@@ -112,6 +132,29 @@ pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Step
         merge(pool, members, best.drafts, steps)
     } else {
         best.drafts
+    }
+}
+
+/// Makes a pod's worth nearer to what a result pays for it: half of what it was, half of its share, by worth, of the
+/// prices of its claims. What was hard to pack becomes worth more, so that the next result looks after it first.
+fn revalue(members: &mut [Member<'_>], drafts: &[Draft]) {
+    let mut paid: Vec<(f64, f64)> = vec![(0.0, 0.0); members.len()];
+    for draft in drafts {
+        let worth_of = |(index, count): &(usize, u32)| {
+            members.get(*index).map_or(0.0, |member| member.worth * f64::from(*count))
+        };
+        let whole: f64 = draft.counts.iter().map(worth_of).sum();
+        let rate = as_float(draft.price) / whole.max(f64::MIN_POSITIVE);
+        for (index, count) in &draft.counts {
+            if let (Some((sum, pods)), Some(member)) = (paid.get_mut(*index), members.get(*index)) {
+                let pods_here = f64::from(*count) * f64::from(draft.times);
+                *sum += rate * member.worth * pods_here;
+                *pods += pods_here;
+            }
+        }
+    }
+    for (member, (sum, pods)) in members.iter_mut().zip(paid).filter(|(_, (_, pods))| *pods > 0.0) {
+        member.worth = f64::midpoint(member.worth, sum / pods);
     }
 }
 
@@ -210,7 +253,7 @@ fn best_draft(
         let Some(pattern) = affordable.then(|| fill.pattern(pool, seed, type_index)).flatten() else {
             continue;
         };
-        let price = pool.class(pattern.class)?.prices.get(type_index).copied().flatten()?;
+        let price = pool.price(pattern.class, type_index)?;
         let ratio = as_float(price) / pattern.worth;
         // Without `minValues` the best so far is all that matters.
         if picky || ranked.first().is_none_or(|best| (ratio, price) < (best.0, best.1)) {
@@ -257,24 +300,42 @@ impl Fill<'_> {
         if !filling.add(pool, self, seed, first) {
             return None;
         }
-        match self.filling {
-            Filling::InOrder => {
-                for (index, smallest) in self.smallest.iter().enumerate().skip(seed + 1) {
-                    if !within(smallest, &filling.left) {
-                        break;
-                    }
-                    filling.add(pool, self, index, u32::MAX);
-                }
+        for guests in [Guests::Equals, Guests::All] {
+            match self.filling {
+                Filling::InOrder => self.in_order(pool, &mut filling, guests),
+                Filling::Balanced => self.balance(pool, &mut filling, guests),
             }
-            Filling::Balanced => self.balance(pool, &mut filling, type_index),
         }
         Some(filling.pattern)
     }
 
+    fn in_order(&self, pool: &mut Pool<'_>, filling: &mut Filled, guests: Guests) {
+        for (index, smallest) in self.smallest.iter().enumerate() {
+            if !within(smallest, &filling.left) {
+                break;
+            }
+            if self.welcome(pool, filling, index, guests) {
+                filling.add(pool, self, index, u32::MAX);
+            }
+        }
+    }
+
+    /// Whether a member's pods may come in now.
+    fn welcome(&self, pool: &Pool<'_>, filling: &Filled, index: usize, guests: Guests) -> bool {
+        match guests {
+            Guests::All => true,
+            Guests::Equals => self.members.get(index).is_some_and(|member| {
+                pool.price(member.class, filling.type_index)
+                    == pool.price(filling.pattern.class, filling.type_index)
+            }),
+        }
+    }
+
     /// Adds, again and again, some of the group whose need points most in the direction of the room that is left.
-    fn balance(&self, pool: &mut Pool<'_>, filling: &mut Filled, type_index: usize) {
-        let Some(whole) = pool.types.get(type_index).map(|one| one.room.clone()) else { return };
-        let mut out = vec![false; self.members.len()];
+    fn balance(&self, pool: &mut Pool<'_>, filling: &mut Filled, guests: Guests) {
+        let Some(whole) = pool.types.get(filling.type_index).map(|one| one.room.clone()) else { return };
+        let mut out: Vec<bool> =
+            (0..self.members.len()).map(|index| !self.welcome(pool, filling, index, guests)).collect();
         loop {
             let mut best: Option<(f64, usize, u32)> = None;
             for (index, (member, out)) in self.members.iter().zip(&out).enumerate() {
@@ -335,8 +396,10 @@ impl Filled {
             return false;
         }
         let Some(class) = pool.join(self.pattern.class, member.class) else { return false };
-        let had = pool.class(class).and_then(|class| class.prices.get(self.type_index).copied().flatten());
-        if had.is_none() {
+        let before = pool.price(self.pattern.class, self.type_index);
+        // A pod that makes the whole claim dearer gets one of its own.
+        if pool.price(class, self.type_index).is_none_or(|price| before.is_some_and(|before| price > before))
+        {
             return false;
         }
         take_times(&mut self.left, member.need, count);
@@ -409,6 +472,6 @@ fn union(pool: &mut Pool<'_>, members: &[Member<'_>], a: &Draft, b: &Draft) -> O
     // The front is sorted by price.
     let holds = |index: &&usize| pool.types.get(**index).is_some_and(|one| within(&need, &one.room));
     let type_index = *joined.front.iter().find(holds)?;
-    let price = joined.prices.get(type_index).copied().flatten()?;
+    let price = pool.price(class, type_index)?;
     Some(Draft { class, type_index, price, counts, times: 1 })
 }

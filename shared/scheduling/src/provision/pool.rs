@@ -136,6 +136,11 @@ impl<'a> Pool<'a> {
         self.classes.get(id)
     }
 
+    /// What the fleet would pay for a type under a class's requirements, if it can be had.
+    pub(crate) fn price(&self, class: usize, type_index: usize) -> Option<u64> {
+        self.classes.get(class)?.prices.get(type_index).copied().flatten()
+    }
+
     /// The class of what a pod asks, if the pool's template goes with it and some type can be had. Classes are made
     /// once.
     pub(crate) fn class_of(&mut self, asked: &Requirements) -> Option<usize> {
