@@ -31,7 +31,7 @@ pub async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plans: &[Plan])
 
 fn bus_event<P: Ports>(ports: &P, cluster: &ClusterName, event: &Event) -> BusEvent {
     let detail = json!({
-        "claim": event.claim,
+        "nodeClaim": event.claim,
         "instance": event.instance,
         "node": event.node,
         "reason": event.reason,

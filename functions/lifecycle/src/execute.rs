@@ -169,7 +169,7 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
     };
     let claim = &step.after;
     let detail = json!({
-        "claim": claim.name.as_str(),
+        "nodeClaim": claim.name.as_str(),
         "nodePool": claim.pool.as_str(),
         "instance": claim.state.instance().map(|instance| instance.id.as_str()),
         "instanceType": claim.state.instance().map(|instance| instance.instance_type.as_str()),

@@ -652,7 +652,7 @@ fn steps_commit_once_and_the_end_is_told() {
     assert!(
         events
             .iter()
-            .any(|(kind, detail)| kind == "NodeClaim Terminated" && detail["claim"] == name(0).as_str())
+            .any(|(kind, detail)| kind == "NodeClaim Terminated" && detail["nodeClaim"] == name(0).as_str())
     );
     let revision = claim_in(&world, 0).revision;
     sweep(&world, &lifecycle);
@@ -663,7 +663,7 @@ fn steps_commit_once_and_the_end_is_told() {
 fn a_lost_race_keeps_no_other_claim() {
     let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
     world.clock.advance(SignedDuration::from_mins(16));
-    let gate = block_on(crate::observe::observe_gate(&world, &cluster())).unwrap();
+    let gate = block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
     let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
     let now = world.clock.now();
     let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
