@@ -1,1 +1,180 @@
-//! Placeholder doc.
+//! `provisioner`: pods that wait become claims, and claims become instances.
+//!
+//! Finishes launches that were committed and not settled, whoever committed them; then plans for pods that no claim
+//! counts, commits claims with the exact requests, sends those and settles the answers. What EC2 has no capacity for is
+//! planned around in the same wake. Only this function launches.
+//!
+//! Invariants: nothing is sent that isn't committed; a launch has one answer, however often it is asked for.
+
+mod execute;
+mod plan;
+pub mod settle;
+#[cfg(test)]
+mod tests;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tenon_domain::claim::{Claim, ClaimState};
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::{Cause, FunctionName};
+use tenon_entrypoint::observe::{Want, Wants, glance, sharpness};
+use tenon_entrypoint::ports::WAKE_AT_MOST;
+use tenon_entrypoint::{BusEvent, Handler, HandlerError, Ports, Scope, Signals};
+use tenon_launching::commit::{self, End, Outcome};
+use tenon_launching::observe::{Caches, Observed, observe};
+use tenon_table::Consistency;
+
+use execute::{Sent, due, send_all, tag};
+
+/// What the provisioner looks at.
+const WANTS: Wants<'static> = Wants {
+    function: FunctionName::Provisioner,
+    parts: &CatalogPart::ALL,
+    sets: &[Want::Claims, Want::Launches, Want::Classes, Want::Templates, Want::Marks],
+};
+/// Plans of one wake: the first, and those around what it failed at.
+const ROUNDS: usize = 3;
+/// Where something waits or failed, the next sweep looks again.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
+
+/// The function.
+#[derive(Debug, Default)]
+pub struct ProvisionerFunction {
+    caches: Caches,
+}
+
+impl Handler for ProvisionerFunction {
+    fn name(&self) -> FunctionName {
+        FunctionName::Provisioner
+    }
+
+    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+        match scope {
+            // Launches are a cluster's; the region's events are for others.
+            Scope::Region => Ok(()),
+            Scope::Cluster(cluster) => self.provision(ports, cluster, sharpness(causes)).await,
+        }
+    }
+}
+
+impl ProvisionerFunction {
+    async fn provision<P: Ports>(
+        &self,
+        ports: &P,
+        cluster: &ClusterName,
+        sharpness: Consistency,
+    ) -> Result<(), HandlerError> {
+        let now = ports.now();
+        if glance(ports, cluster, WANTS, sharpness).await?.unchanged(now) {
+            return Ok(());
+        }
+        let mut sent = Sent::default();
+        let mut end = None;
+        for _ in 0..ROUNDS {
+            let observed = self.observe_settled(ports, cluster, &mut sent).await?;
+            let planned = plan::plan(cluster, &ports.installation().region, &observed);
+            let (groups, nothing) = (planned.groups, planned.built.launches.is_empty());
+            let view = &observed.view;
+            let retry_at = sent.retry_at.filter(|at| *at > now);
+            let look = planned.waits.then(|| now.saturating_add(LOOK_AGAIN).unwrap_or(now));
+            end = Some(End {
+                function: FunctionName::Provisioner,
+                generations: view.generations.clone(),
+                deadline: [planned.wake_at, retry_at, look].into_iter().flatten().min(),
+                told: planned.told,
+                told_before: view.seen.as_ref().and_then(|seen| seen.refusals.clone()),
+            });
+            if nothing {
+                break;
+            }
+            let outcome = commit::commit(ports, cluster, view.generations.revision, groups).await?;
+            if outcome == Outcome::Lost {
+                continue;
+            }
+            let launches: Vec<_> = planned.built.launches.iter().map(execute::Due::built).collect();
+            sent = sent.and(send_all(ports, cluster, view, &launches).await?);
+            if !sent.plan_again {
+                break;
+            }
+        }
+        self.signal(ports, cluster, &sent, end.as_ref().and_then(|end| end.deadline)).await;
+        match end {
+            Some(end) => commit::finish(ports, cluster, now, with_retry(end, &sent, now)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Observes, after every launch that is due has been settled.
+    async fn observe_settled<P: Ports>(
+        &self,
+        ports: &P,
+        cluster: &ClusterName,
+        sent: &mut Sent,
+    ) -> Result<Observed, HandlerError> {
+        let observed = observe(ports, cluster, WANTS, &self.caches).await?;
+        let launches = due(&observed.view);
+        if launches.is_empty() {
+            return Ok(observed);
+        }
+        let now = send_all(ports, cluster, &observed.view, &launches).await?;
+        let settled = now.settled;
+        *sent = std::mem::take(sent).and(now);
+        if settled == 0 { Ok(observed) } else { observe(ports, cluster, WANTS, &self.caches).await }
+    }
+
+    async fn signal<P: Ports>(
+        &self,
+        ports: &P,
+        cluster: &ClusterName,
+        sent: &Sent,
+        deadline: Option<Timestamp>,
+    ) {
+        tag(ports, &sent.launched).await;
+        let claims = sent.launched.iter().chain(&sent.failed);
+        let events: Vec<BusEvent> = claims.map(|claim| event(ports, cluster, claim)).collect();
+        if !events.is_empty() {
+            ports.signals().publish(&events).await;
+            ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::ZERO).await;
+        }
+        let replaces = |claim: &&Claim| claim.role != tenon_domain::claim::CommandRole::None;
+        if sent.failed.iter().any(|claim| replaces(&claim)) {
+            ports.signals().wake(FunctionName::Disruption, cluster, SignedDuration::ZERO).await;
+        }
+        let next = [deadline, sent.retry_at].into_iter().flatten().min();
+        if let Some(at) = next {
+            let after = at.duration_since(ports.now()).clamp(SignedDuration::ZERO, WAKE_AT_MOST);
+            ports.signals().wake(FunctionName::Provisioner, cluster, after).await;
+        }
+    }
+}
+
+/// A launch that was put off while sending is due again by itself; one that failed is planned anew by the next sweep.
+fn with_retry(mut end: End, sent: &Sent, now: Timestamp) -> End {
+    let again = (!sent.failed.is_empty()).then(|| now.saturating_add(LOOK_AGAIN).unwrap_or(now));
+    end.deadline = [end.deadline, sent.retry_at, again].into_iter().flatten().min();
+    end
+}
+
+fn event<P: Ports>(ports: &P, cluster: &ClusterName, claim: &Claim) -> BusEvent {
+    let (detail_type, mut detail) = match &claim.state {
+        ClaimState::LaunchFailed { failure, .. } => {
+            ("NodeClaim Launch Failed", json!({"reason": failure.reason, "message": failure.message}))
+        }
+        other => {
+            let instance = other.instance();
+            let detail = json!({
+                "instance": instance.map(|i| i.id.to_string()),
+                "instanceType": instance.map(|i| i.instance_type.to_string()),
+                "zone": instance.map(|i| i.zone.to_string()),
+                "capacityType": instance.map(|i| i.capacity_type.as_str()),
+            });
+            ("NodeClaim Launched", detail)
+        }
+    };
+    if let Some(fields) = detail.as_object_mut() {
+        fields.insert("nodeClaim".to_owned(), json!(claim.name.as_str()));
+        fields.insert("nodePool".to_owned(), json!(claim.pool.as_str()));
+    }
+    BusEvent::new(ports.installation(), Some(cluster), detail_type, detail)
+}

@@ -77,7 +77,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Option<Fleet> {
             instance_type: offering.instance_type.clone(),
             subnet: Some(subnet.id.clone()),
             zone: Some(offering.zone.clone()),
-            image: None,
+            image: Some(image.id.clone()),
             priority: None,
         });
     }

@@ -10,14 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenon_cloud::port::CreateFleetRequest;
+use tenon_domain::Timestamp;
 use tenon_domain::api::node::Schedulable;
 use tenon_domain::api::pod::{PodOrigin, SchedulingVerdict};
 use tenon_domain::api::{Ec2NodeClass, Node, NodePool, Pod};
+use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
     AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, PartData, Places,
 };
-use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::claim::{Claim, ClaimPhase, PodsCounted};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
@@ -61,6 +63,7 @@ pub struct World<'a> {
     unbound: BTreeMap<&'a Uid, &'a Pod>,
     bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
     by_instance: BTreeMap<&'a InstanceId, &'a Claim>,
+    recount_at: Option<Timestamp>,
 }
 
 impl<'a> World<'a> {
@@ -68,7 +71,6 @@ impl<'a> World<'a> {
     #[must_use]
     pub fn new(
         cluster: &'a ClusterName,
-        region: &Region,
         registry: &'a Registry,
         view: &'a ClusterView,
         snapshot: &'a Snapshot,
@@ -97,23 +99,41 @@ impl<'a> World<'a> {
                 .values()
                 .filter_map(|claim| claim.state.instance().map(|instance| (&instance.id, claim)))
                 .collect(),
+            recount_at: None,
         };
         world.count();
-        world.resolve(region);
         world
     }
 
     fn count(&mut self) {
         for launch in self.view.launches.values() {
             for claim in &launch.claims {
-                let live = self.view.claims.get(&claim.name).is_some_and(|claim| claim.phase().offers_room());
-                let here = claim.pods.iter().filter(|pod| live && self.unbound.contains_key(&pod.uid));
+                let counts = self
+                    .view
+                    .claims
+                    .get(&claim.name)
+                    .map_or(PodsCounted::No, |c| c.counts_pods(self.view.now));
+                if counts == PodsCounted::No {
+                    continue;
+                }
+                let here = claim.pods.iter().filter(|pod| self.unbound.contains_key(&pod.uid));
+                let before = self.counted.len();
                 self.counted.extend(here.map(|pod| (&pod.uid, &claim.name)));
+                if let (PodsCounted::Until(end), true) = (counts, self.counted.len() > before) {
+                    self.recount_at = Some(self.recount_at.map_or(end, |at: Timestamp| at.min(end)));
+                }
             }
         }
     }
 
-    fn resolve(&mut self, region: &Region) {
+    /// When pods that wait, and are counted on a claim, are nobody's again: to be planned anew then.
+    #[must_use]
+    pub const fn recount_at(&self) -> Option<Timestamp> {
+        self.recount_at
+    }
+
+    /// Finds out which pools are ready and what their nodes can be. Before this no pool is known.
+    pub fn resolve(&mut self, region: &Region) {
         let mut by_class: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
         for pool in self.snapshot.node_pools.iter().filter(|pool| plans(pool)) {
             let name = &pool.template.node_class.name;
@@ -243,6 +263,24 @@ impl<'a> World<'a> {
         self.unbound.values().filter(|pod| self.wants_node(pod)).map(|pod| (*pod).clone()).collect()
     }
 
+    /// The pods that claims with room count.
+    #[must_use]
+    pub fn counted(&self) -> BTreeSet<Uid> {
+        self.counted.keys().map(|uid| (*uid).clone()).collect()
+    }
+
+    /// The pods that are bound to a Node and haven't ended.
+    #[must_use]
+    pub fn bound_to(&self, node: &NodeName) -> Vec<Pod> {
+        self.bound.get(node).into_iter().flatten().map(|pod| (*pod).clone()).collect()
+    }
+
+    /// The architecture of a claim's instance.
+    #[must_use]
+    pub fn architecture(&self, claim: &Claim) -> Option<Architecture> {
+        self.option(claim)?.facts.architectures.first().cloned()
+    }
+
     fn wants_node(&self, pod: &Pod) -> bool {
         let nominated = match pod.scheduling {
             SchedulingVerdict::Nominated => true,
@@ -344,7 +382,9 @@ impl<'a> World<'a> {
         most
     }
 
-    fn node_of(&self, claim: &Claim) -> Option<&'a Node> {
+    /// The claim's Node, where it joined.
+    #[must_use]
+    pub fn node_of(&self, claim: &Claim) -> Option<&'a Node> {
         let instance = &claim.state.instance()?.id;
         self.snapshot
             .nodes

@@ -1,0 +1,356 @@
+//! Sends launches to EC2 and records what became of them.
+//!
+//! Decides how a launch is asked for: its stored request while its token lives, its tag after that. It doesn't retry: a
+//! launch that EC2 can't take just now is put off in its own item, and the next wake goes on.
+//!
+//! Invariants: only what is committed is sent, byte for byte; a settlement that loses its race changes nothing, since
+//! who won it settled the same launch.
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
+use tenon_cloud::{Class, Ec2, Ec2Error};
+use tenon_domain::claim::{Claim, ClaimState};
+use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
+use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
+use tenon_entrypoint::observe::{ClusterView, form_error};
+use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
+use tenon_launching::template::{TemplateItem, from_stored};
+use tenon_table::items::{
+    InstanceOwner, JournalOf, add_step, form, journal_writes, keys, put, set, set_expiring,
+};
+use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
+
+use crate::settle::{Answer, Failure, SettleInput, Settlement, settle};
+
+/// Between two attempts at a launch that EC2 can't take just now; doubled each time.
+const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(5);
+/// Never longer than this: the token must live when the launch is sent again.
+const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_mins(1);
+/// How long a claim that failed is kept.
+const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
+/// How long a launch without any claim left is kept.
+const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// Marks of one transaction.
+const MARKS_A_COMMIT: usize = 100;
+/// Pages of instances of one launch that are read at most.
+const PAGES: usize = 10;
+
+/// What sending launches came to.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    /// Claims that got their instance.
+    pub(crate) launched: Vec<Claim>,
+    /// Claims that got none.
+    pub(crate) failed: Vec<Claim>,
+    /// How many launches were settled, by this run or another one.
+    pub(crate) settled: usize,
+    /// Whether planning again at once may help.
+    pub(crate) plan_again: bool,
+    /// When the first launch that was put off is due.
+    pub(crate) retry_at: Option<Timestamp>,
+}
+
+/// What EC2 said to a launch, or when to ask.
+enum Said {
+    Answer(Answer),
+    PutOff(Timestamp),
+    /// Not due, and nothing to write.
+    NotDue(Timestamp),
+}
+
+/// A launch with its claims in its order.
+pub(crate) struct Due<'a> {
+    pub(crate) launch: &'a Launch,
+    pub(crate) claims: Vec<&'a Claim>,
+}
+
+impl<'a> Due<'a> {
+    /// A launch that was committed just now.
+    pub(crate) fn built(built: &'a BuiltLaunch) -> Self {
+        Self { launch: &built.launch, claims: built.claims.iter().collect() }
+    }
+}
+
+/// The launches that wait for an answer, oldest first.
+pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<Due<'a>> {
+    let waits = |launch: &&Launch| match launch.state {
+        LaunchState::Requested { .. } => true,
+        LaunchState::Settled { .. } => false,
+    };
+    let mut launches: Vec<&Launch> = view.launches.values().filter(waits).collect();
+    launches.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    let claim = |name: &ClaimName| view.claims.get(name);
+    launches
+        .into_iter()
+        .map(|launch| Due { launch, claims: launch.claims.iter().filter_map(|c| claim(&c.name)).collect() })
+        .collect()
+}
+
+/// Sends launches one after the other and settles each.
+pub(crate) async fn send_all<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    view: &ClusterView,
+    launches: &[Due<'_>],
+) -> Result<Sent, HandlerError> {
+    let mut sent = Sent::default();
+    for due in launches {
+        let now = ports.now();
+        match ask(ports, cluster, due.launch, now).await? {
+            Said::NotDue(at) => sent.put_off(at),
+            Said::PutOff(at) => {
+                put_off(ports, cluster, due.launch, at).await?;
+                sent.put_off(at);
+            }
+            Said::Answer(answer) => {
+                let input = SettleInput {
+                    now,
+                    cluster,
+                    launch: due.launch,
+                    claims: &due.claims,
+                    status: view.classes.get(&due.launch.class),
+                    marks: &view.marks,
+                };
+                let settlement = settle(input, &answer);
+                record(ports, cluster, due.launch, &settlement).await?;
+                sent.take(settlement);
+            }
+        }
+    }
+    Ok(sent)
+}
+
+impl Sent {
+    fn put_off(&mut self, at: Timestamp) {
+        self.retry_at = Some(self.retry_at.map_or(at, |first| first.min(at)));
+    }
+
+    fn take(&mut self, settlement: Settlement) {
+        self.settled += 1;
+        match settlement.failed {
+            None | Some(Failure::Request) => {}
+            Some(Failure::Capacity | Failure::TemplateMissing) => self.plan_again = true,
+        }
+        for claim in settlement.claims {
+            if claim.state.instance().is_some() { self.launched.push(claim) } else { self.failed.push(claim) }
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.launched.extend(other.launched);
+        self.failed.extend(other.failed);
+        self.settled += other.settled;
+        self.plan_again = other.plan_again;
+        if let Some(at) = other.retry_at {
+            self.put_off(at);
+        }
+        self
+    }
+}
+
+async fn ask<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    launch: &Launch,
+    now: Timestamp,
+) -> Result<Said, HandlerError> {
+    let attempts = match launch.state {
+        LaunchState::Requested { not_before, .. } if now < not_before => return Ok(Said::NotDue(not_before)),
+        LaunchState::Requested { attempts, .. } => attempts,
+        LaunchState::Settled { at, .. } => return Ok(Said::NotDue(at)),
+    };
+    let age = now.duration_since(launch.created_at);
+    let later = later(now, attempts);
+    if age >= REPLAY_WITHIN + EC2_CONSISTENCY {
+        return Ok(match find(ports, &launch.id).await {
+            Ok(found) => Said::Answer(Answer::Found(found)),
+            Err(_) => Said::PutOff(later),
+        });
+    }
+    let looked_for_at = launch.created_at.saturating_add(REPLAY_WITHIN + EC2_CONSISTENCY).unwrap_or(now);
+    if age >= REPLAY_WITHIN {
+        return Ok(Said::NotDue(looked_for_at));
+    }
+    let request = CreateFleetRequest::from_stored(&launch.request).map_err(|source| HandlerError::Item {
+        key: keys::launch(cluster, &launch.id).to_string(),
+        source: Box::new(source),
+    })?;
+    let templates = request.launch_templates.iter().map(|template| template.name.as_str());
+    for name in templates {
+        if let Err(error) = make_template(ports, cluster, name).await? {
+            return Ok(judged(error, later, looked_for_at));
+        }
+    }
+    Ok(match ports.ec2().create_fleet(&request).await {
+        Ok(result) => Said::Answer(Answer::Fleet(result)),
+        Err(error) => judged(error, later, looked_for_at),
+    })
+}
+
+/// What an error of a call means for the launch.
+fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> Said {
+    match error.class() {
+        Class::Throttled | Class::Server => Said::PutOff(later),
+        // Somebody sent something else under this token: only the tag tells what became of it.
+        Class::TokenMismatch => Said::PutOff(looked_for_at),
+        Class::InsufficientCapacity
+        | Class::Quota
+        | Class::Unsupported
+        | Class::SubnetFull
+        | Class::ReservationFull
+        | Class::TemplateMissing
+        | Class::ImageUnavailable
+        | Class::ServiceLinkedRoleMissing
+        | Class::Unauthorized
+        | Class::NotFound
+        | Class::AlreadyExists
+        | Class::Invalid
+        | Class::Unknown => Said::Answer(Answer::Refused(error)),
+    }
+}
+
+fn later(now: Timestamp, attempts: u32) -> Timestamp {
+    let wait = FIRST_BACK_OFF.saturating_mul(2_i32.saturating_pow(attempts.min(8))).min(LONGEST_BACK_OFF);
+    now.saturating_add(wait).unwrap_or(now)
+}
+
+/// Makes a template that EC2 isn't known to have.
+async fn make_template<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    name: &str,
+) -> Result<Result<(), Ec2Error>, HandlerError> {
+    let key = keys::template(cluster, name);
+    // One that the table doesn't know may be in EC2 all the same: the fleet's answer says so.
+    let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(Ok(())) };
+    let template: TemplateItem = form::from_item(&key, &item).map_err(form_error)?;
+    if template.made_at.is_some() {
+        return Ok(Ok(()));
+    }
+    let request = from_stored(&template.request)
+        .map_err(|source| HandlerError::Item { key: key.to_string(), source: Box::new(source) })?;
+    match ports.ec2().create_launch_template(&request).await {
+        Ok(_) | Err(Ec2Error::AlreadyExists { .. }) => {
+            let made = TemplateItem { made_at: Some(ports.now()), used_at: ports.now(), ..template };
+            ports.table().commit(&content_commit(Vec::new(), vec![set(key, &made)])).await?;
+            Ok(Ok(()))
+        }
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+async fn find<P: Ports>(ports: &P, launch: &LaunchId) -> Result<Vec<Instance>, Ec2Error> {
+    let filter = InstanceFilter {
+        tags: vec![TagFilter::equals(LAUNCH_TAG, launch.as_str())],
+        ..InstanceFilter::default()
+    };
+    let mut found = Vec::new();
+    let mut page = None;
+    for _ in 0..PAGES {
+        let answer = ports.ec2().describe_instances(&filter, page).await?;
+        found.extend(answer.items);
+        page = answer.next;
+        if page.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn put_off<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    launch: &Launch,
+    at: Timestamp,
+) -> Result<(), HandlerError> {
+    let attempts = match launch.state {
+        LaunchState::Requested { attempts, .. } => attempts.saturating_add(1),
+        LaunchState::Settled { .. } => return Ok(()),
+    };
+    let state = LaunchState::Requested { attempts, not_before: at };
+    let next = Launch { revision: launch.revision.saturating_add(1), state, ..launch.clone() };
+    let key = keys::launch(cluster, &launch.id);
+    let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(launch.revision) };
+    let commit = content_commit(vec![condition], vec![set(key, &next), add_step(cluster)]);
+    unless_lost(ports.table().commit(&commit).await)
+}
+
+/// Writes a settlement: marks first, each of which stands alone, then the rest as one.
+async fn record<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    before: &Launch,
+    settlement: &Settlement,
+) -> Result<(), HandlerError> {
+    let region = &ports.installation().region;
+    let marks: Vec<Write> =
+        settlement.marks.iter().map(|mark| put(keys::unavailable(region, &mark.key), mark)).collect();
+    for some in marks.chunks(MARKS_A_COMMIT) {
+        ports.table().commit(&content_commit(Vec::new(), some.to_vec())).await?;
+    }
+    let launch = &settlement.launch;
+    let launch_key = keys::launch(cluster, &launch.id);
+    let mut conditions =
+        vec![Condition::Item { key: launch_key.clone(), expect: Expect::Revision(before.revision) }];
+    let all_failed = settlement.claims.iter().all(|claim| claim.phase().is_final());
+    let now = settlement.claims.first().and_then(|claim| claim.state.since()).unwrap_or_else(|| ports.now());
+    let after = |kept: SignedDuration| now.saturating_add(kept).unwrap_or(now);
+    let mut writes = vec![
+        if all_failed {
+            set_expiring(launch_key, launch, after(LAUNCH_KEPT))
+        } else {
+            set(launch_key, launch)
+        },
+        add_step(cluster),
+    ];
+    for claim in &settlement.claims {
+        let key = keys::claim(cluster, &claim.name);
+        let expect = Expect::Revision(claim.revision.saturating_sub(1));
+        conditions.push(Condition::Item { key: key.clone(), expect });
+        match &claim.state {
+            ClaimState::Launched { instance, .. } => {
+                let owner = InstanceOwner {
+                    instance: instance.id.clone(),
+                    cluster: cluster.clone(),
+                    claim: claim.name.clone(),
+                };
+                writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
+            }
+            _ => writes.push(set_expiring(key, claim, after(CLAIM_KEPT))),
+        }
+    }
+    if settlement.failed == Some(Failure::TemplateMissing) {
+        let request = CreateFleetRequest::from_stored(&before.request);
+        let names = request.iter().flat_map(|request| &request.launch_templates).map(|t| t.name.clone());
+        writes.extend(names.map(|name| Write::Delete { key: keys::template(cluster, &name) }));
+    }
+    for (n, record) in settlement.records.iter().enumerate() {
+        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, launch.revision, n));
+    }
+    unless_lost(ports.table().commit(&content_commit(conditions, writes)).await)
+}
+
+/// A lost race: somebody else settled the launch.
+fn unless_lost(outcome: Result<(), CommitError>) -> Result<(), HandlerError> {
+    match outcome {
+        Ok(()) | Err(CommitError::LostRace { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Names the instances after their claims. Best effort: the audit repairs what is missing.
+pub(crate) async fn tag<P: Ports>(ports: &P, launched: &[Claim]) {
+    for claim in launched {
+        let Some(instance) = claim.state.instance() else { continue };
+        let tags = Tags::from(
+            [("karpenter.sh/nodeclaim", claim.name.as_str()), ("Name", claim.name.as_str())]
+                .map(|(key, value)| (key.to_owned(), value.to_owned())),
+        );
+        let answer = ports.ec2().create_tags(std::slice::from_ref(&instance.id), &tags).await;
+        if matches!(answer, Err(Ec2Error::Throttled { .. } | Ec2Error::Unauthorized { .. })) {
+            break;
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Plans claims and their launches for pods that wait. Pure.
+//!
+//! Decides nothing of its own but which observation supports a plan: which nodes are needed is `tenon_scheduling`'s,
+//! how EC2 is asked is `tenon_launching`'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tenon_domain::evidence::{CatalogPart, Waiting};
+use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::launch::LaunchCause;
+use tenon_domain::wake::FunctionName;
+use tenon_launching::build::{Built, LaunchInput, build, launch_writes};
+use tenon_launching::commit::told_waiting;
+use tenon_launching::observe::Observed;
+use tenon_launching::world::World;
+use tenon_scheduling::provision::{self, Purpose, Unschedulable};
+use tenon_table::Group;
+
+/// Pods that are told about at most, one for each group that is refused alike.
+pub(crate) const REFUSALS_TOLD: usize = 20;
+
+/// A plan, ready to be committed.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// The launches with their claims.
+    pub(crate) built: Built,
+    /// The writes of each launch.
+    pub(crate) groups: Vec<Group>,
+    /// What was refused and is waited for.
+    pub(crate) told: Vec<JournalRecord>,
+    /// When to look again.
+    pub(crate) wake_at: Option<Timestamp>,
+    /// Whether something waits, so that the next sweep looks again.
+    pub(crate) waits: bool,
+}
+
+pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) -> Planned {
+    let view = &observed.view;
+    let waiting = |waiting: &Waiting| Planned {
+        told: vec![told_waiting(FunctionName::Provisioner, view.now, waiting)],
+        waits: true,
+        ..Planned::default()
+    };
+    let registry = match &view.registry {
+        Ok(registry) => registry,
+        Err(missing) => return waiting(missing),
+    };
+    let snapshot = match &observed.snapshot {
+        Ok(snapshot) => snapshot,
+        Err(missing) => return waiting(missing),
+    };
+    let mut world = World::new(cluster, registry, view, snapshot);
+    let pods = world.pending();
+    let recount_at = world.recount_at();
+    if pods.is_empty() {
+        return Planned { wake_at: recount_at, ..Planned::default() };
+    }
+    world.resolve(region);
+    let input = world.input(pods, Purpose::PendingPods, &BTreeSet::new());
+    let (mut plan, report) = provision::plan(&input);
+    // Every pool is planned under the same bound of the registry: what all of them together exceed is cut here.
+    let left = input.pools.iter().filter_map(|pool| pool.nodes_left).min();
+    plan.claims.truncate(left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)));
+    let evidence = evidence(observed, snapshot.generation);
+    let launch_input = LaunchInput {
+        now: view.now,
+        by: FunctionName::Provisioner,
+        registry,
+        classes: &world.classes,
+        types: &world.types,
+        marks: &view.marks,
+        evidence: &evidence,
+    };
+    let built = build(&launch_input, &plan.claims, &LaunchCause::PendingPods);
+    let mut known: BTreeSet<&str> = view.templates.keys().map(String::as_str).collect();
+    let mut groups = Vec::new();
+    let mut records = 0;
+    for launch in &built.launches {
+        let revision = (view.generations.revision.saturating_add(1), records);
+        let (conditions, writes) =
+            launch_writes(&launch_input, launch, revision, |name| known.contains(name));
+        groups.push(Group { conditions, writes });
+        known.extend(launch.templates.iter().map(|(_, template)| template.name.as_str()));
+        records += launch.records.len();
+    }
+    let mut told: Vec<JournalRecord> =
+        report.waiting.iter().map(|w| told_waiting(FunctionName::Provisioner, view.now, w)).collect();
+    told.extend(refusals(&report.unschedulable, view.now));
+    for (names, error) in &built.refused {
+        told.extend(names.first().map(|name| {
+            let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
+            let message = format!(
+                "no launch can be made for {} claims: {}",
+                names.len(),
+                tenon_entrypoint::error::chain(error)
+            );
+            refused(subject, view.now, message)
+        }));
+    }
+    let waits = !report.waiting.is_empty() || !built.refused.is_empty();
+    let wake_at = [plan.wake_at, recount_at].into_iter().flatten().min();
+    Planned { groups, told, wake_at, waits, built }
+}
+
+fn evidence(observed: &Observed, snapshot: u64) -> BTreeMap<String, u64> {
+    let view = &observed.view;
+    let mut evidence: BTreeMap<String, u64> = CatalogPart::ALL
+        .into_iter()
+        .filter_map(|part| Some((part.to_string(), view.parts.get(&part)?.generation)))
+        .collect();
+    evidence.insert("snapshot".to_owned(), snapshot);
+    evidence.insert("revision".to_owned(), view.generations.revision);
+    evidence
+}
+
+/// One record for each group of pods that is refused for the same causes.
+fn refusals(unschedulable: &[Unschedulable], now: Timestamp) -> Vec<JournalRecord> {
+    let mut groups: BTreeMap<String, (usize, &Unschedulable)> = BTreeMap::new();
+    for refused in unschedulable {
+        groups.entry(refused.message()).or_insert((0, refused)).0 += 1;
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by(|(_, (_, a)), (_, (_, b))| a.pod.cmp(&b.pod));
+    let record = |(message, (count, first)): (String, (usize, &Unschedulable))| {
+        let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        let subject = Subject { kind: SubjectKind::Pod, name: first.pod.name.to_string() };
+        let message = format!("pod `{}`{others} gets no node: {message}", first.pod.name);
+        refused(subject, now, message).detail("reason", first.reason().as_str()).detail("pods", count)
+    };
+    groups.into_iter().take(REFUSALS_TOLD).map(record).collect()
+}
+
+fn refused(subject: Subject, now: Timestamp, message: String) -> JournalRecord {
+    JournalRecord::new(subject, now, FunctionName::Provisioner.as_str(), Decision::Refused, message)
+}

@@ -1,0 +1,399 @@
+//! What a user would notice of the provisioner: claims, instances, and that a cut anywhere loses and doubles nothing.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use jiff::SignedDuration;
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::TargetCapacityType;
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, Pool};
+use tenon_domain::claim::ClaimPhase;
+use tenon_domain::id::{InstanceType, Zone};
+use tenon_domain::launch::LaunchState;
+use tenon_domain::unavailable::Unavailable;
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::{Rung, World, WorldConfig};
+use tenon_entrypoint::{Handler, Scope};
+use tenon_launching::harness::{Cluster, pod, pool};
+use tenon_table::items::form::from_item;
+use tenon_table::{Operation, block_on};
+
+use super::*;
+
+const TYPES: [&str; 3] = ["m5.large", "m5.xlarge", "m6g.large"];
+
+fn cluster(pods: usize) -> Cluster {
+    let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
+    cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
+    cluster.objects.pods = (0..pods).map(|n| Arc::new(pod(&format!("web-{n}"), "1500m", None))).collect();
+    cluster.report().unwrap();
+    cluster
+}
+
+fn wake(cluster: &Cluster) {
+    wake_with(&ProvisionerFunction::default(), cluster);
+}
+
+fn wake_with(function: &ProvisionerFunction, cluster: &Cluster) {
+    let scope = Scope::Cluster(cluster.name.clone());
+    block_on(function.handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
+}
+
+fn phases(cluster: &Cluster, phase: ClaimPhase) -> usize {
+    cluster.claims().unwrap().iter().filter(|claim| claim.phase() == phase).count()
+}
+
+/// One instance for each launched claim, and none besides.
+fn check_settled(cluster: &Cluster, expected: usize) {
+    let claims = cluster.claims().unwrap();
+    let owned: BTreeSet<_> =
+        claims.iter().filter_map(|claim| claim.state.instance()).map(|i| i.id.clone()).collect();
+    let running: BTreeSet<_> =
+        cluster.world.ec2.instances().into_iter().map(|record| record.instance.id).collect();
+    assert_eq!(owned, running);
+    assert_eq!((owned.len(), phases(cluster, ClaimPhase::Launched)), (expected, expected), "{claims:#?}");
+    let open = |state: &LaunchState| matches!(state, LaunchState::Requested { .. });
+    assert!(cluster.launches().unwrap().iter().all(|launch| !open(&launch.state)));
+    // No pod is counted on two claims that offer room.
+    let offering = |name| claims.iter().any(|c| c.name == name && c.phase().offers_room());
+    let launches = cluster.launches().unwrap();
+    let counted: Vec<_> = launches
+        .into_iter()
+        .flat_map(|launch| launch.claims)
+        .filter(|claim| offering(claim.name.clone()))
+        .flat_map(|claim| claim.pods)
+        .map(|pod| pod.uid)
+        .collect();
+    assert_eq!(counted.iter().collect::<BTreeSet<_>>().len(), counted.len());
+}
+
+fn advance(cluster: &Cluster, by: SignedDuration) {
+    cluster.world.clock.advance(by);
+    cluster.beat(cluster.world.clock.now()).unwrap();
+}
+
+fn fault(cluster: &Cluster, call: Call, effect: FaultEffect) {
+    cluster.world.ec2.inject(Fault { call, when: FaultWhen::Next(1), effect });
+}
+
+#[test]
+fn pending_pods_become_claims_and_claims_become_instances() {
+    let cluster = cluster(4);
+    wake(&cluster);
+    let launched = phases(&cluster, ClaimPhase::Launched);
+    assert!(launched > 0);
+    check_settled(&cluster, launched);
+    let record = &cluster.world.ec2.instances()[0];
+    assert!(record.instance.tags.contains_key("karpenter.sh/nodeclaim"), "{:?}", record.instance.tags);
+    assert_eq!(record.instance.tags["tenon.dev/cluster"], "prod");
+    let events = cluster.world.signals.take_events();
+    assert_eq!(events.iter().filter(|(kind, _)| kind == "NodeClaim Launched").count(), launched);
+    let journal = |word: &str| {
+        let of = |(key, item): &(tenon_table::Key, tenon_table::Item)| {
+            key.pk.starts_with("JOURNAL#prod#claim#") && item["decision"].as_text() == Some(word)
+        };
+        cluster.world.table.dump().filter(of).count()
+    };
+    assert_eq!((journal("Planned"), journal("Launched")), (launched, launched));
+    // The pods still wait, and are counted.
+    wake(&cluster);
+    check_settled(&cluster, launched);
+}
+
+#[test]
+fn an_unchanged_sweep_is_one_read_and_no_write() {
+    let cluster = cluster(4);
+    let function = ProvisionerFunction::default();
+    for _ in 0..2 {
+        wake_with(&function, &cluster);
+    }
+    cluster.world.table.reset_meter();
+    wake_with(&function, &cluster);
+    let used: Vec<_> = cluster.world.table.meter().operations.keys().copied().collect();
+    assert_eq!(used, [Operation::BatchGetItem]);
+}
+
+#[test]
+fn a_refused_offering_is_marked_and_planned_around_in_the_same_wake() {
+    let cluster = cluster(1);
+    let error = ("InsufficientInstanceCapacity".to_owned(), "none left".to_owned());
+    for zone in ["us-east-1a", "us-east-1b"] {
+        let pool = Pool {
+            capacity_type: TargetCapacityType::OnDemand,
+            instance_type: InstanceType::parse("m6g.large").unwrap(),
+            zone: Zone::parse(zone).unwrap(),
+        };
+        cluster.world.ec2.fail_pool(pool.clone(), Some(error.clone()));
+        let other = Pool { instance_type: InstanceType::parse("m5.large").unwrap(), ..pool };
+        cluster.world.ec2.set_capacity(other, Some(5));
+    }
+    wake(&cluster);
+    check_settled(&cluster, 1);
+    let marks: Vec<Unavailable> = cluster
+        .world
+        .table
+        .dump()
+        .filter(|(key, _)| key.sk.starts_with("UNAVAILABLE#offering"))
+        .map(|(key, item)| from_item(&key, &item).unwrap())
+        .collect();
+    assert_eq!(marks.len(), 2, "{marks:?}");
+}
+
+#[test]
+fn what_ec2_gives_in_part_is_launched_and_the_rest_planned_anew() {
+    let cluster = cluster(6);
+    for zone in ["us-east-1a", "us-east-1b"] {
+        for name in ["m6g.large", "m5.large", "m5.xlarge"] {
+            let pool = Pool {
+                capacity_type: TargetCapacityType::OnDemand,
+                instance_type: InstanceType::parse(name).unwrap(),
+                zone: Zone::parse(zone).unwrap(),
+            };
+            cluster.world.ec2.set_capacity(pool, Some(1));
+        }
+    }
+    wake(&cluster);
+    let launched = phases(&cluster, ClaimPhase::Launched);
+    assert!((3..=6).contains(&launched), "{launched}");
+    check_settled(&cluster, launched);
+}
+
+#[test]
+fn a_lost_answer_is_replayed_under_its_token() {
+    for effect in [FaultEffect::AnswerLost, FaultEffect::RequestLost] {
+        let cluster = cluster(3);
+        fault(&cluster, Call::CreateFleet, effect);
+        wake(&cluster);
+        assert_eq!(phases(&cluster, ClaimPhase::Launched), 0);
+        let retried = cluster
+            .world
+            .signals
+            .take()
+            .into_iter()
+            .any(|rung| matches!(rung, Rung::Wake { function: FunctionName::Provisioner, .. }));
+        assert!(retried);
+        advance(&cluster, SignedDuration::from_secs(30));
+        wake(&cluster);
+        let launched = phases(&cluster, ClaimPhase::Launched);
+        assert!(launched > 0);
+        check_settled(&cluster, launched);
+    }
+}
+
+#[test]
+fn a_throttled_launch_is_put_off_and_sent_as_it_was() {
+    let cluster = cluster(1);
+    let refused = Ec2Error::Throttled { action: "CreateFleet".to_owned() };
+    fault(&cluster, Call::CreateFleet, FaultEffect::Refused(refused));
+    wake(&cluster);
+    let before = cluster.launches().unwrap();
+    assert!(matches!(before[0].state, LaunchState::Requested { attempts: 1, .. }), "{before:?}");
+    wake(&cluster);
+    assert_eq!(cluster.world.ec2.requests().len(), 0, "not before its time");
+    advance(&cluster, SignedDuration::from_secs(6));
+    wake(&cluster);
+    check_settled(&cluster, 1);
+    assert_eq!(cluster.world.ec2.requests()[0].client_token, before[0].token);
+}
+
+#[test]
+fn after_the_tokens_time_instances_are_found_by_their_tag() {
+    for (effect, expected) in [(FaultEffect::AnswerLost, 1), (FaultEffect::RequestLost, 1)] {
+        let cluster = cluster(1);
+        fault(&cluster, Call::CreateFleet, effect);
+        wake(&cluster);
+        advance(&cluster, SignedDuration::from_mins(11));
+        wake(&cluster);
+        assert_eq!(phases(&cluster, ClaimPhase::Launched), 0, "EC2 may not show it yet");
+        advance(&cluster, SignedDuration::from_mins(2));
+        wake(&cluster);
+        check_settled(&cluster, expected);
+    }
+}
+
+#[test]
+fn a_refused_request_fails_with_the_peers_reason_and_isnt_repeated_at_once() {
+    let cluster = cluster(1);
+    cluster.world.ec2.deny(Call::CreateFleet, "no");
+    wake(&cluster);
+    let claims = cluster.claims().unwrap();
+    let tenon_domain::claim::ClaimState::LaunchFailed { failure, .. } = &claims[0].state else {
+        panic!("{claims:?}")
+    };
+    assert_eq!((failure.reason.as_str(), claims.len()), ("Unauthorized", 1));
+    wake(&cluster);
+    assert_eq!(cluster.claims().unwrap().len(), 1);
+    cluster.world.ec2.allow(Call::CreateFleet);
+    advance(&cluster, SignedDuration::from_secs(61));
+    wake(&cluster);
+    check_settled(&cluster, 1);
+}
+
+#[test]
+fn a_template_that_is_gone_is_made_anew_in_the_same_wake() {
+    let mut cluster = cluster(1);
+    wake(&cluster);
+    let template = cluster.world.ec2.requests().len();
+    assert_eq!(template, 1);
+    let launch = &cluster.launches().unwrap()[0];
+    let request = tenon_cloud::port::CreateFleetRequest::from_stored(&launch.request).unwrap();
+    for template in &request.launch_templates {
+        block_on(tenon_cloud::Ec2::delete_launch_template(&cluster.world.ec2, &template.name)).unwrap();
+    }
+    cluster.objects.pods.push(Arc::new(pod("late", "1500m", None)));
+    cluster.report().unwrap();
+    wake(&cluster);
+    check_settled(&cluster, 2);
+}
+
+#[test]
+fn a_stale_snapshot_launches_nothing_and_says_so_once() {
+    let cluster = cluster(1);
+    cluster.world.clock.advance(SignedDuration::from_secs(91));
+    for _ in 0..2 {
+        wake(&cluster);
+        cluster.world.clock.advance(SignedDuration::from_secs(60));
+    }
+    assert!(cluster.claims().unwrap().is_empty());
+    let told = cluster.world.table.dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#prod#pool")).count();
+    assert_eq!(told, 1);
+}
+
+/// Polls a handler so many times, then drops it, as a crash would.
+fn crash_after(cluster: &Cluster, polls: usize) -> bool {
+    let function = ProvisionerFunction::default();
+    let scope = Scope::Cluster(cluster.name.clone());
+    let ports = Stepping::of(&cluster.world);
+    let mut future = pin!(function.handle(&ports, &scope, &[]));
+    let mut context = Context::from_waker(Waker::noop());
+    (0..polls).any(|_| future.as_mut().poll(&mut context).is_ready())
+}
+
+#[test]
+fn a_cut_between_any_two_calls_ends_in_the_same_place() {
+    for polls in 1..60 {
+        let cluster = cluster(3);
+        let done = crash_after(&cluster, polls);
+        advance(&cluster, SignedDuration::from_secs(30));
+        wake(&cluster);
+        let launched = phases(&cluster, ClaimPhase::Launched);
+        assert!(launched > 0);
+        check_settled(&cluster, launched);
+        if done {
+            return;
+        }
+    }
+    panic!("the handler never ended");
+}
+
+#[test]
+fn two_at_once_never_launch_twice() {
+    for lead in 0..12 {
+        let cluster = cluster(3);
+        let (one, two) = (ProvisionerFunction::default(), ProvisionerFunction::default());
+        let scope = Scope::Cluster(cluster.name.clone());
+        let ports = Stepping::of(&cluster.world);
+        let mut first = pin!(one.handle(&ports, &scope, &[]));
+        let mut second = pin!(two.handle(&ports, &scope, &[]));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ended = (false, false);
+        for turn in 0..400 {
+            if !ended.0 {
+                ended.0 = first.as_mut().poll(&mut context).is_ready();
+            }
+            if turn >= lead && !ended.1 {
+                ended.1 = second.as_mut().poll(&mut context).is_ready();
+            }
+        }
+        assert_eq!(ended, (true, true));
+        let launched = phases(&cluster, ClaimPhase::Launched);
+        assert!(launched > 0);
+        check_settled(&cluster, launched);
+    }
+}
+
+use stepping::Stepping;
+
+/// A world whose every call is one suspension point.
+mod stepping {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::task::Poll;
+    use tenon_cloud::twin::RegionTwin;
+    use tenon_domain::Timestamp;
+    use tenon_entrypoint::Installation;
+    use tenon_entrypoint::testing::Recorder;
+    use tenon_table::{
+        Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError,
+    };
+
+    pub(super) struct Stepping {
+        world: World,
+        table: SteppingTable,
+    }
+
+    impl Stepping {
+        pub(super) fn of(world: &World) -> Self {
+            Self { world: world.clone(), table: SteppingTable(world.table.clone()) }
+        }
+    }
+
+    async fn step() {
+        let mut waited = false;
+        std::future::poll_fn(|_| {
+            if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    pub(super) struct SteppingTable(MemoryTable);
+
+    impl Table for SteppingTable {
+        async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+            step().await;
+            self.0.get(key, consistency).await
+        }
+        async fn batch_get(
+            &self,
+            keys: &[Key],
+            consistency: Consistency,
+        ) -> Result<BTreeMap<Key, Item>, TableError> {
+            step().await;
+            self.0.batch_get(keys, consistency).await
+        }
+        async fn query(&self, query: &Query) -> Result<Page, TableError> {
+            step().await;
+            self.0.query(query).await
+        }
+        async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+            step().await;
+            let outcome = self.0.commit(commit).await;
+            step().await;
+            outcome
+        }
+    }
+
+    impl Ports for Stepping {
+        type Table = SteppingTable;
+        type Ec2 = RegionTwin;
+        type Signals = Recorder;
+        fn table(&self) -> &SteppingTable {
+            &self.table
+        }
+        fn ec2(&self) -> &RegionTwin {
+            &self.world.ec2
+        }
+        fn signals(&self) -> &Recorder {
+            &self.world.signals
+        }
+        fn now(&self) -> Timestamp {
+            self.world.clock.now()
+        }
+        fn installation(&self) -> &Installation {
+            &self.world.installation
+        }
+    }
+}
