@@ -1,1 +1,156 @@
+//! What a user would notice of disruption: a new image rolls the nodes, one at a time, new ones first.
 
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenon_cloud::port::Architecture;
+use tenon_cloud::twin::NewImage;
+use tenon_cluster::action::{Action, ActionKind, PREFIX};
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance};
+use tenon_domain::command::{Command, CommandState};
+use tenon_domain::id::{
+    ClaimName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName, Zone,
+};
+use tenon_domain::launch::{LaunchCause, LaunchState};
+use tenon_domain::resources::ResourceList;
+use tenon_entrypoint::testing::{Rung, World as TestWorld, WorldConfig};
+use tenon_launching::harness::{Cluster, pod, pool};
+use tenon_table::items::{Halt, keys, set};
+use tenon_table::{Operation, block_on};
+
+use super::*;
+
+const TYPES: [&str; 3] = ["m5.large", "m5.xlarge", "m6g.large"];
+
+/// A cluster with initialised nodes of an image that its class no longer gives, each with a pod.
+fn cluster(nodes: u32) -> Cluster {
+    let mut cluster = Cluster::new(TestWorld::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
+    cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
+    for n in 0..nodes {
+        let name = format!("node-{n}");
+        let claim = claim(n, &name, cluster.world.clock.now());
+        cluster.put(set(keys::claim(&cluster.name, &claim.name), &claim)).unwrap();
+        cluster.objects.nodes.push(Arc::new(node(&name, n)));
+        cluster.objects.pods.push(Arc::new(pod(&format!("web-{n}"), "1500m", Some(&name))));
+    }
+    let image = cluster.world.ec2.add_image(NewImage::named("new", Architecture::X86_64));
+    cluster.resolve(&[(image, Architecture::X86_64)]).unwrap();
+    cluster.report().unwrap();
+    cluster
+}
+
+fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
+    let instance = LaunchedInstance {
+        id: InstanceId::parse(format!("i-{n:017x}")).unwrap(),
+        instance_type: InstanceType::parse("m5.large").unwrap(),
+        zone: Zone::parse("us-east-1a").unwrap(),
+        capacity_type: CapacityType::OnDemand,
+        image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
+    };
+    Claim {
+        name: ClaimName::parse(format!("default-{n}")).unwrap(),
+        revision: 4,
+        pool: NodePoolName::parse("default").unwrap(),
+        class: NodeClassName::parse("default").unwrap(),
+        launch: LaunchId::parse("launch-old").unwrap(),
+        created_at: at,
+        state: ClaimState::Initialized { instance, node: NodeName::parse(node).unwrap(), at },
+        drift: None,
+        role: CommandRole::None,
+        requests: ResourceList::new(),
+    }
+}
+
+fn node(name: &str, n: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": {
+            "karpenter.sh/nodepool": "default", "karpenter.sh/capacity-type": "on-demand",
+            "karpenter.sh/registered": "true", "karpenter.sh/initialized": "true",
+            "node.kubernetes.io/instance-type": "m5.large", "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": "us-east-1a", "kubernetes.io/os": "linux",
+        }},
+        "spec": {"providerID": format!("aws:///us-east-1a/i-{n:017x}")},
+        "status": {
+            "capacity": {"cpu": "2", "memory": "8Gi", "pods": "29"},
+            "allocatable": {"cpu": "1930m", "memory": "7Gi", "pods": "29"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+fn wake(cluster: &Cluster) {
+    let scope = Scope::Cluster(cluster.name.clone());
+    block_on(DisruptionFunction::default().handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
+}
+
+fn phases(cluster: &Cluster, phase: ClaimPhase) -> Vec<Claim> {
+    cluster.claims().unwrap().into_iter().filter(|claim| claim.phase() == phase).collect()
+}
+
+fn actions(cluster: &Cluster) -> Vec<Action> {
+    let items = cluster.world.table.dump().filter(|(key, _)| key.sk.starts_with(PREFIX));
+    items.map(|(_, item)| Action::from_item(&item).unwrap()).collect()
+}
+
+/// The replacements of all commands become initialised, as lifecycle would see it.
+fn initialize(cluster: &Cluster) {
+    for (n, planned) in (100_u32..).zip(phases(cluster, ClaimPhase::Planned)) {
+        let ready = claim(n, &format!("node-{n}"), cluster.world.clock.now());
+        let next = Claim { state: ready.state, revision: planned.revision + 3, ..planned };
+        cluster.put(set(keys::claim(&cluster.name, &next.name), &next)).unwrap();
+    }
+    cluster.put(tenon_table::items::add_step(&cluster.name)).unwrap();
+}
+
+#[test]
+fn drift_is_marked_and_replaced_within_the_budget_new_nodes_first() {
+    let cluster = cluster(3);
+    wake(&cluster);
+    assert_eq!(cluster.claims().unwrap().iter().filter(|claim| claim.drift.is_some()).count(), 3);
+    let (taken, planned) = (phases(&cluster, ClaimPhase::Disrupting), phases(&cluster, ClaimPhase::Planned));
+    assert_eq!((taken.len(), planned.len()), (1, 1), "the budget is one");
+    let launches = cluster.launches().unwrap();
+    assert!(matches!(launches[0].cause, LaunchCause::Replacement(_)));
+    assert!(matches!(launches[0].state, LaunchState::Requested { attempts: 0, .. }));
+    let found = actions(&cluster);
+    assert_eq!((found.len(), found[0].kind, &found[0].claim), (1, ActionKind::Disrupt, &taken[0].name));
+    let rung = cluster.world.signals.take();
+    assert!(rung.contains(&Rung::Agent(cluster.name.clone())));
+    assert!(rung.iter().any(|rung| matches!(rung, Rung::Wake { function: FunctionName::Provisioner, .. })));
+    initialize(&cluster);
+    wake(&cluster);
+    let draining = phases(&cluster, ClaimPhase::Draining);
+    assert_eq!(draining.iter().map(|claim| &claim.name).collect::<Vec<_>>(), [&taken[0].name]);
+    assert_eq!(actions(&cluster)[0].kind, ActionKind::Drain);
+    let commands: Vec<Command> = cluster.all(keys::COMMAND).unwrap();
+    assert!(matches!(commands[0].state, CommandState::Draining { .. }), "{commands:?}");
+    assert_eq!(commands.len(), 1, "the node that drains counts against the budget");
+}
+
+#[test]
+fn a_halt_and_a_stale_snapshot_take_nothing_away() {
+    let halted = cluster(1);
+    let halt = Halt { since: halted.world.clock.now(), reason: "restored".to_owned() };
+    halted.put(set(keys::halt(&halted.name), &halt)).unwrap();
+    let stale = cluster(1);
+    stale.world.clock.advance(SignedDuration::from_secs(91));
+    for cluster in [halted, stale] {
+        wake(&cluster);
+        assert_eq!(phases(&cluster, ClaimPhase::Initialized).len(), 1);
+        assert!(cluster.launches().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_unchanged_sweep_is_one_read_and_no_write() {
+    let cluster = cluster(2);
+    for _ in 0..3 {
+        wake(&cluster);
+    }
+    cluster.world.table.reset_meter();
+    wake(&cluster);
+    let used: Vec<_> = cluster.world.table.meter().operations.keys().copied().collect();
+    assert_eq!(used, [Operation::BatchGetItem]);
+}
