@@ -9,7 +9,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
 use tenon_cloud::{Class, Ec2, Ec2Error};
-use tenon_domain::claim::{Claim, ClaimState};
+use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_entrypoint::observe::{ClusterView, form_error};
@@ -309,17 +309,16 @@ async fn record<P: Ports>(
         let key = keys::claim(cluster, &claim.name);
         let expect = Expect::Revision(claim.revision.saturating_sub(1));
         conditions.push(Condition::Item { key: key.clone(), expect });
-        match &claim.state {
-            ClaimState::Launched { instance, .. } => {
-                let owner = InstanceOwner {
-                    instance: instance.id.clone(),
-                    cluster: cluster.clone(),
-                    claim: claim.name.clone(),
-                };
-                writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
-            }
-            _ => writes.push(set_expiring(key, claim, after(CLAIM_KEPT))),
-        }
+        let Some(instance) = claim.state.instance() else {
+            writes.push(set_expiring(key, claim, after(CLAIM_KEPT)));
+            continue;
+        };
+        let owner = InstanceOwner {
+            instance: instance.id.clone(),
+            cluster: cluster.clone(),
+            claim: claim.name.clone(),
+        };
+        writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
     }
     if settlement.failed == Some(Failure::TemplateMissing) {
         let request = CreateFleetRequest::from_stored(&before.request);

@@ -157,20 +157,17 @@ fn with_retry(mut end: End, sent: &Sent, now: Timestamp) -> End {
 }
 
 fn event<P: Ports>(ports: &P, cluster: &ClusterName, claim: &Claim) -> BusEvent {
-    let (detail_type, mut detail) = match &claim.state {
-        ClaimState::LaunchFailed { failure, .. } => {
-            ("NodeClaim Launch Failed", json!({"reason": failure.reason, "message": failure.message}))
-        }
-        other => {
-            let instance = other.instance();
-            let detail = json!({
-                "instance": instance.map(|i| i.id.to_string()),
-                "instanceType": instance.map(|i| i.instance_type.to_string()),
-                "zone": instance.map(|i| i.zone.to_string()),
-                "capacityType": instance.map(|i| i.capacity_type.as_str()),
-            });
-            ("NodeClaim Launched", detail)
-        }
+    let (detail_type, mut detail) = if let ClaimState::LaunchFailed { failure, .. } = &claim.state {
+        ("NodeClaim Launch Failed", json!({"reason": failure.reason, "message": failure.message}))
+    } else {
+        let instance = claim.state.instance();
+        let detail = json!({
+            "instance": instance.map(|i| i.id.to_string()),
+            "instanceType": instance.map(|i| i.instance_type.to_string()),
+            "zone": instance.map(|i| i.zone.to_string()),
+            "capacityType": instance.map(|i| i.capacity_type.as_str()),
+        });
+        ("NodeClaim Launched", detail)
     };
     if let Some(fields) = detail.as_object_mut() {
         fields.insert("nodeClaim".to_owned(), json!(claim.name.as_str()));

@@ -232,20 +232,14 @@ const fn reason(class: Class) -> &'static str {
 
 fn record(input: SettleInput<'_>, claim: &Claim, state: &ClaimState) -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Claim, name: claim.name.to_string() };
-    let (decision, message) = match state {
-        ClaimState::LaunchFailed { failure, .. } => (
-            Decision::LaunchFailed,
-            format!("NodeClaim `{}` got no instance: {} ({})", claim.name, failure.reason, failure.message),
-        ),
-        other => {
-            let instance = other.instance();
-            let text =
-                instance.map(|i| format!("{} ({}, {}, {})", i.id, i.instance_type, i.zone, i.capacity_type));
-            (
-                Decision::Launched,
-                format!("NodeClaim `{}` got instance {}", claim.name, text.unwrap_or_default()),
-            )
-        }
+    let (decision, message) = if let ClaimState::LaunchFailed { failure, .. } = state {
+        let why = format!("{} ({})", failure.reason, failure.message);
+        (Decision::LaunchFailed, format!("NodeClaim `{}` got no instance: {why}", claim.name))
+    } else {
+        let told =
+            |i: &LaunchedInstance| format!("{} ({}, {}, {})", i.id, i.instance_type, i.zone, i.capacity_type);
+        let text = state.instance().map(told).unwrap_or_default();
+        (Decision::Launched, format!("NodeClaim `{}` got instance {text}", claim.name))
     };
     let by = FunctionName::Provisioner.as_str();
     let mut record =
