@@ -8,6 +8,6 @@ mod record;
 
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
-    Claim, ClaimState, CommandRole, Drift, DriftReason, ImpossibleTransition, LaunchFailure,
-    LaunchedInstance, RemovalReason,
+    BINDING_WINDOW, Claim, ClaimState, CommandRole, Drift, DriftReason, ImpossibleTransition, LaunchFailure,
+    LaunchedInstance, PodsCounted, RemovalReason,
 };

@@ -1,6 +1,6 @@
 //! What is known of one claim.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::phase::{ClaimPhase, may_follow};
 use crate::catalog::CapacityType;
@@ -33,6 +33,21 @@ pub struct Claim {
     pub role: CommandRole,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
+}
+
+/// How long a node that is ready keeps the pods that were planned on it: the peer protects a nominated node for 20 s
+/// (KARPENTER.md 3.2), and the agent reports a binding within 10 s.
+pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether a claim's pods are its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodsCounted {
+    /// They are, until its node is ready and after.
+    UntilReady,
+    /// They are, until then.
+    Until(Timestamp),
+    /// They aren't any more.
+    No,
 }
 
 /// What a claim is to a disruption command.
@@ -381,6 +396,31 @@ impl Claim {
     #[must_use]
     pub const fn phase(&self) -> ClaimPhase {
         self.state.phase()
+    }
+
+    /// Until when the pods that were planned on it count for it; `None` while there is no end to that.
+    ///
+    /// kube-scheduler binds pods as it likes: once the node takes pods, one that was planned for it may find its place
+    /// taken by another. So the pods are the claim's until its node has been ready for [`BINDING_WINDOW`], and
+    /// whatever still waits then is planned anew, against the room that is really left.
+    #[must_use]
+    pub fn counts_pods(&self, now: Timestamp) -> PodsCounted {
+        match &self.state {
+            ClaimState::Planned
+            | ClaimState::Launching { .. }
+            | ClaimState::Launched { .. }
+            | ClaimState::Registered { .. } => PodsCounted::UntilReady,
+            ClaimState::Initialized { at, .. } => {
+                let end = at.saturating_add(BINDING_WINDOW).unwrap_or(Timestamp::MAX);
+                if now < end { PodsCounted::Until(end) } else { PodsCounted::No }
+            }
+            ClaimState::LaunchFailed { .. }
+            | ClaimState::Disrupting { .. }
+            | ClaimState::Draining { .. }
+            | ClaimState::Drained { .. }
+            | ClaimState::Terminating { .. }
+            | ClaimState::Terminated { .. } => PodsCounted::No,
+        }
     }
 
     /// The claim one step on: the next state, the next revision.
