@@ -27,7 +27,9 @@ use tenon_cloud::Ec2Error;
 use tenon_cluster::snapshot::ChunkCache;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName};
+use tenon_entrypoint::observe::sharpness;
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_table::Consistency;
 use tenon_table::items::Seen;
 
 /// The function's name in journal records.
@@ -60,10 +62,10 @@ impl Lifecycle {
         &self,
         ports: &P,
         cluster: &ClusterName,
-        look: Look,
+        (look, sharpness): (Look, Consistency),
     ) -> Result<(), HandlerError> {
         let now = ports.now();
-        let gate = observe::observe_gate(ports, cluster).await?;
+        let gate = observe::observe_gate(ports, cluster, sharpness).await?;
         let unchanged = gate.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &gate.generations));
         if unchanged && look == Look::IfChanged {
             return Ok(());
@@ -152,14 +154,14 @@ impl Handler for Lifecycle {
         match scope {
             Scope::Cluster(cluster) => {
                 let look = if instances.is_empty() { Look::IfChanged } else { Look::AtInstances };
-                self.cluster(ports, cluster, look).await
+                self.cluster(ports, cluster, (look, sharpness(causes))).await
             }
             Scope::Region => {
                 if instances.is_empty() {
                     return Ok(());
                 }
                 for cluster in observe::observe_clusters(ports, &instances).await? {
-                    self.cluster(ports, &cluster, Look::AtInstances).await?;
+                    self.cluster(ports, &cluster, (Look::AtInstances, Consistency::Strong)).await?;
                 }
                 Ok(())
             }

@@ -55,7 +55,11 @@ pub struct Gate {
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.
-pub async fn observe_gate<P: Ports>(ports: &P, cluster: &ClusterName) -> Result<Gate, HandlerError> {
+pub async fn observe_gate<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    sharpness: Consistency,
+) -> Result<Gate, HandlerError> {
     let keys = [
         keys::seen(cluster, FunctionName::Lifecycle),
         keys::revision(cluster),
@@ -64,7 +68,7 @@ pub async fn observe_gate<P: Ports>(ports: &P, cluster: &ClusterName) -> Result<
         keys::halt(cluster),
         AuditRecord::key(cluster),
     ];
-    let items = ports.table().batch_get(&keys, Consistency::Eventual).await?;
+    let items = ports.table().batch_get(&keys, sharpness).await?;
     let [seen, revision, steps, manifest, halt, audit] = &keys;
     let counter = |key: &Key, found: Result<u64, tenon_table::items::FieldError>| {
         found.map_err(|error| unreadable(key, error))

@@ -22,7 +22,9 @@ use std::sync::{Mutex, PoisonError};
 use tenon_cluster::snapshot::ChunkCache;
 use tenon_domain::id::{ClusterName, ImageId};
 use tenon_domain::wake::{Cause, FunctionName};
+use tenon_entrypoint::observe::sharpness;
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_table::Consistency;
 
 /// The function. Keeps chunks of snapshots between wakes: they never change under their digest.
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ impl Handler for NodeClasses {
         // A cluster that can't be looked at keeps no other from it.
         let mut failed = None;
         for cluster in clusters {
-            if let Err(error) = self.look(ports, &cluster, &images).await {
+            if let Err(error) = self.look(ports, &cluster, (&images, sharpness(causes))).await {
                 failed = Some(error);
             }
         }
@@ -66,10 +68,10 @@ impl NodeClasses {
         &self,
         ports: &P,
         cluster: &ClusterName,
-        images: &Images,
+        (images, sharpness): (&Images, Consistency),
     ) -> Result<(), HandlerError> {
         let mut chunks = self.lock().remove(cluster).unwrap_or_default();
-        let observed = observe::observe(ports, cluster, images, &mut chunks).await;
+        let observed = observe::observe(ports, cluster, (images, sharpness), &mut chunks).await;
         self.lock().insert(cluster.clone(), chunks);
         let Some(input) = observed? else { return Ok(()) };
         let (plan, _report) = plan::plan(&input);

@@ -45,7 +45,7 @@ pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, Ha
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    images: &Images,
+    (images, sharpness): (&Images, Consistency),
     chunks: &mut ChunkCache,
 ) -> Result<Option<Input>, HandlerError> {
     let now = ports.now();
@@ -53,7 +53,7 @@ pub(crate) async fn observe<P: Ports>(
         Images::Any => true,
         Images::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
     };
-    if !told && ends(&glance(ports, cluster, wants(&[])).await?, now) {
+    if !told && ends(&glance(ports, cluster, wants(&[]), sharpness).await?, now) {
         return Ok(None);
     }
     let view = ClusterView::observe(ports, cluster, wants(&[Want::Classes]), &CatalogCache::new()).await?;

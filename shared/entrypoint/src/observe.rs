@@ -18,7 +18,7 @@ use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::registry::Registry;
 use tenon_domain::unavailable::{Marks, Unavailable};
-use tenon_domain::wake::FunctionName;
+use tenon_domain::wake::{Cause, FunctionName};
 use tenon_table::items::form::{self, Fields};
 use tenon_table::items::packed::parts_of;
 use tenon_table::items::{
@@ -61,7 +61,7 @@ pub struct Wants<'a> {
     pub sets: &'a [Want],
 }
 
-/// What tells whether anything changed: one read, of a moment ago at most.
+/// What tells whether anything changed: one read.
 #[derive(Debug, Clone)]
 pub struct Glance {
     /// The generations of all that the function plans from.
@@ -111,6 +111,13 @@ pub struct ClusterView {
     pub parts: Parts,
 }
 
+/// How a glance reads: a sweep may see the table of a moment ago, which costs half. Whoever was rung for a change must
+/// see the change, or would wait for the next sweep.
+#[must_use]
+pub fn sharpness(causes: &[Cause]) -> Consistency {
+    if causes.iter().all(|cause| *cause == Cause::Sweep) { Consistency::Eventual } else { Consistency::Strong }
+}
+
 /// Looks whether anything changed that the function plans from.
 ///
 /// # Errors
@@ -119,8 +126,9 @@ pub async fn glance<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     wants: Wants<'_>,
+    consistency: Consistency,
 ) -> Result<Glance, HandlerError> {
-    let heads = Heads::read(ports, cluster, wants, Consistency::Eventual).await?;
+    let heads = Heads::read(ports, cluster, wants, consistency).await?;
     Ok(Glance { generations: heads.generations, seen: heads.seen })
 }
 

@@ -4,28 +4,28 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tenon_catalog::CatalogFunction;
-use tenon_disruption::DisruptionFunction;
+use tenon_catalog::Catalog;
+use tenon_disruption::DisruptionFunction as Disruption;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::batch::{Failure, Message, handle_batch};
-use tenon_images::ImagesFunction;
-use tenon_interruption::InterruptionFunction;
-use tenon_lifecycle::LifecycleFunction;
-use tenon_node_classes::NodeClassesFunction;
-use tenon_provisioner::ProvisionerFunction;
+use tenon_images::Images;
+use tenon_interruption::Interruption;
+use tenon_lifecycle::Lifecycle;
+use tenon_node_classes::NodeClasses;
+use tenon_provisioner::ProvisionerFunction as Provisioner;
 
 use crate::ports::LocalPorts;
 
 /// All functions.
 #[derive(Clone, Default)]
 pub struct Functions {
-    catalog: Arc<CatalogFunction>,
-    images: Arc<ImagesFunction>,
-    node_classes: Arc<NodeClassesFunction>,
-    provisioner: Arc<ProvisionerFunction>,
-    lifecycle: Arc<LifecycleFunction>,
-    interruption: Arc<InterruptionFunction>,
-    disruption: Arc<DisruptionFunction>,
+    catalog: Arc<Catalog>,
+    images: Arc<Images>,
+    node_classes: Arc<NodeClasses>,
+    provisioner: Arc<Provisioner>,
+    lifecycle: Arc<Lifecycle>,
+    interruption: Arc<Interruption>,
+    disruption: Arc<Disruption>,
 }
 
 /// A running invocation.

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use jiff::SignedDuration;
+use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
+use tenon_table::{Commit, Page};
 
 /// Where a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,35 @@ pub trait Hooks: Send + Sync {
     fn ring(&self) -> Vec<SignedDuration> {
         self.delivery()
     }
+
+    /// Changes what a task commits. Only sabotage does: tests break the code here and watch the invariants.
+    fn tamper_commit(&self, _task: &'static str, _commit: &mut Commit) {}
+
+    /// Changes what a task's query answers; only sabotage does.
+    fn tamper_page(&self, _task: &'static str, _page: &mut Page) {}
+
+    /// Changes what EC2 says of instances; only sabotage does.
+    fn tamper_instances(&self, _: &mut Vec<Instance>) {}
+
+    /// Changes a launch; only sabotage does.
+    fn tamper_fleet(&self, _: &mut CreateFleetRequest) {}
+
+    /// Changes what EC2 says of images; only sabotage does.
+    fn tamper_images(&self, _: &mut Vec<Image>) {}
+
+    /// How the agent's evictions are carried out; only sabotage changes it.
+    fn evicting(&self) -> Evicting {
+        Evicting::ByEviction
+    }
+}
+
+/// How an eviction is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evicting {
+    /// As it must be: budgets are asked.
+    ByEviction,
+    /// By deleting the pod: no budget is asked.
+    ByDeletion,
 }
 
 /// An undisturbed region.
@@ -132,6 +163,18 @@ impl Gate {
     fn stop(&self, state: GateState) -> Stopped {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
         Stopped { polled: false }
+    }
+
+    /// Whose gate it is.
+    #[must_use]
+    pub const fn task(&self) -> &'static str {
+        self.task
+    }
+
+    /// Who decides.
+    #[must_use]
+    pub fn hooks(&self) -> &dyn Hooks {
+        self.hooks.as_ref()
     }
 
     /// Why the task's future was pending; the engine asks after each poll.

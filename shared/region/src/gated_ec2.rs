@@ -1,10 +1,10 @@
 //! EC2 behind a gate.
 
 use tenon_cloud::port::{
-    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter,
-    Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter,
-    LocationType, OnDemandPrice, Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice,
-    Subnet, Tags, TypeOffering,
+    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, FleetResult, Image,
+    ImageFilter, Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
+    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, ResourceFilter, RunInstancesProbe,
+    SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
 };
 use tenon_cloud::twin::RegionTwin;
 use tenon_cloud::{Ec2, Ec2Error, Pricing};
@@ -25,27 +25,72 @@ impl GatedEc2 {
     pub const fn new(inner: RegionTwin, gate: Gate) -> Self {
         Self { inner, gate }
     }
+
+    async fn before(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
+        match self.gate.pass(call, Moment::Before).await {
+            Passage::Pass => Ok(()),
+            Passage::Fail => Err(Ec2Error::Throttled { action: action.to_owned() }),
+        }
+    }
+
+    async fn after(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
+        match self.gate.pass(call, Moment::After).await {
+            Passage::Pass => Ok(()),
+            Passage::Fail => Err(Ec2Error::NoAnswer { action: action.to_owned() }),
+        }
+    }
 }
 
 macro_rules! gated {
-    ($port:ident { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+    ($port:ident { $($written_out:item)* } { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
         impl $port for GatedEc2 {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> {
-                if self.gate.pass($name, Moment::Before).await == Passage::Fail {
-                    return Err(Ec2Error::Throttled { action: $action.to_owned() });
-                }
+                self.before($name, $action).await?;
                 let answer = self.inner.$call($($arg),*).await?;
-                match self.gate.pass($name, Moment::After).await {
-                    Passage::Pass => Ok(answer),
-                    Passage::Fail => Err(Ec2Error::NoAnswer { action: $action.to_owned() }),
-                }
+                self.after($name, $action).await?;
+                Ok(answer)
             })*
+
+            $($written_out)*
         }
     };
 }
 
 gated! {
     Ec2 {
+        async fn describe_images(
+            &self,
+            filter: &ImageFilter,
+            page: Option<PageToken>,
+        ) -> Result<Page<Image>, Ec2Error> {
+            self.before("ec2.describe_images", "DescribeImages").await?;
+            let mut answer = self.inner.describe_images(filter, page).await?;
+            self.gate.hooks().tamper_images(&mut answer.items);
+            self.after("ec2.describe_images", "DescribeImages").await?;
+            Ok(answer)
+        }
+
+        async fn describe_instances(
+            &self,
+            filter: &InstanceFilter,
+            page: Option<PageToken>,
+        ) -> Result<Page<Instance>, Ec2Error> {
+            self.before("ec2.describe_instances", "DescribeInstances").await?;
+            let mut answer = self.inner.describe_instances(filter, page).await?;
+            self.gate.hooks().tamper_instances(&mut answer.items);
+            self.after("ec2.describe_instances", "DescribeInstances").await?;
+            Ok(answer)
+        }
+
+        async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
+            self.before("ec2.create_fleet", "CreateFleet").await?;
+            let mut request = request.clone();
+            self.gate.hooks().tamper_fleet(&mut request);
+            let answer = self.inner.create_fleet(&request).await?;
+            self.after("ec2.create_fleet", "CreateFleet").await?;
+            Ok(answer)
+        }
+    } {
         "DescribeInstanceTypes" "ec2.describe_instance_types"
             fn describe_instance_types(page: Option<PageToken>) -> Page<InstanceTypeInfo>;
         "DescribeInstanceTypeOfferings" "ec2.describe_instance_type_offerings"
@@ -54,8 +99,6 @@ gated! {
             fn describe_availability_zones() -> Vec<AvailabilityZone>;
         "DescribeSpotPriceHistory" "ec2.describe_spot_price_history"
             fn describe_spot_price_history(page: Option<PageToken>) -> Page<SpotPrice>;
-        "DescribeImages" "ec2.describe_images"
-            fn describe_images(filter: &ImageFilter, page: Option<PageToken>) -> Page<Image>;
         "DescribeSubnets" "ec2.describe_subnets"
             fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
         "DescribeSecurityGroups" "ec2.describe_security_groups"
@@ -66,14 +109,10 @@ gated! {
             fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         "DeleteLaunchTemplate" "ec2.delete_launch_template"
             fn delete_launch_template(name: &str) -> ();
-        "CreateFleet" "ec2.create_fleet"
-            fn create_fleet(request: &CreateFleetRequest) -> FleetResult;
         "CreateFleet" "ec2.dry_run_create_fleet"
             fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
         "RunInstances" "ec2.dry_run_run_instances"
             fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
-        "DescribeInstances" "ec2.describe_instances"
-            fn describe_instances(filter: &InstanceFilter, page: Option<PageToken>) -> Page<Instance>;
         "TerminateInstances" "ec2.terminate_instances"
             fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
         "CreateTags" "ec2.create_tags"
@@ -82,7 +121,7 @@ gated! {
 }
 
 gated! {
-    Pricing {
+    Pricing {} {
         "GetProducts" "pricing.on_demand_prices"
             fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::twin::RegionTwin;
+use tenon_cluster::ObjectKey;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::ports::wake_body;
@@ -43,6 +44,8 @@ pub struct Outbox {
     pub signals: Vec<Signal>,
     /// Journal records that were committed: key and item.
     pub records: Vec<(Key, Item)>,
+    /// Pods that the agent deleted without asking a budget: the pod, and its node.
+    pub pod_deletions: Vec<(ObjectKey, String)>,
 }
 
 /// A shared outbox.
@@ -182,7 +185,11 @@ impl Table for GatedTable {
         self.after("table.get").await.map(|()| answer)
     }
 
-    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<BTreeMap<Key, Item>, TableError> {
+    async fn batch_get(
+        &self,
+        keys: &[Key],
+        consistency: Consistency,
+    ) -> Result<BTreeMap<Key, Item>, TableError> {
         self.before("table.batch_get", keys.first().map_or("", |key| &key.pk)).await?;
         let answer = self.inner.batch_get(keys, consistency).await?;
         self.after("table.batch_get").await.map(|()| answer)
@@ -190,7 +197,8 @@ impl Table for GatedTable {
 
     async fn query(&self, query: &Query) -> Result<Page, TableError> {
         self.before("table.query", &query.pk).await?;
-        let answer = self.inner.query(query).await?;
+        let mut answer = self.inner.query(query).await?;
+        self.gate.hooks().tamper_page(self.gate.task(), &mut answer);
         self.after("table.query").await.map(|()| answer)
     }
 
@@ -199,8 +207,10 @@ impl Table for GatedTable {
             let pk = commit.writes.first().map_or_else(String::new, |write| write.key().pk.clone());
             return Err(CommitError::Throttled { pk });
         }
-        self.inner.commit(commit).await?;
-        self.note_records(commit);
+        let mut commit = commit.clone();
+        self.gate.hooks().tamper_commit(self.gate.task(), &mut commit);
+        self.inner.commit(&commit).await?;
+        self.note_records(&commit);
         match self.gate.pass("table.commit", Moment::After).await {
             Passage::Pass => Ok(()),
             Passage::Fail => Err(CommitError::Unavailable(no_answer())),

@@ -84,6 +84,12 @@ impl Queue {
         self.messages.is_empty()
     }
 
+    /// Whether a message waits or is in flight that isn't a schedule's: something that happened.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.messages.iter().any(|message| !message.body.contains("tenon.schedule"))
+    }
+
     /// Puts a message on the queue.
     pub fn send(&mut self, body: String, visible_at: Timestamp) {
         self.next_id += 1;
@@ -95,7 +101,11 @@ impl Queue {
     /// When a batch is due: the batch window after the first message that can be taken.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
-        self.messages.iter().map(|m| m.visible_at).min().and_then(|at| at.checked_add(self.spec.batch_window).ok())
+        self.messages
+            .iter()
+            .map(|m| m.visible_at)
+            .min()
+            .and_then(|at| at.checked_add(self.spec.batch_window).ok())
     }
 
     /// Takes a batch; messages that were taken too often become dead letters instead.
@@ -140,7 +150,10 @@ impl Queue {
     /// The longest that a failed message may stay before it is a dead letter.
     #[must_use]
     pub fn patience(&self) -> SignedDuration {
-        self.spec.visibility_timeout.checked_mul(i32::try_from(self.spec.max_receive_count).unwrap_or(i32::MAX)).unwrap_or(SignedDuration::MAX)
+        self.spec
+            .visibility_timeout
+            .checked_mul(i32::try_from(self.spec.max_receive_count).unwrap_or(i32::MAX))
+            .unwrap_or(SignedDuration::MAX)
     }
 }
 
@@ -183,7 +196,8 @@ mod tests {
         for _ in 0..4 {
             let batch = queue.receive(now);
             let ids: Vec<String> = batch.iter().map(|m| m.id.clone()).collect();
-            let failed: Vec<String> = batch.iter().filter(|m| m.body == "bad").map(|m| m.id.clone()).collect();
+            let failed: Vec<String> =
+                batch.iter().filter(|m| m.body == "bad").map(|m| m.id.clone()).collect();
             queue.finish(&ids, &failed);
             now = now.checked_add(SignedDuration::from_secs(60)).unwrap();
         }

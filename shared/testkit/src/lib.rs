@@ -1,1 +1,20 @@
-//! Placeholder doc.
+//! Deterministic simulation: a region under faults, and the invariants that hold in it at every step.
+//!
+//! One seed is one history. [`simulate`] plays it; a violation names its invariant, its seed and its step, and the
+//! same seed plays the same history again. [`Sabotage`] breaks the code in one place, at its ports, so that a test
+//! can show of each invariant that it fails when it should.
+
+mod chaos;
+mod deeds;
+mod history;
+pub mod invariants;
+mod random;
+mod sabotage;
+mod simulate;
+mod world;
+
+pub use chaos::Chaos;
+pub use history::History;
+pub use invariants::{Invariant, Violation};
+pub use sabotage::Sabotage;
+pub use simulate::{Options, Outcome, simulate};

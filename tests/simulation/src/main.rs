@@ -1,1 +1,120 @@
-fn main() {}
+//! Plays seeds and holds each to the invariants.
+//!
+//! `cargo run --release -p tenon-simulation -- --seeds 10000` plays seeds 0 to 9999; `--seed N` plays one, as it was.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Parser;
+use tenon_testkit::{Options, Outcome, Sabotage, Violation, simulate};
+
+/// Plays seeds of the simulation.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example: cargo run --release -p tenon-simulation -- --seeds 1000 --steps 200")]
+struct Arguments {
+    /// How many seeds, from `--first` on.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// One seed only, as it was.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Steps of each seed.
+    #[arg(long, default_value_t = 200)]
+    steps: u32,
+    /// Breaks the code in one place, by name, to see an invariant fail.
+    #[arg(long)]
+    sabotage: Option<String>,
+    /// Threads; as many as there are processors where absent.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+#[derive(Default)]
+struct Tally {
+    played: u64,
+    launches: usize,
+    crashes: u64,
+    invocations: u64,
+    restored: u64,
+    violations: Vec<Violation>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: Result<Outcome, Box<Violation>>) {
+        self.played += 1;
+        match outcome {
+            Ok(outcome) => {
+                self.launches += outcome.launches;
+                self.crashes += outcome.crashes;
+                self.invocations += outcome.invocations;
+                self.restored += u64::from(outcome.restored);
+            }
+            Err(violation) => self.violations.push(*violation),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let sabotage = match arguments.sabotage.as_deref().map(sabotage_named) {
+        None => None,
+        Some(Some(sabotage)) => Some(sabotage),
+        Some(None) => {
+            eprintln!("no such sabotage: give one of {:?}", Sabotage::ALL);
+            return ExitCode::from(2);
+        }
+    };
+    let (first, seeds) = arguments.seed.map_or((arguments.first, arguments.seeds), |seed| (seed, 1));
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        .max(1);
+    let begun = Instant::now();
+    let tally = Mutex::new(Tally::default());
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first.saturating_add(seeds) {
+                        return;
+                    }
+                    let outcome = simulate(Options { seed, steps: arguments.steps, sabotage });
+                    if let Err(violation) = &outcome {
+                        println!("{violation}");
+                    }
+                    tally.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
+                }
+            });
+        }
+    });
+    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report(&tally, &arguments, begun.elapsed().as_secs_f64())
+}
+
+fn sabotage_named(name: &str) -> Option<Sabotage> {
+    Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name)
+}
+
+fn report(tally: &Tally, arguments: &Arguments, seconds: f64) -> ExitCode {
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let rate = tally.played as f64 / seconds.max(0.001);
+    println!(
+        "{} seeds of {} steps in {seconds:.1} s, {rate:.1} a second: {} launches, {} crashes, {} invocations, {} restored tables",
+        tally.played, arguments.steps, tally.launches, tally.crashes, tally.invocations, tally.restored
+    );
+    println!("{} passed, {} failed", tally.played - tally.violations.len() as u64, tally.violations.len());
+    for violation in tally.violations.iter().take(3) {
+        println!(
+            "play it again: cargo run --release -p tenon-simulation -- --seed {} --steps {}",
+            violation.seed, arguments.steps
+        );
+    }
+    if tally.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -6,7 +6,6 @@
 
 mod pattern;
 mod read;
-mod yaml;
 
 use std::collections::BTreeMap;
 

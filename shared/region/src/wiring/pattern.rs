@@ -94,7 +94,9 @@ fn parse_matcher(field: &str, value: &Value) -> Result<Matcher, PatternError> {
         ("suffix", Value::String(text)) => Ok(Matcher::Suffix(text.clone())),
         ("exists", Value::Bool(wanted)) => Ok(Matcher::Exists(*wanted)),
         ("anything-but", Value::Array(values)) => Ok(Matcher::AnythingBut(values.clone())),
-        ("anything-but", Value::String(_) | Value::Number(_)) => Ok(Matcher::AnythingBut(vec![argument.clone()])),
+        ("anything-but", Value::String(_) | Value::Number(_)) => {
+            Ok(Matcher::AnythingBut(vec![argument.clone()]))
+        }
         ("numeric", Value::Array(parts)) => parse_numeric(field, parts),
         _ => Err(wrong(field, &format!("operator `{name}` isn't known here"))),
     }

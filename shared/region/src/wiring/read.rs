@@ -7,8 +7,8 @@ use serde_json::Value;
 use tenon_domain::wake::FunctionName;
 
 use super::pattern::Pattern;
-use super::yaml;
 use super::{BusName, QueueSpec, Rule, Schedule, ScheduleTarget, Wiring};
+use crate::yaml;
 
 /// What can't be played of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +85,10 @@ impl Stack {
     }
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
-        self.resources.iter().filter(move |(_, k, _)| k == kind).map(|(name, _, value)| (name.as_str(), value))
+        self.resources
+            .iter()
+            .filter(move |(_, k, _)| k == kind)
+            .map(|(name, _, value)| (name.as_str(), value))
     }
 
     fn properties(&self, name: &str) -> Option<&Value> {
@@ -133,7 +136,11 @@ fn seconds(resource: &str, property: &str, value: Option<&Value>) -> Result<Sign
         .ok_or_else(|| wrong(resource, property, "isn't a number of seconds"))
 }
 
-fn read_function(stack: &Stack, name: &str, properties: &Value) -> Result<(FunctionName, QueueSpec), WiringError> {
+fn read_function(
+    stack: &Stack,
+    name: &str,
+    properties: &Value,
+) -> Result<(FunctionName, QueueSpec), WiringError> {
     let function = name
         .strip_suffix("Function")
         .and_then(function_of)
@@ -247,9 +254,7 @@ mod tests {
 
     #[test]
     fn aws_events_reach_the_functions_that_the_design_names() {
-        let state = |state: &str| {
-            json!({"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": state}})
-        };
+        let state = |state: &str| json!({"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": state}});
         assert_eq!(routed(BusName::Default, &state("terminated")), ["lifecycle"]);
         assert!(routed(BusName::Default, &state("running")).is_empty());
         let image = json!({"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {"State": "available"}});
@@ -259,9 +264,7 @@ mod tests {
 
     #[test]
     fn an_agent_wakes_only_whom_its_change_concerns() {
-        let event = |changed: &[&str], pending: u32| {
-            json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed", "detail": {"changed": changed, "pendingPods": pending}})
-        };
+        let event = |changed: &[&str], pending: u32| json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed", "detail": {"changed": changed, "pending_pods": pending}});
         assert_eq!(routed(BusName::Tenon, &event(&["pods"], 3)), ["provisioner"]);
         assert!(routed(BusName::Tenon, &event(&["pods"], 0)).is_empty());
         assert_eq!(routed(BusName::Tenon, &event(&["nodes"], 0)), ["lifecycle"]);

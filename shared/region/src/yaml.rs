@@ -1,4 +1,4 @@
-//! CloudFormation's YAML as JSON: the short forms of its functions become their long ones.
+//! YAML as JSON; the short forms of CloudFormation's functions become their long ones.
 
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};
@@ -7,9 +7,19 @@ use serde_json::{Map, Value, json};
 ///
 /// # Errors
 /// The parser's message, with its place.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
     documents.first().map_or_else(|| Err("no document".to_owned()), convert)
+}
+
+/// Reads all documents of a text, empty ones left out.
+///
+/// # Errors
+/// The parser's message, with its place.
+pub(crate) fn parse_all(text: &str) -> Result<Vec<Value>, String> {
+    let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
+    let values: Vec<Value> = documents.iter().map(convert).collect::<Result<_, _>>()?;
+    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 
 fn convert(node: &Yaml<'_>) -> Result<Value, String> {

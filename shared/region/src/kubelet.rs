@@ -1,0 +1,154 @@
+//! The kubelets of instances: what a booted instance tells its cluster.
+//!
+//! Decides what a Node looks like when it joins, from the instance's user data and type: what nodeadm and the cloud
+//! controller would make of them. It doesn't decide when: that is the region's boot times.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::SignedDuration;
+use serde_json::Value;
+use tenon_cloud::data::Ec2Data;
+use tenon_cloud::port::{Architecture, Instance};
+use tenon_cloud::twin::InstanceRecord;
+use tenon_cluster::simulated::NodeSpec;
+use tenon_domain::catalog::describe::facts;
+use tenon_domain::catalog::{NodeSettings, node_shape};
+use tenon_domain::labels;
+use tenon_domain::resources::ResourceList;
+
+/// How long a node takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BootTimes {
+    /// From a running instance to its Node.
+    pub joins_after: SignedDuration,
+    /// From then to Ready.
+    pub ready_after: SignedDuration,
+}
+
+impl Default for BootTimes {
+    /// Of the order that AL2023 shows; the exact numbers are the simulation's own.
+    fn default() -> Self {
+        Self { joins_after: SignedDuration::from_secs(12), ready_after: SignedDuration::from_secs(6) }
+    }
+}
+
+/// What nodeadm reads from user data: its NodeConfig.
+#[derive(Debug, Default)]
+struct NodeConfig {
+    labels: BTreeMap<String, String>,
+    taints: Vec<Value>,
+    max_pods: Option<u32>,
+}
+
+/// The Node that a running instance makes; `None` for one that joins no cluster: a type that nobody knows.
+#[must_use]
+pub fn node_of(record: &InstanceRecord, boot: BootTimes) -> Option<NodeSpec> {
+    let instance = &record.instance;
+    let data = Ec2Data::get().ok()?;
+    let facts = facts(data.types.get(&instance.instance_type)?, &data.limits).ok()?;
+    let user_data = record.user_data.as_deref().and_then(|text| STANDARD.decode(text).ok());
+    let user_data = user_data.and_then(|bytes| String::from_utf8(bytes).ok());
+    let config = user_data.as_deref().map(read_user_data).unwrap_or_default();
+    let mut settings = NodeSettings::default();
+    settings.kubelet.max_pods = config.max_pods;
+    let shape = node_shape(&facts, &settings, None);
+    let name = instance.node_name().ok()?.to_string();
+    let mut node_labels = config.labels;
+    node_labels.extend(cloud_labels(instance, &name));
+    Some(NodeSpec {
+        provider_id: instance.provider_id().to_string(),
+        labels: node_labels,
+        taints: config.taints,
+        capacity: texts(shape.capacity.resources()),
+        allocatable: texts(shape.allocatable.resources()),
+        joins_after: boot.joins_after,
+        ready_after: boot.ready_after,
+        name,
+    })
+}
+
+fn cloud_labels(instance: &Instance, name: &str) -> BTreeMap<String, String> {
+    let zone = instance.zone.as_str();
+    let region = zone.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let arch = match instance.architecture {
+        Architecture::X86_64 => "amd64",
+        Architecture::Arm64 => "arm64",
+    };
+    [
+        (labels::INSTANCE_TYPE, instance.instance_type.as_str()),
+        (labels::ZONE, zone),
+        (labels::REGION, region),
+        (labels::ARCH, arch),
+        (labels::OS, "linux"),
+        (labels::HOSTNAME, name),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
+fn texts(resources: ResourceList) -> BTreeMap<String, String> {
+    resources
+        .without_zeroes()
+        .iter()
+        .map(|(name, quantity)| (name.to_string(), quantity.to_string()))
+        .collect()
+}
+
+/// Reads the NodeConfig part of multipart user data; other parts are scripts, which nothing here runs.
+fn read_user_data(user_data: &str) -> NodeConfig {
+    let mut config = NodeConfig::default();
+    for part in user_data.split("Content-Type: application/node.eks.aws").skip(1) {
+        let document = part.find('{').and_then(|start| part.get(start..)).unwrap_or_default();
+        let Some(Ok(document)) = serde_json::Deserializer::from_str(document).into_iter::<Value>().next()
+        else {
+            continue;
+        };
+        for flag in strings(&document, "/spec/kubelet/flags") {
+            if let Some(labels) = flag.strip_prefix("--node-labels=") {
+                let pairs = labels.trim_matches('"').split(',').filter_map(|pair| pair.split_once('='));
+                config.labels.extend(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
+            }
+        }
+        if let Some(taints) =
+            document.pointer("/spec/kubelet/config/registerWithTaints").and_then(Value::as_array)
+        {
+            config.taints.extend(taints.iter().cloned());
+        }
+        let max_pods = document.pointer("/spec/kubelet/config/maxPods").and_then(Value::as_u64);
+        config.max_pods = max_pods.and_then(|n| u32::try_from(n).ok()).or(config.max_pods);
+    }
+    config
+}
+
+fn strings<'a>(document: &'a Value, pointer: &str) -> impl Iterator<Item = &'a str> {
+    document.pointer(pointer).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn labels_taints_and_max_pods_are_read_from_the_node_config() {
+        let node_config = json!({
+            "apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig",
+            "spec": {"kubelet": {
+                "config": {"maxPods": 20, "registerWithTaints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+                "flags": ["--node-labels=karpenter.sh/nodepool=default,team=web"],
+            }},
+        });
+        let user_data = format!(
+            "MIME-Version: 1.0\n\n--//\nContent-Type: text/x-shellscript\n\n#!/bin/sh\necho {{}}\n--//\n\
+             Content-Type: application/node.eks.aws\n\n{node_config}\n--//--\n"
+        );
+        let config = read_user_data(&user_data);
+        assert_eq!(config.labels["karpenter.sh/nodepool"], "default");
+        assert_eq!(config.labels["team"], "web");
+        assert_eq!(config.taints[0]["key"], "karpenter.sh/unregistered");
+        assert_eq!(config.max_pods, Some(20));
+    }
+}

@@ -1,0 +1,221 @@
+//! The form of a scenario file.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::yaml;
+
+/// A scenario.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Scenario {
+    /// What it shows, in a sentence.
+    pub title: String,
+    /// The region; us-east-1 where absent.
+    #[serde(default = "default_region")]
+    pub region: String,
+    /// What every choice follows from.
+    #[serde(default)]
+    pub seed: u64,
+    /// Instance types that the region has; all that it really offers where absent.
+    #[serde(default)]
+    pub types: Vec<String>,
+    /// Zones that the region has; all where absent.
+    #[serde(default)]
+    pub zones: Vec<String>,
+    /// The clusters.
+    #[serde(default)]
+    pub clusters: Vec<ClusterForm>,
+    /// Images that are there from the start.
+    #[serde(default)]
+    pub images: Vec<ImageForm>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+fn default_region() -> String {
+    "us-east-1".to_owned()
+}
+
+/// A cluster of a scenario.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ClusterForm {
+    /// Its name.
+    pub name: String,
+    /// The most nodes that its stack allows; no limit where absent.
+    #[serde(default)]
+    pub max_nodes: Option<u32>,
+    /// Objects that are there from the start.
+    #[serde(default)]
+    pub objects: Vec<Value>,
+}
+
+/// An image of a scenario.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ImageForm {
+    /// Its name.
+    pub name: String,
+    /// `x86_64` or `arm64`; `x86_64` where absent.
+    #[serde(default = "default_architecture")]
+    pub architecture: String,
+    /// Its tags.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// How long it is pending.
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub takes: Option<SignedDuration>,
+    /// Whether it fails in the end.
+    #[serde(default)]
+    pub fails: bool,
+}
+
+fn default_architecture() -> String {
+    "x86_64".to_owned()
+}
+
+/// A step. Steps of a kind that takes no time follow each other at once; `run` and `settle` let time pass.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Step {
+    /// Says something.
+    Note(String),
+    /// Lets time pass.
+    Run(#[serde(deserialize_with = "duration")] SignedDuration),
+    /// Lets time pass until the region has settled; the longest that may take.
+    Settle(#[serde(deserialize_with = "duration")] SignedDuration),
+    /// Creates or updates objects of the first cluster.
+    Apply(Vec<Value>),
+    /// Deletes an object of the first cluster.
+    Delete {
+        /// Its kind.
+        kind: String,
+        /// Its namespace; empty for kinds without.
+        #[serde(default)]
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Makes an image: pending first.
+    Image(ImageForm),
+    /// Deregisters the image of that name.
+    DeregisterImage(String),
+    /// Disables the image of that name.
+    DisableImage(String),
+    /// EC2 takes back the first running spot instance, by claim name.
+    InterruptSpot {},
+    /// Leaves so many instances of a type, in one zone or in all.
+    Capacity {
+        /// The type.
+        instance_type: String,
+        /// The zone; all where absent.
+        #[serde(default)]
+        zone: Option<String>,
+        /// `on-demand` or `spot`.
+        capacity_type: String,
+        /// How many are left.
+        left: u32,
+    },
+    /// Puts an event on a bus: on the default bus if its source is AWS's, else on ours.
+    Event(Value),
+    /// Puts a message, whatever it is, on a function's queue.
+    Message {
+        /// The function.
+        function: String,
+        /// The body.
+        body: String,
+    },
+    /// Repeats steps so often.
+    Repeat {
+        /// How often.
+        times: u32,
+        /// What.
+        steps: Vec<Step>,
+    },
+    /// Sets the replicas of a Deployment of the first cluster's namespace `default`.
+    Scale {
+        /// The Deployment.
+        name: String,
+        /// How many.
+        replicas: u32,
+    },
+    /// Adds replicas to a Deployment of the first cluster's namespace `default`, or takes some away.
+    Grow {
+        /// The Deployment.
+        name: String,
+        /// How many more; fewer where negative.
+        by: i64,
+    },
+}
+
+/// What is wrong with a scenario.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("scenario: {0}")]
+pub struct ScenarioError(pub String);
+
+impl Scenario {
+    /// Reads a scenario.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] names the field and what was expected.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let value = yaml::parse(text).map_err(ScenarioError)?;
+        serde_json::from_value(value).map_err(|error| ScenarioError(error.to_string()))
+    }
+
+    /// The steps with repetitions written out.
+    #[must_use]
+    pub fn unrolled(&self) -> Vec<Step> {
+        fn unroll(steps: &[Step], into: &mut Vec<Step>) {
+            for step in steps {
+                if let Step::Repeat { times, steps } = step {
+                    for _ in 0..*times {
+                        unroll(steps, into);
+                    }
+                } else {
+                    into.push(step.clone());
+                }
+            }
+        }
+        let mut steps = Vec::new();
+        unroll(&self.steps, &mut steps);
+        steps
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let wrong =
+        || serde::de::Error::custom(format!("`{text}` is not a duration such as `90s`, `10m` or `24h`"));
+    let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
+    if duration.is_negative() { Err(wrong()) } else { Ok(duration) }
+}
+
+fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SignedDuration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_scenarios_are_scenarios() {
+        for (name, text) in super::super::BUILT_IN {
+            let scenario = Scenario::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!scenario.unrolled().is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_step_is_named() {
+        let error = Scenario::parse("title: x\nsteps:\n  - rum: 10m\n").unwrap_err();
+        assert!(error.to_string().contains("unknown variant `rum`"), "{error}");
+        let error = Scenario::parse("title: x\nsteps:\n  - run: ten\n").unwrap_err();
+        assert!(error.to_string().contains("`ten` is not a duration"), "{error}");
+    }
+}

@@ -1,0 +1,28 @@
+//! Scenarios: a world, steps, and what each step produced. The built-in tour is one; the golden transcripts by which
+//! behaviour is reviewed are others.
+//!
+//! The form is documented in docs/scenarios.md.
+
+mod form;
+mod play;
+mod setup;
+mod transcript;
+
+pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, Step};
+pub use play::{Player, Progress};
+pub(crate) use setup::new_image;
+pub use setup::{Options, SetupError, build};
+pub use transcript::{Transcript, play_to_transcript};
+
+/// The built-in scenarios by name.
+pub const BUILT_IN: [(&str, &str); 3] = [
+    ("tour", include_str!("../../scenarios/tour.yaml")),
+    ("idle-day", include_str!("../../scenarios/idle-day.yaml")),
+    ("busy-day", include_str!("../../scenarios/busy-day.yaml")),
+];
+
+/// A built-in scenario's text.
+#[must_use]
+pub fn built_in(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}

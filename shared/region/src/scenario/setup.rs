@@ -1,0 +1,189 @@
+//! A scenario's world: the region, its images, its clusters with their stacks and objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::data::DataError;
+use tenon_cloud::port::{Architecture, Tags};
+use tenon_cloud::twin::{
+    ImageOutcome, NewImage, NotPossible, RegionTwin, Throttling, TwinConfig, TypeSelection,
+};
+use tenon_cluster::KubeError;
+use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
+use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
+use tenon_entrypoint::Installation;
+use tenon_table::items::{self, keys};
+use tenon_table::{Commit, CommitToken, MemoryConfig, MemoryTable, Table, Throughput, block_on};
+
+use super::form::{ClusterForm, ImageForm, Scenario};
+use crate::clock::{Clock, START};
+use crate::engine::{Parts, Region};
+use crate::gate::{Hooks, Undisturbed};
+use crate::kubelet::BootTimes;
+use crate::site::Site;
+use crate::wiring::WiringError;
+
+/// How a world differs from what its scenario says.
+#[derive(Clone)]
+pub struct Options {
+    /// The seed, instead of the scenario's.
+    pub seed: Option<u64>,
+    /// Who decides the fate of calls and events.
+    pub hooks: Arc<dyn Hooks>,
+    /// How stale an eventually consistent read can be.
+    pub staleness_max: SignedDuration,
+    /// How long EC2 may not show what it did.
+    pub consistency_delay_max: SignedDuration,
+    /// How long nodes take.
+    pub boot: BootTimes,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: None,
+            hooks: Arc::new(Undisturbed),
+            staleness_max: SignedDuration::from_secs(1),
+            consistency_delay_max: SignedDuration::from_secs(5),
+            boot: BootTimes::default(),
+        }
+    }
+}
+
+/// Why a world can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// An identifier is malformed.
+    #[error("the scenario's world")]
+    Id(#[from] ParseIdError),
+    /// There is no data for the region.
+    #[error("the scenario's region")]
+    Region(#[from] DataError),
+    /// The twin can't be so.
+    #[error("the scenario's region")]
+    Twin(#[from] NotPossible),
+    /// An object is refused by the API server.
+    #[error("an object of the scenario")]
+    Object(#[from] KubeError),
+    /// A stack can't be played.
+    #[error("the stacks")]
+    Wiring(#[from] WiringError),
+    /// The table refused the registry.
+    #[error("registering a cluster: {0}")]
+    Registry(String),
+}
+
+/// Makes a scenario's world. Nothing has happened in it.
+///
+/// # Errors
+/// [`SetupError`].
+pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupError> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let start: Timestamp = START.parse().unwrap_or(Timestamp::UNIX_EPOCH);
+    let clock = Clock::at(start);
+    let region = RegionName::parse(scenario.region.as_str())?;
+    let installation =
+        Installation { id: InstallationId::parse("tenon")?, region, account: "111122223333".to_owned() };
+    let table = MemoryTable::new(
+        MemoryConfig {
+            staleness_max: options.staleness_max,
+            throughput: Throughput::Enforced,
+            ..MemoryConfig::strict(seed)
+        },
+        clock.as_fn(),
+    );
+    let twin = RegionTwin::new(twin_config(scenario, options, (&installation, seed), &clock)?)?;
+    for image in &scenario.images {
+        twin.add_image(new_image(image));
+    }
+    for cluster in &scenario.clusters {
+        twin.add_network(&Tags::from([("karpenter.sh/discovery".to_owned(), cluster.name.clone())]))?;
+    }
+    let hooks = Arc::clone(&options.hooks);
+    let mut made = Region::new(Parts { clock, table, twin, installation, hooks })?;
+    for cluster in &scenario.clusters {
+        add_cluster(&mut made, cluster, options, seed)?;
+    }
+    Ok(made)
+}
+
+fn twin_config(
+    scenario: &Scenario,
+    options: &Options,
+    (installation, seed): (&Installation, u64),
+    clock: &Clock,
+) -> Result<TwinConfig, SetupError> {
+    let mut config = TwinConfig::new(installation.region.clone(), seed, clock.as_fn());
+    config.account.clone_from(&installation.account);
+    config.consistency_delay_max = options.consistency_delay_max;
+    config.throttling = Throttling::Enforced;
+    if !scenario.types.is_empty() {
+        let types: BTreeSet<InstanceType> =
+            scenario.types.iter().map(|name| InstanceType::parse(name.as_str())).collect::<Result<_, _>>()?;
+        config.types = TypeSelection::Only(types);
+    }
+    config.zones = scenario.zones.iter().map(|name| Zone::parse(name.as_str())).collect::<Result<_, _>>()?;
+    Ok(config)
+}
+
+/// The twin's form of a scenario's image.
+pub(crate) fn new_image(form: &ImageForm) -> NewImage {
+    let architecture = if form.architecture == "arm64" { Architecture::Arm64 } else { Architecture::X86_64 };
+    let mut image = NewImage::named(form.name.clone(), architecture);
+    image.tags.extend(form.tags.clone());
+    image.delay = form.takes;
+    if form.fails {
+        image.outcome = ImageOutcome::Failed("the snapshot could not be completed".to_owned());
+    }
+    image
+}
+
+fn add_cluster(
+    region: &mut Region,
+    form: &ClusterForm,
+    options: &Options,
+    seed: u64,
+) -> Result<(), SetupError> {
+    let name = ClusterName::parse(form.name.as_str())?;
+    register(region, &name, form)?;
+    let cluster =
+        SimulatedCluster::new(SimulationConfig { seed, ..SimulationConfig::default() }, region.now());
+    for object in &form.objects {
+        cluster.apply(object.clone())?;
+    }
+    region.add_site(Site::new(name, cluster, options.boot))?;
+    Ok(())
+}
+
+/// What the cluster's own stack writes.
+fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
+    let wrong = |error: &dyn std::error::Error| SetupError::Registry(error.to_string());
+    let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
+    let registry = Registry {
+        installation: region.installation.id.clone(),
+        cluster: name.clone(),
+        endpoint: format!("https://{}.example.eks.amazonaws.com", form.name.to_lowercase()),
+        certificate_authority: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned(),
+        kubernetes_version: "1.35".to_owned(),
+        service_cidr: "10.100.0.0/16".to_owned(),
+        settings: ClusterSettings::default(),
+        gates: Gates::default(),
+        agent_queue: format!("{}-agent-{name}", region.installation.id),
+        agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
+        allowed: Allowances {
+            node_roles: BTreeSet::from([format!("{name}-node")]),
+            instance_profiles: BTreeSet::from([format!("{name}-node")]),
+            subnet_tags: discovery.clone(),
+            security_group_tags: discovery,
+            image_owners: BTreeSet::from(["self".to_owned(), "amazon".to_owned()]),
+            max_nodes: form.max_nodes,
+        },
+        bootstrap: None,
+    };
+    let write = items::put(keys::registry(&region.installation.region, name), &registry);
+    let token = CommitToken::parse("registry").map_err(|error| wrong(&error))?;
+    let commit = Commit { token, conditions: Vec::new(), writes: vec![write] };
+    block_on(region.table.commit(&commit)).map_err(|error| wrong(&error))
+}

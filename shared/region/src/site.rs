@@ -1,0 +1,339 @@
+//! A cluster of the region: the simulated cluster, the kubelets of its instances, and its agent.
+//!
+//! Decides when the agent looks: when the cluster changed (a batch window), when it is rung, when it wants to, and
+//! after a crash. What it then does is the agent's.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tenon_agent::bell::DETAIL_TYPE;
+use tenon_agent::window::Window;
+use tenon_agent::{Agent, Bell, BellError, Converged, Reported, Ring};
+use tenon_cloud::twin::InstanceRecord;
+use tenon_cluster::Kind;
+use tenon_cluster::simulated::{PodCounts, SimulatedCluster};
+use tenon_domain::id::ClusterName;
+use tenon_entrypoint::{BusEvent, Installation};
+use tenon_table::MemoryTable;
+
+use crate::clock::Clock;
+use crate::gate::{Gate, Hooks, Undisturbed};
+use crate::gated_kube::GatedKube;
+use crate::happening::{Happening, HappeningKind};
+use crate::kubelet::{BootTimes, node_of};
+use crate::ports::{GatedTable, SharedOutbox, Signal};
+
+/// How long a crashed agent takes to be there again.
+const RESTART: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long the agent waits after a step that failed.
+const RETRY: SignedDuration = SignedDuration::from_secs(2);
+
+type LocalAgent = Agent<GatedKube, GatedTable, LocalBell>;
+
+/// What an agent is made from.
+pub struct AgentWorld {
+    /// The state table.
+    pub table: MemoryTable,
+    /// The time.
+    pub clock: Clock,
+    /// Whose agent it is.
+    pub installation: Arc<Installation>,
+    /// Who decides the fate of its calls.
+    pub hooks: Arc<dyn Hooks>,
+    /// Where its rings go.
+    pub outbox: SharedOutbox,
+}
+
+/// A running step of the agent.
+pub type AgentRun = Pin<Box<dyn Future<Output = AgentEnded> + Send>>;
+
+/// A step of the agent that ended.
+pub struct AgentEnded {
+    agent: Box<LocalAgent>,
+    converged: Option<Converged>,
+    reported: Outcome,
+    errors: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Failed,
+}
+
+/// Whether an agent speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// It reports and acts.
+    Speaks,
+    /// It does neither.
+    Silent,
+}
+
+/// A cluster of the region.
+pub struct Site {
+    name: ClusterName,
+    cluster: SimulatedCluster,
+    boot: BootTimes,
+    agent: AgentSlot,
+    gate: Gate,
+    window: Window,
+    version_noted: u64,
+    heard: bool,
+    under_way: bool,
+    voice: Voice,
+    converge_at: Timestamp,
+    beat_at: Timestamp,
+    nodes: BTreeMap<String, &'static str>,
+    pods: PodCounts,
+}
+
+enum AgentSlot {
+    Idle(Box<LocalAgent>),
+    Running,
+    None,
+}
+
+impl Site {
+    /// A cluster with its objects, before its agent's first step.
+    #[must_use]
+    pub fn new(name: ClusterName, cluster: SimulatedCluster, boot: BootTimes) -> Self {
+        Self {
+            name,
+            boot,
+            agent: AgentSlot::None,
+            gate: Gate::new("agent", Arc::new(Undisturbed)),
+            window: Window::default(),
+            version_noted: 0,
+            heard: true,
+            under_way: false,
+            voice: Voice::Speaks,
+            converge_at: Timestamp::MIN,
+            beat_at: Timestamp::MIN,
+            nodes: BTreeMap::new(),
+            pods: cluster.pod_counts(),
+            cluster,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &ClusterName {
+        &self.name
+    }
+
+    /// The cluster itself.
+    #[must_use]
+    pub const fn cluster(&self) -> &SimulatedCluster {
+        &self.cluster
+    }
+
+    /// Its Nodes' names.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// When the cluster moves by itself next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.cluster.next_due()
+    }
+
+    /// Lets the agent fall silent, or speak again: it neither reports nor acts meanwhile.
+    pub const fn set_voice(&mut self, voice: Voice) {
+        self.voice = voice;
+    }
+
+    /// An instance runs: its kubelet will join.
+    pub fn power_on(&self, record: &InstanceRecord) {
+        if let Some(node) = node_of(record, self.boot) {
+            self.cluster.add_node(node);
+        }
+    }
+
+    /// An instance stops or goes.
+    pub fn power_off(&self, record: &InstanceRecord) {
+        self.cluster.remove_instance(&record.instance.provider_id().to_string());
+    }
+
+    /// Moves the cluster to this time and tells what changed.
+    pub fn move_to(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
+        self.cluster.tick(now);
+        if self.cluster.version() == self.version_noted {
+            return;
+        }
+        self.tell_nodes(now, log);
+        self.tell_pods(now, log);
+    }
+
+    fn tell_nodes(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
+        let mut nodes = BTreeMap::new();
+        for node in self.cluster.objects(Kind::Node) {
+            let text = |pointer: &str| node.pointer(pointer).and_then(serde_json::Value::as_str);
+            let Some(name) = text("/metadata/name") else { continue };
+            let conditions = node.pointer("/status/conditions").and_then(serde_json::Value::as_array);
+            let ready = conditions.into_iter().flatten().any(|condition| {
+                condition.get("type").and_then(serde_json::Value::as_str) == Some("Ready")
+                    && condition.get("status").and_then(serde_json::Value::as_str) == Some("True")
+            });
+            let going = node.pointer("/metadata/deletionTimestamp").is_some();
+            let state = match (going, ready) {
+                (true, _) => "is going",
+                (false, true) => "is Ready",
+                (false, false) => "is not Ready",
+            };
+            if self.nodes.get(name) != Some(&state) {
+                let joined = if self.nodes.contains_key(name) { state } else { "joined the cluster" };
+                let happening = Happening::new(now, HappeningKind::Node, name, joined);
+                let instance_type = text("/metadata/labels/node.kubernetes.io~1instance-type");
+                let zone = text("/metadata/labels/topology.kubernetes.io~1zone");
+                log.push(happening.with("instanceType", json!(instance_type)).with("zone", json!(zone)));
+            }
+            nodes.insert(name.to_owned(), state);
+        }
+        for gone in self.nodes.keys().filter(|name| !nodes.contains_key(*name)) {
+            log.push(Happening::new(now, HappeningKind::Node, gone.as_str(), "left the cluster"));
+        }
+        self.nodes = nodes;
+    }
+
+    fn tell_pods(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
+        let pods = self.cluster.pod_counts();
+        if (pods.running, pods.pending) != (self.pods.running, self.pods.pending) {
+            let message = format!("{} running, {} pending", pods.running, pods.pending);
+            log.push(
+                Happening::new(now, HappeningKind::Pod, self.name.as_str(), message)
+                    .with("running", json!(pods.running))
+                    .with("pending", json!(pods.pending)),
+            );
+        }
+        self.pods = pods;
+    }
+
+    /// When the agent wants to look, if the cluster changed since it was asked last.
+    pub fn agent_wants(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let version = self.cluster.version();
+        if version == self.version_noted {
+            return None;
+        }
+        self.version_noted = version;
+        self.window.observe_change(now);
+        self.window.due()
+    }
+
+    /// The agent's doorbell rang.
+    pub const fn hear(&mut self) {
+        self.heard = true;
+    }
+
+    /// The agent crashed; when it is there again.
+    pub fn agent_crashed(&mut self, now: Timestamp) -> Timestamp {
+        self.agent = AgentSlot::None;
+        self.heard = true;
+        self.beat_at = Timestamp::MIN;
+        now.checked_add(RESTART).unwrap_or(now)
+    }
+
+    /// Starts a step of the agent, if one is due and none is under way.
+    pub fn start_agent(&mut self, now: Timestamp, world: &AgentWorld) -> Option<(Gate, AgentRun)> {
+        let changed = self.window.due().is_some_and(|at| at <= now);
+        // What an action waits for may just have come: a Node that joined, a pod that went.
+        let converge = self.heard || now >= self.converge_at || (changed && self.under_way);
+        let report = changed || now >= self.beat_at;
+        if self.voice == Voice::Silent || (!converge && !report) {
+            return None;
+        }
+        let mut agent = match std::mem::replace(&mut self.agent, AgentSlot::Running) {
+            AgentSlot::Running => return None,
+            AgentSlot::Idle(agent) => agent,
+            AgentSlot::None => Box::new(self.new_agent(world)),
+        };
+        if converge {
+            self.heard = false;
+        }
+        self.window.close();
+        let clock = world.clock.clone();
+        let run = Box::pin(async move {
+            let mut errors = Vec::new();
+            let mut converged = None;
+            if converge {
+                match agent.converge(clock.now()).await {
+                    Ok(done) => converged = Some(done),
+                    Err(error) => errors.push(tenon_entrypoint::error::chain(&error)),
+                }
+            }
+            let reported = match agent.report(clock.now()).await {
+                Ok(Reported::Changed(_) | Reported::Unchanged) => Outcome::Done,
+                Err(error) => {
+                    errors.push(tenon_entrypoint::error::chain(&error));
+                    Outcome::Failed
+                }
+            };
+            AgentEnded { agent, converged, reported, errors }
+        });
+        Some((self.gate.clone(), run))
+    }
+
+    fn new_agent(&mut self, world: &AgentWorld) -> LocalAgent {
+        self.gate = Gate::new("agent", Arc::clone(&world.hooks));
+        let kube = GatedKube::new(self.cluster.clone(), self.gate.clone(), Arc::clone(&world.outbox));
+        let table = GatedTable::new(world.table.clone(), self.gate.clone(), Arc::clone(&world.outbox));
+        let bell = LocalBell {
+            cluster: self.name.clone(),
+            installation: Arc::clone(&world.installation),
+            outbox: Arc::clone(&world.outbox),
+        };
+        Agent::new(self.name.clone(), kube, table, bell)
+    }
+
+    /// Ends a step of the agent; when it looks next, and what it did.
+    pub fn agent_ended(&mut self, ended: AgentEnded, now: Timestamp) -> (Timestamp, Vec<Happening>) {
+        let after = |duration| now.checked_add(duration).unwrap_or(Timestamp::MAX);
+        let failed = ended.converged.is_none() && !ended.errors.is_empty();
+        match ended.converged {
+            Some(converged) => {
+                self.converge_at = converged.next;
+                self.under_way = !converged.reports.is_empty();
+            }
+            None if failed => self.converge_at = self.converge_at.max(after(RETRY)),
+            None => {}
+        }
+        self.beat_at = match ended.reported {
+            Outcome::Done => after(tenon_agent::agent::HEARTBEAT_EVERY),
+            Outcome::Failed => after(RETRY),
+        };
+        self.agent = AgentSlot::Idle(ended.agent);
+        let happened = ended
+            .errors
+            .into_iter()
+            .map(|error| Happening::new(now, HappeningKind::Action, format!("agent of {}", self.name), error))
+            .collect();
+        let due = self.converge_at.min(self.beat_at).min(self.window.due().unwrap_or(Timestamp::MAX));
+        let due = if self.heard { now } else { due.max(now) };
+        (due, happened)
+    }
+}
+
+/// Rings for the functions by an event on our bus.
+#[derive(Clone)]
+pub struct LocalBell {
+    cluster: ClusterName,
+    installation: Arc<Installation>,
+    outbox: SharedOutbox,
+}
+
+impl Bell for LocalBell {
+    async fn ring(&self, ring: &Ring) -> Result<(), BellError> {
+        let form = serde_json::to_value(ring.to_form(&self.cluster)).unwrap_or_default();
+        let event = BusEvent::new(&self.installation, Some(&self.cluster), DETAIL_TYPE, form);
+        let event = BusEvent { source: format!("tenon.agent.{}", self.cluster), ..event };
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(Signal::Publish(event));
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What is due when: the region's agenda.
+//!
+//! Invariant: equal times are worked off by [`Due`]'s order (world first, then schedules, deliveries, queues, tasks,
+//! agents), and what is equal in that too in the order in which it was put there. So one seed gives one history.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use jiff::Timestamp;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+
+/// A task's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskId(pub u64);
+
+/// Something that is due; the order is the documented order of equal times.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Due {
+    /// EC2 or a cluster moves by itself.
+    World,
+    /// A step of the scenario that is played.
+    Step(usize),
+    /// A schedule fires: its index.
+    Schedule(usize),
+    /// A message arrives on a function's queue.
+    Delivery {
+        /// The function.
+        function: FunctionName,
+        /// The message's body.
+        body: String,
+    },
+    /// An agent hears its doorbell.
+    Ring(ClusterName),
+    /// A queue may have a batch.
+    Poll(FunctionName),
+    /// A task goes on.
+    Resume(TaskId),
+    /// An agent looks.
+    Agent(ClusterName),
+}
+
+/// The agenda.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    heap: BinaryHeap<Reverse<(Timestamp, Due, u64)>>,
+    next: u64,
+}
+
+impl Timeline {
+    /// Puts something on the agenda.
+    pub fn at(&mut self, at: Timestamp, due: Due) {
+        self.next += 1;
+        self.heap.push(Reverse((at, due, self.next)));
+    }
+
+    /// When the next thing is due.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Timestamp> {
+        self.heap.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// Takes the next thing that is due by then.
+    pub fn pop_by(&mut self, now: Timestamp) -> Option<Due> {
+        if self.next_at()? > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, due, _))| due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_times_are_worked_off_in_the_documented_order() {
+        let at = Timestamp::from_second(1).unwrap();
+        let mut timeline = Timeline::default();
+        timeline.at(at, Due::Resume(TaskId(1)));
+        timeline.at(at, Due::Schedule(0));
+        timeline.at(at, Due::World);
+        let order: Vec<Due> = std::iter::from_fn(|| timeline.pop_by(at)).collect();
+        assert_eq!(order, [Due::World, Due::Schedule(0), Due::Resume(TaskId(1))]);
+    }
+}

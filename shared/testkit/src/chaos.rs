@@ -1,0 +1,131 @@
+//! Faults at the gates: slow calls, refused calls, lost answers, crashes; events lost, doubled, late, out of order.
+//!
+//! Everything follows from the seed and from the order in which it is asked, which follows from the seed too.
+
+use std::sync::{Mutex, PoisonError};
+
+use jiff::SignedDuration;
+use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
+use tenon_region::gate::{CallSite, Evicting, Fate, Hooks};
+use tenon_table::{Commit, Page};
+
+use crate::random::Dice;
+use crate::sabotage::Sabotage;
+
+/// The faults of one history, and its sabotage.
+pub struct Chaos {
+    state: Mutex<State>,
+    sabotage: Option<Sabotage>,
+}
+
+struct State {
+    dice: Dice,
+    weather: Weather,
+    crashes: u64,
+    tampered: u64,
+}
+
+/// Whether faults happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    /// They do.
+    Storm,
+    /// They don't.
+    Calm,
+}
+
+impl Chaos {
+    /// The faults of a seed.
+    #[must_use]
+    pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
+        let state = State { dice: Dice::new(seed, 1), weather: Weather::Storm, crashes: 0, tampered: 0 };
+        Self { state: Mutex::new(state), sabotage }
+    }
+
+    /// Lets faults begin or end.
+    pub fn set_weather(&self, weather: Weather) {
+        self.with(|state| state.weather = weather);
+    }
+
+    /// How many tasks crashed.
+    #[must_use]
+    pub fn crashes(&self) -> u64 {
+        self.with(|state| state.crashes)
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn number(&self) -> u64 {
+        self.with(|state| {
+            state.tampered += 1;
+            state.tampered
+        })
+    }
+}
+
+fn milliseconds(number: u64) -> SignedDuration {
+    SignedDuration::from_millis(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+impl Hooks for Chaos {
+    fn call(&self, _: CallSite) -> Fate {
+        self.with(|state| match (state.weather, state.dice.below(1000)) {
+            (Weather::Calm, _) => Fate::Go,
+            (Weather::Storm, 0..=2) => {
+                state.crashes += 1;
+                Fate::Crash
+            }
+            (Weather::Storm, 3..=12) => Fate::Fail,
+            (Weather::Storm, 13..=212) => Fate::Delay(milliseconds(state.dice.between(1, 400))),
+            (Weather::Storm, _) => Fate::Go,
+        })
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        self.with(|state| match (state.weather, state.dice.below(100)) {
+            (Weather::Calm, _) => vec![SignedDuration::ZERO],
+            (Weather::Storm, 0..=9) => Vec::new(),
+            (Weather::Storm, 10..=19) => {
+                vec![SignedDuration::ZERO, milliseconds(state.dice.between(0, 30_000))]
+            }
+            (Weather::Storm, 20..=39) => vec![milliseconds(state.dice.between(0, 90_000))],
+            (Weather::Storm, _) => vec![SignedDuration::ZERO],
+        })
+    }
+
+    fn tamper_commit(&self, task: &'static str, commit: &mut Commit) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_commit(task, commit, || self.number());
+        }
+    }
+
+    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_page(task, page);
+        }
+    }
+
+    fn tamper_instances(&self, instances: &mut Vec<Instance>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_instances(instances);
+        }
+    }
+
+    fn tamper_fleet(&self, request: &mut CreateFleetRequest) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_fleet(request, || self.number());
+        }
+    }
+
+    fn tamper_images(&self, images: &mut Vec<Image>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_images(images, || self.number());
+        }
+    }
+
+    fn evicting(&self) -> Evicting {
+        self.sabotage.map_or(Evicting::ByEviction, Sabotage::evicting)
+    }
+}

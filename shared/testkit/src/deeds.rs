@@ -1,0 +1,172 @@
+//! What happens to a simulated world between its steps: users, EC2 and bad luck.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_cloud::port::{InstanceState, TargetCapacityType};
+use tenon_cloud::twin::{HealthEvent, Pool};
+use tenon_cluster::Kind;
+use tenon_domain::id::{ClusterName, ImageId, InstanceId, InstanceType, Zone};
+use tenon_domain::wake::FunctionName;
+use tenon_region::engine::Region;
+use tenon_region::site::Voice;
+
+use crate::random::Dice;
+use crate::world::DEPLOYMENTS;
+
+/// What was done to a world and may have to be undone.
+#[derive(Default)]
+pub(crate) struct Doings {
+    images: Vec<ImageId>,
+    dry: BTreeMap<(String, String), Pool>,
+    speaks_at: Option<Timestamp>,
+    made: u64,
+}
+
+impl Doings {
+    /// Does one thing.
+    pub(crate) fn act(&mut self, region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+        if self.speaks_at.is_some_and(|at| at <= region.now()) {
+            self.speak(region, cluster);
+        }
+        match dice.below(100) {
+            0..=34 => scale(region, cluster, dice),
+            35..=39 => self.make_image(region, dice),
+            40..=41 => self.drop_image(region, dice),
+            42..=48 => interrupt(region, dice),
+            49..=56 => self.dry_up(region, dice),
+            57..=61 => self.refill(region, dice),
+            62..=64 => delete_node(region, cluster, dice),
+            65..=67 => self.silence(region, cluster, dice),
+            68..=69 => region.send(FunctionName::Images, "{\"source\": \"aws.ec2\"".to_owned()),
+            70..=71 => announce(region, dice),
+            72..=73 => stop_instance(region, dice),
+            _ => {}
+        }
+    }
+
+    /// Undoes what would keep pods from running for ever.
+    pub(crate) fn make_peace(&mut self, region: &mut Region, cluster: &ClusterName) {
+        self.speak(region, cluster);
+        for pool in std::mem::take(&mut self.dry).into_values() {
+            region.twin().set_capacity(pool, None);
+        }
+    }
+
+    fn speak(&mut self, region: &mut Region, cluster: &ClusterName) {
+        self.speaks_at = None;
+        region.set_voice(cluster, Voice::Speaks);
+    }
+
+    fn silence(&mut self, region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+        let seconds = i64::try_from(dice.between(20, 240)).unwrap_or(60);
+        self.speaks_at = region.now().checked_add(SignedDuration::from_secs(seconds)).ok();
+        region.set_voice(cluster, Voice::Silent);
+    }
+
+    fn make_image(&mut self, region: &mut Region, dice: &mut Dice) {
+        self.made += 1;
+        let mut form = crate::world::image(&format!("node-{}", self.made));
+        form.fails = dice.permille(200);
+        form.takes = Some(SignedDuration::from_secs(i64::try_from(dice.between(1, 300)).unwrap_or(60)));
+        self.images.push(region.make_image(&form));
+    }
+
+    /// Takes an image away, but never the first: something must be left to launch from.
+    fn drop_image(&mut self, region: &mut Region, dice: &mut Dice) {
+        let index = usize::try_from(dice.below(u64::try_from(self.images.len()).unwrap_or(0))).unwrap_or(0);
+        if index < self.images.len() {
+            let image = self.images.remove(index);
+            // One that failed or is pending can't be disabled; the other way always works.
+            if dice.permille(500) || region.twin().disable_image(&image).is_err() {
+                let _ = region.twin().deregister_image(&image);
+            }
+        }
+    }
+
+    fn dry_up(&mut self, region: &Region, dice: &mut Dice) {
+        let types = running_types(region);
+        let Some((instance_type, zone)) = dice.pick(&types).cloned() else { return };
+        let capacity_type =
+            if dice.permille(500) { TargetCapacityType::Spot } else { TargetCapacityType::OnDemand };
+        let pool = Pool { capacity_type, instance_type: instance_type.clone(), zone: zone.clone() };
+        region.twin().set_capacity(pool.clone(), Some(u32::try_from(dice.below(2)).unwrap_or(0)));
+        self.dry.insert((format!("{capacity_type:?}"), format!("{instance_type}{zone}")), pool);
+    }
+
+    fn refill(&mut self, region: &Region, dice: &mut Dice) {
+        let keys: Vec<_> = self.dry.keys().cloned().collect();
+        if let Some(pool) = dice.pick(&keys).and_then(|key| self.dry.remove(key)) {
+            region.twin().set_capacity(pool, None);
+        }
+    }
+}
+
+fn running(region: &Region) -> Vec<tenon_cloud::port::Instance> {
+    let records = region.twin().instances().into_iter().map(|record| record.instance);
+    records.filter(|instance| instance.state == InstanceState::Running).collect()
+}
+
+fn running_types(region: &Region) -> Vec<(InstanceType, Zone)> {
+    running(region).into_iter().map(|instance| (instance.instance_type, instance.zone)).collect()
+}
+
+fn scale(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    let Some(name) = dice.pick(&DEPLOYMENTS) else { return };
+    let Some(found) = site.cluster().object(Kind::Deployment, "default", name) else { return };
+    let mut deployment = (*found).clone();
+    if let Some(replicas) = deployment.pointer_mut("/spec/replicas") {
+        *replicas = Value::from(dice.below(13));
+    }
+    let _ = site.cluster().apply(deployment);
+}
+
+fn interrupt(region: &mut Region, dice: &mut Dice) {
+    let spot: Vec<InstanceId> = running(region)
+        .into_iter()
+        .filter(|instance| instance.capacity_type == TargetCapacityType::Spot)
+        .map(|instance| instance.id)
+        .collect();
+    if let Some(id) = dice.pick(&spot) {
+        let _ = if dice.permille(800) {
+            region.twin().interrupt_spot(id)
+        } else {
+            region.twin().recommend_rebalance(id)
+        };
+    }
+}
+
+fn delete_node(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    if let Some(node) = dice.pick(&site.node_names()) {
+        site.cluster().delete(Kind::Node, "", node);
+    }
+}
+
+fn announce(region: &mut Region, dice: &mut Dice) {
+    let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
+    if let Some(id) = dice.pick(&ids) {
+        let _ = region.twin().announce(&HealthEvent {
+            event_type_code: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED".to_owned(),
+            event_type_category: "scheduledChange".to_owned(),
+            starts_at: region.now(),
+            instances: vec![id.clone()],
+        });
+    }
+}
+
+fn stop_instance(region: &mut Region, dice: &mut Dice) {
+    let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
+    if let Some(id) = dice.pick(&ids) {
+        let to = if dice.permille(500) { InstanceState::Stopping } else { InstanceState::ShuttingDown };
+        let _ = region.twin().push_instance(id, to);
+    }
+}
+
+/// An event that wakes a function for a cluster, as another function would send it.
+pub(crate) fn wake(cluster: &ClusterName) -> String {
+    json!({"source": "tenon", "detail-type": "Wake", "detail": {"installation": "tenon", "cluster": cluster.as_str()}})
+        .to_string()
+}

@@ -1,0 +1,100 @@
+//! What a simulation remembers of a region between its steps, so that invariants can speak of time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tenon_cloud::port::InstanceState;
+use tenon_cloud::twin::InstanceRecord;
+use tenon_domain::claim::Claim;
+use tenon_domain::command::Command;
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, LaunchId};
+use tenon_domain::launch::Launch;
+use tenon_region::engine::{PodDeletion, Region};
+use tenon_table::items;
+
+/// The region at one step, read once for all invariants.
+pub struct Moment {
+    /// When.
+    pub at: Timestamp,
+    /// All claims.
+    pub claims: Vec<Claim>,
+    /// All launches.
+    pub launches: Vec<Launch>,
+    /// All commands.
+    pub commands: Vec<Command>,
+    /// All instances as they really are.
+    pub instances: Vec<InstanceRecord>,
+    /// Pods that the agent deleted since the step before.
+    pub pod_deletions: Vec<PodDeletion>,
+}
+
+/// What lasts from step to step.
+#[derive(Default)]
+pub struct History {
+    /// Claims as they were last seen.
+    pub claims: BTreeMap<ClaimName, Claim>,
+    /// Launches as they were last seen; some end.
+    pub launches: BTreeMap<LaunchId, Launch>,
+    /// Since when an instance runs that no claim owns.
+    pub unowned_since: BTreeMap<InstanceId, Timestamp>,
+    /// Since when a pod that fits waits.
+    pub pending_since: BTreeMap<String, Timestamp>,
+    /// How many evictions were judged.
+    pub evictions_judged: usize,
+    /// How many requests to EC2 were judged.
+    pub requests_judged: usize,
+    /// Most nodes that a pool had, which percentages are taken of.
+    pub pool_sizes: BTreeMap<String, u32>,
+    /// Claims that the journal speaks of: launches that it names, and terminations.
+    pub journal: Journal,
+    /// When the table was restored, if it was.
+    pub restored_at: Option<Timestamp>,
+    /// Instances that were well when the table was restored.
+    pub well_at_restore: BTreeSet<InstanceId>,
+}
+
+/// What the journal explains.
+#[derive(Default)]
+pub struct Journal {
+    /// Names of launches in records of planned claims.
+    pub launches: BTreeSet<String>,
+    /// Instances in records of terminations.
+    pub terminations: BTreeSet<String>,
+}
+
+impl Moment {
+    /// Reads a region.
+    #[must_use]
+    pub fn of(region: &mut Region, cluster: &ClusterName) -> Self {
+        Self {
+            at: region.now(),
+            claims: region.claims(cluster),
+            launches: region.launches(cluster),
+            commands: region.commands(cluster),
+            instances: region.twin().instances(),
+            pod_deletions: region.take_pod_deletions(),
+        }
+    }
+
+    /// Instances that run, or will.
+    pub fn live_instances(&self) -> impl Iterator<Item = &InstanceRecord> {
+        self.instances
+            .iter()
+            .filter(|record| matches!(record.instance.state, InstanceState::Pending | InstanceState::Running))
+    }
+}
+
+impl Journal {
+    /// Reads all records of a region.
+    pub fn read(&mut self, region: &Region) {
+        for (key, item) in region.table().dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#")) {
+            let Ok(record) = items::journal_from_item(&key, &item) else { continue };
+            let details = &record.details;
+            self.launches.extend(details.get("launch").cloned());
+            self.terminations.extend(details.get("instance").cloned());
+            if record.subject.kind == tenon_domain::journal::SubjectKind::Instance {
+                self.terminations.insert(record.subject.name.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What holds at every step, whatever went wrong before.
+//!
+//! Each invariant is a function of the region's moment and of what was remembered; each is broken by a
+//! [`crate::Sabotage`] in the tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::port::ImageState;
+use tenon_domain::api::NodePool;
+use tenon_domain::budget::{DisruptionReason, allowed_disruptions};
+use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
+use tenon_domain::id::InstanceId;
+use tenon_domain::launch::LaunchState;
+
+use crate::history::{History, Moment};
+
+/// How long an instance of ours may be without a claim: EC2 shows it late, the audit comes every ten minutes, and
+/// some fail under faults; five go in an hour.
+pub const UNOWNED_GRACE: SignedDuration = SignedDuration::from_mins(75);
+
+/// How long a pod that fits may wait once faults have stopped.
+pub const PENDING_GRACE: SignedDuration = SignedDuration::from_mins(40);
+
+/// The invariants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// Every claim has at most one instance, and no instance two claims.
+    OneInstancePerClaim,
+    /// Nothing of ours runs without a claim for longer than its grace.
+    NothingUnowned,
+    /// A claim's state never goes back.
+    StatesGoForward,
+    /// Every pod that fits some allowed type runs once faults stop.
+    PodsRun,
+    /// No pod is counted on two live claims.
+    PodsCountedOnce,
+    /// A plan of an unchanged, settled world is empty.
+    SettledStays,
+    /// No image that wasn't available was ever asked for or launched.
+    ImagesAvailable,
+    /// Disruption stays within the pools' budgets.
+    BudgetsHold,
+    /// Evictions stay within the PodDisruptionBudgets.
+    PodBudgetsHold,
+    /// Steps of claims never starve the provisioner.
+    NoStarvation,
+    /// The journal explains every launch and termination.
+    JournalExplains,
+    /// A restored table kills nothing.
+    RestoreKillsNothing,
+}
+
+/// An invariant that didn't hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// The seed that plays it again.
+    pub seed: u64,
+    /// At which step.
+    pub step: u32,
+    /// When.
+    pub at: Timestamp,
+    /// What was found.
+    pub found: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { invariant, seed, step, at, found } = self;
+        write!(f, "{invariant:?} doesn't hold: seed {seed}, step {step}, {at}: {found}")
+    }
+}
+
+type Found = Result<(), (Invariant, String)>;
+
+fn found<T>(invariant: Invariant, text: String) -> Result<T, (Invariant, String)> {
+    Err((invariant, text))
+}
+
+/// Every claim has at most one instance, and no instance two claims; a launch has at most as many as it has claims.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_one_instance_per_claim(moment: &Moment) -> Found {
+    let mut owners: BTreeMap<&InstanceId, &Claim> = BTreeMap::new();
+    for claim in &moment.claims {
+        let Some(instance) = claim.state.instance() else { continue };
+        if let Some(other) = owners.insert(&instance.id, claim) {
+            let text = format!("{} belongs to {} and to {}", instance.id, other.name, claim.name);
+            return found(Invariant::OneInstancePerClaim, text);
+        }
+    }
+    Ok(())
+}
+
+/// Nothing of ours runs without a claim for longer than its grace.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_nothing_unowned(moment: &Moment, history: &mut History) -> Found {
+    let owned: BTreeSet<&InstanceId> = moment
+        .claims
+        .iter()
+        .filter_map(|claim| claim.state.instance())
+        .map(|instance| &instance.id)
+        .collect();
+    let unowned: BTreeSet<&InstanceId> =
+        moment.live_instances().map(|r| &r.instance.id).filter(|id| !owned.contains(id)).collect();
+    history.unowned_since.retain(|id, _| unowned.contains(id));
+    for id in unowned {
+        let since = *history.unowned_since.entry(id.clone()).or_insert(moment.at);
+        let age = moment.at.duration_since(since);
+        if age > UNOWNED_GRACE && history.restored_at.is_none() {
+            return found(Invariant::NothingUnowned, format!("{id} runs without a claim since {since}"));
+        }
+    }
+    Ok(())
+}
+
+/// A claim's state never goes back, nor does its revision.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_states_go_forward(moment: &Moment, history: &mut History) -> Found {
+    for claim in &moment.claims {
+        if let Some(before) = history.claims.get(&claim.name) {
+            if claim.phase() < before.phase() {
+                let text = format!("{} went from {} back to {}", claim.name, before.phase(), claim.phase());
+                return found(Invariant::StatesGoForward, text);
+            }
+            if claim.revision < before.revision {
+                let text = format!("{} went from revision {} back", claim.name, before.revision);
+                return found(Invariant::StatesGoForward, text);
+            }
+        }
+    }
+    history.claims = moment.claims.iter().map(|claim| (claim.name.clone(), claim.clone())).collect();
+    history.launches.extend(moment.launches.iter().map(|launch| (launch.id.clone(), launch.clone())));
+    Ok(())
+}
+
+/// No pod is counted on two live claims while it waits.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_pods_counted_once(moment: &Moment, waiting: &BTreeSet<String>) -> Found {
+    let live: BTreeSet<_> =
+        moment.claims.iter().filter(|claim| claim.phase().offers_room()).map(|claim| &claim.name).collect();
+    let mut counted = BTreeMap::new();
+    for launch in &moment.launches {
+        for claim in launch.claims.iter().filter(|claim| live.contains(&claim.name)) {
+            for pod in claim.pods.iter().filter(|pod| waiting.contains(pod.uid.as_str())) {
+                if let Some(other) = counted.insert(&pod.uid, &claim.name)
+                    && *other != claim.name
+                {
+                    let text = format!("{} is counted on {other} and on {}", pod.name, claim.name);
+                    return found(Invariant::PodsCountedOnce, text);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No request names an image that was never available, and nothing was launched from one that wasn't then. An image
+/// can go between the look and the launch; EC2 refuses that, and it isn't ours to know.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_images_available(
+    launches: &[tenon_cloud::twin::LaunchRecord],
+    requests: &[tenon_cloud::twin::RequestRecord],
+    history: &mut History,
+) -> Found {
+    for request in requests.iter().skip(history.requests_judged) {
+        for (image, state) in &request.images {
+            if matches!(state, None | Some(ImageState::Pending | ImageState::Failed)) {
+                return found(
+                    Invariant::ImagesAvailable,
+                    format!("a launch asked for {image}, which was {state:?}"),
+                );
+            }
+        }
+    }
+    history.requests_judged = requests.len();
+    match launches.iter().find(|launch| launch.image_state != ImageState::Available) {
+        Some(launch) => {
+            let text = format!("{} was launched from {}", launch.instance, launch.image);
+            found(Invariant::ImagesAvailable, text)
+        }
+        None => Ok(()),
+    }
+}
+
+/// As many nodes of a pool are disrupted by us as its budgets allow, at most.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_budgets_hold(moment: &Moment, pools: &[NodePool], history: &mut History) -> Found {
+    for pool in pools {
+        let of_pool = || moment.claims.iter().filter(|claim| claim.pool == pool.name);
+        let nodes =
+            of_pool().filter(|claim| claim.state.node().is_some() && !claim.phase().is_final()).count();
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+        let most = history.pool_sizes.entry(pool.name.to_string()).or_default();
+        *most = nodes.max(*most);
+        let going = of_pool().filter(|claim| is_disrupted(claim)).count();
+        let allowed =
+            allowed_disruptions(&pool.disruption.budgets, DisruptionReason::Drifted, *most, moment.at);
+        if u32::try_from(going).unwrap_or(u32::MAX) > allowed {
+            let text = format!("{going} nodes of pool {} are disrupted, {allowed} of {nodes} may", pool.name);
+            return found(Invariant::BudgetsHold, text);
+        }
+    }
+    Ok(())
+}
+
+fn is_disrupted(claim: &Claim) -> bool {
+    let voluntary = claim.state.removal().is_none_or(|reason| reason == RemovalReason::Drifted);
+    match claim.phase() {
+        ClaimPhase::Disrupting => true,
+        ClaimPhase::Draining | ClaimPhase::Drained | ClaimPhase::Terminating => voluntary,
+        ClaimPhase::Planned
+        | ClaimPhase::Launching
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Initialized
+        | ClaimPhase::Terminated => false,
+    }
+}
+
+/// Evictions ask the budgets, and pods are deleted without asking only where a deadline says so.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_pod_budgets_hold(
+    moment: &Moment,
+    evictions: &[tenon_cluster::simulated::Evicted],
+    history: &mut History,
+) -> Found {
+    for eviction in evictions.iter().skip(history.evictions_judged) {
+        if let Some((budget, _)) = eviction.budgets.iter().find(|(_, allowed)| *allowed == 0) {
+            let text = format!("{} was evicted although budget {budget} allowed none", eviction.pod);
+            return found(Invariant::PodBudgetsHold, text);
+        }
+    }
+    history.evictions_judged = evictions.len();
+    for deletion in &moment.pod_deletions {
+        let claim =
+            moment.claims.iter().find(|c| c.state.node().is_some_and(|n| n.as_str() == deletion.node));
+        let deadline = claim.is_some_and(|claim| match claim.state.removal() {
+            Some(
+                RemovalReason::SpotInterrupted
+                | RemovalReason::CapacityReservationInterrupted
+                | RemovalReason::InstanceStopped
+                | RemovalReason::InstanceTerminated,
+            ) => true,
+            Some(
+                RemovalReason::Drifted
+                | RemovalReason::ScheduledChange
+                | RemovalReason::Deleted
+                | RemovalReason::Expired
+                | RemovalReason::RegistrationTimeout
+                | RemovalReason::Abandoned,
+            )
+            | None => false,
+        });
+        if !deadline {
+            let text = format!("{} of {} was deleted, not evicted", deletion.pod, deletion.node);
+            return found(Invariant::PodBudgetsHold, text);
+        }
+    }
+    Ok(())
+}
+
+/// Pods that fit don't wait for longer than their grace.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_pods_run(at: Timestamp, waiting: &BTreeSet<String>, history: &mut History) -> Found {
+    history.pending_since.retain(|pod, _| waiting.contains(pod));
+    for pod in waiting {
+        let since = *history.pending_since.entry(pod.clone()).or_insert(at);
+        if at.duration_since(since) > PENDING_GRACE {
+            return found(Invariant::PodsRun, format!("pod {pod} waits since {since}, though it fits"));
+        }
+    }
+    Ok(())
+}
+
+/// Every launch and every termination of ours has a record.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_journal_explains(moment: &Moment, history: &History) -> Found {
+    for record in &moment.instances {
+        let Some(launch) = record.instance.tags.get("tenon.dev/launch") else { continue };
+        if !history.journal.launches.contains(launch) {
+            let text = format!("no record explains launch {launch} of {}", record.instance.id);
+            return found(Invariant::JournalExplains, text);
+        }
+        let by_us =
+            record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
+        if by_us && !history.journal.terminations.contains(record.instance.id.as_str()) {
+            let text = format!("no record explains why {} was terminated", record.instance.id);
+            return found(Invariant::JournalExplains, text);
+        }
+    }
+    Ok(())
+}
+
+/// What was well when the table was restored isn't terminated by us.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_restore_kills_nothing(moment: &Moment, history: &History) -> Found {
+    for record in moment.instances.iter().filter(|r| history.well_at_restore.contains(&r.instance.id)) {
+        let by_us =
+            record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
+        if by_us && record.instance.state.is_going() {
+            let text =
+                format!("{} was well when the table was restored, and was terminated", record.instance.id);
+            return found(Invariant::RestoreKillsNothing, text);
+        }
+    }
+    Ok(())
+}
+
+/// What a settled region must not do any more: its claims, launches, commands and instances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    claims: Vec<(String, u64)>,
+    launches: usize,
+    commands: usize,
+    instances: Vec<InstanceId>,
+    requests: usize,
+}
+
+impl Standing {
+    /// What stands at a moment.
+    #[must_use]
+    pub fn of(moment: &Moment, requests: usize) -> Self {
+        let open = |claim: &&Claim| !claim.phase().is_final();
+        Self {
+            claims: moment.claims.iter().filter(open).map(|c| (c.name.to_string(), c.revision)).collect(),
+            launches: moment
+                .launches
+                .iter()
+                .filter(|launch| matches!(launch.state, LaunchState::Requested { .. }))
+                .count(),
+            commands: moment.commands.iter().filter(|command| command.is_active()).count(),
+            instances: moment.live_instances().map(|record| record.instance.id.clone()).collect(),
+            requests,
+        }
+    }
+}
+
+/// A settled region that is looked at again stays as it is.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_settled_stays(before: &Standing, after: &Standing) -> Found {
+    if before == after {
+        return Ok(());
+    }
+    found(Invariant::SettledStays, format!("was {before:?}, is {after:?}"))
+}

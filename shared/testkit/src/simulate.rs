@@ -1,0 +1,274 @@
+//! Plays the history of a seed and holds it to the invariants.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_cluster::Kind;
+use tenon_domain::api::NodePool;
+use tenon_domain::id::ClusterName;
+use tenon_domain::manifest::node_pool_from_value;
+use tenon_domain::wake::FunctionName;
+use tenon_region::engine::Region;
+use tenon_region::scenario::{self, build};
+use tenon_table::Backup;
+
+use crate::chaos::{Chaos, Weather};
+use crate::deeds::{Doings, wake};
+use crate::history::{History, Moment};
+use crate::invariants::{self, Invariant, Standing, Violation};
+use crate::random::Dice;
+use crate::sabotage::Sabotage;
+use crate::world::CLUSTER;
+
+/// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
+const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
+/// Nothing to do for so long is settled.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(6);
+/// How old the table is that a restore brings back.
+const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
+
+/// What to play.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// How many steps.
+    pub steps: u32,
+    /// Where the code is broken, if it is.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// What a history came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Instances that were launched.
+    pub launches: usize,
+    /// Tasks that crashed.
+    pub crashes: u64,
+    /// Invocations of functions.
+    pub invocations: u64,
+    /// Whether the table was restored on the way.
+    pub restored: bool,
+}
+
+/// Plays a seed.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn simulate(options: Options) -> Result<Outcome, Box<Violation>> {
+    let mut play = Play::new(options)?;
+    for step in 0..options.steps {
+        play.step = step;
+        play.live()?;
+        if play.history.restored_at.is_some() {
+            play.live_on_restored_table()?;
+            return Ok(play.outcome());
+        }
+    }
+    play.calm_down()?;
+    Ok(play.outcome())
+}
+
+struct Play {
+    options: Options,
+    step: u32,
+    region: Region,
+    chaos: Arc<Chaos>,
+    cluster: ClusterName,
+    pools: Vec<NodePool>,
+    dice: Dice,
+    doings: Doings,
+    history: History,
+    backups: Vec<(Timestamp, Backup)>,
+    restores: bool,
+}
+
+impl Play {
+    fn new(options: Options) -> Result<Self, Box<Violation>> {
+        let chaos = Arc::new(Chaos::new(options.seed, options.sabotage));
+        let world = crate::world::scenario(options.seed);
+        let hooks = Arc::clone(&chaos);
+        let made = build(&world, &scenario::Options { hooks, ..scenario::Options::default() });
+        let cluster = ClusterName::parse(CLUSTER);
+        let (Ok(region), Ok(cluster)) = (made, cluster) else {
+            return Err(Box::new(Violation {
+                invariant: Invariant::PodsRun,
+                seed: options.seed,
+                step: 0,
+                at: Timestamp::UNIX_EPOCH,
+                found: "the world of this seed can't be made".to_owned(),
+            }));
+        };
+        let objects = world.clusters.iter().flat_map(|cluster| &cluster.objects);
+        let pools = objects.filter_map(|object| node_pool_from_value(object).ok()).collect();
+        let mut dice = Dice::new(options.seed, 3);
+        let restores = dice.permille(60);
+        Ok(Self {
+            options,
+            step: 0,
+            region,
+            chaos,
+            cluster,
+            pools,
+            dice,
+            doings: Doings::default(),
+            history: History::default(),
+            backups: Vec::new(),
+            restores,
+        })
+    }
+
+    /// One step: something happens, time passes, the invariants are asked.
+    fn live(&mut self) -> Result<(), Box<Violation>> {
+        self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
+        let seconds = i64::try_from(self.dice.between(1, 60)).unwrap_or(1);
+        self.pass(SignedDuration::from_secs(seconds))?;
+        if self.restores {
+            self.maybe_restore();
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, time: SignedDuration) -> Result<(), Box<Violation>> {
+        let until = self.region.now().checked_add(time).unwrap_or(Timestamp::MAX);
+        self.region.run_until(until);
+        self.region.take_happenings();
+        self.judge()
+    }
+
+    fn maybe_restore(&mut self) {
+        let now = self.region.now();
+        if self.backups.last().is_none_or(|(at, _)| now.duration_since(*at) >= SignedDuration::from_mins(10))
+        {
+            self.backups.push((now, self.region.table().backup()));
+        }
+        let old_enough = |at: &Timestamp| now.duration_since(*at) >= RESTORE_AGE;
+        let Some((_, backup)) = self.backups.iter().rev().find(|(at, _)| old_enough(at)) else { return };
+        if self.dice.permille(100) {
+            let moment = Moment::of(&mut self.region, &self.cluster);
+            let well = |claim: &&tenon_domain::claim::Claim| claim.phase().offers_room();
+            self.history.well_at_restore = moment
+                .claims
+                .iter()
+                .filter(well)
+                .filter_map(|c| c.state.instance())
+                .map(|i| i.id.clone())
+                .collect();
+            self.history.restored_at = Some(now);
+            self.region.table().restore(backup);
+        }
+    }
+
+    /// After a restore nothing may die; what else holds is for a person to bring back.
+    fn live_on_restored_table(&mut self) -> Result<(), Box<Violation>> {
+        for _ in 0..24 {
+            self.step += 1;
+            let until = self.region.now().checked_add(SignedDuration::from_mins(5)).unwrap_or(Timestamp::MAX);
+            self.region.run_until(until);
+            self.region.take_happenings();
+            let moment = Moment::of(&mut self.region, &self.cluster);
+            let found = invariants::invariant_restore_kills_nothing(&moment, &self.history);
+            self.check(moment.at, found)?;
+        }
+        Ok(())
+    }
+
+    fn calm_down(&mut self) -> Result<(), Box<Violation>> {
+        self.chaos.set_weather(Weather::Calm);
+        self.doings.make_peace(&mut self.region, &self.cluster);
+        self.history.pending_since.clear();
+        let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
+        let mut settled_since = None;
+        loop {
+            self.step += 1;
+            self.pass(SignedDuration::from_mins(1))?;
+            let now = self.region.now();
+            let waiting = self.waiting();
+            let found = invariants::invariant_pods_run(now, &waiting, &mut self.history);
+            self.check(now, found)?;
+            let unsettled = self.region.unsettled().0;
+            if unsettled.is_empty() {
+                let since = *settled_since.get_or_insert(now);
+                if now.duration_since(since) >= SETTLED_AFTER {
+                    return self.look_again();
+                }
+            } else {
+                settled_since = None;
+            }
+            if now >= deadline {
+                let text =
+                    format!("not settled {SETTLE_WITHIN:#} after the last fault: {}", unsettled.join("; "));
+                return self.check(now, Err((Invariant::SettledStays, text)));
+            }
+        }
+    }
+
+    /// Wakes every function in a settled region: nothing may change.
+    fn look_again(&mut self) -> Result<(), Box<Violation>> {
+        let requests = self.region.twin().requests().len();
+        let before = Standing::of(&Moment::of(&mut self.region, &self.cluster), requests);
+        for function in FunctionName::ALL {
+            self.region.send(function, wake(&self.cluster));
+        }
+        self.pass(SignedDuration::from_mins(15))?;
+        let requests = self.region.twin().requests().len();
+        let after = Standing::of(&Moment::of(&mut self.region, &self.cluster), requests);
+        let found = invariants::invariant_settled_stays(&before, &after);
+        self.check(self.region.now(), found)
+    }
+
+    /// UIDs of pods that wait for a node.
+    fn waiting(&self) -> BTreeSet<String> {
+        let Some(site) = self.region.site(&self.cluster) else { return BTreeSet::new() };
+        let waits = |pod: &Value| {
+            pod.pointer("/spec/nodeName").is_none() && pod.pointer("/metadata/deletionTimestamp").is_none()
+        };
+        let pods = site.cluster().objects(Kind::Pod);
+        let waiting = pods.iter().filter(|pod| waits(pod));
+        waiting.filter_map(|pod| pod.pointer("/metadata/uid")?.as_str().map(str::to_owned)).collect()
+    }
+
+    fn judge(&mut self) -> Result<(), Box<Violation>> {
+        let moment = Moment::of(&mut self.region, &self.cluster);
+        let found = self.judge_moment(&moment);
+        self.check(moment.at, found)
+    }
+
+    fn judge_moment(&mut self, moment: &Moment) -> Result<(), (Invariant, String)> {
+        let history = &mut self.history;
+        invariants::invariant_one_instance_per_claim(moment)?;
+        invariants::invariant_states_go_forward(moment, history)?;
+        invariants::invariant_nothing_unowned(moment, history)?;
+        let (launches, requests) = (self.region.twin().launches(), self.region.twin().requests());
+        invariants::invariant_images_available(&launches, &requests, history)?;
+        invariants::invariant_budgets_hold(moment, &self.pools, history)?;
+        if let Some(site) = self.region.site(&self.cluster) {
+            invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
+        }
+        let waiting = self.waiting();
+        invariants::invariant_pods_counted_once(moment, &waiting)?;
+        if self.step % 20 == 0 {
+            self.history.journal.read(&self.region);
+            invariants::invariant_journal_explains(moment, &self.history)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, at: Timestamp, found: Result<(), (Invariant, String)>) -> Result<(), Box<Violation>> {
+        let violation = |(invariant, found)| {
+            Box::new(Violation { invariant, seed: self.options.seed, step: self.step, at, found })
+        };
+        found.map_err(violation)
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            launches: self.region.twin().launches().len(),
+            crashes: self.chaos.crashes(),
+            invocations: self.region.usage().invocations.values().sum(),
+            restored: self.history.restored_at.is_some(),
+        }
+    }
+}

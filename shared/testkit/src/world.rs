@@ -1,0 +1,149 @@
+//! The world of a seed: a small region, one cluster, pools with budgets, workloads that fit.
+
+use serde_json::{Value, json};
+use tenon_region::scenario::{ClusterForm, ImageForm, Scenario};
+
+use crate::random::Dice;
+
+/// The cluster's name.
+pub(crate) const CLUSTER: &str = "sim";
+
+/// Types of the small region: sizes and families enough for choices, few enough to be quick.
+const TYPES: [&str; 12] = [
+    "c5.large",
+    "c5.xlarge",
+    "c6i.large",
+    "c6i.2xlarge",
+    "m5.large",
+    "m5.xlarge",
+    "m5.2xlarge",
+    "m6i.large",
+    "m6i.xlarge",
+    "m7i.large",
+    "r5.large",
+    "r6i.xlarge",
+];
+
+const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
+
+/// A Deployment of the world.
+pub(crate) const DEPLOYMENTS: [&str; 4] = ["web", "api", "worker", "batch"];
+
+/// The world of a seed.
+pub(crate) fn scenario(seed: u64) -> Scenario {
+    let mut dice = Dice::new(seed, 2);
+    let mut objects = vec![node_class(), pool("default", &mut dice)];
+    if dice.permille(300) {
+        objects.push(pool("second", &mut dice));
+    }
+    for name in DEPLOYMENTS {
+        objects.push(deployment(name, &mut dice));
+        if dice.permille(500) {
+            objects.push(budget(name, &mut dice));
+        }
+    }
+    if dice.permille(500) {
+        objects.push(daemon_set());
+    }
+    Scenario {
+        title: format!("seed {seed}"),
+        region: "us-east-1".to_owned(),
+        seed,
+        types: TYPES.map(str::to_owned).to_vec(),
+        zones: ZONES.map(str::to_owned).to_vec(),
+        clusters: vec![ClusterForm { name: CLUSTER.to_owned(), max_nodes: None, objects }],
+        images: vec![image("node-0")],
+        steps: Vec::new(),
+    }
+}
+
+/// An image that the class selects.
+pub(crate) fn image(name: &str) -> ImageForm {
+    ImageForm {
+        name: name.to_owned(),
+        architecture: "x86_64".to_owned(),
+        tags: [("team".to_owned(), "platform".to_owned())].into(),
+        takes: None,
+        fails: false,
+    }
+}
+
+fn node_class() -> Value {
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "amiFamily": "AL2023",
+            "amiSelectorTerms": [{"tags": {"team": "platform"}}],
+            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
+            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
+            "role": format!("{CLUSTER}-node"),
+        },
+    })
+}
+
+fn pool(name: &str, dice: &mut Dice) -> Value {
+    let capacity_types: &[&[&str]] = &[&["on-demand"], &["spot", "on-demand"], &["spot"]];
+    let capacity_types = dice.pick(capacity_types).copied().unwrap_or(&["on-demand"]);
+    let budgets = [json!([{"nodes": "1"}]), json!([{"nodes": "2"}]), json!([{"nodes": "50%"}])];
+    let budgets = dice.pick(&budgets).cloned().unwrap_or_default();
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+        "spec": {
+            "weight": dice.between(1, 100),
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": capacity_types},
+                ],
+                "expireAfter": "Never",
+            }},
+            "disruption": {"consolidateAfter": "Never", "budgets": budgets},
+        },
+    })
+}
+
+fn deployment(name: &str, dice: &mut Dice) -> Value {
+    let cpu = format!("{}m", dice.between(1, 16) * 100);
+    let memory = format!("{}Mi", dice.between(1, 12) * 256);
+    let mut spec = json!({
+        "terminationGracePeriodSeconds": dice.between(1, 60),
+        "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
+    });
+    if dice.permille(250)
+        && let (Some(zone), Some(spec)) = (dice.pick(&ZONES), spec.as_object_mut())
+    {
+        spec.insert("nodeSelector".to_owned(), json!({"topology.kubernetes.io/zone": zone}));
+    }
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": dice.between(0, 6),
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+        },
+    })
+}
+
+fn budget(name: &str, dice: &mut Dice) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"maxUnavailable": dice.between(1, 2), "selector": {"matchLabels": {"app": name}}},
+    })
+}
+
+fn daemon_set() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "logs", "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "logs"}},
+            "template": {
+                "metadata": {"labels": {"app": "logs"}},
+                "spec": {
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [{"name": "logs", "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}],
+                },
+            },
+        },
+    })
+}
