@@ -5,10 +5,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tenon_domain::SignedDuration;
 use tenon_domain::id::{InstanceType, ParseIdError, Region};
 
 use crate::errors::{Failure, Problem};
 use crate::output::Format;
+use crate::state::{Kind, StoryOf};
 
 /// Gives Kubernetes clusters on EC2 their nodes, and says why.
 #[derive(Debug, Parser)]
@@ -22,10 +24,18 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// A whole region and cluster on this machine, no AWS account
+    Local(LocalArgs),
     /// What would be launched for these manifests, and why; changes nothing
     Simulate(SimulateArgs),
     /// Instance types as Tenon sees them
     Types(TypesArgs),
+    /// Reads the state table
+    Get(GetArgs),
+    /// The decisions that led there, newest last
+    Why(WhyArgs),
+    /// Sends an event in the shape in which AWS sends it
+    Event(EventArgs),
 }
 
 /// `-o`.
@@ -116,4 +126,160 @@ pub(crate) struct TypesArgs {
     pub(crate) filename: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Where `tenon local` serves unless it is told otherwise.
+pub(crate) const DEFAULT_PORT: u16 = 7878;
+
+/// `--local`.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct LocalTarget {
+    /// Ask the region that `tenon local` runs on this machine
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "7878")]
+    pub(crate) local: Option<u16>,
+}
+
+/// `tenon get`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tenon get claims --local
+  tenon get nodes --local -o yaml
+  tenon get types m5.large --local=7900 -o json")]
+pub(crate) struct GetArgs {
+    /// What to list
+    #[arg(value_enum)]
+    pub(crate) kind: Kind,
+    /// Only the one of this name; ends with 1 when there is none
+    pub(crate) name: Option<String>,
+    /// The cluster; without, the only one
+    #[arg(long)]
+    pub(crate) cluster: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: LocalTarget,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `tenon why`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Ends with 1 when no decision is recorded.
+
+Examples:
+  tenon why claim default-3k9x2 --local
+  tenon why pod default/web-0 --local
+  tenon why node ip-10-0-0-1.ec2.internal --local -o json")]
+pub(crate) struct WhyArgs {
+    /// What it is about
+    #[arg(value_enum)]
+    pub(crate) kind: StoryOf,
+    /// Its name
+    pub(crate) name: String,
+    /// The cluster; without, the only one
+    #[arg(long)]
+    pub(crate) cluster: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: LocalTarget,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `tenon event`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Events: ami-available, ami-failed, ami-deregistered, ami-disabled AMI; spot-interruption, rebalance,
+instance-shutting-down, instance-stopped, instance-terminated INSTANCE; pipeline AMI. Ends with 1 when no rule takes it.
+
+Examples:
+  tenon event spot-interruption i-0abc --local
+  tenon event event.json --local")]
+pub(crate) struct EventArgs {
+    /// A word for an event, or a file with one as EventBridge delivers it; `-` is standard input
+    #[arg(value_name = "EVENT")]
+    pub(crate) what: String,
+    /// The image or instance that it is about
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: LocalTarget,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `tenon local`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without -f it plays the built-in tour. Virtual time starts at 2026-01-01T00:00:00Z; one seed gives the same lines on every
+machine. Stays up, and answers `tenon get`, `why` and `event` with `--local`, unless `--until` says otherwise. Ends with 1
+when the region has not settled.
+
+Examples:
+  tenon local
+  tenon local -f nodepool.yaml -f deployment.yaml --until settled
+  tenon local --scenario tour --speed max --until settled -o json")]
+pub(crate) struct LocalArgs {
+    /// Manifests for the cluster, YAML or JSON; `-` is standard input
+    #[arg(short, long = "filename", value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// What happens: `tour`, another built-in scenario, or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) scenario: Option<String>,
+    /// What every choice of the region follows from; the scenario's own without
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// How many virtual seconds go by in each real one, or `max`
+    #[arg(long, value_name = "X|max", default_value = "20", value_parser = parse_speed)]
+    pub(crate) speed: Speed,
+    /// When to end: once everything has settled, or after a virtual time such as `10m` or `24h`
+    #[arg(long, value_name = "settled|DURATION", value_parser = parse_until)]
+    pub(crate) until: Option<Until>,
+    /// Where to answer on 127.0.0.1 [default: 7878; at full speed with `--until`, nowhere]; 0 is any free port
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) region: RegionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// How fast virtual time goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Speed {
+    /// As fast as the machine can.
+    Max,
+    /// So many virtual seconds in a real one; positive.
+    Times(f64),
+}
+
+impl Speed {
+    /// The tour takes about a minute, and the first node is there within a second or two.
+    pub(crate) const DEFAULT: Self = Self::Times(20.0);
+}
+
+fn parse_speed(text: &str) -> Result<Speed, String> {
+    if text == "max" {
+        return Ok(Speed::Max);
+    }
+    let times: Option<f64> = text.parse().ok().filter(|times: &f64| times.is_finite() && *times > 0.0);
+    times.map(Speed::Times).ok_or_else(|| "expected a positive number such as `10`, or `max`".to_owned())
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Once the scenario is over and everything has settled.
+    Settled,
+    /// After so much virtual time.
+    Elapsed(SignedDuration),
+}
+
+fn parse_until(text: &str) -> Result<Until, String> {
+    if text == "settled" {
+        return Ok(Until::Settled);
+    }
+    let duration = text.parse().ok().filter(|duration: &SignedDuration| duration.is_positive());
+    duration
+        .map(Until::Elapsed)
+        .ok_or_else(|| "expected `settled`, or a duration such as `90s`, `10m` or `24h`".to_owned())
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tenon_domain::manifest::{ManifestError, ManifestErrors};
 
 use crate::output::{API_VERSION, Format};
@@ -33,7 +33,7 @@ impl From<Outcome> for ExitCode {
 pub(crate) const EXIT_WRONG: u8 = 2;
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Problem {
     /// The file, where it is about one.
     pub(crate) file: Option<String>,

@@ -3,12 +3,36 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde_json::Value;
 use tenon_domain::manifest::{Read as ReadManifests, read_files};
 
 use crate::errors::{Failure, Problem};
 
 /// Standard input's name among files.
 const STDIN: &str = "-";
+
+/// What to do where there is no NodePool to launch from.
+pub(crate) const NODE_POOL_EXAMPLE: &str = "\
+add a NodePool and its EC2NodeClass with `-f`, such as:
+    apiVersion: karpenter.sh/v1
+    kind: NodePool
+    metadata: {name: default}
+    spec:
+      template:
+        spec:
+          nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+          requirements:
+            - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+    ---
+    apiVersion: karpenter.k8s.aws/v1
+    kind: EC2NodeClass
+    metadata: {name: default}
+    spec:
+      amiSelectorTerms: [{alias: al2023@latest}]
+      role: KarpenterNodeRole
+      subnetSelectorTerms: [{tags: {karpenter.sh/discovery: CLUSTER}}]
+      securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: CLUSTER}}]";
 
 /// A file's name in messages.
 pub(crate) fn name_of(path: &Path) -> String {
@@ -52,28 +76,65 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Problem> {
     })
 }
 
+/// Manifests that were read as text: each file's name and text. Standard input can be read only once.
+pub(crate) struct Sources(Vec<(String, String)>);
+
+impl Sources {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`Failure`] names all files that can't be read, and what is wrong in the others.
+    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let mut problems = Vec::new();
+        let mut sources = Self(Vec::new());
+        for path in paths {
+            match read_text(path) {
+                Ok(text) => sources.0.push((name_of(path), text)),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if problems.is_empty() {
+            return Ok(sources);
+        }
+        if let Err(Failure(errors)) = sources.manifests() {
+            problems.extend(errors);
+        }
+        Err(Failure(problems))
+    }
+
+    /// Their objects.
+    ///
+    /// # Errors
+    /// Everything that is wrong with all files.
+    pub(crate) fn manifests(&self) -> Result<ReadManifests, Failure> {
+        let pairs: Vec<(&str, &str)> =
+            self.0.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        Ok(read_files(&pairs)?)
+    }
+
+    /// Their objects as JSON; Lists are their items.
+    ///
+    /// # Errors
+    /// [`Problem`] names the file.
+    pub(crate) fn objects(&self) -> Result<Vec<Value>, Problem> {
+        let mut objects = Vec::new();
+        for (name, text) in &self.0 {
+            let documents = Yaml::load_from_str(text)
+                .map_err(|error| Problem::new(error.to_string(), "write valid YAML or JSON").in_file(name))?;
+            for document in &documents {
+                add_object(to_json(document), &mut objects);
+            }
+        }
+        Ok(objects)
+    }
+}
+
 /// The objects of manifests.
 ///
 /// # Errors
 /// Everything that is wrong with all files.
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<ReadManifests, Failure> {
-    let mut problems = Vec::new();
-    let mut texts = Vec::new();
-    for path in paths {
-        match read_text(path) {
-            Ok(text) => texts.push((name_of(path), text)),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    let pairs: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    match read_files(&pairs) {
-        Ok(read) if problems.is_empty() => Ok(read),
-        Ok(_) => Err(Failure(problems)),
-        Err(errors) => {
-            problems.extend(errors.0.into_iter().map(Problem::from));
-            Err(Failure(problems))
-        }
-    }
+    Sources::read(paths)?.manifests()
 }
 
 /// What is worth knowing of manifests that were accepted, as sentences.
@@ -83,4 +144,30 @@ pub(crate) fn warnings_of(read: &ReadManifests) -> Vec<String> {
         warnings.push(format!("kinds that aren't looked at: `{}`", read.manifests.skipped.join("`, `")));
     }
     warnings
+}
+
+fn add_object(object: Value, objects: &mut Vec<Value>) {
+    let is_list = object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+    match object.get("items").and_then(Value::as_array) {
+        Some(items) if is_list => items.iter().for_each(|item| add_object(item.clone(), objects)),
+        Some(_) | None if object.is_object() => objects.push(object),
+        Some(_) | None => {}
+    }
+}
+
+fn to_json(node: &Yaml<'_>) -> Value {
+    match node {
+        Yaml::Representation(text, ..) => Value::from(text.as_ref()),
+        Yaml::Value(Scalar::Null) | Yaml::Alias(_) | Yaml::BadValue => Value::Null,
+        Yaml::Value(Scalar::Boolean(value)) => Value::from(*value),
+        Yaml::Value(Scalar::Integer(value)) => Value::from(*value),
+        Yaml::Value(Scalar::FloatingPoint(value)) => Value::from(value.into_inner()),
+        Yaml::Value(Scalar::String(value)) => Value::from(value.as_ref()),
+        Yaml::Sequence(items) => items.iter().map(to_json).collect(),
+        Yaml::Mapping(entries) => {
+            let key = |key: &Yaml<'_>| key.as_str().map(str::to_owned);
+            Value::Object(entries.iter().filter_map(|(k, v)| Some((key(k)?, to_json(v)))).collect())
+        }
+        Yaml::Tagged(_, inner) => to_json(inner),
+    }
 }

@@ -2,12 +2,16 @@
 //!
 //! Decides the exit status: 0 done, 1 done but the answer is "no", 2 the input or the call is wrong.
 
+mod api;
 mod args;
 mod catalogue;
+mod client;
 mod commands;
 mod errors;
 mod input;
 mod output;
+mod server;
+mod state;
 
 use std::process::ExitCode;
 
@@ -23,8 +27,12 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let (format, result) = match &cli.command {
+        Command::Local(args) => (args.output.format, commands::local::run(args)),
         Command::Simulate(args) => (args.output.format, commands::simulate::run(args)),
         Command::Types(args) => (args.output.format, commands::types::run(args)),
+        Command::Get(args) => (args.output.format, commands::get::run(args)),
+        Command::Why(args) => (args.output.format, commands::why::run(args)),
+        Command::Event(args) => (args.output.format, commands::event::run(args)),
     };
     match result {
         Ok(outcome) => outcome.into(),

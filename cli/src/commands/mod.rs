@@ -1,4 +1,8 @@
 //! The commands, one module each.
 
+pub(crate) mod event;
+pub(crate) mod get;
+pub(crate) mod local;
 pub(crate) mod simulate;
 pub(crate) mod types;
+pub(crate) mod why;

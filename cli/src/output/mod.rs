@@ -2,6 +2,7 @@
 //!
 //! Decides the forms, not what is in them. A reader that goes away (a closed pipe) ends the writing and is no error.
 
+mod colour;
 mod table;
 
 use std::io::{self, Write};
@@ -9,6 +10,7 @@ use std::io::{self, Write};
 use saphyr::{LoadableYamlNode, Yaml, YamlEmitter};
 use serde::Serialize;
 
+pub(crate) use colour::Colour;
 pub(crate) use table::Columns;
 
 use crate::errors::{Failure, Problem};

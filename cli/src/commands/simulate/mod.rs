@@ -101,27 +101,7 @@ fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Fai
 fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
     let files: Vec<String> = paths.iter().map(|path| input::name_of(path)).collect();
     let message = format!("{pods} pods have no place and there is no NodePool in `{}`", files.join("`, `"));
-    let remedy = "\
-add a NodePool and its EC2NodeClass with `-f`, such as:
-    apiVersion: karpenter.sh/v1
-    kind: NodePool
-    metadata: {name: default}
-    spec:
-      template:
-        spec:
-          nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
-          requirements:
-            - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
-    ---
-    apiVersion: karpenter.k8s.aws/v1
-    kind: EC2NodeClass
-    metadata: {name: default}
-    spec:
-      amiSelectorTerms: [{alias: al2023@latest}]
-      role: KarpenterNodeRole
-      subnetSelectorTerms: [{tags: {karpenter.sh/discovery: CLUSTER}}]
-      securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: CLUSTER}}]";
-    Problem::new(message, remedy).into()
+    Problem::new(message, input::NODE_POOL_EXAMPLE).into()
 }
 
 /// The most memory that this process has had, where the system says.

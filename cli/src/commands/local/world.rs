@@ -1,0 +1,209 @@
+//! The world of a run: a scenario, or an account made for manifests.
+//!
+//! Decides what the account of manifests has: the networks, images and node roles that their classes ask for, so that
+//! what is watched is Tenon and not a missing subnet. What can't be made so (an image by id, an alias) isn't made; the
+//! class then says what it lacks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+use tenon_domain::SignedDuration;
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::{
+    AmiSelectorTerm, InstanceProfile, NodeIdentity, SecurityGroupSelectorTerm, SubnetSelectorTerm,
+};
+use tenon_domain::id::{ClusterName, Region as RegionName};
+use tenon_domain::manifest::Manifests;
+use tenon_domain::registry::Registry;
+use tenon_region::engine::Region;
+use tenon_region::scenario::{BUILT_IN, ClusterForm, ImageForm, Options, Scenario, Step, build, built_in};
+use tenon_table::items::{from_item, keys, put};
+use tenon_table::{Commit, CommitToken, Consistency, Table, block_on};
+
+use crate::args::{LocalArgs, Until};
+use crate::errors::{Failure, Problem, did_you_mean, quoted};
+use crate::input;
+
+/// The tag by which clusters find what is theirs.
+const DISCOVERY: &str = "karpenter.sh/discovery";
+/// How long a world of manifests is given to settle.
+const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(6);
+
+/// A world that nothing has happened in.
+pub(super) struct World {
+    pub(super) region: Region,
+    pub(super) region_name: RegionName,
+    pub(super) scenario: Scenario,
+    /// The scenario's name or file.
+    pub(super) name: String,
+    pub(super) warnings: Vec<String>,
+    /// How many events were sent from outside.
+    pub(super) events_sent: u64,
+}
+
+impl World {
+    /// The world of a call.
+    pub(super) fn new(args: &LocalArgs) -> Result<Self, Failure> {
+        let mut warnings = Vec::new();
+        let given = if args.filename.is_empty() {
+            None
+        } else {
+            let sources = input::Sources::read(&args.filename)?;
+            let read = sources.manifests()?;
+            warnings.extend(input::warnings_of(&read));
+            Some((read.manifests, sources.objects()?))
+        };
+        let (name, mut scenario) = match (&args.scenario, &given) {
+            (Some(name), _) => (name.clone(), scenario(name)?),
+            (None, None) => ("tour".to_owned(), scenario("tour")?),
+            (None, Some((manifests, _))) => ("manifests".to_owned(), of_manifests(manifests, args)?),
+        };
+        if let Some((manifests, objects)) = &given {
+            let Some(cluster) = scenario.clusters.first_mut() else {
+                let remedy = "give a scenario with a cluster, or leave `-f` out";
+                return Err(Problem::new("the scenario has no cluster for the manifests", remedy)
+                    .in_file(name)
+                    .into());
+            };
+            cluster.objects.extend(objects.iter().cloned());
+            scenario.images.extend(manifests.node_classes.iter().flat_map(images_of));
+        }
+        if args.until == Some(Until::Settled) && !matches!(scenario.steps.last(), Some(Step::Settle(_))) {
+            scenario.steps.push(Step::Settle(SETTLE_WITHIN));
+        }
+        let options = Options { seed: args.seed, ..Options::default() };
+        let wrong = |error: &dyn std::error::Error| {
+            Failure::from(Problem::new(chain(error), "change what is named, and try again").in_file(&name))
+        };
+        let region = build(&scenario, &options).map_err(|error| wrong(&error))?;
+        let region_name = RegionName::parse(scenario.region.as_str()).map_err(|error| wrong(&error))?;
+        if let Some((manifests, _)) = &given {
+            grant(&region, &region_name, &scenario, manifests).map_err(|message| {
+                Failure::from(Problem::new(message, "change the manifests' EC2NodeClass").in_file(&name))
+            })?;
+        }
+        Ok(Self { region, region_name, scenario, name, warnings, events_sent: 0 })
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// A built-in scenario, or one of a file.
+fn scenario(name: &str) -> Result<Scenario, Failure> {
+    let text = match built_in(name) {
+        Some(text) => text.to_owned(),
+        None if Path::new(name).exists() || name == "-" => input::read_text(Path::new(name))?,
+        None => {
+            let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            let otherwise = format!("give a file that exists, or one of {}", quoted(&known));
+            let remedy = did_you_mean(name, known.iter().copied(), &otherwise);
+            return Err(Problem::new(format!("no scenario `{name}`"), remedy).at("--scenario").into());
+        }
+    };
+    Scenario::parse(&text).map_err(|error| {
+        Problem::new(error.to_string(), "see docs/scenarios.md for the form").in_file(name).into()
+    })
+}
+
+/// A scenario that only waits for the manifests to be served.
+fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Failure> {
+    if manifests.node_pools.is_empty() {
+        let files: Vec<String> = args.filename.iter().map(|path| input::name_of(path)).collect();
+        let message = format!("there is no NodePool in `{}`", files.join("`, `"));
+        return Err(Problem::new(message, input::NODE_POOL_EXAMPLE).into());
+    }
+    let discovery = manifests.node_classes.iter().find_map(|class| tags_of(class).remove(DISCOVERY));
+    let cluster = discovery.filter(|name| ClusterName::parse(name.as_str()).is_ok());
+    Ok(Scenario {
+        title: "Your manifests on a region of this machine".to_owned(),
+        region: args.region.resolve()?.to_string(),
+        seed: 0,
+        types: Vec::new(),
+        zones: Vec::new(),
+        clusters: vec![ClusterForm {
+            name: cluster.unwrap_or_else(|| "local".to_owned()),
+            max_nodes: None,
+            objects: Vec::<Value>::new(),
+        }],
+        images: Vec::new(),
+        steps: vec![Step::Settle(SETTLE_WITHIN)],
+    })
+}
+
+/// The tags that a class finds its subnets and security groups by; a wildcard takes any value.
+fn tags_of(class: &Ec2NodeClass) -> BTreeMap<String, String> {
+    let subnets = class.subnet_selector.iter().filter_map(|term| match term {
+        SubnetSelectorTerm::Tags(tags) => Some(tags),
+        SubnetSelectorTerm::Id(_) => None,
+    });
+    let groups = class.security_group_selector.iter().filter_map(|term| match term {
+        SecurityGroupSelectorTerm::Tags(tags) => Some(tags),
+        SecurityGroupSelectorTerm::Id(_) | SecurityGroupSelectorTerm::Name(_) => None,
+    });
+    let tags = subnets.chain(groups).flatten();
+    tags.map(|(key, value)| (key.clone(), value.replace('*', "local"))).collect()
+}
+
+/// Images that a class's terms select, one for each architecture.
+fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
+    let terms = class.ami_selector.iter().filter_map(|term| match term {
+        AmiSelectorTerm::Match { name, tags, .. } => Some((name, tags)),
+        AmiSelectorTerm::Id(_) | AmiSelectorTerm::Alias { .. } | AmiSelectorTerm::SsmParameter(_) => None,
+    });
+    let image = |(name, tags): (&Option<String>, &BTreeMap<String, String>), architecture: &str| ImageForm {
+        name: match name {
+            Some(pattern) => pattern.replace('*', "local").replace('?', "0"),
+            None => format!("{}-{architecture}", class.name),
+        },
+        architecture: architecture.to_owned(),
+        tags: tags.iter().map(|(key, value)| (key.clone(), value.replace('*', "local"))).collect(),
+        takes: None,
+        fails: false,
+    };
+    terms.flat_map(|term| ["x86_64", "arm64"].map(|architecture| image(term, architecture))).collect()
+}
+
+/// Gives the first cluster what the manifests' classes ask for: networks with their tags, and leave to use their roles.
+fn grant(
+    region: &Region,
+    name: &RegionName,
+    scenario: &Scenario,
+    manifests: &Manifests,
+) -> Result<(), String> {
+    let Some(cluster) = scenario.clusters.first() else { return Ok(()) };
+    for class in &manifests.node_classes {
+        let mut tags = tags_of(class);
+        if tags.get(DISCOVERY) != Some(&cluster.name) {
+            // The registry allows a cluster what carries its own name.
+            tags.insert(DISCOVERY.to_owned(), cluster.name.clone());
+        }
+        if tags.len() > 1 {
+            region.twin().add_network(&tags).map_err(|error| error.to_string())?;
+        }
+    }
+    let cluster = ClusterName::parse(cluster.name.as_str()).map_err(|error| error.to_string())?;
+    let key = keys::registry(name, &cluster);
+    let found = block_on(region.table().get(&key, Consistency::Strong)).map_err(|error| error.to_string())?;
+    let Some(item) = found else { return Ok(()) };
+    let mut registry: Registry = from_item(&key, &item).map_err(|error| chain(&error))?;
+    for class in &manifests.node_classes {
+        match &class.identity {
+            NodeIdentity::Role(role) => registry.allowed.node_roles.insert(role.clone()),
+            NodeIdentity::InstanceProfile(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) => {
+                registry.allowed.instance_profiles.insert(profile.clone())
+            }
+        };
+    }
+    let token = CommitToken::parse("registry-of-manifests").map_err(|error| error.to_string())?;
+    let commit = Commit { token, conditions: Vec::new(), writes: vec![put(key, &registry)] };
+    block_on(region.table().commit(&commit)).map_err(|error| chain(&error))
+}

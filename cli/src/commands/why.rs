@@ -1,0 +1,41 @@
+//! `tenon why`: the decisions that led there, newest last.
+
+use crate::api::JournalList;
+use crate::args::WhyArgs;
+use crate::client::Client;
+use crate::errors::{Failure, Outcome};
+use crate::output::{self, Format};
+use crate::state::Story;
+
+/// Runs the command.
+pub(crate) fn run(args: &WhyArgs) -> Result<Outcome, Failure> {
+    let client = Client::new(args.target)?;
+    let path = ["journal", args.kind.as_str(), args.name.as_str()];
+    let list: JournalList = client.get(&path, &[("cluster", args.cluster.as_deref())])?;
+    match args.output.format {
+        Format::Table => {
+            output::write(&list.records.iter().map(told).collect::<String>())?;
+        }
+        format @ (Format::Json | Format::Yaml) => {
+            output::write(&output::document_text(format, &list))?;
+        }
+    }
+    if list.records.is_empty() {
+        eprintln!("no decision about {} `{}` is recorded", args.kind.as_str(), args.name);
+        return Ok(Outcome::No);
+    }
+    Ok(Outcome::Done)
+}
+
+fn told(record: &Story) -> String {
+    let Story { at, kind, name, decision, message, by, details, evidence } = record;
+    let mut text = format!("{at}  {decision}  {kind} {name}  (by {by})\n  {message}\n");
+    for (name, value) in details {
+        text += &format!("    {name}: {value}\n");
+    }
+    if !evidence.is_empty() {
+        let all: Vec<String> = evidence.iter().map(|(name, number)| format!("{name} {number}")).collect();
+        text += &format!("    evidence: {}\n", all.join(", "));
+    }
+    text
+}

@@ -1,0 +1,164 @@
+//! The local HTTP interface of a running region, on 127.0.0.1 only.
+//!
+//! Decides routes and status codes. Requests go over a channel to the loop that moves the region, which answers between
+//! its steps: nothing is ever read in the middle of one. The server runs on a thread of its own.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::api::{ErrorList, Request};
+use crate::errors::{Failure, Problem, quoted};
+use crate::state::{Kind, StoryOf};
+
+/// An answer: a document, or what is wrong with the request.
+pub(crate) type Answer = Result<Value, Problem>;
+
+/// A request that waits for its answer.
+pub(crate) struct Ask {
+    pub(crate) request: Request,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Ask {
+    /// Answers; that the asker is gone changes nothing.
+    pub(crate) fn answer(self, answer: Answer) {
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// A server that runs.
+pub(crate) struct Server {
+    /// Its port.
+    pub(crate) port: u16,
+    asks: Receiver<Ask>,
+}
+
+impl Server {
+    /// Listens on the port; 0 is any that is free.
+    ///
+    /// # Errors
+    /// [`Failure`] when the port is taken.
+    pub(crate) fn start(port: u16) -> Result<Self, Failure> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let refused = |error: std::io::Error| {
+            let remedy =
+                format!("end what uses it, or give another with `--port`, such as `--port {}`", other(port));
+            Problem::new(format!("port {port} of 127.0.0.1 can't be served on: {error}"), remedy).at("--port")
+        };
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let port = listener.local_addr().map_err(refused)?.port();
+        let (sender, asks) = channel();
+        std::thread::Builder::new()
+            .name("server".to_owned())
+            .spawn(move || serve(listener, sender))
+            .map_err(refused)?;
+        Ok(Self { port, asks })
+    }
+
+    /// The next request, waiting so long for one at most.
+    pub(crate) fn next(&self, wait: Duration) -> Option<Ask> {
+        match self.asks.recv_timeout(wait) {
+            Ok(ask) => Some(ask),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(wait);
+                None
+            }
+        }
+    }
+}
+
+const fn other(port: u16) -> u16 {
+    if port < u16::MAX { port + 1 } else { 7878 }
+}
+
+type Asks = Arc<Sender<Ask>>;
+
+#[derive(Deserialize)]
+struct Filter {
+    kind: Option<String>,
+    cluster: Option<String>,
+    name: Option<String>,
+}
+
+fn serve(listener: TcpListener, asks: Sender<Ask>) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async move {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        let asks = Arc::new(asks);
+        tokio::spawn(stop_on_interrupt(Arc::clone(&asks)));
+        let router = Router::new()
+            .route("/v1/items", get(items))
+            .route("/v1/journal/{of}/{*name}", get(journal))
+            .route("/v1/events", post(event))
+            .with_state(asks);
+        // The listener lives as long as the program: there is nobody to tell that it ended.
+        let _ = axum::serve(listener, router).await;
+    });
+}
+
+/// Ctrl-C ends the region's loop, which then says how things stand.
+async fn stop_on_interrupt(asks: Asks) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        let (reply, _) = oneshot::channel();
+        let _ = asks.send(Ask { request: Request::Stop, reply });
+    }
+}
+
+type Response = (StatusCode, Json<Value>);
+
+async fn ask(asks: &Asks, request: Request) -> Response {
+    let (reply, answer) = oneshot::channel();
+    let ended = || Problem::new("the region has ended", "start it again with `tenon local`");
+    if asks.send(Ask { request, reply }).is_err() {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, ended());
+    }
+    match answer.await {
+        Ok(Ok(document)) => (StatusCode::OK, Json(document)),
+        Ok(Err(problem)) => refuse(StatusCode::BAD_REQUEST, problem),
+        Err(_) => refuse(StatusCode::SERVICE_UNAVAILABLE, ended()),
+    }
+}
+
+fn refuse(status: StatusCode, problem: Problem) -> Response {
+    (status, Json(serde_json::to_value(ErrorList::of(problem)).unwrap_or_default()))
+}
+
+fn unknown(field: &str, given: &str, known: &[&str]) -> Response {
+    let problem = Problem::new(format!("`{given}` isn't one"), format!("use {}", quoted(known))).at(field);
+    refuse(StatusCode::BAD_REQUEST, problem)
+}
+
+async fn items(State(asks): State<Asks>, Query(filter): Query<Filter>) -> Response {
+    let given = filter.kind.unwrap_or_default();
+    match Kind::parse(&given) {
+        Some(kind) => ask(&asks, Request::Items { kind, cluster: filter.cluster, name: filter.name }).await,
+        None => unknown("kind", &given, &Kind::ALL.map(Kind::as_str)),
+    }
+}
+
+async fn journal(
+    State(asks): State<Asks>,
+    Path((of, name)): Path<(String, String)>,
+    Query(filter): Query<Filter>,
+) -> Response {
+    match StoryOf::parse(&of) {
+        Some(of) => ask(&asks, Request::Journal { of, cluster: filter.cluster, name }).await,
+        None => unknown("kind", &of, &StoryOf::ALL.map(StoryOf::as_str)),
+    }
+}
+
+async fn event(State(asks): State<Asks>, Json(event): Json<Value>) -> Response {
+    ask(&asks, Request::Event(event)).await
+}

@@ -1,0 +1,125 @@
+//! What can be listed and what can be asked about.
+
+/// What `tenon get` lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// NodeClaims
+    Claims,
+    /// Nodes, as the agent reported them
+    Nodes,
+    /// NodePools
+    Pools,
+    /// EC2NodeClasses, as they resolved
+    Classes,
+    /// Images
+    Images,
+    /// Instance types
+    Types,
+    /// Capacity that EC2 refused
+    Unavailable,
+    /// Disruption commands that replace nodes
+    Rollouts,
+    /// Parts of the catalogue
+    Catalog,
+    /// Decisions of today
+    Events,
+}
+
+impl Kind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Claims,
+        Self::Nodes,
+        Self::Pools,
+        Self::Classes,
+        Self::Images,
+        Self::Types,
+        Self::Unavailable,
+        Self::Rollouts,
+        Self::Catalog,
+        Self::Events,
+    ];
+
+    /// Its name on the command line.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claims => "claims",
+            Self::Nodes => "nodes",
+            Self::Pools => "pools",
+            Self::Classes => "classes",
+            Self::Images => "images",
+            Self::Types => "types",
+            Self::Unavailable => "unavailable",
+            Self::Rollouts => "rollouts",
+            Self::Catalog => "catalog",
+            Self::Events => "events",
+        }
+    }
+
+    /// The kind of that name.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// `kind` of the list's document.
+    pub(crate) const fn list_kind(self) -> &'static str {
+        match self {
+            Self::Claims => "NodeClaimList",
+            Self::Nodes => "NodeList",
+            Self::Pools => "NodePoolList",
+            Self::Classes => "EC2NodeClassList",
+            Self::Images => "ImageList",
+            Self::Types => "InstanceTypeList",
+            Self::Unavailable => "UnavailableList",
+            Self::Rollouts => "RolloutList",
+            Self::Catalog => "CatalogPartList",
+            Self::Events => "EventList",
+        }
+    }
+
+    /// The attribute that `NAME` is compared with.
+    pub(crate) const fn name_attribute(self) -> &'static str {
+        match self {
+            Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Types | Self::Events => "name",
+            Self::Images | Self::Rollouts => "id",
+            Self::Unavailable => "what",
+            Self::Catalog => "part",
+        }
+    }
+}
+
+/// What `tenon why` tells the story of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum StoryOf {
+    /// A NodeClaim
+    Claim,
+    /// A Node: its claim's story
+    Node,
+    /// A pod, `[NAMESPACE/]NAME`: its own and that of the claims that were launched for it
+    Pod,
+    /// An EC2NodeClass
+    Class,
+    /// An image
+    Image,
+}
+
+impl StoryOf {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] = [Self::Claim, Self::Node, Self::Pod, Self::Class, Self::Image];
+
+    /// Its name on the command line.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Node => "node",
+            Self::Pod => "pod",
+            Self::Class => "class",
+            Self::Image => "image",
+        }
+    }
+
+    /// The one of that name.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|of| of.as_str() == text)
+    }
+}

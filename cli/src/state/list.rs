@@ -1,0 +1,140 @@
+//! Lists of the table, by kind.
+
+use serde_json::{Map, Value as Json, json};
+use tenon_cluster::snapshot::{self, ChunkCache};
+use tenon_domain::Timestamp;
+use tenon_domain::api::Node;
+use tenon_domain::api::pod::Readiness;
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::labels;
+use tenon_domain::resources::ResourceList;
+use tenon_table::items::{JournalOf, keys};
+use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
+
+use super::Kind;
+use super::json;
+
+/// Which part of the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    /// The region.
+    pub(crate) region: &'a Region,
+    /// The cluster.
+    pub(crate) cluster: &'a ClusterName,
+    /// The time, which decides what today is.
+    pub(crate) now: Timestamp,
+}
+
+/// Why the table can't be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListError {
+    /// The table.
+    #[error("the table can't be read: {0}")]
+    Table(#[from] TableError),
+    /// The agent's snapshot.
+    #[error("the agent's snapshot can't be read: {0}")]
+    Snapshot(#[from] snapshot::ReadError),
+}
+
+/// The items of a kind, by name; only that of the name where one is given.
+pub(crate) async fn list<T: Table>(
+    table: &T,
+    kind: Kind,
+    scope: Scope<'_>,
+    name: Option<&str>,
+) -> Result<Vec<Json>, ListError> {
+    let cluster = || keys::cluster_pk(scope.cluster);
+    let region = || keys::region_pk(scope.region);
+    let items = match kind {
+        Kind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
+        Kind::Pools => by_prefix(table, cluster(), keys::NODE_POOL).await?,
+        Kind::Classes => by_prefix(table, cluster(), keys::NODE_CLASS).await?,
+        Kind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
+        Kind::Images => by_prefix(table, region(), keys::IMAGE).await?,
+        Kind::Types => by_prefix(table, region(), keys::TYPE).await?,
+        Kind::Unavailable => by_prefix(table, region(), keys::UNAVAILABLE).await?,
+        Kind::Nodes => nodes(table, scope).await?,
+        Kind::Catalog => catalog(table, scope).await?,
+        Kind::Events => events(table, scope).await?,
+    };
+    let wanted = |item: &Json| {
+        let found = item.get(kind.name_attribute()).and_then(Json::as_str);
+        name.is_none_or(|name| found == Some(name))
+    };
+    Ok(items.into_iter().filter(wanted).collect())
+}
+
+/// The clusters of the region's registry.
+pub(crate) async fn clusters<T: Table>(table: &T, region: &Region) -> Result<Vec<ClusterName>, ListError> {
+    let query =
+        Query::new(keys::region_pk(region), SkRange::Prefix(keys::CLUSTER.to_owned()), Consistency::Eventual);
+    let items = query_all(table, &query).await?;
+    let name = |key: &Key| keys::name_of(key, keys::CLUSTER).and_then(|name| ClusterName::parse(name).ok());
+    Ok(items.iter().filter_map(|(key, _)| name(key)).collect())
+}
+
+pub(super) async fn query<T: Table>(
+    table: &T,
+    pk: String,
+    range: SkRange,
+) -> Result<Vec<(Key, Item)>, TableError> {
+    query_all(table, &Query::new(pk, range, Consistency::Eventual)).await
+}
+
+async fn by_prefix<T: Table>(table: &T, pk: String, prefix: &str) -> Result<Vec<Json>, ListError> {
+    let items = query(table, pk, SkRange::Prefix(prefix.to_owned())).await?;
+    Ok(items.iter().map(|(_, item)| Json::Object(json::item(item))).collect())
+}
+
+/// Each part of the catalogue as an item.
+async fn catalog<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+    let found = table.get(&keys::catalog(scope.region), Consistency::Eventual).await?;
+    let attributes = found.map(|item| json::item(&item)).unwrap_or_default();
+    let part = |part: CatalogPart| {
+        let mut item = attributes.get(part.as_str())?.as_object()?.clone();
+        item.insert("part".to_owned(), json!(part.as_str()));
+        Some(Json::Object(item))
+    };
+    Ok(CatalogPart::ALL.into_iter().filter_map(part).collect())
+}
+
+/// Today's decisions about the cluster and about the region, in the order in which they were made.
+async fn events<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+    let mut lines: Vec<(String, Map<String, Json>)> = Vec::new();
+    for of in [JournalOf::Cluster(scope.cluster), JournalOf::Region(scope.region)] {
+        let found = query(table, of.day_pk(scope.now), SkRange::All).await?;
+        lines.extend(found.iter().map(|(key, item)| (key.sk.clone(), json::item(item))));
+    }
+    lines.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(lines.into_iter().map(|(_, line)| Json::Object(line)).collect())
+}
+
+/// The Nodes of the agent's last report.
+async fn nodes<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+    let mut cache = ChunkCache::default();
+    let found = snapshot::read(table, scope.cluster, Consistency::Strong, &mut cache).await?;
+    let mut nodes: Vec<Node> = found.map(|snapshot| snapshot.nodes).unwrap_or_default();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(nodes.iter().map(node).collect())
+}
+
+fn node(node: &Node) -> Json {
+    let label = |key: &str| node.meta.labels.get(key);
+    let resources = |list: &ResourceList| -> Map<String, Json> {
+        list.iter().map(|(name, quantity)| (name.as_str().to_owned(), json!(quantity.to_string()))).collect()
+    };
+    json!({
+        "name": node.name.as_str(),
+        "pool": label(labels::NODEPOOL),
+        "instance_type": label(labels::INSTANCE_TYPE),
+        "zone": label(labels::ZONE),
+        "capacity_type": label(labels::CAPACITY_TYPE),
+        "provider_id": node.provider_id.as_ref().map(ToString::to_string),
+        "ready": matches!(node.readiness, Readiness::Ready),
+        "deleting": node.meta.deleted_at.is_some(),
+        "capacity": resources(&node.capacity),
+        "allocatable": resources(&node.allocatable),
+        "taints": node.taints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,117 @@
+//! The decisions that led somewhere, from the journal.
+//!
+//! Decides whose records belong to a story: a Node's is its claim's, a pod's is its own and that of every claim that
+//! counted it. Newest last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use tenon_domain::Timestamp;
+use tenon_domain::claim::Claim;
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::launch::Launch;
+use tenon_table::items::{JournalOf, from_item, journal_from_item, keys};
+use tenon_table::{SkRange, Table};
+
+use super::StoryOf;
+use super::list::{ListError, Scope, query};
+
+/// One decision, as it is printed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Story {
+    pub(crate) at: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) decision: String,
+    pub(crate) message: String,
+    pub(crate) by: String,
+    pub(crate) details: BTreeMap<String, String>,
+    pub(crate) evidence: BTreeMap<String, u64>,
+}
+
+/// The decisions about something, newest last.
+pub(crate) async fn story<T: Table>(
+    table: &T,
+    of: StoryOf,
+    name: &str,
+    scope: Scope<'_>,
+) -> Result<Vec<Story>, ListError> {
+    let subject = |kind, name: &str| Subject { kind, name: name.to_owned() };
+    let cluster = JournalOf::Cluster(scope.cluster);
+    let mut subjects: Vec<(JournalOf<'_>, Subject)> = Vec::new();
+    match of {
+        StoryOf::Claim => subjects.push((cluster, subject(SubjectKind::Claim, name))),
+        StoryOf::Node => {
+            let claims = claims_of_node(table, name, scope).await?;
+            subjects.extend(claims.iter().map(|claim| (cluster, subject(SubjectKind::Claim, claim))));
+        }
+        StoryOf::Pod => {
+            let name = if name.contains('/') { name.to_owned() } else { format!("default/{name}") };
+            subjects.push((cluster, subject(SubjectKind::Pod, &name)));
+            let claims = claims_of_pod(table, &name, scope).await?;
+            subjects.extend(claims.iter().map(|claim| (cluster, subject(SubjectKind::Claim, claim))));
+        }
+        StoryOf::Class => subjects.push((cluster, subject(SubjectKind::Class, name))),
+        StoryOf::Image => {
+            let image = subject(SubjectKind::Image, name);
+            subjects.push((JournalOf::Region(scope.region), image.clone()));
+            subjects.push((cluster, image));
+        }
+    }
+    // Of decisions in one millisecond the order is that of a claim's life: their keys' revisions are of different counters.
+    let mut records: BTreeSet<(Timestamp, Decision, String, Story)> = BTreeSet::new();
+    for (journal, subject) in &subjects {
+        for (key, item) in query(table, journal.subject_pk(subject), SkRange::All).await? {
+            // A record of a form that can't be read must not hide the others.
+            if let Ok(record) = journal_from_item(&key, &item) {
+                records.insert((record.at, record.decision, key.sk, told(record)));
+            }
+        }
+    }
+    Ok(records.into_iter().map(|(_, _, _, record)| record).collect())
+}
+
+fn told(record: JournalRecord) -> Story {
+    let JournalRecord { subject, at, by, decision, message, details, evidence } = record;
+    Story {
+        at: at.to_string(),
+        kind: subject.kind.as_str().to_owned(),
+        name: subject.name,
+        decision: decision.as_str().to_owned(),
+        message,
+        by,
+        details,
+        evidence,
+    }
+}
+
+/// Claims whose Node, instance or own name is this.
+async fn claims_of_node<T: Table>(
+    table: &T,
+    name: &str,
+    scope: Scope<'_>,
+) -> Result<BTreeSet<String>, ListError> {
+    let prefix = SkRange::Prefix(keys::NODE_CLAIM.to_owned());
+    let items = query(table, keys::cluster_pk(scope.cluster), prefix).await?;
+    let claims = items.iter().filter_map(|(key, item)| from_item::<Claim>(key, item).ok());
+    let is = |claim: &Claim| {
+        let instance = claim.state.instance().is_some_and(|instance| instance.id.as_str() == name);
+        let node = claim.state.node().is_some_and(|node| node.as_str() == name);
+        instance || node || claim.name.as_str() == name
+    };
+    Ok(claims.filter(is).map(|claim| claim.name.to_string()).collect())
+}
+
+/// Claims that were launched for a pod.
+async fn claims_of_pod<T: Table>(
+    table: &T,
+    name: &str,
+    scope: Scope<'_>,
+) -> Result<BTreeSet<String>, ListError> {
+    let prefix = SkRange::Prefix(keys::LAUNCH.to_owned());
+    let items = query(table, keys::cluster_pk(scope.cluster), prefix).await?;
+    let launches = items.iter().filter_map(|(key, item)| from_item::<Launch>(key, item).ok());
+    let claims = launches.flat_map(|launch| launch.claims);
+    let counts = claims.filter(|claim| claim.pods.iter().any(|pod| pod.name.to_string() == name));
+    Ok(counts.map(|claim| claim.name.to_string()).collect())
+}

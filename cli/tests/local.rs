@@ -1,0 +1,178 @@
+//! `local` as a user runs it, and the other commands against it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn tenon(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tenon"))
+        .args(arguments)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
+        .env_remove("AWS_REGION")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A region that is up; it ends with the value.
+struct Up {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    port: String,
+}
+
+impl Up {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
+            .args(["local", "--speed", "max", "--port", "0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut up = Self { child, lines, port: String::new() };
+        let line = up.wait_for("answers on 127.0.0.1:");
+        up.port = line.rsplit(':').next().unwrap().trim().to_owned();
+        up.wait_for("the region stays up");
+        up
+    }
+
+    fn wait_for(&mut self, wanted: &str) -> String {
+        let mut line = String::new();
+        while self.lines.read_line(&mut line).unwrap() > 0 {
+            if line.contains(wanted) {
+                return line;
+            }
+            line.clear();
+        }
+        panic!("`{wanted}` was never printed")
+    }
+
+    fn ask(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let local = format!("--local={}", self.port);
+        let output = tenon(&[arguments, &[&local]].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn one_seed_gives_one_run_whose_last_line_is_the_summary() {
+    let arguments = ["local", "--speed", "max", "--until", "settled", "-o", "json", "--seed", "7"];
+    let other = std::thread::spawn(move || tenon(&arguments));
+    let output = tenon(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.stdout, other.join().unwrap().stdout);
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["kind"], "summary");
+    assert_eq!(summary["settled"], true);
+    assert_eq!(summary["pods"], serde_json::json!({"running": 12, "pending": 0}));
+    assert!(lines.iter().any(|line| line["kind"] == "decision"));
+}
+
+#[test]
+fn a_run_that_ends_too_early_has_not_settled() {
+    let output = tenon(&["local", "--speed", "max", "--until", "10s", "-o", "json"]);
+    let last: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap();
+    assert_eq!((output.status.code(), &last["settled"]), (Some(1), &Value::from(false)));
+}
+
+#[test]
+fn manifests_get_the_account_that_their_class_asks_for() {
+    let output =
+        tenon(&["local", "-f", "cluster.yaml", "--speed", "max", "--until", "settled", "-o", "json"]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["pods"], serde_json::json!({"running": 6, "pending": 0}));
+}
+
+#[test]
+fn what_cannot_be_played_is_refused() {
+    fn check(arguments: &[&str], expected: &[&str]) {
+        let output = tenon(arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        for part in expected {
+            assert!(errors.contains(part), "{arguments:?}: {errors}");
+        }
+    }
+    check(&["local", "--scenario", "tuor"], &["no scenario `tuor`", "did you mean `tour`?"]);
+    check(&["local", "-f", "pods.yaml"], &["there is no NodePool in `pods.yaml`", "kind: NodePool"]);
+    check(&["local", "-f", "bad.yaml"], &["bad.yaml:10", "bad.yaml:17", "bad.yaml:21"]);
+    check(&["local", "--speed", "fast"], &["expected a positive number"]);
+    check(&["local", "--until", "later"], &["expected `settled`, or a duration"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    check(&["local", "--port", &port], &[&format!("port {port} of 127.0.0.1"), "--port"]);
+}
+
+#[test]
+fn a_region_that_is_up_answers() {
+    let up = Up::start();
+    let (status, claims) = up.ask(&["get", "claims", "-o", "json"]);
+    assert_eq!(status, Some(0), "{claims}");
+    let claims: Value = serde_json::from_str(&claims).unwrap();
+    assert_eq!(claims["kind"], "NodeClaimList");
+    let live =
+        claims["items"].as_array().unwrap().iter().find(|claim| claim["phase"] == "Initialized").unwrap();
+    let (name, node) = (live["name"].as_str().unwrap(), live["node"].as_str().unwrap());
+
+    for kind in
+        ["nodes", "pools", "classes", "images", "types", "unavailable", "rollouts", "catalog", "events"]
+    {
+        let (status, list) = up.ask(&["get", kind]);
+        assert_eq!(status, Some(0), "{kind}: {list}");
+    }
+    assert_eq!(up.ask(&["get", "claims", name]).0, Some(0));
+    assert_eq!(up.ask(&["get", "claims", "absent"]).0, Some(1));
+    assert_eq!(up.ask(&["get", "claims", "--cluster", "other"]).0, Some(2));
+
+    let (status, story) = up.ask(&["why", "claim", name]);
+    assert_eq!(status, Some(0), "{story}");
+    let order = ["Planned", "Launched", "Registered", "Initialized"].map(|d| story.find(d).unwrap());
+    assert!(order.is_sorted(), "newest last: {story}");
+    assert_eq!(up.ask(&["why", "node", node]).1, story, "a node's story is its claim's");
+    let (_, json) = up.ask(&["why", "claim", name, "-o", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let pods = json["records"][0]["details"]["pods"].as_str().unwrap();
+    let pod = pods.split(',').next().unwrap();
+    assert!(
+        up.ask(&["why", "pod", pod]).1.contains(&format!("claim {name}")),
+        "a pod's story has its claim's"
+    );
+    assert_eq!(up.ask(&["why", "pod", "default/absent"]).0, Some(1));
+
+    let instance = live["instance"]["id"].as_str().unwrap();
+    let (status, sent) = up.ask(&["event", "spot-interruption", instance]);
+    assert_eq!((status, sent.contains("wakes interruption")), (Some(0), true), "{sent}");
+    assert_eq!(up.ask(&["event", "instance-stopped", "nonsense"]).0, Some(2));
+}
+
+#[test]
+fn without_a_region_the_remedy_is_named() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let output = tenon(&["get", "claims", &format!("--local={port}")]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("start a region with `tenon local`"));
+    let output = tenon(&["why", "claim", "x"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--local"));
+}
