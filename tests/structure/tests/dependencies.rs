@@ -1,5 +1,7 @@
 //! The direction of dependencies and the purity of the pure crates, from `cargo metadata`.
 
+#![expect(clippy::expect_used, reason = "helpers of an integration test fail as tests do")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
