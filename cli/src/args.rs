@@ -81,8 +81,9 @@ fn parse_instance_type(text: &str) -> Result<InstanceType, ParseIdError> {
 /// `tenon simulate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Pods, controllers, DaemonSets, Nodes, volumes, NodePools and EC2NodeClasses are read from the files; `-f -` reads
-standard input. Ends with 0 when every pod has a place, with 1 when pods are left over or something is waited for.
+Pods, controllers, DaemonSets, Nodes, volumes, NodePools and EC2NodeClasses are read from the
+files. Ends with 0 when every pod has a place, with 1 when pods are left over or something
+is waited for.
 
 Examples:
   tenon simulate -f deployment.yaml -f nodepool.yaml
@@ -110,7 +111,7 @@ pub(crate) struct SimulateArgs {
 /// `tenon types`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without TYPE all instance types that are known are printed; one that the region doesn't offer has no offerings.
+Without TYPE all that are known are printed; one that the region doesn't offer has no offerings.
 
 Examples:
   tenon types m5.large c7g.xlarge
@@ -188,8 +189,9 @@ pub(crate) struct WhyArgs {
 /// `tenon event`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Events: ami-available, ami-failed, ami-deregistered, ami-disabled AMI; spot-interruption, rebalance,
-instance-shutting-down, instance-stopped, instance-terminated INSTANCE; pipeline AMI. Ends with 1 when no rule takes it.
+Events about an AMI: ami-available, ami-failed, ami-deregistered, ami-disabled, pipeline.
+Events about an INSTANCE: spot-interruption, rebalance, instance-shutting-down,
+instance-stopped, instance-terminated. Ends with 1 when no rule takes the event.
 
 Examples:
   tenon event spot-interruption i-0abc --local
@@ -210,9 +212,9 @@ pub(crate) struct EventArgs {
 /// `tenon local`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without -f it plays the built-in tour. Virtual time starts at 2026-01-01T00:00:00Z; one seed gives the same lines on every
-machine. Stays up, and answers `tenon get`, `why` and `event` with `--local`, unless `--until` says otherwise. Ends with 1
-when the region has not settled.
+Without -f it plays the built-in tour. Virtual time starts at 2026-01-01T00:00:00Z; one seed gives
+the same lines on every machine. Stays up and answers `tenon get`, `why` and `event` with `--local`,
+unless `--until` says otherwise. Ends with 1 when the region has not settled.
 
 Examples:
   tenon local

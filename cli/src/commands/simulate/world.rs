@@ -154,6 +154,10 @@ fn readiness(pool: &NodePool, catalog: &RegionCatalog, warnings: &mut Vec<String
         ));
         return PoolReadiness::Ready;
     }
+    warnings.push(format!(
+        "spot prices aren't known, and NodePool `{}` has nothing but spot capacity; give them with `--catalog`",
+        pool.name
+    ));
     PoolReadiness::NotReady(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices })
 }
 

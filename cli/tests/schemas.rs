@@ -1,0 +1,148 @@
+//! What is printed has the form of its schema in docs/schemas. Only what these schemas use of JSON Schema is checked
+//! here, which keeps a whole validator out of the build.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The keywords that are checked, and those that say nothing of a value.
+const KEYWORDS: [&str; 18] = [
+    "$schema",
+    "title",
+    "description",
+    "$defs",
+    "$ref",
+    "oneOf",
+    "type",
+    "const",
+    "enum",
+    "required",
+    "properties",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "minimum",
+    "pattern",
+    "format",
+    "default",
+];
+
+fn schema(name: &str) -> Value {
+    let path = format!("{}/../docs/schemas/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What is wrong with a value.
+fn problems(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let keywords = schema.as_object().unwrap();
+    for keyword in keywords.keys() {
+        assert!(KEYWORDS.contains(&keyword.as_str()), "the schema uses `{keyword}`, which isn't checked");
+    }
+    if let Some(target) = schema["$ref"].as_str() {
+        let target = root.pointer(target.trim_start_matches('#')).unwrap();
+        return problems(root, target, value, at);
+    }
+    if let Some(options) = schema["oneOf"].as_array() {
+        let fits = options.iter().filter(|option| problems(root, option, value, at).is_empty()).count();
+        return if fits == 1 { found } else { vec![format!("{at}: fits {fits} of the forms: {value}")] };
+    }
+    if let Some(types) = keywords.get("type") {
+        let types: Vec<&str> = types
+            .as_array()
+            .map_or_else(|| vec![types], |all| all.iter().collect())
+            .iter()
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        if !types.iter().any(|name| is_of(name, value)) {
+            found.push(format!("{at}: {value} isn't {types:?}"));
+        }
+    }
+    if keywords.get("const").is_some_and(|constant| constant != value)
+        || keywords.get("enum").is_some_and(|words| !words.as_array().unwrap().contains(value))
+    {
+        found.push(format!("{at}: {value} isn't a word of the schema"));
+    }
+    if let Some(fields) = value.as_object() {
+        let known = schema["properties"].as_object().cloned().unwrap_or_default();
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        found.extend(
+            required
+                .iter()
+                .filter(|name| !fields.contains_key(name.as_str().unwrap()))
+                .map(|n| format!("{at}: no {n}")),
+        );
+        for (name, field) in fields {
+            let at = format!("{at}.{name}");
+            match (known.get(name), &schema["additionalProperties"]) {
+                (Some(of), _) => found.extend(problems(root, of, field, &at)),
+                (None, Value::Bool(false)) => found.push(format!("{at}: isn't in the schema")),
+                (None, of @ Value::Object(_)) => found.extend(problems(root, of, field, &at)),
+                (None, _) => {}
+            }
+        }
+    }
+    if let (Some(items), Some(of)) = (value.as_array(), keywords.get("items")) {
+        for (index, item) in items.iter().enumerate() {
+            found.extend(problems(root, of, item, &format!("{at}[{index}]")));
+        }
+    }
+    found
+}
+
+fn is_of(name: &str, value: &Value) -> bool {
+    match name {
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        other => panic!("the schema has the type `{other}`, which isn't checked"),
+    }
+}
+
+fn check(name: &str, arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tenon"))
+        .args(arguments)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
+        .env_remove("AWS_REGION")
+        .output()
+        .unwrap();
+    let printed = if output.status.code() == Some(2) { output.stderr } else { output.stdout };
+    let schema = schema(name);
+    let documents: Vec<Value> =
+        serde_json::Deserializer::from_slice(&printed).into_iter().collect::<Result<_, _>>().unwrap();
+    assert!(!documents.is_empty(), "{arguments:?}");
+    for document in documents {
+        assert_eq!(problems(&schema, &schema, &document, "$"), Vec::<String>::new(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_is_printed_has_the_form_of_its_schema() {
+    let json = ["-o", "json"];
+    let plan = ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--timing", "--compare", "pool.yaml"];
+    check("types", &[&["types"][..], &json].concat());
+    check("types", &[&["types", "--region", "eu-west-1", "t3.micro"][..], &json].concat());
+    check("simulate", &[&plan[..], &json].concat());
+    check("simulate", &[&["simulate", "-f", "cluster.yaml", "--region", "eu-west-1"][..], &json].concat());
+    check("local-line", &[&["local", "--speed", "max", "--until", "2m"][..], &json].concat());
+    check("error", &[&["simulate", "-f", "bad.yaml", "-f", "absent.yaml"][..], &json].concat());
+    check("error", &[&["types", "--nope"][..], &json].concat());
+}
+
+#[test]
+fn the_check_finds_what_is_wrong() {
+    let schema = schema("error");
+    let wrong = serde_json::json!({"apiVersion": "v2", "errors": [{"line": "7"}], "extra": 1});
+    let found = problems(&schema, &schema, &wrong, "$").join("\n");
+    for part in ["$.apiVersion", "no \"kind\"", "$.errors[0].line", "$.extra"] {
+        assert!(found.contains(part), "{part} in\n{found}");
+    }
+}
