@@ -115,7 +115,11 @@ pub struct ClusterView {
 /// see the change, or would wait for the next sweep.
 #[must_use]
 pub fn sharpness(causes: &[Cause]) -> Consistency {
-    if causes.iter().all(|cause| *cause == Cause::Sweep) { Consistency::Eventual } else { Consistency::Strong }
+    if causes.iter().all(|cause| *cause == Cause::Sweep) {
+        Consistency::Eventual
+    } else {
+        Consistency::Strong
+    }
 }
 
 /// Looks whether anything changed that the function plans from.

@@ -202,7 +202,7 @@ mod tests {
     fn a_glance_tells_whether_anything_changed_since() {
         let (world, claim) = world();
         let (cluster, now) = (cluster(), world.now());
-        let look = || block_on(glance(&world, &cluster, WANTS, Consistency::Eventual)).unwrap();
+        let look = || block_on(glance(&world, &cluster, WANTS, tenon_table::Consistency::Eventual)).unwrap();
         assert!(!look().unchanged(now));
         let generations = look().generations;
         assert_eq!(

@@ -19,13 +19,13 @@ use std::sync::{Arc, OnceLock};
 
 use divan::Bencher;
 use support::{input, pods, pool, shape};
+use tenon_bound as bound;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::{
     Availability, CapacityType, InstanceTypeOption, NodeSettings, Offering, Surroundings,
 };
 use tenon_domain::id::{Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
-use tenon_scheduling::bound;
 use tenon_scheduling::provision::{Input, plan};
 
 fn main() {

@@ -5,30 +5,48 @@
 //! limited to its own offerings in the pools that the plan used for it. No valid plan for these claims' pods is cheaper
 //! (but for one that moves them to room that is there already).
 //!
+//! The programme is made here and solved by `tenon-bound`: a solver brings a log and a clock, which this crate must not
+//! know.
+//!
 //! Source: the assignment relaxation of vector bin packing with bins of several sizes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use tenon_domain::id::{NodePoolName, Uid};
-use tenon_domain::money::UsdPerHour;
 
 use crate::provision::{Dimensions, Group, Input, Plan, Pool, groups, in_order, shape};
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
 const MAX_VARIABLES: usize = 12_000;
 
-/// A machine that may be bought: its room and price, and the groups that may use it at that price.
-struct Column {
-    room: Vec<f64>,
-    price: f64,
-    users: BTreeSet<usize>,
+/// A linear programme whose least price no valid plan for the claims' pods can beat.
+///
+/// Minimise the price of machines bought in fractions, so that every group's pods have their shares of machines, and no
+/// type's machines hold more of a resource than they have. Amounts are scaled so that they are near one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Programme {
+    /// How many pods of each group are on claims.
+    pub counts: Vec<f64>,
+    /// What a pod of each group needs, by dimension.
+    pub needs: Vec<Vec<f64>>,
+    /// The machines that may be bought.
+    pub columns: Vec<Column>,
 }
 
-/// The least that the pods on the plan's claims can cost; `None` where the programme is too large or nothing has a
-/// price. Rounded down to whole nano-dollars.
+/// A machine that may be bought: its room and price, and the groups that may use it at that price.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Room by dimension.
+    pub room: Vec<f64>,
+    /// USD an hour.
+    pub price: f64,
+    /// Indexes of groups.
+    pub users: BTreeSet<usize>,
+}
+
+/// The programme of what the pods on the plan's claims can cost at least; `None` where it would be too large.
 #[must_use]
-pub fn linear(input: &Input, plan: &Plan) -> Option<UsdPerHour> {
+pub fn programme(input: &Input, plan: &Plan) -> Option<Programme> {
     let shape = shape(input);
     let (groups, _) = groups(input, &shape.dimensions);
     let placed = placed(plan);
@@ -44,8 +62,8 @@ pub fn linear(input: &Input, plan: &Plan) -> Option<UsdPerHour> {
     if variables > MAX_VARIABLES {
         return None;
     }
-    let needs: Vec<Vec<f64>> = groups.iter().map(|group| scaled(&group.need, &scale)).collect();
-    solve(&counts, &needs, &columns)
+    let needs = groups.iter().map(|group| scaled(&group.need, &scale)).collect();
+    Some(Programme { counts, needs, columns })
 }
 
 /// By pod, the pool that the plan launches for it.
@@ -126,42 +144,4 @@ fn undominated(mut columns: Vec<Column>) -> Vec<Column> {
         }
     }
     kept
-}
-
-/// Minimises the price of machines bought in fractions.
-fn solve(counts: &[f64], needs: &[Vec<f64>], columns: &[Column]) -> Option<UsdPerHour> {
-    let mut problem = Problem::new(OptimizationDirection::Minimize);
-    let mut shares: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); counts.len()];
-    for column in columns {
-        let machines = problem.add_var(column.price, (0.0, f64::INFINITY));
-        let mut rows: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); column.room.len()];
-        for user in &column.users {
-            let share = problem.add_var(0.0, (0.0, f64::INFINITY));
-            if let (Some(shares), Some(need)) = (shares.get_mut(*user), needs.get(*user)) {
-                shares.push((share, 1.0));
-                for (row, need) in rows.iter_mut().zip(need).filter(|(_, need)| **need > 0.0) {
-                    row.push((share, *need));
-                }
-            }
-        }
-        for (row, room) in rows.iter_mut().zip(&column.room).filter(|(row, _)| !row.is_empty()) {
-            row.push((machines, -room));
-            problem.add_constraint(row.as_slice(), ComparisonOp::Le, 0.0);
-        }
-    }
-    for (shares, count) in shares.iter().zip(counts).filter(|(_, count)| **count > 0.0) {
-        problem.add_constraint(shares.as_slice(), ComparisonOp::Ge, *count);
-    }
-    let solution = problem.solve().ok()?.into_solution().ok()?;
-    nanos(solution.objective())
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "checked to be within the range; a bound is rounded down"
-)]
-fn nanos(usd: f64) -> Option<UsdPerHour> {
-    let nanos = (usd * 1e9).floor();
-    (0.0..9e18).contains(&nanos).then(|| UsdPerHour::from_nanos(nanos as u64))
 }

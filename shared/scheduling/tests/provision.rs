@@ -15,6 +15,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use support::*;
+use tenon_bound as bound;
 use tenon_domain::api::pod::{
     HostPort, NodeSelectorTerm, PodAffinityTerm, PodShape, TopologySpreadConstraint, WhenUnsatisfiable,
 };
@@ -24,7 +25,6 @@ use tenon_domain::id::NodeClassName;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_scheduling::bound;
 use tenon_scheduling::provision::{
     ExistingNode, Input, NodeKind, Outcome, Plan, PoolInput, PoolReadiness, Report, StepBudget, plan,
 };

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use support::*;
+use tenon_bound as bound;
 use tenon_domain::api::pod::Pod;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_scheduling::bound;
 use tenon_scheduling::provision::{Input, PoolInput, plan};
 
 fn types() -> Vec<InstanceTypeOption> {

@@ -10,7 +10,11 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 const LAYERS: &[(&str, Peers, &[&str])] = &[
     ("domain", Peers::Apart, &["tenon-domain"]),
     ("scheduling", Peers::Apart, &["tenon-scheduling"]),
-    ("adapters", Peers::Together, &["tenon-table", "tenon-cloud", "tenon-cluster", "tenon-entrypoint"]),
+    (
+        "adapters",
+        Peers::Together,
+        &["tenon-bound", "tenon-table", "tenon-cloud", "tenon-cluster", "tenon-entrypoint"],
+    ),
     ("launching", Peers::Apart, &["tenon-launching"]),
     (
         "functions and agent",
@@ -48,6 +52,8 @@ const IMPURE: &[&str] = &[
     "rand_chacha",
     "getrandom",
     "log",
+    "web-time",
+    "instant",
     "tracing",
     "kube",
     "k8s-openapi",

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use tenon_bound as bound;
 use tenon_domain::money::UsdPerHour;
-use tenon_scheduling::bound;
 use tenon_scheduling::provision::{Input, Plan, Report, plan};
 
 use crate::args::SimulateArgs;

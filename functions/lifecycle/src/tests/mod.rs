@@ -663,7 +663,8 @@ fn steps_commit_once_and_the_end_is_told() {
 fn a_lost_race_keeps_no_other_claim() {
     let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
     world.clock.advance(SignedDuration::from_mins(16));
-    let gate = block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let gate =
+        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
     let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
     let now = world.clock.now();
     let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
