@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     /// Instance types as Tenon sees them
     Types(TypesArgs),
+    /// Plays scenario files and compares with their golden transcripts
+    Scenario(ScenarioArgs),
     /// Reads the state table
     Get(GetArgs),
     /// The decisions that led there, newest last
@@ -127,6 +129,24 @@ pub(crate) struct TypesArgs {
     pub(crate) filename: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `tenon scenario`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The golden transcript of NAME.yaml is NAME.golden beside it. Ends with 0 when all are equal, with 1
+when one differs, which is printed, and with 2 when a file is no scenario or asks for what can't be.
+
+Examples:
+  tenon scenario tests/scenarios/*.yaml
+  tenon scenario mine.yaml --bless")]
+pub(crate) struct ScenarioArgs {
+    /// Scenario files: see docs/scenarios.md
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write the golden transcripts instead of comparing with them
+    #[arg(long)]
+    pub(crate) bless: bool,
 }
 
 /// Where `tenon local` serves unless it is told otherwise.

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Local(args) => (args.output.format, commands::local::run(args)),
         Command::Simulate(args) => (args.output.format, commands::simulate::run(args)),
         Command::Types(args) => (args.output.format, commands::types::run(args)),
+        Command::Scenario(args) => (Format::Table, commands::scenario::run(args)),
         Command::Get(args) => (args.output.format, commands::get::run(args)),
         Command::Why(args) => (args.output.format, commands::why::run(args)),
         Command::Event(args) => (args.output.format, commands::event::run(args)),

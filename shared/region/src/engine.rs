@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::functions::{Functions, Invocation};
 use crate::gate::{Gate, Hooks, Stop};
 use crate::happening::{Happening, HappeningKind};
+use crate::kept::Kept;
 use crate::ports::{LocalPorts, Outbox, SharedOutbox, Signal};
 use crate::queue::Queue;
 use crate::site::{AgentEnded, AgentRun, AgentWorld, Site, Voice};
@@ -52,6 +53,7 @@ pub struct Region {
     failures: Vec<FailedInvocation>,
     pod_deletions: Vec<PodDeletion>,
     usage: Usage,
+    pub(crate) kept: Kept,
 }
 
 /// An invocation's message that went back to its queue.
@@ -130,6 +132,7 @@ impl Region {
             failures: Vec::new(),
             pod_deletions: Vec::new(),
             usage: Usage::default(),
+            kept: Kept::default(),
             wiring,
         };
         for schedule in region.wiring.schedules.clone() {

@@ -35,6 +35,16 @@ impl HappeningKind {
     }
 }
 
+/// Whom a line is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Audience {
+    /// Everybody.
+    #[default]
+    Everybody,
+    /// Those who want everything: another line says the same to people, or it is how things always go.
+    Scripts,
+}
+
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happening {
@@ -48,6 +58,8 @@ pub struct Happening {
     pub message: String,
     /// More, by name.
     pub details: Map<String, Value>,
+    /// Whom it is for.
+    pub audience: Audience,
 }
 
 impl Happening {
@@ -59,7 +71,15 @@ impl Happening {
         subject: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self { at, kind, subject: subject.into(), message: message.into(), details: Map::new() }
+        let (subject, message) = (subject.into(), message.into());
+        Self { at, kind, subject, message, details: Map::new(), audience: Audience::default() }
+    }
+
+    /// The same line for this audience.
+    #[must_use]
+    pub const fn told_to(mut self, audience: Audience) -> Self {
+        self.audience = audience;
+        self
     }
 
     /// Adds a detail.
@@ -82,5 +102,63 @@ impl Happening {
             line.insert("details".to_owned(), Value::Object(self.details.clone()));
         }
         line
+    }
+}
+
+/// Lines as people read them: what is for scripts is left out, and what happened to several subjects at one time is one
+/// line that names them.
+#[must_use]
+pub fn for_people(happenings: impl IntoIterator<Item = Happening>) -> Vec<Happening> {
+    let mut told: Vec<(Happening, Vec<String>)> = Vec::new();
+    for happening in happenings.into_iter().filter(|happening| happening.audience == Audience::Everybody) {
+        match told.last_mut() {
+            Some((first, others)) if alike(first, &happening) => {
+                others.push(name_of(&happening.subject).to_owned());
+            }
+            Some(_) | None => told.push((happening, Vec::new())),
+        }
+    }
+    told.into_iter()
+        .map(|(mut first, others)| {
+            if !others.is_empty() {
+                first.message = format!("{} (and so: {})", first.message, others.join(", "));
+            }
+            first
+        })
+        .collect()
+}
+
+/// Whether two lines differ in nothing but the name that they are about.
+fn alike(a: &Happening, b: &Happening) -> bool {
+    let named = |happening: &Happening| happening.message.replace(name_of(&happening.subject), "");
+    (a.at, a.kind) == (b.at, b.kind)
+        && a.kind != HappeningKind::Note
+        && a.subject != b.subject
+        && named(a) == named(b)
+}
+
+/// `claim/default-3k9x2` is about `default-3k9x2`; `pod/shop/web-0` about `shop/web-0`.
+fn name_of(subject: &str) -> &str {
+    subject.split_once('/').map_or(subject, |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lines_of_several_subjects_are_one() {
+        let line = |subject: &str, message: &str| {
+            Happening::new(Timestamp::UNIX_EPOCH, HappeningKind::Decision, subject, message)
+        };
+        let told = for_people([
+            line("claim/a-1", "NodeClaim `a-1` stays"),
+            line("claim/a-2", "NodeClaim `a-2` stays"),
+            line("tenon", "Catalog Refreshed").told_to(Audience::Scripts),
+            line("claim/a-3", "NodeClaim `a-3` stays"),
+            line("claim/a-3", "NodeClaim `a-3` goes"),
+        ]);
+        let told: Vec<&str> = told.iter().map(|line| line.message.as_str()).collect();
+        assert_eq!(told, ["NodeClaim `a-1` stays (and so: a-2, a-3)", "NodeClaim `a-3` goes"]);
     }
 }

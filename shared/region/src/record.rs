@@ -1,10 +1,12 @@
 //! Journal records and events as lines of what happens.
+//!
+//! Decides what is worth a line, and whom it is for.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenon_table::{Item, Key};
 
-use crate::happening::{Happening, HappeningKind};
+use crate::happening::{Audience, Happening, HappeningKind};
 
 /// A journal record's line; the day's list isn't told again.
 pub(crate) fn happening(key: &Key, item: &Item) -> Option<Happening> {
@@ -43,5 +45,15 @@ pub(crate) fn event(at: Timestamp, event: &Value) -> Option<Happening> {
     let changed = changed.map(|kinds| kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "));
     let more = state.map(str::to_owned).or(changed);
     let message = more.map_or_else(|| detail_type.to_owned(), |more| format!("{detail_type}: {more}"));
-    Some(Happening::new(at, HappeningKind::Event, subject, message).with("source", json!(source)))
+    let happening = Happening::new(at, HappeningKind::Event, subject, message);
+    Some(happening.with("source", json!(source)).told_to(audience(source, detail_type, state)))
+}
+
+/// People hear what comes from outside. Our own events and the agents' say what a decision, a node or a pod says beside
+/// them, and so do the states that an instance goes through anyway; only who stops an instance isn't us.
+fn audience(source: &str, detail_type: &str, state: Option<&str>) -> Audience {
+    let ours = source == "tenon" || source.starts_with("tenon.agent.");
+    let on_its_way = detail_type == "EC2 Instance State-change Notification"
+        && matches!(state, Some("pending" | "running" | "shutting-down" | "terminated"));
+    if ours || on_its_way { Audience::Scripts } else { Audience::Everybody }
 }

@@ -1,15 +1,18 @@
 //! A region looked at from outside: claims, commands and what has settled. Nothing here is metered or waits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_cloud::port::InstanceState;
 use tenon_cloud::twin::InstanceRecord;
 use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::ClusterName;
 use tenon_domain::launch::Launch;
 use tenon_domain::money::UsdPerHour;
+use tenon_table::Key;
 use tenon_table::items::{self, Form};
 
 use crate::engine::Region;
@@ -39,36 +42,40 @@ impl Region {
     /// Items of a kind in a cluster's partition that can be read, by sort key.
     fn items_of<T: Form>(&self, cluster: &ClusterName, prefix: &str) -> Vec<T> {
         let pk = items::keys::cluster_pk(cluster);
-        self.table
-            .dump()
-            .filter(|(key, _)| key.pk == pk && key.sk.starts_with(prefix))
-            .filter_map(|(key, item)| items::from_item(&key, &item).ok())
-            .collect()
+        let found = self.table.peek_prefix(&pk, prefix);
+        let read = found.iter().map(|(sk, stored)| items::from_item(&Key::new(pk.as_str(), &**sk), stored.item()));
+        read.filter_map(Result::ok).collect()
     }
 
     /// A cluster's claims.
     #[must_use]
-    pub fn claims(&self, cluster: &ClusterName) -> Vec<Claim> {
-        self.items_of(cluster, "NODECLAIM#")
+    pub fn claims(&self, cluster: &ClusterName) -> Vec<Arc<Claim>> {
+        self.kept.claims.of(&self.table, cluster, items::keys::NODE_CLAIM)
     }
 
     /// A cluster's launches.
     #[must_use]
-    pub fn launches(&self, cluster: &ClusterName) -> Vec<Launch> {
-        self.items_of(cluster, "LAUNCH#")
+    pub fn launches(&self, cluster: &ClusterName) -> Vec<Arc<Launch>> {
+        self.kept.launches.of(&self.table, cluster, items::keys::LAUNCH)
+    }
+
+    /// What a cluster's classes resolved to.
+    #[must_use]
+    pub fn classes(&self, cluster: &ClusterName) -> Vec<ClassStatus> {
+        self.items_of(cluster, "NODECLASS#")
     }
 
     /// A cluster's disruption commands.
     #[must_use]
-    pub fn commands(&self, cluster: &ClusterName) -> Vec<Command> {
-        self.items_of(cluster, "COMMAND#")
+    pub fn commands(&self, cluster: &ClusterName) -> Vec<Arc<Command>> {
+        self.kept.commands.of(&self.table, cluster, items::keys::COMMAND)
     }
 
     /// A cluster's nodes, by name.
     #[must_use]
     pub fn nodes(&self, cluster: &ClusterName) -> Vec<NodeView> {
         let Some(site) = self.site(cluster) else { return Vec::new() };
-        let by_name: BTreeMap<String, InstanceRecord> = self
+        let by_name: BTreeMap<String, Arc<InstanceRecord>> = self
             .twin
             .instances()
             .into_iter()

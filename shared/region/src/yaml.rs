@@ -12,16 +12,6 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
     documents.first().map_or_else(|| Err("no document".to_owned()), convert)
 }
 
-/// Reads all documents of a text, empty ones left out.
-///
-/// # Errors
-/// The parser's message, with its place.
-pub(crate) fn parse_all(text: &str) -> Result<Vec<Value>, String> {
-    let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
-    let values: Vec<Value> = documents.iter().map(convert).collect::<Result<_, _>>()?;
-    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
-}
-
 fn convert(node: &Yaml<'_>) -> Result<Value, String> {
     match node {
         Yaml::Representation(text, _, Some(tag)) => Ok(function(&tag.suffix, json!(text))),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenon_domain::SignedDuration;
 use tenon_region::clock::START;
 use tenon_region::engine::Region;
-use tenon_region::happening::{Happening, HappeningKind};
+use tenon_region::happening::{Happening, HappeningKind, for_people};
 
 use super::world::World;
 use crate::args::Speed;
@@ -70,6 +70,14 @@ impl Lines {
         let serving = port.map_or(String::new(), |port| format!("; answers on 127.0.0.1:{port}"));
         let title = self.colour.paint("1", &world.scenario.title);
         self.people(&format!("{title}\nregion {}, {pace}{serving}\n\n", world.region_name))
+    }
+
+    /// What is told of what happened: everything to scripts, to people what is news to them.
+    pub(super) fn worth_telling(&self, happenings: Vec<Happening>) -> Vec<Happening> {
+        match self.format {
+            Format::Table => for_people(happenings),
+            Format::Json | Format::Yaml => happenings,
+        }
     }
 
     /// A line.

@@ -107,7 +107,7 @@ impl Local {
                 return Ok(Ended::Stopped);
             }
             self.advance()?;
-            for happening in self.world.region.take_happenings() {
+            for happening in self.lines.worth_telling(self.world.region.take_happenings()) {
                 if self.lines.happened(&happening)? == Reader::Gone {
                     return Ok(Ended::Stopped);
                 }

@@ -6,6 +6,7 @@
 mod form;
 mod play;
 mod setup;
+mod standing;
 mod transcript;
 
 pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, Step};

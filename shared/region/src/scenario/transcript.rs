@@ -1,14 +1,18 @@
 //! What each step of a scenario produced, written to be read.
+//!
+//! Decides the transcript's form: each step with what happened until the next one and how things stand then, where that
+//! changed. Times are counted from the step's beginning, so that a step more changes no line of the others.
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::form::{Scenario, Step};
 use super::play::{Player, Progress};
 use super::setup::{Options, build};
+use super::standing::standing;
 use crate::engine::Region;
-use crate::happening::{Happening, HappeningKind};
+use crate::happening::{Happening, HappeningKind, for_people};
 
 /// A played scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,33 +26,93 @@ pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
     let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
     let mut region = build(&scenario, &Options::default()).map_err(|error| chain(&error))?;
     let mut player = Player::new(&scenario);
-    let mut lines = format!("# {}\n", scenario.title);
+    let mut writer = Writer { text: format!("# {}\n", scenario.title), began: region.now(), stands: Vec::new() };
     loop {
         match player.advance(&mut region, Timestamp::MAX)? {
             Progress::Step(number, step) => {
-                write_happenings(&mut lines, &mut region);
-                let _ = writeln!(lines, "\n== {} {}: {}", since_start(&region), number + 1, describe(&step));
+                // What a step does at once belongs to it.
+                let happened = region.take_happenings();
+                writer.stand(&region);
+                writer.begin(&region, number, &step);
+                writer.happened(happened);
             }
-            Progress::At(_) => write_happenings(&mut lines, &mut region),
+            Progress::At(_) => writer.happened(region.take_happenings()),
             Progress::Done => break,
         }
     }
-    write_happenings(&mut lines, &mut region);
-    write_result(&mut lines, &region);
-    Ok(Transcript(lines))
+    writer.stand(&region);
+    writer.end(&region);
+    Ok(Transcript(writer.text))
+}
+
+struct Writer {
+    text: String,
+    /// When the step began.
+    began: Timestamp,
+    /// How things stood after the last step.
+    stands: Vec<String>,
+}
+
+impl Writer {
+    fn begin(&mut self, region: &Region, number: usize, step: &Step) {
+        self.began = region.now();
+        let _ = writeln!(self.text, "\n{}. [{}] {}", number + 1, clock(region.elapsed()), describe(step));
+    }
+
+    fn happened(&mut self, happened: Vec<Happening>) {
+        for happening in for_people(happened) {
+            if happening.kind == HappeningKind::Note && happening.subject == "scenario" {
+                continue;
+            }
+            let at = short_clock(happening.at.duration_since(self.began));
+            let Happening { kind, subject, message, .. } = &happening;
+            let _ = writeln!(self.text, "   +{at} {:<8} {subject}: {message}", kind.as_str());
+        }
+    }
+
+    /// How things stand, where that changed.
+    fn stand(&mut self, region: &Region) {
+        let stands = standing(region);
+        if stands != self.stands {
+            for line in &stands {
+                let _ = writeln!(self.text, "   = {line}");
+            }
+            self.stands = stands;
+        }
+    }
+
+    fn end(&mut self, region: &Region) {
+        let _ = writeln!(self.text, "\nresult after {}", clock(region.elapsed()));
+        for line in &self.stands {
+            let _ = writeln!(self.text, "   {line}");
+        }
+        for (function, queue) in region.queues() {
+            for letter in queue.dead_letters() {
+                let _ = writeln!(self.text, "   dead letter of {function}: {}", letter.body);
+            }
+        }
+        let unsettled = region.unsettled().0;
+        if unsettled.is_empty() {
+            self.text.push_str("   settled\n");
+        } else {
+            let _ = writeln!(self.text, "   not settled: {}", unsettled.join("; "));
+        }
+    }
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
     tenon_entrypoint::error::chain(error)
 }
 
-fn since_start(region: &Region) -> String {
-    clock(region.elapsed())
-}
-
-fn clock(elapsed: jiff::SignedDuration) -> String {
+fn clock(elapsed: SignedDuration) -> String {
     let seconds = elapsed.as_secs();
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Hours only where there are some.
+fn short_clock(elapsed: SignedDuration) -> String {
+    let seconds = elapsed.as_secs();
+    if seconds < 3600 { format!("{:02}:{:02}", seconds / 60, seconds % 60) } else { clock(elapsed) }
 }
 
 fn describe(step: &Step) -> String {
@@ -80,65 +144,3 @@ fn describe(step: &Step) -> String {
     }
 }
 
-fn write_happenings(lines: &mut String, region: &mut Region) {
-    let start: Timestamp = crate::clock::START.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-    for happening in region.take_happenings() {
-        if happening.kind == HappeningKind::Note && happening.subject == "scenario" {
-            continue;
-        }
-        write_line(lines, start, &happening);
-    }
-}
-
-fn write_line(lines: &mut String, start: Timestamp, happening: &Happening) {
-    let at = clock(happening.at.duration_since(start));
-    let kind = happening.kind.as_str();
-    let _ = writeln!(lines, "{at} {kind:<8} {}: {}", happening.subject, happening.message);
-}
-
-fn write_result(lines: &mut String, region: &Region) {
-    let _ = writeln!(lines, "\n== {} result", since_start(region));
-    for site in region.sites() {
-        let pods = site.cluster().pod_counts();
-        let _ = writeln!(
-            lines,
-            "cluster {}: {} pods running, {} pending",
-            site.name(),
-            pods.running,
-            pods.pending
-        );
-        for node in region.nodes(site.name()) {
-            let _ = writeln!(
-                lines,
-                "  {} {} {} {}: {} pods",
-                node.name, node.instance_type, node.zone, node.capacity_type, node.pods
-            );
-        }
-        for pod in site.cluster().objects(tenon_cluster::Kind::Pod) {
-            let text = |pointer: &str| pod.pointer(pointer).and_then(serde_json::Value::as_str);
-            if text("/spec/nodeName").is_none() {
-                let why = pod.pointer("/status/conditions/0/message").and_then(serde_json::Value::as_str);
-                let _ = writeln!(
-                    lines,
-                    "  pod {} waits: {}",
-                    text("/metadata/name").unwrap_or("?"),
-                    why.unwrap_or("the scheduler hasn't seen it")
-                );
-            }
-        }
-        for claim in region.claims(site.name()) {
-            let _ = writeln!(lines, "  claim {} is {}", claim.name, claim.phase());
-        }
-    }
-    for (function, queue) in region.queues() {
-        for letter in queue.dead_letters() {
-            let _ = writeln!(lines, "dead letter of {function}: {}", letter.body);
-        }
-    }
-    let unsettled = region.unsettled().0;
-    if unsettled.is_empty() {
-        lines.push_str("settled\n");
-    } else {
-        let _ = writeln!(lines, "not settled: {}", unsettled.join("; "));
-    }
-}
