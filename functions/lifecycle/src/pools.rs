@@ -102,14 +102,25 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> Ve
             Found::not(class.status, "UnhealthyDependents", "NodeClassReady".to_owned())
         }
     };
-    let found = [
+    let mut found = vec![
         // A pool that can be read passed all checks of its form.
         (PoolConditionType::ValidationSucceeded, Found::holds(PoolConditionType::ValidationSucceeded)),
         (PoolConditionType::NodeClassReady, class),
         (PoolConditionType::Ready, ready),
         (PoolConditionType::NodeRegistrationHealthy, registration(&pool.name, input)),
     ];
+    found.extend(unsupported(pool).map(|unsupported| (PoolConditionType::Unsupported, unsupported)));
     found.into_iter().map(|(condition, found)| dated(condition, found, before, input.now)).collect()
+}
+
+/// Names what the pool asks for and nothing acts on yet.
+fn unsupported(pool: &NodePool) -> Option<Found> {
+    let fields = pool.unsupported();
+    (!fields.is_empty()).then(|| Found {
+        status: ConditionStatus::True,
+        reason: "UnsupportedFields".to_owned(),
+        message: format!("nothing acts on these yet: {}", fields.join(", ")),
+    })
 }
 
 /// The condition with the time since when it has its status.

@@ -51,12 +51,20 @@ pub enum PoolConditionType {
     Ready,
     /// Its latest launches joined; doesn't gate `Ready`.
     NodeRegistrationHealthy,
+    /// Tenon's own: parts of the spec that nothing acts on yet are named, never ignored silently. It is there only
+    /// where there are some, and doesn't gate `Ready`.
+    Unsupported,
 }
 
 impl PoolConditionType {
     /// All conditions.
-    pub const ALL: [Self; 4] =
-        [Self::ValidationSucceeded, Self::NodeClassReady, Self::Ready, Self::NodeRegistrationHealthy];
+    pub const ALL: [Self; 5] = [
+        Self::ValidationSucceeded,
+        Self::NodeClassReady,
+        Self::Ready,
+        Self::NodeRegistrationHealthy,
+        Self::Unsupported,
+    ];
 
     /// The condition's type.
     #[must_use]
@@ -66,6 +74,7 @@ impl PoolConditionType {
             Self::NodeClassReady => "NodeClassReady",
             Self::Ready => "Ready",
             Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
+            Self::Unsupported => "tenon.dev/Unsupported",
         }
     }
 

@@ -23,7 +23,7 @@ pub mod value;
 pub use block_on::block_on;
 pub use commit::{Commit, CommitError, CommitToken, Condition, Expect, Write};
 pub use key::Key;
-pub use memory::{Backup, MemoryConfig, MemoryTable, Throughput};
+pub use memory::{Backup, MemoryConfig, MemoryTable, Stored, Throughput};
 pub use meter::{Meter, Operation, Usage};
 pub use number::Number;
 pub use port::{Consistency, Order, Page, Query, SkRange, Table, TableError, query_all};

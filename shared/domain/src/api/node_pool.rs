@@ -30,6 +30,21 @@ pub struct NodePool {
     pub replicas: Option<u32>,
 }
 
+impl NodePool {
+    /// Parts of the spec that are accepted and that nothing acts on yet, by field.
+    #[must_use]
+    pub fn unsupported(&self) -> Vec<&'static str> {
+        let mut fields = Vec::new();
+        if self.disruption.consolidate_after.is_some() {
+            fields.push("spec.disruption.consolidateAfter");
+        }
+        if self.replicas.is_some() {
+            fields.push("spec.replicas");
+        }
+        fields
+    }
+}
+
 /// `spec.template`: what claims of the pool are made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClaimTemplate {

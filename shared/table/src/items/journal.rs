@@ -13,7 +13,7 @@ use crate::{Item, Key, Value, Write};
 #[must_use]
 pub fn journal_writes(of: JournalOf<'_>, record: &JournalRecord, revision: u64, n: usize) -> [Write; 2] {
     let key = keys::journal(of, &record.subject, record.at, revision, n);
-    let day = keys::journal_day(of, &record.subject, record.at, n);
+    let day = keys::journal_day(of, &record.subject, record.at, revision, n);
     let line = line(record, &key);
     [put(key, record), Write::Put { key: day, item: line }]
 }

@@ -231,8 +231,8 @@ pub fn journal(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision: u6
 
 /// The same record's place in its day's list.
 #[must_use]
-pub fn journal_day(of: JournalOf<'_>, subject: &Subject, at: Timestamp, n: usize) -> Key {
-    Key::new(of.day_pk(at), format!("{at:.3}#{}#{}#{n}", subject.kind.as_str(), subject.name))
+pub fn journal_day(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision: u64, n: usize) -> Key {
+    Key::new(of.day_pk(at), format!("{at:.3}#{}#{}#{revision:08}#{n}", subject.kind.as_str(), subject.name))
 }
 
 /// What follows the prefix in the key's place; nothing where it is another kind.
@@ -284,8 +284,8 @@ mod tests {
             "JOURNAL#prod#claim#default-3k9x2/2026-01-01T00:00:00.042Z#00000012#0",
         );
         check(
-            &journal_day(of, &subject, at, 1),
-            "JOURNAL#prod#day#2026-01-01/2026-01-01T00:00:00.042Z#claim#default-3k9x2#1",
+            &journal_day(of, &subject, at, 12, 1),
+            "JOURNAL#prod#day#2026-01-01/2026-01-01T00:00:00.042Z#claim#default-3k9x2#00000012#1",
         );
         let image = Subject { kind: SubjectKind::Image, name: "ami-0abc".to_owned() };
         assert_eq!(JournalOf::Region(&region).subject_pk(&image), "JOURNAL#REGION#us-east-1#image#ami-0abc");

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
 use transact::Tokens;
 
-pub use store::Backup;
+pub use store::{Backup, Stored};
 
 /// Tells the table what time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -127,6 +127,24 @@ impl MemoryTable {
     #[must_use]
     pub fn peek(&self, key: &Key) -> Option<Item> {
         self.at_now().0.store.current(key).map(|stored| stored.item.clone())
+    }
+
+    /// Counts up with every write: a cheap way to see that nothing changed.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.at_now().0.store.version()
+    }
+
+    /// The items of a partition whose sort keys begin so, as they are now, unmetered and shared: for inspection.
+    #[must_use]
+    pub fn peek_prefix(&self, pk: &str, prefix: &str) -> Vec<(Arc<str>, Arc<Stored>)> {
+        let (state, _) = self.at_now();
+        let from = (std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded);
+        let items = state.store.range(pk, from, store::Moment::Now);
+        items
+            .take_while(|(sk, _)| sk.starts_with(prefix))
+            .map(|(sk, stored)| (Arc::clone(sk), Arc::clone(stored)))
+            .collect()
     }
 
     /// The state, with what is due by now done, and the time.

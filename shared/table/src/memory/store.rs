@@ -16,14 +16,21 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// An item with its size by DynamoDB's rules.
+/// An item with its size by DynamoDB's rules. Nobody changes one: a write puts another in its place, so that the same
+/// one is the same content.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub struct Stored {
     pub(super) item: Item,
     pub(super) size: u64,
 }
 
 impl Stored {
+    /// The item.
+    #[must_use]
+    pub const fn item(&self) -> &Item {
+        &self.item
+    }
+
     pub(super) fn new(key: &Key, item: Item) -> Self {
         let size = value::item_size(key, &item);
         Self { item, size }
@@ -69,6 +76,29 @@ pub struct Backup {
 }
 
 impl Backup {
+    /// The items of those partitions that were written to since an earlier backup of the same table, in the order of
+    /// their keys; items that weren't written to are among them.
+    pub fn changed_since<'a>(
+        &'a self,
+        earlier: Option<&'a Self>,
+        pk_prefix: &'a str,
+    ) -> impl Iterator<Item = (Key, &'a Item)> {
+        let from: (std::ops::Bound<&str>, std::ops::Bound<&str>) =
+            (std::ops::Bound::Included(pk_prefix), std::ops::Bound::Unbounded);
+        let partitions = self.partitions.range::<str, _>(from);
+        partitions
+            .take_while(move |(pk, _)| pk.starts_with(pk_prefix))
+            .filter(move |(pk, partition)| {
+                let before = earlier.and_then(|earlier| earlier.partitions.get(&**pk));
+                before.is_none_or(|before| !Arc::ptr_eq(before, partition))
+            })
+            .flat_map(|(pk, partition)| {
+                partition.iter().filter_map(|(sk, record)| {
+                    Some((Key::new(&**pk, &**sk), &record.current()?.item))
+                })
+            })
+    }
+
     /// The items, in the order of their keys.
     pub fn into_items(self) -> impl Iterator<Item = (Key, Item)> {
         self.partitions.into_iter().flat_map(|(pk, partition)| {
@@ -97,6 +127,8 @@ pub(super) struct Store {
     changed: VecDeque<(Timestamp, Key)>,
     expiring: BTreeSet<(Timestamp, Key)>,
     storage_bytes: u64,
+    /// Counts writes.
+    version: u64,
     staleness_max: SignedDuration,
     ttl_delay_max: SignedDuration,
     seed: u64,
@@ -110,6 +142,7 @@ impl Store {
             changed: VecDeque::new(),
             expiring: BTreeSet::new(),
             storage_bytes: 0,
+            version: 0,
             staleness_max: config.staleness_max.max(SignedDuration::ZERO),
             ttl_delay_max: config.ttl_delay_max.max(SignedDuration::ZERO),
             seed: config.seed,
@@ -119,6 +152,10 @@ impl Store {
 
     pub(super) fn storage_bytes(&self) -> u64 {
         self.storage_bytes
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     pub(super) fn current(&self, key: &Key) -> Option<&Arc<Stored>> {
@@ -167,6 +204,7 @@ impl Store {
         let due = stored.as_ref().and_then(|stored| self.deleted_at(key, &stored.item, now));
         let billed = |stored: &Arc<Stored>| stored.size + limits::STORAGE_OVERHEAD_BYTES;
         let added = stored.as_ref().map_or(0, billed);
+        self.version += 1;
         let record = self.record(key);
         let removed = record.current().map_or(0, billed);
         let was_due = std::mem::replace(&mut record.deleted_at, due);
@@ -213,6 +251,7 @@ impl Store {
         self.changed.clear();
         self.expiring.clear();
         self.storage_bytes = 0;
+        self.version += 1;
         for (pk, partition) in &backup.partitions {
             let mut restored = Partition::new();
             for (sk, record) in partition.iter() {
