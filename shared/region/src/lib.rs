@@ -1,6 +1,7 @@
 //! One region of Tenon on one machine: the functions wired as template.yaml says, the table in memory, the region twin,
 //! simulated clusters, and the clock that moves them.
 
+pub mod bill;
 pub mod clock;
 pub mod engine;
 pub mod functions;
@@ -8,6 +9,7 @@ pub mod gate;
 pub mod gated_ec2;
 pub mod gated_kube;
 pub mod happening;
+mod kept;
 pub mod kubelet;
 pub mod ports;
 pub mod queue;

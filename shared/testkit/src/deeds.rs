@@ -104,8 +104,9 @@ impl Doings {
 }
 
 fn running(region: &Region) -> Vec<tenon_cloud::port::Instance> {
-    let records = region.twin().instances().into_iter().map(|record| record.instance);
-    records.filter(|instance| instance.state == InstanceState::Running).collect()
+    let records = region.twin().instances().into_iter();
+    let running = records.filter(|record| record.instance.state == InstanceState::Running);
+    running.map(|record| record.instance.clone()).collect()
 }
 
 fn running_types(region: &Region) -> Vec<(InstanceType, Zone)> {

@@ -1,6 +1,7 @@
 //! What a simulation remembers of a region between its steps, so that invariants can speak of time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_cloud::port::InstanceState;
@@ -10,20 +11,20 @@ use tenon_domain::command::Command;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_region::engine::{PodDeletion, Region};
-use tenon_table::items;
+use tenon_table::{Backup, items};
 
 /// The region at one step, read once for all invariants.
 pub struct Moment {
     /// When.
     pub at: Timestamp,
     /// All claims.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<Arc<Claim>>,
     /// All launches.
-    pub launches: Vec<Launch>,
+    pub launches: Vec<Arc<Launch>>,
     /// All commands.
-    pub commands: Vec<Command>,
+    pub commands: Vec<Arc<Command>>,
     /// All instances as they really are.
-    pub instances: Vec<InstanceRecord>,
+    pub instances: Vec<Arc<InstanceRecord>>,
     /// Pods that the agent deleted since the step before.
     pub pod_deletions: Vec<PodDeletion>,
 }
@@ -32,9 +33,9 @@ pub struct Moment {
 #[derive(Default)]
 pub struct History {
     /// Claims as they were last seen.
-    pub claims: BTreeMap<ClaimName, Claim>,
+    pub claims: BTreeMap<ClaimName, Arc<Claim>>,
     /// Launches as they were last seen; some end.
-    pub launches: BTreeMap<LaunchId, Launch>,
+    pub launches: BTreeMap<LaunchId, Arc<Launch>>,
     /// Since when an instance runs that no claim owns.
     pub unowned_since: BTreeMap<InstanceId, Timestamp>,
     /// Since when a pod that fits waits.
@@ -60,6 +61,8 @@ pub struct Journal {
     pub launches: BTreeSet<String>,
     /// Instances in records of terminations.
     pub terminations: BTreeSet<String>,
+    /// The table when it was read last: what wasn't written to since isn't read again.
+    read: Option<Backup>,
 }
 
 impl Moment {
@@ -77,7 +80,7 @@ impl Moment {
     }
 
     /// Instances that run, or will.
-    pub fn live_instances(&self) -> impl Iterator<Item = &InstanceRecord> {
+    pub fn live_instances(&self) -> impl Iterator<Item = &Arc<InstanceRecord>> {
         self.instances
             .iter()
             .filter(|record| matches!(record.instance.state, InstanceState::Pending | InstanceState::Running))
@@ -85,10 +88,11 @@ impl Moment {
 }
 
 impl Journal {
-    /// Reads all records of a region.
+    /// Reads the records that a region has more than when it was read last.
     pub fn read(&mut self, region: &Region) {
-        for (key, item) in region.table().dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#")) {
-            let Ok(record) = items::journal_from_item(&key, &item) else { continue };
+        let now = region.table().backup();
+        for (key, item) in now.changed_since(self.read.as_ref(), "JOURNAL#") {
+            let Ok(record) = items::journal_from_item(&key, item) else { continue };
             let details = &record.details;
             self.launches.extend(details.get("launch").cloned());
             self.terminations.extend(details.get("instance").cloned());
@@ -96,5 +100,6 @@ impl Journal {
                 self.terminations.insert(record.subject.name.clone());
             }
         }
+        self.read = Some(now);
     }
 }

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::port::ImageState;
 use tenon_domain::api::NodePool;
 use tenon_domain::budget::{DisruptionReason, allowed_disruptions};
-use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, PodsCounted, RemovalReason};
 use tenon_domain::id::InstanceId;
 use tenon_domain::launch::LaunchState;
 
@@ -147,8 +148,12 @@ pub fn invariant_states_go_forward(moment: &Moment, history: &mut History) -> Fo
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_pods_counted_once(moment: &Moment, waiting: &BTreeSet<String>) -> Found {
-    let live: BTreeSet<_> =
-        moment.claims.iter().filter(|claim| claim.phase().offers_room()).map(|claim| &claim.name).collect();
+    let live: BTreeSet<_> = moment
+        .claims
+        .iter()
+        .filter(|c| c.counts_pods(moment.at) != PodsCounted::No)
+        .map(|c| &c.name)
+        .collect();
     let mut counted = BTreeMap::new();
     for launch in &moment.launches {
         for claim in launch.claims.iter().filter(|claim| live.contains(&claim.name)) {
@@ -171,8 +176,8 @@ pub fn invariant_pods_counted_once(moment: &Moment, waiting: &BTreeSet<String>) 
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_images_available(
-    launches: &[tenon_cloud::twin::LaunchRecord],
-    requests: &[tenon_cloud::twin::RequestRecord],
+    launches: &[Arc<tenon_cloud::twin::LaunchRecord>],
+    requests: &[Arc<tenon_cloud::twin::RequestRecord>],
     history: &mut History,
 ) -> Found {
     for request in requests.iter().skip(history.requests_judged) {
@@ -222,13 +227,15 @@ fn is_disrupted(claim: &Claim) -> bool {
     let voluntary = claim.state.removal().is_none_or(|reason| reason == RemovalReason::Drifted);
     match claim.phase() {
         ClaimPhase::Disrupting => true,
-        ClaimPhase::Draining | ClaimPhase::Drained | ClaimPhase::Terminating => voluntary,
+        ClaimPhase::Draining | ClaimPhase::Drained => voluntary,
         ClaimPhase::Planned
         | ClaimPhase::Launching
         | ClaimPhase::LaunchFailed
         | ClaimPhase::Launched
         | ClaimPhase::Registered
         | ClaimPhase::Initialized
+        // The peer's budgets don't count instances that are terminating (KARPENTER.md 1.2.4); ours are compatible.
+        | ClaimPhase::Terminating
         | ClaimPhase::Terminated => false,
     }
 }
@@ -344,7 +351,7 @@ impl Standing {
     /// What stands at a moment.
     #[must_use]
     pub fn of(moment: &Moment, requests: usize) -> Self {
-        let open = |claim: &&Claim| !claim.phase().is_final();
+        let open = |claim: &&Arc<Claim>| !claim.phase().is_final();
         Self {
             claims: moment.claims.iter().filter(open).map(|c| (c.name.to_string(), c.revision)).collect(),
             launches: moment

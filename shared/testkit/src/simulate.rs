@@ -148,7 +148,7 @@ impl Play {
         let Some((_, backup)) = self.backups.iter().rev().find(|(at, _)| old_enough(at)) else { return };
         if self.dice.permille(100) {
             let moment = Moment::of(&mut self.region, &self.cluster);
-            let well = |claim: &&tenon_domain::claim::Claim| claim.phase().offers_room();
+            let well = |claim: &&Arc<tenon_domain::claim::Claim>| claim.phase().offers_room();
             self.history.well_at_restore = moment
                 .claims
                 .iter()
@@ -257,11 +257,34 @@ impl Play {
     }
 
     fn check(&self, at: Timestamp, found: Result<(), (Invariant, String)>) -> Result<(), Box<Violation>> {
+        if found.is_err() && std::env::var("TENON_DUMP").is_ok() {
+            self.dump(&found);
+        } // DEBUG-TEMP
         let violation = |(invariant, found)| {
             Box::new(Violation { invariant, seed: self.options.seed, step: self.step, at, found })
         };
         found.map_err(violation)
     }
+
+    fn dump(&self, found: &Result<(), (Invariant, String)>) {
+        // DEBUG-TEMP
+        eprintln!("FOUND {found:?}");
+        for (key, item) in self.region.table().dump() {
+            let k = format!("{} / {}", key.pk, key.sk);
+            if key.pk.starts_with("REGION")
+                || key.sk.contains("CHUNK")
+                || key.pk.contains("#day#")
+                || key.sk.starts_with("TEMPLATE")
+            {
+                continue;
+            }
+            let text = format!("{item:?}");
+            eprintln!("{k}: {}", text.chars().take(1500).collect::<String>());
+        }
+        for record in self.region.twin().instances() {
+            eprintln!("{record:?}");
+        }
+    } // DEBUG-TEMP-END
 
     fn outcome(&self) -> Outcome {
         Outcome {

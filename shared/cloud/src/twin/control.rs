@@ -1,6 +1,7 @@
 //! What a world's maker, a tour or a test does to the twin, and sees of it: not EC2's interface, and not metered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ImageId, InstanceId, InstanceType, SubnetId, Zone};
@@ -182,25 +183,25 @@ impl RegionTwin {
 impl RegionTwin {
     /// Every instance that ever was, by id.
     #[must_use]
-    pub fn instances(&self) -> Vec<InstanceRecord> {
-        self.with(|state| state.instances.values().map(super::instances::TwinInstance::record).collect())
+    pub fn instances(&self) -> Vec<Arc<InstanceRecord>> {
+        self.with(|state| state.instances.values().map(|twin| Arc::clone(&twin.record)).collect())
     }
 
     /// One instance.
     #[must_use]
-    pub fn instance(&self, id: &InstanceId) -> Option<InstanceRecord> {
-        self.with(|state| state.instances.get(id).map(super::instances::TwinInstance::record))
+    pub fn instance(&self, id: &InstanceId) -> Option<Arc<InstanceRecord>> {
+        self.with(|state| state.instances.get(id).map(|twin| Arc::clone(&twin.record)))
     }
 
     /// Every launch, in its order.
     #[must_use]
-    pub fn launches(&self) -> Vec<LaunchRecord> {
+    pub fn launches(&self) -> Vec<Arc<LaunchRecord>> {
         self.with(|state| state.launches.clone())
     }
 
     /// Every fleet request that reached EC2, in its order.
     #[must_use]
-    pub fn requests(&self) -> Vec<RequestRecord> {
+    pub fn requests(&self) -> Vec<Arc<RequestRecord>> {
         self.with(|state| state.requests.clone())
     }
 

@@ -6,6 +6,7 @@
 //! one answer.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SecurityGroupId, Zone};
@@ -17,7 +18,7 @@ use super::events::uuid;
 use super::instances::TwinInstance;
 use super::network::{TwinSubnet, private_dns_name};
 use super::prices;
-use super::records::{LaunchRecord, RequestOutcome, RequestRecord};
+use super::records::{InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
 use super::state::{State, error, later};
 use crate::data;
 use crate::error::Ec2Error;
@@ -95,7 +96,7 @@ impl State {
             images: self.images_named(request),
             outcome,
         };
-        self.requests.push(record);
+        self.requests.push(Arc::new(record));
         answer.map(|(result, _)| result)
     }
 
@@ -367,7 +368,7 @@ impl State {
         let id = self.new_instance_id();
         let mut tags = request.tags.instance.clone();
         tags.insert("aws:ec2:fleet-id".to_owned(), fleet.to_string());
-        self.launches.push(LaunchRecord {
+        self.launches.push(Arc::new(LaunchRecord {
             at: self.now,
             instance: id.clone(),
             fleet: fleet.clone(),
@@ -378,20 +379,22 @@ impl State {
             image: resolved.image.clone(),
             image_state,
             tags: tags.clone(),
-        });
+        }));
         let visible_at = later(self.now, self.consistency_delay(&id, "instance"));
         // The tags of a launch can be seen later than the instance itself.
         let tags_at = later(visible_at, self.consistency_delay(&id, "tags"))
             .min(later(self.now, self.config.consistency_delay_max));
         let instance = self.new_instance(resolved, &id, address, (&request.client_token, fleet, &tags));
         let twin = TwinInstance {
-            instance,
-            image_state_at_launch: image_state,
-            user_data: resolved.user_data.clone(),
+            record: Arc::new(InstanceRecord {
+                instance,
+                image_state_at_launch: image_state,
+                user_data: resolved.user_data.clone(),
+                visible_at,
+                terminated_at: None,
+            }),
             vcpus: resolved.vcpus,
-            visible_at,
             tags: vec![(tags_at, tags)],
-            terminated_at: None,
             interrupted: None,
         };
         self.instances.insert(id.clone(), twin);

@@ -4,6 +4,8 @@
 //! terminated instance never comes back, and gave back its capacity and address once; a new instance, and a new
 //! tag, is seen at the latest after the consistency delay.
 
+use std::sync::Arc;
+
 use tenon_domain::id::InstanceId;
 use tenon_domain::{SignedDuration, Timestamp};
 
@@ -16,8 +18,7 @@ use super::state::{Due, State, error, later};
 use super::{NotPossible, refuse};
 use crate::error::Ec2Error;
 use crate::port::{
-    ImageState, Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason, Tags,
-    TargetCapacityType,
+    Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason, Tags, TargetCapacityType,
 };
 
 /// From EC2's warning to the end of a spot instance.
@@ -27,44 +28,44 @@ const TERMINATED_VISIBLE: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug)]
 pub(super) struct TwinInstance {
-    /// As it is, with all its tags.
-    pub(super) instance: Instance,
-    pub(super) image_state_at_launch: ImageState,
-    pub(super) user_data: Option<String>,
+    /// As it is, with all its tags; shared with those who looked.
+    pub(super) record: Arc<InstanceRecord>,
     pub(super) vcpus: u32,
-    pub(super) visible_at: Timestamp,
     /// Tags in the order in which they were set, with the moment from which each is seen.
     pub(super) tags: Vec<(Timestamp, Tags)>,
-    pub(super) terminated_at: Option<Timestamp>,
     pub(super) interrupted: Option<Timestamp>,
 }
 
 impl TwinInstance {
     fn is_visible(&self, now: Timestamp) -> bool {
-        self.visible_at <= now && self.terminated_at.is_none_or(|at| now < later(at, TERMINATED_VISIBLE))
+        let record = &self.record;
+        record.visible_at <= now && record.terminated_at.is_none_or(|at| now < later(at, TERMINATED_VISIBLE))
+    }
+
+    /// The tags that EC2 shows.
+    fn seen_tags(&self, now: Timestamp) -> Tags {
+        let seen = self.tags.iter().filter(|(at, _)| *at <= now).flat_map(|(_, tags)| tags.clone());
+        seen.collect()
     }
 
     /// As EC2 shows it.
     fn view(&self, now: Timestamp) -> Instance {
-        let seen = self.tags.iter().filter(|(at, _)| *at <= now).flat_map(|(_, tags)| tags.clone());
-        Instance { tags: seen.collect(), ..self.instance.clone() }
+        Instance { tags: self.seen_tags(now), ..self.record.instance.clone() }
     }
 
-    pub(super) fn record(&self) -> InstanceRecord {
-        InstanceRecord {
-            instance: self.instance.clone(),
-            image_state_at_launch: self.image_state_at_launch,
-            user_data: self.user_data.clone(),
-            visible_at: self.visible_at,
-            terminated_at: self.terminated_at,
-        }
+    pub(super) fn instance(&self) -> &Instance {
+        &self.record.instance
+    }
+
+    fn change(&mut self) -> &mut InstanceRecord {
+        Arc::make_mut(&mut self.record)
     }
 
     fn pool(&self) -> Pool {
         Pool {
-            capacity_type: self.instance.capacity_type,
-            instance_type: self.instance.instance_type.clone(),
-            zone: self.instance.zone.clone(),
+            capacity_type: self.instance().capacity_type,
+            instance_type: self.instance().instance_type.clone(),
+            zone: self.instance().zone.clone(),
         }
     }
 }
@@ -86,14 +87,14 @@ impl State {
     /// Moves an instance if it still can be, tells of it, and schedules what follows by itself.
     pub(super) fn move_instance(&mut self, id: &InstanceId, to: InstanceState) {
         let now = self.now;
-        let Some(twin) = self.instances.get_mut(id).filter(|i| can_move(i.instance.state, to)) else {
+        let Some(twin) = self.instances.get_mut(id).filter(|i| can_move(i.instance().state, to)) else {
             return;
         };
-        twin.instance.state = to;
+        twin.change().instance.state = to;
         if to == InstanceState::Terminated {
-            twin.terminated_at = Some(now);
+            twin.change().terminated_at = Some(now);
             let (pool, vcpus) = (twin.pool(), twin.vcpus);
-            let (subnet, address) = (twin.instance.subnet.clone(), twin.instance.private_ip.clone());
+            let (subnet, address) = (twin.instance().subnet.clone(), twin.instance().private_ip.clone());
             self.capacity.give_back(&pool, vcpus);
             if let Some(subnet) = self.subnets.get_mut(&subnet) {
                 subnet.give_back(&address);
@@ -124,31 +125,30 @@ impl State {
 
     pub(super) fn instances_matching(&self, filter: &InstanceFilter) -> Result<Vec<Instance>, Ec2Error> {
         self.all_visible(Call::DescribeInstances, &filter.ids)?;
-        let asked = |i: &&TwinInstance| filter.ids.is_empty() || filter.ids.contains(&i.instance.id);
-        let matching = |i: &Instance| {
-            (filter.states.is_empty() || filter.states.contains(&i.state))
-                && filter.tags.iter().all(|t| t.matches(&i.tags))
-        };
+        let asked = |i: &&TwinInstance| filter.ids.is_empty() || filter.ids.contains(&i.instance().id);
+        let in_state =
+            |i: &&TwinInstance| filter.states.is_empty() || filter.states.contains(&i.instance().state);
+        let tagged = |i: &Instance| filter.tags.iter().all(|t| t.matches(&i.tags));
         let visible = self.instances.values().filter(|i| i.is_visible(self.now)).filter(asked);
-        Ok(visible.map(|i| i.view(self.now)).filter(matching).collect())
+        Ok(visible.filter(in_state).map(|i| i.view(self.now)).filter(tagged).collect())
     }
 
     pub(super) fn terminate(&mut self, ids: &[InstanceId]) -> Result<Vec<InstanceStateChange>, Ec2Error> {
         self.all_visible(Call::TerminateInstances, ids)?;
         let mut changes = Vec::new();
         for id in ids {
-            let Some(previous) = self.instances.get(id).map(|i| i.instance.state) else { continue };
+            let Some(previous) = self.instances.get(id).map(|i| i.instance().state) else { continue };
             self.begin_termination(id, "Client.UserInitiatedShutdown", "User initiated shutdown");
-            let current = self.instances.get(id).map_or(previous, |i| i.instance.state);
+            let current = self.instances.get(id).map_or(previous, |i| i.instance().state);
             changes.push(InstanceStateChange { id: id.clone(), previous, current });
         }
         Ok(changes)
     }
 
     fn begin_termination(&mut self, id: &InstanceId, code: &str, message: &str) {
-        if let Some(twin) = self.instances.get_mut(id).filter(|i| !i.instance.state.is_going()) {
+        if let Some(twin) = self.instances.get_mut(id).filter(|i| !i.instance().state.is_going()) {
             let reason = StateReason { code: code.to_owned(), message: format!("{code}: {message}") };
-            twin.instance.state_reason = Some(reason);
+            twin.change().instance.state_reason = Some(reason);
             self.move_instance(id, InstanceState::ShuttingDown);
         }
     }
@@ -158,7 +158,7 @@ impl State {
         for id in ids {
             let seen_at = later(self.now, self.consistency_delay(id, "tags"));
             if let Some(twin) = self.instances.get_mut(id) {
-                twin.instance.tags.extend(tags.clone());
+                twin.change().instance.tags.extend(tags.clone());
                 twin.tags.push((seen_at, tags.clone()));
             }
         }
@@ -177,21 +177,21 @@ impl State {
 
     fn living(&self, id: &InstanceId) -> Result<&TwinInstance, NotPossible> {
         match self.instances.get(id) {
-            Some(twin) if !twin.instance.state.is_going() => Ok(twin),
-            Some(twin) => refuse(format!("instance `{id}` is {}", twin.instance.state.as_str())),
+            Some(twin) if !twin.instance().state.is_going() => Ok(twin),
+            Some(twin) => refuse(format!("instance `{id}` is {}", twin.instance().state.as_str())),
             None => refuse(format!("instance `{id}` doesn't exist")),
         }
     }
 
     pub(super) fn interrupt_spot(&mut self, id: &InstanceId) -> Result<(), NotPossible> {
         let twin = self.living(id)?;
-        if twin.instance.capacity_type != TargetCapacityType::Spot {
+        if twin.instance().capacity_type != TargetCapacityType::Spot {
             return refuse(format!("instance `{id}` isn't spot: only spot instances are interrupted"));
         }
         if twin.interrupted.is_some() {
             return refuse(format!("instance `{id}` is interrupted already"));
         }
-        let (zone, now) = (twin.instance.zone.clone(), self.now);
+        let (zone, now) = (twin.instance().zone.clone(), self.now);
         if let Some(twin) = self.instances.get_mut(id) {
             twin.interrupted = Some(now);
         }
@@ -205,7 +205,7 @@ impl State {
     }
 
     pub(super) fn recommend_rebalance(&mut self, id: &InstanceId) -> Result<(), NotPossible> {
-        let zone = self.living(id)?.instance.zone.clone();
+        let zone = self.living(id)?.instance().zone.clone();
         self.emit(|source| source.rebalance(id, zone.as_str()));
         Ok(())
     }
@@ -220,7 +220,7 @@ impl State {
 
     /// Somebody stops, starts or terminates an instance behind Tenon's back, or its hardware fails.
     pub(super) fn push(&mut self, id: &InstanceId, to: InstanceState) -> Result<(), NotPossible> {
-        let from = self.living(id)?.instance.state;
+        let from = self.living(id)?.instance().state;
         if !can_move(from, to) || matches!(to, InstanceState::Running | InstanceState::Stopped) {
             return refuse(format!("instance `{id}` is {} and can't become {}", from.as_str(), to.as_str()));
         }

@@ -55,8 +55,8 @@ pub(super) struct State {
     /// Calls that the caller may not make, with the decoded message.
     pub(super) denied: BTreeMap<Call, String>,
     pub(super) calls: BTreeMap<Call, CallCount>,
-    pub(super) launches: Vec<LaunchRecord>,
-    pub(super) requests: Vec<RequestRecord>,
+    pub(super) launches: Vec<Arc<LaunchRecord>>,
+    pub(super) requests: Vec<Arc<RequestRecord>>,
     pub(super) events: Vec<TwinEvent>,
     due: BTreeMap<(Timestamp, u64), Due>,
     buckets: Buckets,

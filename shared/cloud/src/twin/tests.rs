@@ -431,7 +431,7 @@ fn a_spot_instance_is_warned_and_taken_two_minutes_later() {
     assert_eq!(world.state(&id), "running");
     world.pass(SignedDuration::from_secs(1));
     assert_eq!(world.state(&id), "shutting-down");
-    let reason = world.twin.instance(&id).unwrap().instance.state_reason.unwrap();
+    let reason = world.twin.instance(&id).unwrap().instance.state_reason.clone().unwrap();
     assert_eq!(reason.code, "Server.SpotInstanceTermination");
 }
 

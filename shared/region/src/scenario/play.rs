@@ -127,6 +127,8 @@ impl Player {
                 region.twin().disable_image(self.image(name)?).map_err(|error| error.to_string())?;
             }
             Step::InterruptSpot {} => interrupt_spot(region)?,
+            Step::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
+            Step::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
             Step::Capacity { instance_type, zone, capacity_type, left } => {
                 set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
             }
@@ -176,6 +178,9 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
                 .into_iter()
                 .find(|known| known.as_str() == kind)
                 .ok_or_else(|| format!("no kind `{kind}`"))?;
+            if cluster.object(kind, namespace, name).is_none() {
+                return Err(format!("no {} `{name}` to delete", kind.as_str()));
+            }
             cluster.delete(kind, namespace, name);
         }
         Step::Scale { name, replicas } => scale(cluster, name, |_| i64::from(*replicas))?,
@@ -187,6 +192,8 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::DeregisterImage(_)
         | Step::DisableImage(_)
         | Step::InterruptSpot {}
+        | Step::StopInstance {}
+        | Step::TerminateInstance {}
         | Step::Capacity { .. }
         | Step::Event(_)
         | Step::Message { .. }
@@ -222,6 +229,15 @@ fn interrupt_spot(region: &mut Region) -> Result<(), String> {
         })
         .ok_or("no spot instance is running")?;
     region.twin().interrupt_spot(&spot.instance.id).map_err(|error| error.to_string())
+}
+
+/// Somebody does something to the first instance that runs.
+fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
+    let running = region.twin().instances().into_iter().map(|record| record.instance.clone());
+    let first =
+        running.filter(|instance| instance.state == InstanceState::Running).min_by(|a, b| a.id.cmp(&b.id));
+    let first = first.ok_or("no instance is running")?;
+    region.twin().push_instance(&first.id, to).map_err(|error| error.to_string())
 }
 
 fn set_capacity(
