@@ -24,19 +24,22 @@ impl GatedKube {
         Self { inner, gate, outbox }
     }
 
-    /// Writes down that a pod is deleted rather than evicted.
-    fn note_deletion(&self, key: &ObjectKey) {
+    /// Writes down that a pod is deleted rather than evicted. One that has gone meanwhile isn't deleted by anybody.
+    fn note_deletion(&self, key: &ObjectKey, uid: &str) {
         if key.kind != Kind::Pod {
             return;
         }
-        let pod = self.inner.object(Kind::Pod, &key.namespace, &key.name);
-        let node = pod.as_deref().and_then(|pod| pod.pointer("/spec/nodeName")).and_then(Value::as_str);
-        let node = node.unwrap_or_default().to_owned();
+        let Some(pod) = self.inner.object(Kind::Pod, &key.namespace, &key.name) else { return };
+        let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        if text("/metadata/uid") != uid {
+            return;
+        }
+        let node = text("/spec/nodeName").to_owned();
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).pod_deletions.push((key.clone(), node));
     }
 
-    fn deleted_instead(&self, pod: &ObjectKey) -> &SimulatedCluster {
-        self.note_deletion(pod);
+    fn deleted_instead(&self, pod: &ObjectKey, uid: &str) -> &SimulatedCluster {
+        self.note_deletion(pod, uid);
         &self.inner
     }
 
@@ -68,7 +71,7 @@ macro_rules! gated {
                 grace_seconds: Option<u32>,
             ) -> Result<Deletion, KubeError> {
                 self.pass("kube.delete", Moment::Before).await?;
-                self.note_deletion(key);
+                self.note_deletion(key, uid);
                 let answer = Kube::delete(&self.inner, key, uid, grace_seconds).await?;
                 self.pass("kube.delete", Moment::After).await?;
                 Ok(answer)
@@ -78,7 +81,7 @@ macro_rules! gated {
                 self.pass("kube.evict", Moment::Before).await?;
                 let answer = match self.gate.hooks().evicting() {
                     Evicting::ByEviction => self.inner.evict(pod, uid).await?,
-                    Evicting::ByDeletion => match Kube::delete(self.deleted_instead(pod), pod, uid, None).await? {
+                    Evicting::ByDeletion => match Kube::delete(self.deleted_instead(pod, uid), pod, uid, None).await? {
                         Deletion::Accepted => Eviction::Evicted,
                         Deletion::NotFound => Eviction::NotFound,
                     },

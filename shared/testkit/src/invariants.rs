@@ -257,31 +257,39 @@ pub fn invariant_pod_budgets_hold(
     }
     history.evictions_judged = evictions.len();
     for deletion in &moment.pod_deletions {
-        let claim =
-            moment.claims.iter().find(|c| c.state.node().is_some_and(|n| n.as_str() == deletion.node));
-        let deadline = claim.is_some_and(|claim| match claim.state.removal() {
-            Some(
-                RemovalReason::SpotInterrupted
-                | RemovalReason::CapacityReservationInterrupted
-                | RemovalReason::InstanceStopped
-                | RemovalReason::InstanceTerminated,
-            ) => true,
-            Some(
-                RemovalReason::Drifted
-                | RemovalReason::ScheduledChange
-                | RemovalReason::Deleted
-                | RemovalReason::Expired
-                | RemovalReason::RegistrationTimeout
-                | RemovalReason::Abandoned,
-            )
-            | None => false,
-        });
-        if !deadline {
+        // A claim that is interrupted before its Node registered doesn't know the Node; its instance does.
+        let instances: BTreeSet<&InstanceId> = moment
+            .instances
+            .iter()
+            .filter(|record| record.instance.node_name().is_ok_and(|name| name.as_str() == deletion.node))
+            .map(|record| &record.instance.id)
+            .collect();
+        let held = |claim: &&std::sync::Arc<Claim>| {
+            claim.state.instance().is_some_and(|held| instances.contains(&held.id))
+        };
+        let mut reasons = moment.claims.iter().filter(held).filter_map(|claim| claim.state.removal());
+        if !reasons.any(has_deadline) {
             let text = format!("{} of {} was deleted, not evicted", deletion.pod, deletion.node);
             return found(Invariant::PodBudgetsHold, text);
         }
     }
     Ok(())
+}
+
+/// Whether EC2 has a deadline; the pools of the simulation have no `terminationGracePeriod`.
+const fn has_deadline(reason: RemovalReason) -> bool {
+    match reason {
+        RemovalReason::SpotInterrupted
+        | RemovalReason::CapacityReservationInterrupted
+        | RemovalReason::InstanceStopped
+        | RemovalReason::InstanceTerminated => true,
+        RemovalReason::Drifted
+        | RemovalReason::ScheduledChange
+        | RemovalReason::Deleted
+        | RemovalReason::Expired
+        | RemovalReason::RegistrationTimeout
+        | RemovalReason::Abandoned => false,
+    }
 }
 
 /// Pods that fit don't wait for longer than their grace.

@@ -128,7 +128,11 @@ impl World {
             at: self.now,
             pod: key.clone(),
             node: text(&pod, "/spec/nodeName").unwrap_or_default().to_owned(),
-            budgets: standings.into_iter().map(|(name, standing)| (name, standing.allowed())).collect(),
+            budgets: if is_healthy(&pod) {
+                standings.into_iter().map(|(name, standing)| (name, standing.allowed())).collect()
+            } else {
+                Vec::new()
+            },
         });
         let _deleted = self.store.delete(key, None, self.now);
         Eviction::Evicted

@@ -86,7 +86,8 @@ pub struct Evicted {
     pub pod: ObjectKey,
     /// Its node.
     pub node: String,
-    /// The PodDisruptionBudgets that cover it: name, `disruptionsAllowed` just before.
+    /// The PodDisruptionBudgets that it cost a disruption: name, `disruptionsAllowed` just before. A pod that isn't
+    /// Ready costs none where `unhealthyPodEvictionPolicy` lets it go: it isn't among the healthy ones.
     pub budgets: Vec<(String, u32)>,
 }
 
