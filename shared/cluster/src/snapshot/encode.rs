@@ -54,11 +54,17 @@ pub struct Encoded {
     pub changed: BTreeSet<ChunkKind>,
 }
 
-/// Encodes snapshots; remembers pods by their `resourceVersion`, so that only those that changed are read again.
+/// Encodes snapshots; remembers what it read, so that only what changed is read and written out again. An object is the
+/// same one where it is shared, a pod also where its `resourceVersion` is.
 #[derive(Debug, Default)]
 pub struct Encoder {
+    seen: Vec<Object>,
     pods: BTreeMap<String, Known>,
-    shapes: BTreeMap<String, Arc<Value>>,
+    rows: Vec<Row>,
+    shapes: Vec<Entry>,
+    pending: usize,
+    plain: BTreeMap<ChunkKind, Plain>,
+    digests: BTreeMap<ChunkKind, Digests>,
 }
 
 /// A pod that was read.
@@ -72,6 +78,20 @@ struct Known {
 /// One object on its way into a chunk: the name that decides its bucket, and its content.
 type Entry = (String, Arc<Value>);
 
+/// The objects of a kind, and what of them goes into chunks.
+#[derive(Debug, Default)]
+struct Plain {
+    seen: Vec<Object>,
+    entries: Vec<Entry>,
+}
+
+/// The digests of a kind's buckets, while what is in them doesn't change.
+#[derive(Debug)]
+struct Digests {
+    buckets: u32,
+    of: BTreeMap<u32, String>,
+}
+
 impl Encoder {
     /// Encodes what was seen at a time, against the manifest that is in the table.
     pub fn encode(
@@ -80,50 +100,86 @@ impl Encoder {
         previous: Option<&Manifest>,
         taken_at: Timestamp,
     ) -> Encoded {
-        let pods = self.read_pods(&objects.pods);
-        let mut used: BTreeMap<String, Arc<Value>> = BTreeMap::new();
-        for pod in pods.values() {
-            if let Some(shape) = self.shapes.get(&pod.shape) {
-                used.insert(pod.shape.clone(), Arc::clone(shape));
-            }
+        self.read_pods(&objects.pods);
+        for (kind, of_kind, project) in plain_kinds(objects) {
+            self.read_plain(kind, of_kind, project);
         }
-        self.shapes.clone_from(&used);
-        self.pods = pods.iter().map(|((_, _, uid), known)| (uid.clone(), known.clone())).collect();
-
         let mut build = Build::new(previous);
-        let rows: Vec<Row> = pods
-            .into_iter()
-            .map(|((namespace, name, _), known)| Row { at: format!("{namespace}/{name}"), known })
-            .collect();
-        build.add(ChunkKind::Pods, rows.len(), |buckets| pod_chunks(&rows, buckets));
-        let shapes: Vec<Entry> = used.into_iter().collect();
-        build.add(ChunkKind::Shapes, shapes.len(), |buckets| shape_chunks(&shapes, buckets));
-        for (kind, entries) in plain_entries(objects) {
-            build.add(kind, entries.len(), |buckets| item_chunks(&entries, buckets));
+        let Self { rows, shapes, plain, digests, .. } = self;
+        build.add(ChunkKind::Pods, rows.len(), digests, |buckets| pod_chunks(rows, buckets));
+        build.add(ChunkKind::Shapes, shapes.len(), digests, |buckets| shape_chunks(shapes, buckets));
+        for (kind, Plain { entries, .. }) in plain {
+            build.add(*kind, entries.len(), digests, |buckets| item_chunks(entries, buckets));
         }
-        let pending = objects.pods.iter().filter(|pod| is_pending(pod)).count();
-        build.finish(previous, taken_at, u32::try_from(pending).unwrap_or(u32::MAX))
+        let reports = report_entries(objects);
+        digests.remove(&ChunkKind::Reports);
+        build.add(ChunkKind::Reports, reports.len(), digests, |buckets| item_chunks(&reports, buckets));
+        build.finish(previous, taken_at, u32::try_from(self.pending).unwrap_or(u32::MAX))
     }
 
-    /// The pods that aren't finished, by namespace, name and UID.
-    fn read_pods(&mut self, pods: &[Object]) -> BTreeMap<(String, String, String), Known> {
+    /// Reads the pods that aren't finished, by namespace, name and UID.
+    fn read_pods(&mut self, pods: &[Object]) {
+        if are_same(&self.seen, pods) {
+            return;
+        }
+        let mut shapes: BTreeMap<String, Arc<Value>> = std::mem::take(&mut self.shapes).into_iter().collect();
+        let before: Vec<String> = shapes.keys().cloned().collect();
         let mut read = BTreeMap::new();
         for pod in pods.iter().filter(|pod| !is_finished(pod)) {
             let uid = object::uid(pod).to_owned();
             let version = text(pod, "/metadata/resourceVersion").unwrap_or_default();
-            let known = match self.pods.get(&uid) {
-                Some(known) if known.version == version && !version.is_empty() => known.clone(),
+            let known = match self.pods.remove(&uid) {
+                Some(known) if known.version == version && !version.is_empty() => known,
                 Some(_) | None => {
                     let shape = project::pod_shape(pod);
                     let digest = content_digest(&shape.to_string());
-                    self.shapes.entry(digest.clone()).or_insert_with(|| Arc::new(shape));
+                    shapes.entry(digest.clone()).or_insert_with(|| Arc::new(shape));
                     Known { version: version.to_owned(), shape: digest, row: Arc::new(project::pod_row(pod)) }
                 }
             };
             read.insert((object::namespace(pod).to_owned(), object::name(pod).to_owned(), uid), known);
         }
-        read
+        let used: BTreeSet<&str> = read.values().map(|known| known.shape.as_str()).collect();
+        shapes.retain(|digest, _| used.contains(digest.as_str()));
+        if !shapes.keys().eq(&before) {
+            self.digests.remove(&ChunkKind::Shapes);
+        }
+        self.digests.remove(&ChunkKind::Pods);
+        self.shapes = shapes.into_iter().collect();
+        self.pods = read.iter().map(|((_, _, uid), known)| (uid.clone(), known.clone())).collect();
+        self.rows = read
+            .into_iter()
+            .map(|((namespace, name, _), known)| Row { at: format!("{namespace}/{name}"), known })
+            .collect();
+        self.pending = pods.iter().filter(|pod| is_pending(pod)).count();
+        self.seen = pods.to_vec();
     }
+
+    /// Reads the objects of a kind that are another than before.
+    fn read_plain(&mut self, kind: ChunkKind, objects: &[Object], project: fn(&Value) -> Value) {
+        let plain = self.plain.entry(kind).or_default();
+        if are_same(&plain.seen, objects) {
+            return;
+        }
+        let mut entries: Vec<Entry> = objects
+            .iter()
+            .map(|object| {
+                let kind = text(object, "/kind").unwrap_or_default();
+                let name = format!("{kind}/{}/{}", object::namespace(object), object::name(object));
+                (name, Arc::new(project(object)))
+            })
+            .collect();
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if plain.entries != entries {
+            self.digests.remove(&kind);
+        }
+        *plain = Plain { seen: objects.to_vec(), entries };
+    }
+}
+
+/// Whether these are the very same objects: nobody changes a shared one.
+fn are_same(seen: &[Object], objects: &[Object]) -> bool {
+    seen.len() == objects.len() && seen.iter().zip(objects).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 fn is_finished(pod: &Value) -> bool {
@@ -135,6 +191,7 @@ fn is_pending(pod: &Value) -> bool {
 }
 
 /// A pod on its way into a chunk.
+#[derive(Debug)]
 struct Row {
     at: String,
     known: Known,
@@ -161,11 +218,26 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Adds a kind: `contents` gives the JSON of each bucket that isn't empty, for a number of buckets.
-    fn add(&mut self, kind: ChunkKind, objects: usize, contents: impl Fn(u32) -> BTreeMap<u32, String>) {
+    /// Adds a kind: `contents` gives the JSON of each bucket that isn't empty, for a number of buckets. It isn't asked
+    /// where the digests of what it would give are remembered and the previous manifest names them all.
+    fn add(
+        &mut self,
+        kind: ChunkKind,
+        objects: usize,
+        digests: &mut BTreeMap<ChunkKind, Digests>,
+        contents: impl Fn(u32) -> BTreeMap<u32, String>,
+    ) {
         let mut buckets = bucket_count(kind, objects, self.before.get(&kind).copied().unwrap_or(1));
         loop {
-            let packed = self.pack(kind, contents(buckets));
+            let packed = match self.named_already(kind, buckets, digests.get(&kind)) {
+                Some(names) => names.into_iter().map(|name| (name, None)).collect(),
+                None => {
+                    let packed = self.pack(kind, contents(buckets));
+                    let of = packed.iter().map(|(name, _)| (name.bucket, name.digest.clone())).collect();
+                    digests.insert(kind, Digests { buckets, of });
+                    packed
+                }
+            };
             let largest = packed.iter().map(|(name, _)| name.bytes).max().unwrap_or(0);
             if largest <= CHUNK_BYTES || buckets >= MOST_BUCKETS {
                 if objects > 0 {
@@ -179,6 +251,21 @@ impl<'a> Build<'a> {
             }
             buckets *= 2;
         }
+    }
+
+    /// The chunks' names, if the previous manifest names all of them.
+    fn named_already(
+        &self,
+        kind: ChunkKind,
+        buckets: u32,
+        digests: Option<&Digests>,
+    ) -> Option<Vec<ChunkRef>> {
+        let digests = digests.filter(|digests| digests.buckets == buckets)?;
+        let named = |(bucket, digest): (&u32, &String)| {
+            let known = self.known.get(&(kind, *bucket)).filter(|known| known.digest == *digest)?;
+            Some((*known).clone())
+        };
+        digests.of.iter().map(named).collect()
     }
 
     /// The chunks' names, and those chunks that aren't known.
@@ -254,33 +341,25 @@ fn item_chunks(entries: &[Entry], buckets: u32) -> BTreeMap<u32, String> {
         .collect()
 }
 
-/// The kinds that hold one object after the other, each in the order of names.
-fn plain_entries(objects: &ClusterObjects) -> Vec<(ChunkKind, Vec<Entry>)> {
-    let of = |objects: &[Object], project: fn(&Value) -> Value| {
-        let mut entries: Vec<Entry> = objects
-            .iter()
-            .map(|object| {
-                let kind = text(object, "/kind").unwrap_or_default();
-                let name = format!("{kind}/{}/{}", object::namespace(object), object::name(object));
-                (name, Arc::new(project(object)))
-            })
-            .collect();
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        entries
-    };
+/// The kinds that hold one object after the other, and what of an object they hold.
+fn plain_kinds(objects: &ClusterObjects) -> [(ChunkKind, &[Object], fn(&Value) -> Value); 8] {
+    [
+        (ChunkKind::Nodes, &objects.nodes, project::node),
+        (ChunkKind::DaemonSets, &objects.daemon_sets, project::daemon_set),
+        (ChunkKind::Pdbs, &objects.pdbs, project::pdb),
+        (ChunkKind::Volumes, &objects.volumes, project::volume_object),
+        (ChunkKind::NodePools, &objects.node_pools, project::karpenter_object),
+        (ChunkKind::NodeClasses, &objects.node_classes, project::karpenter_object),
+        (ChunkKind::NodeClaims, &objects.node_claims, project::karpenter_object),
+        (ChunkKind::Namespaces, &objects.namespaces, project::namespace),
+    ]
+}
+
+/// The agent's reports, each in the order of names.
+fn report_entries(objects: &ClusterObjects) -> Vec<Entry> {
     let mut reports: Vec<&ActionReport> = objects.reports.iter().collect();
     reports.sort();
-    vec![
-        (ChunkKind::Nodes, of(&objects.nodes, project::node)),
-        (ChunkKind::DaemonSets, of(&objects.daemon_sets, project::daemon_set)),
-        (ChunkKind::Pdbs, of(&objects.pdbs, project::pdb)),
-        (ChunkKind::Volumes, of(&objects.volumes, project::volume_object)),
-        (ChunkKind::NodePools, of(&objects.node_pools, project::karpenter_object)),
-        (ChunkKind::NodeClasses, of(&objects.node_classes, project::karpenter_object)),
-        (ChunkKind::NodeClaims, of(&objects.node_claims, project::karpenter_object)),
-        (ChunkKind::Namespaces, of(&objects.namespaces, project::namespace)),
-        (ChunkKind::Reports, reports.into_iter().map(|r| (r.claim.clone(), Arc::new(report(r)))).collect()),
-    ]
+    reports.into_iter().map(|of| (of.claim.clone(), Arc::new(report(of)))).collect()
 }
 
 fn report(report: &ActionReport) -> Value {
