@@ -10,6 +10,10 @@ use std::time::Instant;
 use clap::Parser;
 use tenon_testkit::{Options, Outcome, Sabotage, Violation, simulate};
 
+/// A third of the time went into the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Plays seeds of the simulation.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example: cargo run --release -p tenon-simulation -- --seeds 1000 --steps 200")]
