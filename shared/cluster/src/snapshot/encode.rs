@@ -78,6 +78,9 @@ struct Known {
 /// One object on its way into a chunk: the name that decides its bucket, and its content.
 type Entry = (String, Arc<Value>);
 
+/// A kind, its objects, and what of one of them goes into chunks.
+type PlainKind<'a> = (ChunkKind, &'a [Object], fn(&Value) -> Value);
+
 /// The objects of a kind, and what of them goes into chunks.
 #[derive(Debug, Default)]
 struct Plain {
@@ -342,7 +345,7 @@ fn item_chunks(entries: &[Entry], buckets: u32) -> BTreeMap<u32, String> {
 }
 
 /// The kinds that hold one object after the other, and what of an object they hold.
-fn plain_kinds(objects: &ClusterObjects) -> [(ChunkKind, &[Object], fn(&Value) -> Value); 8] {
+fn plain_kinds(objects: &ClusterObjects) -> [PlainKind<'_>; 8] {
     [
         (ChunkKind::Nodes, &objects.nodes, project::node),
         (ChunkKind::DaemonSets, &objects.daemon_sets, project::daemon_set),
