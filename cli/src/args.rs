@@ -239,7 +239,8 @@ unless `--until` says otherwise. Ends with 1 when the region has not settled.
 Examples:
   tenon local
   tenon local -f nodepool.yaml -f deployment.yaml --until settled
-  tenon local --scenario tour --speed max --until settled -o json")]
+  tenon local --scenario tour --speed max --until settled -o json
+  tenon local --scenario idle-day --speed max --bill")]
 pub(crate) struct LocalArgs {
     /// Manifests for the cluster, YAML or JSON; `-` is standard input
     #[arg(short, long = "filename", value_name = "FILE")]
@@ -256,6 +257,9 @@ pub(crate) struct LocalArgs {
     /// When to end: once everything has settled, or after a virtual time such as `10m` or `24h`
     #[arg(long, value_name = "settled|DURATION", value_parser = parse_until)]
     pub(crate) until: Option<Until>,
+    /// Count instead of telling: what AWS would bill for in a day like the scenario's, and the month's USD
+    #[arg(long, requires = "scenario", conflicts_with_all = ["filename", "port", "until"])]
+    pub(crate) bill: bool,
     /// Where to answer on 127.0.0.1 [default: 7878; at full speed with `--until`, nowhere]; 0 is any free port
     #[arg(long)]
     pub(crate) port: Option<u16>,

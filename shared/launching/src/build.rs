@@ -280,11 +280,13 @@ fn record(
             format!("{pods} {plural} of the nodes that `{command}` takes away")
         }
     };
+    let types = match planned.instance_types.len() {
+        1 => "1 instance type".to_owned(),
+        types => format!("{types} instance types"),
+    };
     let message = format!(
-        "NodeClaim `{}` is planned for {purpose}: {} instance types, {} first",
-        planned.name,
-        planned.instance_types.len(),
-        fleet.capacity_type
+        "NodeClaim `{}` is planned for {purpose}: {types}, {} first",
+        planned.name, fleet.capacity_type
     );
     let mut names: Vec<String> =
         planned.pods.iter().take(PODS_TOLD).map(|pod| pod.name.to_string()).collect();

@@ -173,6 +173,7 @@ mod tests {
             max_receive_count: 3,
             batch_size: 2,
             batch_window: SignedDuration::from_secs(1),
+            memory_mb: 128,
         })
     }
 

@@ -206,7 +206,12 @@ impl Site {
     fn tell_pods(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
         let pods = self.cluster.pod_counts();
         if (pods.running, pods.pending) != (self.pods.running, self.pods.pending) {
-            let message = format!("{} running, {} pending", pods.running, pods.pending);
+            let mut message = format!("{} running, {} pending", pods.running, pods.pending);
+            for (count, what) in [(pods.starting, "starting"), (pods.terminating, "terminating")] {
+                if count > 0 {
+                    message += &format!(", {count} {what}");
+                }
+            }
             log.push(
                 Happening::new(now, HappeningKind::Pod, self.name.as_str(), message)
                     .with("running", json!(pods.running))

@@ -43,7 +43,8 @@ impl Region {
     fn items_of<T: Form>(&self, cluster: &ClusterName, prefix: &str) -> Vec<T> {
         let pk = items::keys::cluster_pk(cluster);
         let found = self.table.peek_prefix(&pk, prefix);
-        let read = found.iter().map(|(sk, stored)| items::from_item(&Key::new(pk.as_str(), &**sk), stored.item()));
+        let read =
+            found.iter().map(|(sk, stored)| items::from_item(&Key::new(pk.as_str(), &**sk), stored.item()));
         read.filter_map(Result::ok).collect()
     }
 

@@ -5,6 +5,7 @@
 //! at every speed.
 
 mod answers;
+mod bill;
 mod lines;
 mod pace;
 mod world;
@@ -35,6 +36,9 @@ enum Ended {
 /// Runs the command.
 pub(crate) fn run(args: &LocalArgs) -> Result<Outcome, Failure> {
     let world = World::new(args)?;
+    if args.bill {
+        return bill::run(world, args);
+    }
     let server = serve(args)?;
     let lines = Lines::new(args.output.format);
     let mut local = Local {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 use tenon_domain::SignedDuration;
@@ -16,7 +17,9 @@ use tenon_domain::api::node_class::{
 use tenon_domain::id::{ClusterName, Region as RegionName};
 use tenon_domain::manifest::Manifests;
 use tenon_domain::registry::Registry;
+use tenon_region::bill::CountedCalls;
 use tenon_region::engine::Region;
+use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::scenario::{BUILT_IN, ClusterForm, ImageForm, Options, Scenario, Step, build, built_in};
 use tenon_table::items::{from_item, keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, Table, block_on};
@@ -40,6 +43,8 @@ pub(super) struct World {
     pub(super) warnings: Vec<String>,
     /// How many events were sent from outside.
     pub(super) events_sent: u64,
+    /// What the functions and agents called.
+    pub(super) calls: Arc<CountedCalls>,
 }
 
 impl World {
@@ -72,7 +77,9 @@ impl World {
         if args.until == Some(Until::Settled) && !matches!(scenario.steps.last(), Some(Step::Settle(_))) {
             scenario.steps.push(Step::Settle(SETTLE_WITHIN));
         }
-        let options = Options { seed: args.seed, ..Options::default() };
+        let calls = Arc::new(CountedCalls::new(Arc::new(Undisturbed)));
+        let hooks: Arc<dyn Hooks> = Arc::<CountedCalls>::clone(&calls);
+        let options = Options { seed: args.seed, hooks, ..Options::default() };
         let wrong = |error: &dyn std::error::Error| {
             Failure::from(Problem::new(chain(error), "change what is named, and try again").in_file(&name))
         };
@@ -83,7 +90,7 @@ impl World {
                 Failure::from(Problem::new(message, "change the manifests' EC2NodeClass").in_file(&name))
             })?;
         }
-        Ok(Self { region, region_name, scenario, name, warnings, events_sent: 0 })
+        Ok(Self { region, region_name, scenario, name, warnings, events_sent: 0, calls })
     }
 }
 

@@ -106,8 +106,12 @@ pub enum Step {
     DeregisterImage(String),
     /// Disables the image of that name.
     DisableImage(String),
-    /// EC2 takes back the first running spot instance, by claim name.
+    /// EC2 takes back the first running spot instance, by id.
     InterruptSpot {},
+    /// Somebody stops the first running instance, by id.
+    StopInstance {},
+    /// Somebody terminates the first running instance, by id.
+    TerminateInstance {},
     /// Leaves so many instances of a type, in one zone or in all.
     Capacity {
         /// The type.

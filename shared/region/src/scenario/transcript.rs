@@ -26,7 +26,8 @@ pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
     let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
     let mut region = build(&scenario, &Options::default()).map_err(|error| chain(&error))?;
     let mut player = Player::new(&scenario);
-    let mut writer = Writer { text: format!("# {}\n", scenario.title), began: region.now(), stands: Vec::new() };
+    let mut writer =
+        Writer { text: format!("# {}\n", scenario.title), began: region.now(), stands: standing(&region) };
     loop {
         match player.advance(&mut region, Timestamp::MAX)? {
             Progress::Step(number, step) => {
@@ -40,7 +41,6 @@ pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
             Progress::Done => break,
         }
     }
-    writer.stand(&region);
     writer.end(&region);
     Ok(Transcript(writer.text))
 }
@@ -83,7 +83,7 @@ impl Writer {
 
     fn end(&mut self, region: &Region) {
         let _ = writeln!(self.text, "\nresult after {}", clock(region.elapsed()));
-        for line in &self.stands {
+        for line in standing(region) {
             let _ = writeln!(self.text, "   {line}");
         }
         for (function, queue) in region.queues() {
@@ -132,6 +132,8 @@ fn describe(step: &Step) -> String {
         Step::DeregisterImage(name) => format!("deregister image {name}"),
         Step::DisableImage(name) => format!("disable image {name}"),
         Step::InterruptSpot {} => "interrupt a spot instance".to_owned(),
+        Step::StopInstance {} => "somebody stops an instance".to_owned(),
+        Step::TerminateInstance {} => "somebody terminates an instance".to_owned(),
         Step::Capacity { instance_type, zone, capacity_type, left } => {
             let zone = zone.as_deref().unwrap_or("every zone");
             format!("leave {left} {capacity_type} {instance_type} in {zone}")
@@ -143,4 +145,3 @@ fn describe(step: &Step) -> String {
         Step::Grow { name, by } => format!("grow {name} by {by}"),
     }
 }
-

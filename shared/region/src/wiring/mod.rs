@@ -29,6 +29,8 @@ pub struct QueueSpec {
     pub batch_size: usize,
     /// How long a batch is waited for.
     pub batch_window: SignedDuration,
+    /// The function's memory, by which its time is billed.
+    pub memory_mb: u64,
 }
 
 /// A rule of a bus.

@@ -169,7 +169,13 @@ fn read_function(
         window => seconds(name, "Events.Queue.MaximumBatchingWindowInSeconds", window)?,
     };
     let visibility_timeout = seconds(&queue_name, "VisibilityTimeout", queue.get("VisibilityTimeout"))?;
-    Ok((function, QueueSpec { function, visibility_timeout, max_receive_count, batch_size, batch_window }))
+    let memory_mb = properties
+        .get("MemorySize")
+        .and_then(Value::as_u64)
+        .ok_or_else(|| wrong(name, "MemorySize", "isn't a number"))?;
+    let spec =
+        QueueSpec { function, visibility_timeout, max_receive_count, batch_size, batch_window, memory_mb };
+    Ok((function, spec))
 }
 
 fn read_rule(name: &str, properties: &Value) -> Result<Rule, WiringError> {

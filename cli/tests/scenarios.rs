@@ -1,0 +1,76 @@
+//! Every scenario of tests/scenarios plays as its golden transcript says, and `scenario` tells what differs.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/scenarios");
+
+fn scenario(arguments: &[&Path]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenon"));
+    let output = command.arg("scenario").args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn files(extension: &str) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(SCENARIOS).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|of| of == extension)).collect();
+    files.sort();
+    files
+}
+
+/// A directory of this test's own, with a scenario in it.
+fn copied(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("mine.yaml");
+    std::fs::copy(Path::new(SCENARIOS).join("empty-cluster.yaml"), &file).unwrap();
+    file
+}
+
+#[test]
+fn every_scenario_plays_as_its_golden_transcript_says() {
+    let scenarios = files("yaml");
+    let (status, text) = scenario(&scenarios.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    assert_eq!(status, Some(0), "`tenon scenario tests/scenarios/*.yaml` says:\n{text}");
+    let of_goldens: Vec<PathBuf> =
+        files("golden").iter().map(|golden| golden.with_extension("yaml")).collect();
+    assert_eq!(of_goldens, scenarios, "each transcript has its scenario");
+}
+
+#[test]
+fn a_difference_is_shown_and_blessed_away() {
+    let file = copied("differs");
+    let golden = file.with_extension("golden");
+    let blessed = Command::new(env!("CARGO_BIN_EXE_tenon"))
+        .args(["scenario".as_ref(), file.as_os_str(), "--bless".as_ref()])
+        .output()
+        .unwrap();
+    assert!(blessed.status.success());
+    assert_eq!(scenario(&[&file]).0, Some(0));
+
+    let changed = std::fs::read_to_string(&golden).unwrap().replace("3 running", "4 running");
+    std::fs::write(&golden, changed).unwrap();
+    let (status, text) = scenario(&[&file]);
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("-    cluster demo: pods: 4 running"), "{text}");
+    assert!(text.contains("+    cluster demo: pods: 3 running"), "{text}");
+
+    std::fs::remove_file(&golden).unwrap();
+    let (status, text) = scenario(&[&file]);
+    assert_eq!((status, text.contains("`--bless` writes it")), (Some(1), true), "{text}");
+}
+
+#[test]
+fn a_broken_scenario_is_named_and_the_others_are_played() {
+    let file = copied("broken");
+    let broken = file.with_file_name("broken.yaml");
+    std::fs::write(&broken, "title: x\nsteps:\n  - rum: 10m\n").unwrap();
+    let good = Path::new(SCENARIOS).join("empty-cluster.yaml");
+    let (status, text) = scenario(&[&broken, &good]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("broken.yaml: scenario: unknown variant `rum`"), "{text}");
+    assert!(text.contains("equal"), "{text}");
+}
