@@ -132,6 +132,8 @@ fn what_is_printed_has_the_form_of_its_schema() {
     check("types", &[&["types", "--region", "eu-west-1", "t3.micro"][..], &json].concat());
     check("simulate", &[&plan[..], &json].concat());
     check("simulate", &[&["simulate", "-f", "cluster.yaml", "--region", "eu-west-1"][..], &json].concat());
+    let bill = ["local", "--scenario", "idle-hour.yaml", "--speed", "max", "--bill"];
+    check("bill", &[&bill[..], &json].concat());
     check("local-line", &[&["local", "--speed", "max", "--until", "2m"][..], &json].concat());
     check("error", &[&["simulate", "-f", "bad.yaml", "-f", "absent.yaml"][..], &json].concat());
     check("error", &[&["types", "--nope"][..], &json].concat());
