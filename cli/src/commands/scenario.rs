@@ -1,0 +1,123 @@
+//! `tenon scenario`: plays scenario files and compares with their golden transcripts.
+//!
+//! Decides how a difference is shown. What a transcript holds is `tenon_region`'s. A file that is broken doesn't keep
+//! the others from being played.
+
+use std::path::Path;
+
+use similar::{ChangeTag, TextDiff};
+use tenon_region::scenario::play_to_transcript;
+
+use crate::args::ScenarioArgs;
+use crate::errors::{Failure, Outcome, Problem};
+use crate::input;
+use crate::output::{self, Colour};
+
+/// Lines shown around a difference.
+const CONTEXT: usize = 3;
+
+/// What became of a scenario.
+enum Played {
+    /// As its golden transcript says.
+    Equal,
+    /// The difference, written to be read.
+    Differs(String),
+    /// Its golden transcript was written.
+    Blessed,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ScenarioArgs) -> Result<Outcome, Failure> {
+    let colour = Colour::of_stdout();
+    let mut problems = Vec::new();
+    let mut outcome = Outcome::Done;
+    for file in &args.files {
+        let played = if args.bless { bless(file) } else { compare(file, colour) };
+        let line = match played {
+            Ok(Played::Equal) => format!("{} {}\n", colour.paint("32", "equal  "), input::name_of(file)),
+            Ok(Played::Blessed) => format!("written {}\n", golden(file).display()),
+            Ok(Played::Differs(difference)) => {
+                outcome = Outcome::No;
+                format!("{} {}\n{difference}", colour.paint("31", "differs"), input::name_of(file))
+            }
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
+        output::write(&line)?;
+    }
+    if problems.is_empty() { Ok(outcome) } else { Err(Failure(problems)) }
+}
+
+fn golden(file: &Path) -> std::path::PathBuf {
+    file.with_extension("golden")
+}
+
+fn play(file: &Path) -> Result<String, Problem> {
+    let text = input::read_text(file)?;
+    play_to_transcript(&text).map(|transcript| transcript.0).map_err(|message| {
+        Problem::new(message, "see docs/scenarios.md for the form").in_file(input::name_of(file))
+    })
+}
+
+fn bless(file: &Path) -> Result<Played, Problem> {
+    let transcript = play(file)?;
+    let golden = golden(file);
+    std::fs::write(&golden, transcript).map(|()| Played::Blessed).map_err(|error| {
+        Problem::new(format!("can't be written: {error}"), "make it and its directory writable")
+            .in_file(golden.display().to_string())
+    })
+}
+
+fn compare(file: &Path, colour: Colour) -> Result<Played, Problem> {
+    let transcript = play(file)?;
+    let golden = golden(file);
+    let expected = match std::fs::read_to_string(&golden) {
+        Ok(expected) => expected,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let hint = format!("  there is no `{}`; `--bless` writes it\n", golden.display());
+            return Ok(Played::Differs(hint));
+        }
+        Err(error) => {
+            return Err(Problem::new(format!("can't be read: {error}"), "give a file that can be read")
+                .in_file(golden.display().to_string()));
+        }
+    };
+    if expected == transcript {
+        return Ok(Played::Equal);
+    }
+    Ok(Played::Differs(difference(&expected, &transcript, colour)))
+}
+
+/// What differs, with the lines around it: `-` was expected, `+` happened.
+fn difference(expected: &str, happened: &str, colour: Colour) -> String {
+    let diff = TextDiff::from_lines(expected, happened);
+    let mut text = String::new();
+    for group in diff.grouped_ops(CONTEXT) {
+        let at = group.first().map_or(0, |op| op.new_range().start) + 1;
+        text += &colour.paint("36", &format!("  from line {at}:"));
+        text.push('\n');
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let line = change.value().trim_end_matches('\n');
+            text += &match change.tag() {
+                ChangeTag::Delete => colour.paint("31", &format!("  - {line}")),
+                ChangeTag::Insert => colour.paint("32", &format!("  + {line}")),
+                ChangeTag::Equal => format!("    {line}"),
+            };
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_shown_with_what_is_around_it() {
+        let text = difference("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nd\nE\nf\n", Colour::Off);
+        assert_eq!(text, "  from line 2:\n    b\n    c\n    d\n  - e\n  + E\n    f\n");
+    }
+}
