@@ -212,15 +212,30 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+/// What is at a JSON pointer (RFC 6901) of an object; into objects only. `serde_json`'s own makes two strings of every
+/// step, and this is asked of every object at every look.
+#[must_use]
+pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    let mut found = object;
+    for step in pointer.split('/').skip(1) {
+        found = if step.contains('~') {
+            found.get(step.replace("~1", "/").replace("~0", "~"))?
+        } else {
+            found.get(step)?
+        };
+    }
+    Some(found)
+}
+
 /// The text at a JSON pointer.
 #[must_use]
 pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
-    object.pointer(pointer).and_then(Value::as_str)
+    at(object, pointer).and_then(Value::as_str)
 }
 
 /// The texts of the map at a JSON pointer, such as labels.
 pub fn texts<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let map = object.pointer(pointer).and_then(Value::as_object);
+    let map = at(object, pointer).and_then(Value::as_object);
     map.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
@@ -233,7 +248,7 @@ pub fn text_map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
 /// The elements of the list at a JSON pointer; none where there is no list.
 #[must_use]
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The time at a JSON pointer.

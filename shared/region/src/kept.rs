@@ -28,10 +28,13 @@ pub(crate) struct KeptItems<T>(Mutex<BTreeMap<ClusterName, Read<T>>>);
 struct Read<T> {
     /// The table's version that `list` is of.
     version: u64,
-    /// By sort key: the item, and what it says where it can be read.
-    items: BTreeMap<Arc<str>, (Arc<Stored>, Option<Arc<T>>)>,
+    /// By sort key.
+    items: BTreeMap<Arc<str>, ReadItem<T>>,
     list: Vec<Arc<T>>,
 }
+
+/// An item, and what it says where it can be read.
+type ReadItem<T> = (Arc<Stored>, Option<Arc<T>>);
 
 impl<T> Default for KeptItems<T> {
     fn default() -> Self {

@@ -15,6 +15,7 @@ use tenon_agent::window::Window;
 use tenon_agent::{Agent, Bell, BellError, Converged, Reported, Ring};
 use tenon_cloud::twin::InstanceRecord;
 use tenon_cluster::Kind;
+use tenon_cluster::object::at;
 use tenon_cluster::simulated::{PodCounts, SimulatedCluster};
 use tenon_domain::id::ClusterName;
 use tenon_entrypoint::{BusEvent, Installation};
@@ -175,14 +176,14 @@ impl Site {
     fn tell_nodes(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
         let mut nodes = BTreeMap::new();
         for node in self.cluster.objects(Kind::Node) {
-            let text = |pointer: &str| node.pointer(pointer).and_then(serde_json::Value::as_str);
+            let text = |pointer: &str| at(&node, pointer).and_then(serde_json::Value::as_str);
             let Some(name) = text("/metadata/name") else { continue };
-            let conditions = node.pointer("/status/conditions").and_then(serde_json::Value::as_array);
+            let conditions = at(&node, "/status/conditions").and_then(serde_json::Value::as_array);
             let ready = conditions.into_iter().flatten().any(|condition| {
                 condition.get("type").and_then(serde_json::Value::as_str) == Some("Ready")
                     && condition.get("status").and_then(serde_json::Value::as_str) == Some("True")
             });
-            let going = node.pointer("/metadata/deletionTimestamp").is_some();
+            let going = at(&node, "/metadata/deletionTimestamp").is_some();
             let state = match (going, ready) {
                 (true, _) => "is going",
                 (false, true) => "is Ready",

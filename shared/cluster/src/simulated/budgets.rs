@@ -38,7 +38,8 @@ impl World {
         for budget in budgets {
             let Some(key) = ObjectKey::of(&budget) else { continue };
             let standing = self.standing(&budget);
-            let generation = budget.pointer("/metadata/generation").cloned().unwrap_or(Value::Null);
+            let generation =
+                crate::object::at(&budget, "/metadata/generation").cloned().unwrap_or(Value::Null);
             self.store.change(&key, |budget| {
                 let status = child(budget, "status");
                 status.insert("expectedPods".to_owned(), json!(standing.expected));
@@ -141,9 +142,9 @@ impl World {
 
 fn covers(budget: &Value, pod: &Value) -> bool {
     let empty = Value::Null;
-    let labels = pod.pointer("/metadata/labels").unwrap_or(&empty);
+    let labels = crate::object::at(pod, "/metadata/labels").unwrap_or(&empty);
     object::namespace(budget) == object::namespace(pod)
-        && matches_labels(budget.pointer("/spec/selector"), labels)
+        && matches_labels(crate::object::at(budget, "/spec/selector"), labels)
 }
 
 /// Whether the budget lets this pod go now. A pod that isn't Ready costs nothing where the policy or the budget says so.

@@ -22,8 +22,9 @@ impl World {
         let name = (key.namespace.clone(), key.name.clone());
         let uid = object::uid(pod).to_owned();
         if object::deleted_at(pod).is_some() {
-            let grace =
-                pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+            let grace = crate::object::at(pod, "/metadata/deletionGracePeriodSeconds")
+                .and_then(Value::as_i64)
+                .unwrap_or(0);
             let stop = self.config.pod_stop.min(SignedDuration::from_secs(grace));
             let deleted = object::deleted_at(pod).unwrap_or(self.now);
             let begun = deleted.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(self.now);

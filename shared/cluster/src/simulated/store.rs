@@ -113,10 +113,11 @@ impl Store {
         let key = key_of(&object)?;
         let Some(old) = self.get(&key).map(Arc::clone) else { return Err(KubeError::NotFound { key }) };
         if old.get("spec") != object.get("spec") {
-            let generation = old.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or(0);
+            let generation =
+                crate::object::at(&old, "/metadata/generation").and_then(Value::as_u64).unwrap_or(0);
             metadata(&mut object).insert("generation".to_owned(), json!(generation + 1));
         }
-        let version = old.pointer("/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
+        let version = crate::object::at(&old, "/metadata/resourceVersion").cloned().unwrap_or(Value::Null);
         metadata(&mut object).insert("resourceVersion".to_owned(), version);
         if *old == object {
             return Ok(old);
@@ -243,7 +244,10 @@ fn owner_uid(object: &Value) -> Option<&str> {
 /// Whether something keeps a terminating object: a finalizer, or a pod's grace.
 fn is_held(object: &Value) -> bool {
     !object::list(object, "/metadata/finalizers").is_empty()
-        || object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64).unwrap_or(0) > 0
+        || crate::object::at(object, "/metadata/deletionGracePeriodSeconds")
+            .and_then(Value::as_u64)
+            .unwrap_or(0)
+            > 0
 }
 
 /// A pod that no kubelet runs, or that is finished, goes at once.
@@ -252,7 +256,7 @@ fn pod_grace(pod: &Value, asked: Option<u32>) -> u32 {
     if text(pod, "/spec/nodeName").is_none() || finished {
         return 0;
     }
-    let own = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_u64);
+    let own = crate::object::at(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_u64);
     asked.unwrap_or_else(|| own.and_then(|own| u32::try_from(own).ok()).unwrap_or(30))
 }
 

@@ -56,7 +56,7 @@ impl World {
     }
 
     fn reconcile_deployment(&mut self, deployment: &Object) {
-        let template = deployment.pointer("/spec/template").cloned().unwrap_or(Value::Null);
+        let template = crate::object::at(deployment, "/spec/template").cloned().unwrap_or(Value::Null);
         let hash = Digest::of_texts([template.to_string().as_str()]).base36(9);
         let name = format!("{}-{hash}", object::name(deployment));
         let owned: Vec<ObjectKey> =
@@ -141,7 +141,7 @@ impl World {
 
     /// Creates a pod of the owner's template; its name is generated where none is given.
     fn create_pod_of(&mut self, owner: &Object, name: Option<&str>) {
-        let Some(template) = owner.pointer("/spec/template") else { return };
+        let Some(template) = crate::object::at(owner, "/spec/template") else { return };
         let generated = || {
             let parts = [
                 self.config.seed.to_string(),
@@ -174,7 +174,7 @@ impl World {
     }
 
     fn reconcile_daemon_set(&mut self, set: &Object) {
-        let Some(template) = set.pointer("/spec/template") else { return };
+        let Some(template) = crate::object::at(set, "/spec/template") else { return };
         let mut covered = BTreeSet::new();
         let owned: Vec<Object> = self.store.owned_by(object::uid(set)).map(Arc::clone).collect();
         for pod in &owned {
@@ -227,7 +227,7 @@ fn daemon_tolerations(template: &Value) -> Vec<Toleration> {
 /// Whether the DaemonSet wants a pod on this node.
 fn runs_on(template: &Value, tolerations: &[Toleration], node: &Value) -> bool {
     let empty = json!({});
-    let labels = node.pointer("/metadata/labels").unwrap_or(&empty);
+    let labels = crate::object::at(node, "/metadata/labels").unwrap_or(&empty);
     let selector = object::texts(template, "/spec/nodeSelector")
         .all(|(key, value)| labels.get(key).and_then(Value::as_str) == Some(value));
     let required = template.pointer(
