@@ -52,7 +52,7 @@ fn check_settled(cluster: &Cluster, expected: usize) {
     let owned: BTreeSet<_> =
         claims.iter().filter_map(|claim| claim.state.instance()).map(|i| i.id.clone()).collect();
     let running: BTreeSet<_> =
-        cluster.world.ec2.instances().into_iter().map(|record| record.instance.id).collect();
+        cluster.world.ec2.instances().iter().map(|record| record.instance.id.clone()).collect();
     assert_eq!(owned, running);
     assert_eq!((owned.len(), phases(cluster, ClaimPhase::Launched)), (expected, expected), "{claims:#?}");
     let open = |state: &LaunchState| matches!(state, LaunchState::Requested { .. });

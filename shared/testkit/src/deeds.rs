@@ -119,7 +119,7 @@ fn scale(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
     let Some(found) = site.cluster().object(Kind::Deployment, "default", name) else { return };
     let mut deployment = (*found).clone();
     if let Some(replicas) = deployment.pointer_mut("/spec/replicas") {
-        *replicas = Value::from(dice.below(13));
+        *replicas = Value::from(dice.below(7));
     }
     let _ = site.cluster().apply(deployment);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_cluster::Kind;
+use tenon_cluster::object::at;
 use tenon_domain::api::NodePool;
 use tenon_domain::id::ClusterName;
 use tenon_domain::manifest::node_pool_from_value;
@@ -24,8 +25,8 @@ use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
 const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
-/// Nothing to do for so long is settled.
-const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(6);
+/// Nothing to do for so long is settled: two sweeps.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(150);
 /// How old the table is that a restore brings back.
 const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub steps: u32,
     /// Where the code is broken, if it is.
     pub sabotage: Option<Sabotage>,
+    /// How fast it is played; as the seed says where that isn't given.
+    pub pace: Option<Pace>,
 }
 
 /// What a history came to.
@@ -71,6 +74,17 @@ pub fn simulate(options: Options) -> Result<Outcome, Box<Violation>> {
     Ok(play.outcome())
 }
 
+/// UIDs of pods that wait for a node.
+pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+    let Some(site) = region.site(cluster) else { return BTreeSet::new() };
+    let waits = |pod: &Value| {
+        at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none()
+    };
+    let pods = site.cluster().objects(Kind::Pod);
+    let waiting = pods.iter().filter(|pod| waits(pod));
+    waiting.filter_map(|pod| at(pod, "/metadata/uid")?.as_str().map(str::to_owned)).collect()
+}
+
 struct Play {
     options: Options,
     step: u32,
@@ -82,7 +96,37 @@ struct Play {
     doings: Doings,
     history: History,
     backups: Vec<(Timestamp, Backup)>,
-    restores: bool,
+    pace: Pace,
+}
+
+/// How much time passes from step to step. Most histories are quick: much happens at once. Some are slow, so that
+/// audits, timeouts and the restore of an hour-old table are met too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// A step is a few seconds.
+    Quick,
+    /// A step is up to a minute.
+    Slow,
+    /// The same, and the table is restored on the way.
+    Restored,
+}
+
+impl Pace {
+    /// Seconds.
+    const fn longest_step(self) -> u64 {
+        match self {
+            Self::Quick => 4,
+            Self::Slow | Self::Restored => 60,
+        }
+    }
+
+    /// How long a settled region is watched after it was woken: an audit's period where there is time.
+    const fn second_look(self) -> SignedDuration {
+        match self {
+            Self::Quick => SignedDuration::from_mins(3),
+            Self::Slow | Self::Restored => SignedDuration::from_mins(15),
+        }
+    }
 }
 
 impl Play {
@@ -104,7 +148,11 @@ impl Play {
         let objects = world.clusters.iter().flat_map(|cluster| &cluster.objects);
         let pools = objects.filter_map(|object| node_pool_from_value(object).ok()).collect();
         let mut dice = Dice::new(options.seed, 3);
-        let restores = dice.permille(60);
+        let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
+            (false, _) => Pace::Quick,
+            (true, false) => Pace::Slow,
+            (true, true) => Pace::Restored,
+        });
         Ok(Self {
             options,
             step: 0,
@@ -116,16 +164,16 @@ impl Play {
             doings: Doings::default(),
             history: History::default(),
             backups: Vec::new(),
-            restores,
+            pace,
         })
     }
 
     /// One step: something happens, time passes, the invariants are asked.
     fn live(&mut self) -> Result<(), Box<Violation>> {
         self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
-        let seconds = i64::try_from(self.dice.between(1, 60)).unwrap_or(1);
+        let seconds = i64::try_from(self.dice.between(1, self.pace.longest_step())).unwrap_or(1);
         self.pass(SignedDuration::from_secs(seconds))?;
-        if self.restores {
+        if self.pace == Pace::Restored {
             self.maybe_restore();
         }
         Ok(())
@@ -158,6 +206,7 @@ impl Play {
                 .collect();
             self.history.restored_at = Some(now);
             self.region.table().restore(backup);
+            self.chaos.note_restore();
         }
     }
 
@@ -212,22 +261,15 @@ impl Play {
         for function in FunctionName::ALL {
             self.region.send(function, wake(&self.cluster));
         }
-        self.pass(SignedDuration::from_mins(15))?;
+        self.pass(self.pace.second_look())?;
         let requests = self.region.twin().requests().len();
         let after = Standing::of(&Moment::of(&mut self.region, &self.cluster), requests);
         let found = invariants::invariant_settled_stays(&before, &after);
         self.check(self.region.now(), found)
     }
 
-    /// UIDs of pods that wait for a node.
     fn waiting(&self) -> BTreeSet<String> {
-        let Some(site) = self.region.site(&self.cluster) else { return BTreeSet::new() };
-        let waits = |pod: &Value| {
-            pod.pointer("/spec/nodeName").is_none() && pod.pointer("/metadata/deletionTimestamp").is_none()
-        };
-        let pods = site.cluster().objects(Kind::Pod);
-        let waiting = pods.iter().filter(|pod| waits(pod));
-        waiting.filter_map(|pod| pod.pointer("/metadata/uid")?.as_str().map(str::to_owned)).collect()
+        waiting_pods(&self.region, &self.cluster)
     }
 
     fn judge(&mut self) -> Result<(), Box<Violation>> {
@@ -249,7 +291,7 @@ impl Play {
         }
         let waiting = self.waiting();
         invariants::invariant_pods_counted_once(moment, &waiting)?;
-        if self.step % 20 == 0 {
+        if self.step.is_multiple_of(20) {
             self.history.journal.read(&self.region);
             invariants::invariant_journal_explains(moment, &self.history)?;
         }

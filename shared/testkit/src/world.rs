@@ -27,7 +27,7 @@ const TYPES: [&str; 12] = [
 const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 
 /// A Deployment of the world.
-pub(crate) const DEPLOYMENTS: [&str; 4] = ["web", "api", "worker", "batch"];
+pub(crate) const DEPLOYMENTS: [&str; 3] = ["web", "api", "worker"];
 
 /// The world of a seed.
 pub(crate) fn scenario(seed: u64) -> Scenario {
@@ -117,7 +117,7 @@ fn deployment(name: &str, dice: &mut Dice) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "replicas": dice.between(0, 6),
+            "replicas": dice.between(0, 5),
             "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
         },
