@@ -212,16 +212,19 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// What is at a JSON pointer (RFC 6901) of an object; into objects only. `serde_json`'s own makes two strings of every
-/// step, and this is asked of every object at every look.
+/// What is at a JSON pointer (RFC 6901) of an object. `serde_json`'s own makes two strings of every step, and this is
+/// asked of every object at every look.
 #[must_use]
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     let mut found = object;
     for step in pointer.split('/').skip(1) {
-        found = if step.contains('~') {
-            found.get(step.replace("~1", "/").replace("~0", "~"))?
-        } else {
-            found.get(step)?
+        found = match found {
+            Value::Array(elements) => elements.get(step.parse::<usize>().ok()?)?,
+            Value::Object(fields) if step.contains('~') => {
+                fields.get(&step.replace("~1", "/").replace("~0", "~"))?
+            }
+            Value::Object(fields) => fields.get(step)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
         };
     }
     Some(found)
