@@ -2,6 +2,7 @@
 //!
 //! Everything follows from the seed and from the order in which it is asked, which follows from the seed too.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::SignedDuration;
@@ -23,6 +24,8 @@ struct State {
     weather: Weather,
     crashes: u64,
     tampered: u64,
+    /// The launches that a page of launches held last, since the table was restored.
+    launches: Option<BTreeSet<String>>,
 }
 
 /// Whether faults happen.
@@ -32,19 +35,32 @@ pub enum Weather {
     Storm,
     /// They don't.
     Calm,
+    /// They don't, but every call takes a while.
+    Slow,
 }
 
 impl Chaos {
     /// The faults of a seed.
     #[must_use]
     pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
-        let state = State { dice: Dice::new(seed, 1), weather: Weather::Storm, crashes: 0, tampered: 0 };
+        let state = State {
+            dice: Dice::new(seed, 1),
+            weather: Weather::Storm,
+            crashes: 0,
+            tampered: 0,
+            launches: None,
+        };
         Self { state: Mutex::new(state), sabotage }
     }
 
     /// Lets faults begin or end.
     pub fn set_weather(&self, weather: Weather) {
         self.with(|state| state.weather = weather);
+    }
+
+    /// The table was restored: from now on it may not know what is there.
+    pub(crate) fn note_restore(&self) {
+        self.with(|state| state.launches = Some(BTreeSet::new()));
     }
 
     /// How many tasks crashed.
@@ -55,6 +71,18 @@ impl Chaos {
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn learn_launches(&self, page: &Page) {
+        let launches: BTreeSet<String> = page
+            .items
+            .iter()
+            .filter_map(|(key, _)| key.sk.strip_prefix("LAUNCH#"))
+            .map(str::to_owned)
+            .collect();
+        if !launches.is_empty() {
+            self.with(|state| state.launches.iter_mut().for_each(|known| known.clone_from(&launches)));
+        }
     }
 
     fn number(&self) -> u64 {
@@ -73,6 +101,7 @@ impl Hooks for Chaos {
     fn call(&self, _: CallSite) -> Fate {
         self.with(|state| match (state.weather, state.dice.below(1000)) {
             (Weather::Calm, _) => Fate::Go,
+            (Weather::Slow, _) => Fate::Delay(milliseconds(state.dice.between(1, 100))),
             (Weather::Storm, 0..=2) => {
                 state.crashes += 1;
                 Fate::Crash
@@ -85,7 +114,7 @@ impl Hooks for Chaos {
 
     fn delivery(&self) -> Vec<SignedDuration> {
         self.with(|state| match (state.weather, state.dice.below(100)) {
-            (Weather::Calm, _) => vec![SignedDuration::ZERO],
+            (Weather::Calm | Weather::Slow, _) => vec![SignedDuration::ZERO],
             (Weather::Storm, 0..=9) => Vec::new(),
             (Weather::Storm, 10..=19) => {
                 vec![SignedDuration::ZERO, milliseconds(state.dice.between(0, 30_000))]
@@ -98,18 +127,22 @@ impl Hooks for Chaos {
     fn tamper_commit(&self, task: &'static str, commit: &mut Commit) {
         if let Some(sabotage) = self.sabotage {
             sabotage.tamper_commit(task, commit, || self.number());
+            if self.with(|state| state.launches.is_some()) {
+                sabotage.tamper_restored(task, commit);
+            }
         }
     }
 
     fn tamper_page(&self, task: &'static str, page: &mut Page) {
         if let Some(sabotage) = self.sabotage {
+            self.learn_launches(page);
             sabotage.tamper_page(task, page);
         }
     }
 
     fn tamper_instances(&self, instances: &mut Vec<Instance>) {
         if let Some(sabotage) = self.sabotage {
-            sabotage.tamper_instances(instances);
+            self.with(|state| sabotage.tamper_instances(instances, state.launches.as_ref()));
         }
     }
 

@@ -24,6 +24,9 @@ pub const UNOWNED_GRACE: SignedDuration = SignedDuration::from_mins(75);
 /// How long a pod that fits may wait once faults have stopped.
 pub const PENDING_GRACE: SignedDuration = SignedDuration::from_mins(40);
 
+/// How long a pod may wait for a plan while claims step: a look every few seconds, and a lost race now and then.
+pub const PLAN_GRACE: SignedDuration = SignedDuration::from_mins(2);
+
 /// The invariants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
@@ -51,6 +54,24 @@ pub enum Invariant {
     JournalExplains,
     /// A restored table kills nothing.
     RestoreKillsNothing,
+}
+
+impl Invariant {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::OneInstancePerClaim,
+        Self::NothingUnowned,
+        Self::StatesGoForward,
+        Self::PodsRun,
+        Self::PodsCountedOnce,
+        Self::SettledStays,
+        Self::ImagesAvailable,
+        Self::BudgetsHold,
+        Self::PodBudgetsHold,
+        Self::NoStarvation,
+        Self::JournalExplains,
+        Self::RestoreKillsNothing,
+    ];
 }
 
 /// An invariant that didn't hold.
@@ -302,6 +323,22 @@ pub fn invariant_pods_run(at: Timestamp, waiting: &BTreeSet<String>, history: &m
         let since = *history.pending_since.entry(pod.clone()).or_insert(at);
         if at.duration_since(since) > PENDING_GRACE {
             return found(Invariant::PodsRun, format!("pod {pod} waits since {since}, though it fits"));
+        }
+    }
+    Ok(())
+}
+
+/// Pods that wait are planned for in time, however many steps claims take.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, history: &mut History) -> Found {
+    history.pending_since.retain(|pod, _| uncounted.contains(pod));
+    for pod in uncounted {
+        let since = *history.pending_since.entry(pod.clone()).or_insert(at);
+        if at.duration_since(since) > PLAN_GRACE {
+            let text = format!("no claim was planned for pod {pod}, which waits since {since}");
+            return found(Invariant::NoStarvation, text);
         }
     }
     Ok(())

@@ -11,10 +11,12 @@ pub mod invariants;
 mod random;
 mod sabotage;
 mod simulate;
+mod storm;
 mod world;
 
 pub use chaos::Chaos;
 pub use history::History;
 pub use invariants::{Invariant, Violation};
 pub use sabotage::Sabotage;
-pub use simulate::{Options, Outcome, simulate};
+pub use simulate::{Options, Outcome, Pace, simulate, simulate_digest};
+pub use storm::storm;

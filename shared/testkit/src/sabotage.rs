@@ -3,6 +3,8 @@
 //! Each breaks what one invariant watches, as a fault in the code would: a condition that is left out, a token that
 //! isn't kept, a record that isn't written. An invariant that doesn't fail under its sabotage is none.
 
+use std::collections::BTreeSet;
+
 use tenon_cloud::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_domain::SignedDuration;
 use tenon_domain::id::ClientToken;
@@ -27,9 +29,11 @@ pub enum Sabotage {
     BudgetsOfPodsIgnored,
     /// Disruption doesn't see what is going already.
     GoingNotCounted,
-    /// Launches are never committed with their claims.
+    /// Claims are committed without their launches.
     LaunchesLost,
-    /// Which image is the newest changes from look to look.
+    /// Launches ask EC2 for no instance.
+    EmptyLaunches,
+    /// Which image is the newest changes every eighth look.
     NewestFlaps,
     /// One instance too many is launched each time, and the audit doesn't see it.
     ExtraInstances,
@@ -37,11 +41,15 @@ pub enum Sabotage {
     InstanceDealtTwice,
     /// Every step of a claim counts as a decision about the set.
     StepsRaiseRevision,
+    /// After a restore instances of launches that the table doesn't know look like those of one that it knows, and the
+    /// agent doesn't report Nodes. Either alone kills nothing: a launch that isn't known halts, and a Node vetoes.
+    StrangersAdopted,
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::FreshTokens,
         Self::CountsForgotten,
         Self::StatesGoBack,
@@ -50,10 +58,12 @@ impl Sabotage {
         Self::BudgetsOfPodsIgnored,
         Self::GoingNotCounted,
         Self::LaunchesLost,
+        Self::EmptyLaunches,
         Self::NewestFlaps,
         Self::ExtraInstances,
         Self::InstanceDealtTwice,
         Self::StepsRaiseRevision,
+        Self::StrangersAdopted,
     ];
 
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
@@ -81,6 +91,8 @@ impl Sabotage {
             | Self::PendingLooksAvailable
             | Self::BudgetsOfPodsIgnored
             | Self::GoingNotCounted
+            | Self::EmptyLaunches
+            | Self::StrangersAdopted
             | Self::NewestFlaps
             | Self::ExtraInstances => {}
         }
@@ -109,12 +121,13 @@ impl Sabotage {
                     request.client_token = token;
                 }
             }
+            Self::EmptyLaunches => request.target_capacity = 0,
             Self::ExtraInstances => request.target_capacity = request.target_capacity.saturating_add(1),
             _ => {}
         }
     }
 
-    pub(crate) fn tamper_images(self, images: &mut Vec<Image>, number: impl FnOnce() -> u64) {
+    pub(crate) fn tamper_images(self, images: &mut [Image], number: impl FnOnce() -> u64) {
         match self {
             Self::PendingLooksAvailable => {
                 for image in images.iter_mut().filter(|image| image.state == ImageState::Pending) {
@@ -123,7 +136,7 @@ impl Sabotage {
             }
             Self::NewestFlaps => {
                 let count = images.len().max(1);
-                let first = usize::try_from(number()).unwrap_or(0) % count;
+                let first = usize::try_from(number() / 8).unwrap_or(0) % count;
                 for (index, image) in images.iter_mut().enumerate() {
                     let later = i64::try_from((index + first) % count).unwrap_or(0);
                     let shifted =
@@ -135,10 +148,34 @@ impl Sabotage {
         }
     }
 
-    /// The audit doesn't see what no claim was named on.
-    pub(crate) fn tamper_instances(self, instances: &mut Vec<Instance>) {
+    /// The audit doesn't see what no claim was named on, or sees what isn't known as known.
+    pub(crate) fn tamper_instances(self, instances: &mut Vec<Instance>, known: Option<&BTreeSet<String>>) {
         if matches!(self, Self::ExtraInstances | Self::FreshTokens) {
             instances.retain(|instance| instance.tags.contains_key("karpenter.sh/nodeclaim"));
+        }
+        if let (Self::StrangersAdopted, Some(known)) = (self, known) {
+            for tags in instances.iter_mut().map(|instance| &mut instance.tags) {
+                if let (Some(launch), Some(first)) = (tags.get_mut("tenon.dev/launch"), known.first())
+                    && !known.contains(launch)
+                {
+                    launch.clone_from(first);
+                }
+            }
+        }
+    }
+
+    /// After a restore the agent's manifest names no Nodes.
+    pub(crate) fn tamper_restored(self, task: &str, commit: &mut Commit) {
+        if self != Self::StrangersAdopted || task != "agent" {
+            return;
+        }
+        for write in &mut commit.writes {
+            if let Write::Set { key, set, .. } | Write::Put { key, item: set } = write
+                && key.sk == "MANIFEST"
+                && let Some(Value::L(chunks)) = set.get_mut("chunks")
+            {
+                chunks.retain(|chunk| !chunk.as_text().is_some_and(|name| name.starts_with("nodes/")));
+            }
         }
     }
 

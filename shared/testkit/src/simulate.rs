@@ -8,6 +8,7 @@ use serde_json::Value;
 use tenon_cluster::Kind;
 use tenon_cluster::object::at;
 use tenon_domain::api::NodePool;
+use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
 use tenon_domain::manifest::node_pool_from_value;
 use tenon_domain::wake::FunctionName;
@@ -61,25 +62,38 @@ pub struct Outcome {
 /// # Errors
 /// The first [`Violation`].
 pub fn simulate(options: Options) -> Result<Outcome, Box<Violation>> {
+    play(options).map(|play| play.outcome())
+}
+
+/// Plays a seed, and tells its whole table in a digest: equal histories have equal ones.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn simulate_digest(options: Options) -> Result<(Outcome, Digest), Box<Violation>> {
+    let play = play(options)?;
+    let items: Vec<String> = play.region.table().dump().map(|item| format!("{item:?}")).collect();
+    Ok((play.outcome(), Digest::of_texts(items.iter().map(String::as_str))))
+}
+
+fn play(options: Options) -> Result<Play, Box<Violation>> {
     let mut play = Play::new(options)?;
     for step in 0..options.steps {
         play.step = step;
         play.live()?;
         if play.history.restored_at.is_some() {
             play.live_on_restored_table()?;
-            return Ok(play.outcome());
+            return Ok(play);
         }
     }
     play.calm_down()?;
-    Ok(play.outcome())
+    Ok(play)
 }
 
 /// UIDs of pods that wait for a node.
 pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
-    let waits = |pod: &Value| {
-        at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none()
-    };
+    let waits =
+        |pod: &Value| at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none();
     let pods = site.cluster().objects(Kind::Pod);
     let waiting = pods.iter().filter(|pod| waits(pod));
     waiting.filter_map(|pod| at(pod, "/metadata/uid")?.as_str().map(str::to_owned)).collect()
@@ -299,34 +313,11 @@ impl Play {
     }
 
     fn check(&self, at: Timestamp, found: Result<(), (Invariant, String)>) -> Result<(), Box<Violation>> {
-        if found.is_err() && std::env::var("TENON_DUMP").is_ok() {
-            self.dump(&found);
-        } // DEBUG-TEMP
         let violation = |(invariant, found)| {
             Box::new(Violation { invariant, seed: self.options.seed, step: self.step, at, found })
         };
         found.map_err(violation)
     }
-
-    fn dump(&self, found: &Result<(), (Invariant, String)>) {
-        // DEBUG-TEMP
-        eprintln!("FOUND {found:?}");
-        for (key, item) in self.region.table().dump() {
-            let k = format!("{} / {}", key.pk, key.sk);
-            if key.pk.starts_with("REGION")
-                || key.sk.contains("CHUNK")
-                || key.pk.contains("#day#")
-                || key.sk.starts_with("TEMPLATE")
-            {
-                continue;
-            }
-            let text = format!("{item:?}");
-            eprintln!("{k}: {}", text.chars().take(1500).collect::<String>());
-        }
-        for record in self.region.twin().instances() {
-            eprintln!("{record:?}");
-        }
-    } // DEBUG-TEMP-END
 
     fn outcome(&self) -> Outcome {
         Outcome {

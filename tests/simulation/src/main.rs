@@ -89,7 +89,7 @@ fn main() -> ExitCode {
                     if seed >= first.saturating_add(seeds) {
                         return;
                     }
-                    let outcome = simulate(Options { seed, steps: arguments.steps, sabotage });
+                    let outcome = simulate(Options { seed, steps: arguments.steps, sabotage, pace: None });
                     if let Err(violation) = &outcome {
                         println!("{violation}");
                     }
