@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
-use tenon_testkit::{Options, Outcome, Sabotage, Violation, simulate};
+use tenon_testkit::{Options, Outcome, Pace, Sabotage, Violation, simulate};
 
 /// A third of the time went into the system's allocator.
 #[global_allocator]
@@ -33,6 +33,10 @@ struct Arguments {
     /// Breaks the code in one place, by name, to see an invariant fail.
     #[arg(long)]
     sabotage: Option<String>,
+    /// How fast histories are played: quick, slow, or restored (slow, and the table is restored); as each seed says where
+    /// absent.
+    #[arg(long, value_parser = pace_named)]
+    pace: Option<Pace>,
     /// Threads; as many as there are processors where absent.
     #[arg(long)]
     threads: Option<usize>,
@@ -89,7 +93,8 @@ fn main() -> ExitCode {
                     if seed >= first.saturating_add(seeds) {
                         return;
                     }
-                    let outcome = simulate(Options { seed, steps: arguments.steps, sabotage, pace: None });
+                    let outcome =
+                        simulate(Options { seed, steps: arguments.steps, sabotage, pace: arguments.pace });
                     if let Err(violation) = &outcome {
                         println!("{violation}");
                     }
@@ -100,6 +105,15 @@ fn main() -> ExitCode {
     });
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     report(&tally, &arguments, begun.elapsed().as_secs_f64())
+}
+
+fn pace_named(name: &str) -> Result<Pace, String> {
+    match name {
+        "quick" => Ok(Pace::Quick),
+        "slow" => Ok(Pace::Slow),
+        "restored" => Ok(Pace::Restored),
+        other => Err(format!("`{other}` is no pace: give `quick`, `slow` or `restored`")),
+    }
 }
 
 fn sabotage_named(name: &str) -> Option<Sabotage> {
@@ -116,8 +130,10 @@ fn report(tally: &Tally, arguments: &Arguments, seconds: f64) -> ExitCode {
     println!("{} passed, {} failed", tally.played - tally.violations.len() as u64, tally.violations.len());
     for violation in tally.violations.iter().take(3) {
         println!(
-            "play it again: cargo run --release -p tenon-simulation -- --seed {} --steps {}",
-            violation.seed, arguments.steps
+            "play it again: cargo run --release -p tenon-simulation -- --seed {} --steps {}{}",
+            violation.seed,
+            arguments.steps,
+            arguments.pace.map_or_else(String::new, |pace| format!(" --pace {pace:?}").to_lowercase())
         );
     }
     if tally.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -93,9 +93,9 @@ impl Backup {
                 before.is_none_or(|before| !Arc::ptr_eq(before, partition))
             })
             .flat_map(|(pk, partition)| {
-                partition.iter().filter_map(|(sk, record)| {
-                    Some((Key::new(&**pk, &**sk), &record.current()?.item))
-                })
+                partition
+                    .iter()
+                    .filter_map(|(sk, record)| Some((Key::new(&**pk, &**sk), &record.current()?.item)))
             })
     }
 
