@@ -44,11 +44,11 @@ const REFUSALS_TOLD: usize = 20;
 
 /// The function.
 #[derive(Debug, Default)]
-pub struct DisruptionFunction {
+pub struct Disruption {
     caches: Caches,
 }
 
-impl Handler for DisruptionFunction {
+impl Handler for Disruption {
     fn name(&self) -> FunctionName {
         FunctionName::Disruption
     }
@@ -70,7 +70,7 @@ struct Done {
     commits: usize,
 }
 
-impl DisruptionFunction {
+impl Disruption {
     async fn disrupt<P: Ports>(
         &self,
         ports: &P,

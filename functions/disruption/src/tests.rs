@@ -82,7 +82,7 @@ fn node(name: &str, n: u32) -> Value {
 
 fn wake(cluster: &Cluster) {
     let scope = Scope::Cluster(cluster.name.clone());
-    block_on(DisruptionFunction::default().handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
+    block_on(Disruption::default().handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
 }
 
 fn phases(cluster: &Cluster, phase: ClaimPhase) -> Vec<Claim> {

@@ -40,11 +40,11 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
 
 /// The function.
 #[derive(Debug, Default)]
-pub struct ProvisionerFunction {
+pub struct Provisioner {
     caches: Caches,
 }
 
-impl Handler for ProvisionerFunction {
+impl Handler for Provisioner {
     fn name(&self) -> FunctionName {
         FunctionName::Provisioner
     }
@@ -58,7 +58,7 @@ impl Handler for ProvisionerFunction {
     }
 }
 
-impl ProvisionerFunction {
+impl Provisioner {
     async fn provision<P: Ports>(
         &self,
         ports: &P,

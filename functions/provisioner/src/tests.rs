@@ -34,10 +34,10 @@ fn cluster(pods: usize) -> Cluster {
 }
 
 fn wake(cluster: &Cluster) {
-    wake_with(&ProvisionerFunction::default(), cluster);
+    wake_with(&Provisioner::default(), cluster);
 }
 
-fn wake_with(function: &ProvisionerFunction, cluster: &Cluster) {
+fn wake_with(function: &Provisioner, cluster: &Cluster) {
     let scope = Scope::Cluster(cluster.name.clone());
     block_on(function.handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
 }
@@ -106,7 +106,7 @@ fn pending_pods_become_claims_and_claims_become_instances() {
 #[test]
 fn an_unchanged_sweep_is_one_read_and_no_write() {
     let cluster = cluster(4);
-    let function = ProvisionerFunction::default();
+    let function = Provisioner::default();
     for _ in 0..2 {
         wake_with(&function, &cluster);
     }
@@ -264,7 +264,7 @@ fn a_stale_snapshot_launches_nothing_and_says_so_once() {
 
 /// Polls a handler so many times, then drops it, as a crash would.
 fn crash_after(cluster: &Cluster, polls: usize) -> bool {
-    let function = ProvisionerFunction::default();
+    let function = Provisioner::default();
     let scope = Scope::Cluster(cluster.name.clone());
     let ports = Stepping::of(&cluster.world);
     let mut future = pin!(function.handle(&ports, &scope, &[]));
@@ -293,7 +293,7 @@ fn a_cut_between_any_two_calls_ends_in_the_same_place() {
 fn two_at_once_never_launch_twice() {
     for lead in 0..12 {
         let cluster = cluster(3);
-        let (one, two) = (ProvisionerFunction::default(), ProvisionerFunction::default());
+        let (one, two) = (Provisioner::default(), Provisioner::default());
         let scope = Scope::Cluster(cluster.name.clone());
         let ports = Stepping::of(&cluster.world);
         let mut first = pin!(one.handle(&ports, &scope, &[]));

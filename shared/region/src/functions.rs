@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tenon_catalog::Catalog;
-use tenon_disruption::DisruptionFunction as Disruption;
+use tenon_disruption::Disruption;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::batch::{Failure, Message, handle_batch};
 use tenon_images::Images;
 use tenon_interruption::Interruption;
 use tenon_lifecycle::Lifecycle;
 use tenon_node_classes::NodeClasses;
-use tenon_provisioner::ProvisionerFunction as Provisioner;
+use tenon_provisioner::Provisioner;
 
 use crate::ports::LocalPorts;
 
