@@ -1,230 +1,14 @@
-//! What a node class resolves to, and its conditions.
+//! One observation of a node class, and the status that follows from it.
 //!
 //! Decides the conditions from one observation, all of them together: none is True before it was seen to hold, none
-//! Unknown without a reason and a time of the next try. It doesn't decide which subnets, groups or images a class
-//! selects: that is `node-classes`'.
-//!
-//! Source of types and reasons: KARPENTER.md 1.1.4.
+//! Unknown without a reason and a time of the next try.
 
 use jiff::Timestamp;
 
+use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
+use super::status::{ClassStatus, ClassSubnet, ResolvedImage};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
-use crate::catalog::facts::Architecture;
-use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$variant_doc])* $variant,)* }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The stable word.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-
-            /// The one of that word.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|found| found.as_str() == text)
-            }
-        }
-    };
-}
-
-words! {
-    /// A condition of a node class.
-    ConditionType {
-        /// It has images.
-        AmisReady => "AMIsReady",
-        /// It has subnets.
-        SubnetsReady => "SubnetsReady",
-        /// It has security groups.
-        SecurityGroupsReady => "SecurityGroupsReady",
-        /// Its nodes have an identity.
-        InstanceProfileReady => "InstanceProfileReady",
-        /// EC2 would take a launch from it.
-        ValidationSucceeded => "ValidationSucceeded",
-        /// All that it depends on holds.
-        Ready => "Ready",
-        /// Parts of its spec are accepted and not acted on.
-        Unsupported => "tenon.dev/Unsupported",
-    }
-}
-
-words! {
-    /// A condition's status.
-    ConditionStatus {
-        /// It holds.
-        True => "True",
-        /// It doesn't.
-        False => "False",
-        /// It couldn't be seen.
-        Unknown => "Unknown",
-    }
-}
-
-words! {
-    /// Why a condition has its status.
-    ConditionReason {
-        /// It was seen to hold; written as the condition's own type, as the peer does.
-        Holds => "Holds",
-        /// Nothing matches the selector, or nothing of it is available.
-        AmiNotFound => "AMINotFound",
-        /// The alias names nothing for this version of Kubernetes.
-        UnsupportedAlias => "UnsupportedAlias",
-        /// EC2 or SSM couldn't be asked for images.
-        AmiResolutionFailed => "AMIResolutionFailed",
-        /// No subnet matches.
-        SubnetsNotFound => "SubnetsNotFound",
-        /// EC2 couldn't be asked for subnets.
-        SubnetResolutionFailed => "SubnetResolutionFailed",
-        /// No security group matches.
-        SecurityGroupsNotFound => "SecurityGroupsNotFound",
-        /// EC2 couldn't be asked for security groups.
-        SecurityGroupResolutionFailed => "SecurityGroupResolutionFailed",
-        /// There is no such instance profile.
-        InstanceProfileNotFound => "InstanceProfileNotFound",
-        /// The instance profile couldn't be looked up.
-        InstanceProfileResolutionFailed => "InstanceProfileResolutionFailed",
-        /// The class asks for what the cluster's registry doesn't allow.
-        NotAllowed => "NotAllowed",
-        /// The cluster isn't in the registry.
-        ClusterNotRegistered => "ClusterNotRegistered",
-        /// What it depends on doesn't hold, or isn't known.
-        DependenciesNotReady => "DependenciesNotReady",
-        /// The services' CIDR isn't known.
-        ClusterCidrResolutionFailed => "ClusterCIDRResolutionFailed",
-        /// The kubelet's settings contradict each other.
-        InvalidKubeletConfiguration => "InvalidKubeletConfiguration",
-        /// The AMI family doesn't take these kubelet settings.
-        UnsupportedKubeletConfiguration => "UnsupportedKubeletConfiguration",
-        /// The class's tags are reserved or malformed.
-        TagValidationFailed => "TagValidationFailed",
-        /// The user data is larger than EC2 takes.
-        UserDataSizeLimitExceeded => "UserDataSizeLimitExceeded",
-        /// EC2 refuses CreateLaunchTemplate.
-        CreateLaunchTemplateAuthCheckFailed => "CreateLaunchTemplateAuthCheckFailed",
-        /// EC2 refuses CreateFleet.
-        CreateFleetAuthCheckFailed => "CreateFleetAuthCheckFailed",
-        /// EC2 refuses RunInstances.
-        RunInstancesAuthCheckFailed => "RunInstancesAuthCheckFailed",
-        /// EC2 couldn't be asked whether it would take a launch.
-        ValidationIncomplete => "ValidationIncomplete",
-        /// One of the conditions below it isn't True.
-        UnhealthyDependents => "UnhealthyDependents",
-        /// Fields of the spec aren't acted on.
-        UnsupportedFields => "UnsupportedFields",
-    }
-}
-
-/// A node class, as it resolved last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClassStatus {
-    /// Its name.
-    pub name: NodeClassName,
-    /// Counts up with every change; the condition of the next.
-    pub revision: u64,
-    /// `metadata.generation` of the spec that was resolved.
-    pub generation: u64,
-    /// Digest of that spec: it changes without the generation where a class is made anew under its name.
-    pub spec_digest: String,
-    /// Its subnets: most free addresses first, then by id.
-    pub subnets: Vec<ClassSubnet>,
-    /// Its security groups, by id.
-    pub security_groups: Vec<ResolvedSecurityGroup>,
-    /// Its images, only available ones: newest first, then by id.
-    pub images: Vec<ResolvedImage>,
-    /// What its nodes are.
-    pub instance_profile: Option<InstanceProfile>,
-    /// Its conditions, in the order of [`ConditionType::ALL`].
-    pub conditions: Vec<Condition>,
-    /// When EC2 was asked.
-    pub resolved_at: Timestamp,
-}
-
-/// A subnet of a class.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClassSubnet {
-    /// The subnet.
-    pub id: SubnetId,
-    /// Its zone's name.
-    pub zone: Zone,
-    /// Its zone's id.
-    pub zone_id: ZoneId,
-    /// Free addresses when EC2 was asked.
-    pub free_addresses: u32,
-}
-
-/// An image of a class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolvedImage {
-    /// The image.
-    pub id: ImageId,
-    /// Its name.
-    pub name: String,
-    /// Its architecture.
-    pub architecture: Architecture,
-    /// When it was made.
-    pub created_at: Timestamp,
-}
-
-/// One condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    /// Which.
-    pub condition: ConditionType,
-    /// Its status.
-    pub status: ConditionStatus,
-    /// Why.
-    pub reason: ConditionReason,
-    /// A sentence; empty where it holds.
-    pub message: String,
-    /// Since when it has this status (`lastTransitionTime`).
-    pub since: Timestamp,
-    /// The generation of the spec that was looked at.
-    pub observed_generation: u64,
-    /// When it is looked at again; always there where the status is Unknown.
-    pub next_try: Option<Timestamp>,
-}
-
-impl Condition {
-    /// The reason as the object's status shows it: the type's own name where the condition holds.
-    #[must_use]
-    pub const fn reason_text(&self) -> &'static str {
-        match self.reason {
-            ConditionReason::Holds => self.condition.as_str(),
-            ConditionReason::AmiNotFound
-            | ConditionReason::UnsupportedAlias
-            | ConditionReason::AmiResolutionFailed
-            | ConditionReason::SubnetsNotFound
-            | ConditionReason::SubnetResolutionFailed
-            | ConditionReason::SecurityGroupsNotFound
-            | ConditionReason::SecurityGroupResolutionFailed
-            | ConditionReason::InstanceProfileNotFound
-            | ConditionReason::InstanceProfileResolutionFailed
-            | ConditionReason::NotAllowed
-            | ConditionReason::ClusterNotRegistered
-            | ConditionReason::DependenciesNotReady
-            | ConditionReason::ClusterCidrResolutionFailed
-            | ConditionReason::InvalidKubeletConfiguration
-            | ConditionReason::UnsupportedKubeletConfiguration
-            | ConditionReason::TagValidationFailed
-            | ConditionReason::UserDataSizeLimitExceeded
-            | ConditionReason::CreateLaunchTemplateAuthCheckFailed
-            | ConditionReason::CreateFleetAuthCheckFailed
-            | ConditionReason::RunInstancesAuthCheckFailed
-            | ConditionReason::ValidationIncomplete
-            | ConditionReason::UnhealthyDependents
-            | ConditionReason::UnsupportedFields => self.reason.as_str(),
-        }
-    }
-}
+use crate::id::NodeClassName;
 
 /// What was seen of one part of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,15 +56,6 @@ pub struct ClassObservation {
     pub unsupported: Vec<String>,
 }
 
-/// A status, reason and message before it is dated.
-struct Judgement {
-    condition: ConditionType,
-    status: ConditionStatus,
-    reason: ConditionReason,
-    message: String,
-    next_try: Option<Timestamp>,
-}
-
 impl ClassStatus {
     /// The status that follows from an observation. What isn't seen keeps what was known before, so that a throttled
     /// EC2 doesn't take a class's subnets away; its condition is Unknown all the same. The revision is the next one;
@@ -316,56 +91,16 @@ impl ClassStatus {
         status.images.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
         status
     }
-
-    /// One of its conditions.
-    #[must_use]
-    pub fn condition(&self, condition: ConditionType) -> Option<&Condition> {
-        self.conditions.iter().find(|found| found.condition == condition)
-    }
-
-    /// Whether launches may be made from it: `Ready` is True.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        self.condition(ConditionType::Ready).is_some_and(|ready| ready.status == ConditionStatus::True)
-    }
-
-    /// The first condition that keeps it from being ready.
-    #[must_use]
-    pub fn obstacle(&self) -> Option<&Condition> {
-        DEPENDENTS
-            .iter()
-            .filter_map(|condition| self.condition(*condition))
-            .find(|condition| condition.status != ConditionStatus::True)
-    }
-
-    /// Whether the other says the same but for its revision and times of looking.
-    #[must_use]
-    pub fn same_as(&self, other: &Self) -> bool {
-        let strip = |status: &Self| {
-            let mut status = Self { revision: 0, resolved_at: Timestamp::UNIX_EPOCH, ..status.clone() };
-            for condition in &mut status.conditions {
-                condition.next_try = None;
-            }
-            status
-        };
-        strip(self) == strip(other)
-    }
-
-    /// When it is to be looked at again, at the latest; nothing where all conditions are settled.
-    #[must_use]
-    pub fn next_try(&self) -> Option<Timestamp> {
-        self.conditions.iter().filter_map(|condition| condition.next_try).min()
-    }
 }
 
-/// What `Ready` depends on, in the order in which an obstacle is named.
-const DEPENDENTS: [ConditionType; 5] = [
-    ConditionType::SubnetsReady,
-    ConditionType::SecurityGroupsReady,
-    ConditionType::AmisReady,
-    ConditionType::InstanceProfileReady,
-    ConditionType::ValidationSucceeded,
-];
+/// A status, reason and message before it is dated.
+struct Judgement {
+    condition: ConditionType,
+    status: ConditionStatus,
+    reason: ConditionReason,
+    message: String,
+    next_try: Option<Timestamp>,
+}
 
 fn kept<T: Clone>(seen: Seen<T>, known: Option<&T>) -> Option<T> {
     match seen {
@@ -461,6 +196,7 @@ fn dated(judgement: Judgement, generation: u64, previous: Option<&ClassStatus>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::{SubnetId, Zone, ZoneId};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).unwrap()

@@ -1,0 +1,168 @@
+//! Conditions of a node class: their types, statuses and reasons as stable words.
+//!
+//! It doesn't decide when a condition holds. Source of types and reasons: KARPENTER.md 1.1.4.
+
+use jiff::Timestamp;
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The stable word.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// The one of that word.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|found| found.as_str() == text)
+            }
+        }
+    };
+}
+
+words! {
+    /// A condition of a node class.
+    ConditionType {
+        /// It has images.
+        AmisReady => "AMIsReady",
+        /// It has subnets.
+        SubnetsReady => "SubnetsReady",
+        /// It has security groups.
+        SecurityGroupsReady => "SecurityGroupsReady",
+        /// Its nodes have an identity.
+        InstanceProfileReady => "InstanceProfileReady",
+        /// EC2 would take a launch from it.
+        ValidationSucceeded => "ValidationSucceeded",
+        /// All that it depends on holds.
+        Ready => "Ready",
+        /// Parts of its spec are accepted and not acted on.
+        Unsupported => "tenon.dev/Unsupported",
+    }
+}
+
+words! {
+    /// A condition's status.
+    ConditionStatus {
+        /// It holds.
+        True => "True",
+        /// It doesn't.
+        False => "False",
+        /// It couldn't be seen.
+        Unknown => "Unknown",
+    }
+}
+
+words! {
+    /// Why a condition has its status.
+    ConditionReason {
+        /// It was seen to hold; written as the condition's own type, as the peer does.
+        Holds => "Holds",
+        /// Nothing matches the selector, or nothing of it is available.
+        AmiNotFound => "AMINotFound",
+        /// The alias names nothing for this version of Kubernetes.
+        UnsupportedAlias => "UnsupportedAlias",
+        /// EC2 or SSM couldn't be asked for images.
+        AmiResolutionFailed => "AMIResolutionFailed",
+        /// No subnet matches.
+        SubnetsNotFound => "SubnetsNotFound",
+        /// EC2 couldn't be asked for subnets.
+        SubnetResolutionFailed => "SubnetResolutionFailed",
+        /// No security group matches.
+        SecurityGroupsNotFound => "SecurityGroupsNotFound",
+        /// EC2 couldn't be asked for security groups.
+        SecurityGroupResolutionFailed => "SecurityGroupResolutionFailed",
+        /// There is no such instance profile.
+        InstanceProfileNotFound => "InstanceProfileNotFound",
+        /// The instance profile couldn't be looked up.
+        InstanceProfileResolutionFailed => "InstanceProfileResolutionFailed",
+        /// The class asks for what the cluster's registry doesn't allow.
+        NotAllowed => "NotAllowed",
+        /// The cluster isn't in the registry.
+        ClusterNotRegistered => "ClusterNotRegistered",
+        /// What it depends on doesn't hold, or isn't known.
+        DependenciesNotReady => "DependenciesNotReady",
+        /// The services' CIDR isn't known.
+        ClusterCidrResolutionFailed => "ClusterCIDRResolutionFailed",
+        /// The kubelet's settings contradict each other.
+        InvalidKubeletConfiguration => "InvalidKubeletConfiguration",
+        /// The AMI family doesn't take these kubelet settings.
+        UnsupportedKubeletConfiguration => "UnsupportedKubeletConfiguration",
+        /// The class's tags are reserved or malformed.
+        TagValidationFailed => "TagValidationFailed",
+        /// The user data is larger than EC2 takes.
+        UserDataSizeLimitExceeded => "UserDataSizeLimitExceeded",
+        /// EC2 refuses CreateLaunchTemplate.
+        CreateLaunchTemplateAuthCheckFailed => "CreateLaunchTemplateAuthCheckFailed",
+        /// EC2 refuses CreateFleet.
+        CreateFleetAuthCheckFailed => "CreateFleetAuthCheckFailed",
+        /// EC2 refuses RunInstances.
+        RunInstancesAuthCheckFailed => "RunInstancesAuthCheckFailed",
+        /// EC2 couldn't be asked whether it would take a launch.
+        ValidationIncomplete => "ValidationIncomplete",
+        /// One of the conditions below it isn't True.
+        UnhealthyDependents => "UnhealthyDependents",
+        /// Fields of the spec aren't acted on.
+        UnsupportedFields => "UnsupportedFields",
+    }
+}
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Which.
+    pub condition: ConditionType,
+    /// Its status.
+    pub status: ConditionStatus,
+    /// Why.
+    pub reason: ConditionReason,
+    /// A sentence; empty where it holds.
+    pub message: String,
+    /// Since when it has this status (`lastTransitionTime`).
+    pub since: Timestamp,
+    /// The generation of the spec that was looked at.
+    pub observed_generation: u64,
+    /// When it is looked at again; always there where the status is Unknown.
+    pub next_try: Option<Timestamp>,
+}
+
+impl Condition {
+    /// The reason as the object's status shows it: the type's own name where the condition holds.
+    #[must_use]
+    pub const fn reason_text(&self) -> &'static str {
+        match self.reason {
+            ConditionReason::Holds => self.condition.as_str(),
+            ConditionReason::AmiNotFound
+            | ConditionReason::UnsupportedAlias
+            | ConditionReason::AmiResolutionFailed
+            | ConditionReason::SubnetsNotFound
+            | ConditionReason::SubnetResolutionFailed
+            | ConditionReason::SecurityGroupsNotFound
+            | ConditionReason::SecurityGroupResolutionFailed
+            | ConditionReason::InstanceProfileNotFound
+            | ConditionReason::InstanceProfileResolutionFailed
+            | ConditionReason::NotAllowed
+            | ConditionReason::ClusterNotRegistered
+            | ConditionReason::DependenciesNotReady
+            | ConditionReason::ClusterCidrResolutionFailed
+            | ConditionReason::InvalidKubeletConfiguration
+            | ConditionReason::UnsupportedKubeletConfiguration
+            | ConditionReason::TagValidationFailed
+            | ConditionReason::UserDataSizeLimitExceeded
+            | ConditionReason::CreateLaunchTemplateAuthCheckFailed
+            | ConditionReason::CreateFleetAuthCheckFailed
+            | ConditionReason::RunInstancesAuthCheckFailed
+            | ConditionReason::ValidationIncomplete
+            | ConditionReason::UnhealthyDependents
+            | ConditionReason::UnsupportedFields => self.reason.as_str(),
+        }
+    }
+}

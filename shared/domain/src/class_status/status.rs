@@ -1,0 +1,113 @@
+//! What is kept of a node class: what it resolved to last, with its conditions.
+//!
+//! Decides whether launches may be made from it, and what keeps it from that. How it comes about is
+//! [`super::observation`]'s.
+
+use jiff::Timestamp;
+
+use super::condition::{Condition, ConditionStatus, ConditionType};
+use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
+use crate::catalog::facts::Architecture;
+use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
+
+/// A node class, as it resolved last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassStatus {
+    /// Its name.
+    pub name: NodeClassName,
+    /// Counts up with every change; the condition of the next.
+    pub revision: u64,
+    /// `metadata.generation` of the spec that was resolved.
+    pub generation: u64,
+    /// Digest of that spec: it changes without the generation where a class is made anew under its name.
+    pub spec_digest: String,
+    /// Its subnets: most free addresses first, then by id.
+    pub subnets: Vec<ClassSubnet>,
+    /// Its security groups, by id.
+    pub security_groups: Vec<ResolvedSecurityGroup>,
+    /// Its images, only available ones: newest first, then by id.
+    pub images: Vec<ResolvedImage>,
+    /// What its nodes are.
+    pub instance_profile: Option<InstanceProfile>,
+    /// Its conditions, in the order of [`ConditionType::ALL`].
+    pub conditions: Vec<Condition>,
+    /// When EC2 was asked.
+    pub resolved_at: Timestamp,
+}
+
+/// A subnet of a class.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClassSubnet {
+    /// The subnet.
+    pub id: SubnetId,
+    /// Its zone's name.
+    pub zone: Zone,
+    /// Its zone's id.
+    pub zone_id: ZoneId,
+    /// Free addresses when EC2 was asked.
+    pub free_addresses: u32,
+}
+
+/// An image of a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedImage {
+    /// The image.
+    pub id: ImageId,
+    /// Its name.
+    pub name: String,
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl ClassStatus {
+    /// One of its conditions.
+    #[must_use]
+    pub fn condition(&self, condition: ConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|found| found.condition == condition)
+    }
+
+    /// Whether launches may be made from it: `Ready` is True.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.condition(ConditionType::Ready).is_some_and(|ready| ready.status == ConditionStatus::True)
+    }
+
+    /// The first condition that keeps it from being ready.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<&Condition> {
+        DEPENDENTS
+            .iter()
+            .filter_map(|condition| self.condition(*condition))
+            .find(|condition| condition.status != ConditionStatus::True)
+    }
+
+    /// Whether the other says the same but for its revision and times of looking.
+    #[must_use]
+    pub fn same_as(&self, other: &Self) -> bool {
+        let strip = |status: &Self| {
+            let mut status = Self { revision: 0, resolved_at: Timestamp::UNIX_EPOCH, ..status.clone() };
+            for condition in &mut status.conditions {
+                condition.next_try = None;
+            }
+            status
+        };
+        strip(self) == strip(other)
+    }
+
+    /// When it is to be looked at again, at the latest; nothing where all conditions are settled.
+    #[must_use]
+    pub fn next_try(&self) -> Option<Timestamp> {
+        self.conditions.iter().filter_map(|condition| condition.next_try).min()
+    }
+}
+
+/// What `Ready` depends on, in the order in which an obstacle is named.
+const DEPENDENTS: [ConditionType; 5] = [
+    ConditionType::SubnetsReady,
+    ConditionType::SecurityGroupsReady,
+    ConditionType::AmisReady,
+    ConditionType::InstanceProfileReady,
+    ConditionType::ValidationSucceeded,
+];
