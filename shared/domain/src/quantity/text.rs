@@ -1,18 +1,12 @@
-//! Quantities in Kubernetes' grammar, as exact integers.
+//! The text of a quantity: Kubernetes' grammar, read and written.
 //!
-//! Decides what a quantity's text means and how it is written canonically. It doesn't decide which resources exist
-//! or what a quantity counts (cores, bytes, pods).
-//!
-//! Invariants: a quantity is a whole number of nano-units; what is finer is rounded away from zero when it is read,
-//! as Kubernetes does. Equality and order are those of the value: `1Gi` equals `1024Mi` and `1073741824`. The format
-//! is kept only so that the canonical text keeps the family of suffixes that its writer used.
+//! Decides what a text means, how a quantity is written canonically, and what is wrong with a text that is none. What
+//! is finer than a nano-unit is rounded away from zero when it is read, as Kubernetes does.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
-/// Nano-units in a unit.
-const NANOS: i128 = 1_000_000_000;
+use super::value::{Format, NANOS, Quantity};
+
 /// Kubernetes caps what it reads at the largest 64-bit integer (apimachinery, `resource.maxAllowed`).
 const MAX_READ_NANOS: i128 = (i64::MAX as i128) * NANOS;
 /// More digits than this before the point exceed [`MAX_READ_NANOS`], counted in nano-units.
@@ -22,24 +16,6 @@ const MAX_NANO_DIGITS: usize = 28;
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-
-/// The family of suffixes in which a quantity is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
-    /// Powers of 1000: `500m`, `2k`, `3G`.
-    DecimalSi,
-    /// Powers of 1024: `512Mi`.
-    BinarySi,
-    /// An exponent: `12e6`.
-    DecimalExponent,
-}
-
-/// A quantity of some resource: cores, bytes, a count.
-#[derive(Debug, Clone, Copy)]
-pub struct Quantity {
-    nanos: i128,
-    format: Format,
-}
 
 /// What is wrong with a text that isn't a quantity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,159 +60,12 @@ pub struct ParseQuantityError {
 }
 
 impl Quantity {
-    /// Nothing.
-    pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
-
-    /// So many nano-units.
-    #[must_use]
-    pub const fn from_nanos(nanos: i128, format: Format) -> Self {
-        Self { nanos, format }
-    }
-
-    /// So many thousandths, such as millicores.
-    #[must_use]
-    pub const fn from_milli(milli: i64) -> Self {
-        Self { nanos: milli as i128 * 1_000_000, format: Format::DecimalSi }
-    }
-
-    /// A count of whole units, written with decimal suffixes.
-    #[must_use]
-    pub const fn from_integer(units: i64) -> Self {
-        Self { nanos: units as i128 * NANOS, format: Format::DecimalSi }
-    }
-
-    /// Bytes, written with binary suffixes.
-    #[must_use]
-    pub const fn from_bytes(bytes: i64) -> Self {
-        Self { nanos: bytes as i128 * NANOS, format: Format::BinarySi }
-    }
-
-    /// Mebibytes, written with binary suffixes.
-    #[must_use]
-    pub const fn from_mebi(mebibytes: i64) -> Self {
-        Self { nanos: mebibytes as i128 * (1 << 20) * NANOS, format: Format::BinarySi }
-    }
-
     /// Reads Kubernetes' grammar. Finer than a nano-unit is rounded away from zero; beyond 64 bits is capped.
     ///
     /// # Errors
     /// [`ParseQuantityError`] names the value, what is wrong with it and the grammar.
     pub fn parse(text: &str) -> Result<Self, ParseQuantityError> {
         parse_text(text).map_err(|problem| ParseQuantityError { value: text.to_owned(), problem })
-    }
-
-    /// The value in nano-units.
-    #[must_use]
-    pub const fn nanos(self) -> i128 {
-        self.nanos
-    }
-
-    /// The family of suffixes in which it is written.
-    #[must_use]
-    pub const fn format(self) -> Format {
-        self.format
-    }
-
-    /// Whether this is nothing.
-    #[must_use]
-    pub const fn is_zero(self) -> bool {
-        self.nanos == 0
-    }
-
-    /// Whether this is less than nothing.
-    #[must_use]
-    pub const fn is_negative(self) -> bool {
-        self.nanos < 0
-    }
-
-    /// The value in thousandths, rounded up; capped at 64 bits.
-    #[must_use]
-    pub fn milli_ceil(self) -> i64 {
-        saturate(div_ceil(self.nanos, 1_000_000))
-    }
-
-    /// The value in whole units, rounded up; capped at 64 bits.
-    #[must_use]
-    pub fn value_ceil(self) -> i64 {
-        saturate(div_ceil(self.nanos, NANOS))
-    }
-
-    /// The value in mebibytes, rounded up; capped at 64 bits.
-    #[must_use]
-    pub fn mebi_ceil(self) -> i64 {
-        saturate(div_ceil(self.nanos, NANOS << 20))
-    }
-
-    /// The sum in this one's format (the other's if this is nothing); `None` on overflow.
-    #[must_use]
-    pub fn checked_add(self, other: Self) -> Option<Self> {
-        self.nanos.checked_add(other.nanos).map(|nanos| Self { nanos, format: self.format_with(other) })
-    }
-
-    /// The difference in this one's format (the other's if this is nothing); `None` on overflow.
-    #[must_use]
-    pub fn checked_sub(self, other: Self) -> Option<Self> {
-        self.nanos.checked_sub(other.nanos).map(|nanos| Self { nanos, format: self.format_with(other) })
-    }
-
-    /// The sum, capped.
-    #[must_use]
-    pub fn saturating_add(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_add(other.nanos), format: self.format_with(other) }
-    }
-
-    /// The difference, capped; may be negative.
-    #[must_use]
-    pub fn saturating_sub(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_sub(other.nanos), format: self.format_with(other) }
-    }
-
-    /// So many times this, capped.
-    #[must_use]
-    pub fn saturating_mul(self, count: u32) -> Self {
-        Self { nanos: self.nanos.saturating_mul(i128::from(count)), format: self.format }
-    }
-
-    /// This, or nothing if it is negative.
-    #[must_use]
-    pub fn at_least_zero(self) -> Self {
-        Self { nanos: self.nanos.max(0), format: self.format }
-    }
-
-    fn format_with(self, other: Self) -> Format {
-        if self.is_zero() { other.format } else { self.format }
-    }
-}
-
-impl Default for Quantity {
-    fn default() -> Self {
-        Self::ZERO
-    }
-}
-
-impl PartialEq for Quantity {
-    fn eq(&self, other: &Self) -> bool {
-        self.nanos == other.nanos
-    }
-}
-
-impl Eq for Quantity {}
-
-impl PartialOrd for Quantity {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Quantity {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.nanos.cmp(&other.nanos)
-    }
-}
-
-impl Hash for Quantity {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.nanos.hash(state);
     }
 }
 
@@ -250,18 +79,19 @@ impl std::str::FromStr for Quantity {
 /// The canonical text: no fraction, the largest suffix that keeps the value exact.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.nanos == 0 {
+        let nanos = self.nanos();
+        if nanos == 0 {
             return f.write_str("0");
         }
-        match self.format {
+        match self.format() {
             // Below 1024 Kubernetes writes decimals, so that `512` and `500m` aren't rounded.
-            Format::BinarySi if self.nanos.abs() >= 1024 * NANOS => fmt_binary(self.nanos, f),
+            Format::BinarySi if nanos.abs() >= 1024 * NANOS => fmt_binary(nanos, f),
             Format::BinarySi | Format::DecimalSi => {
-                let (mantissa, exponent) = decimal_parts(self.nanos);
+                let (mantissa, exponent) = decimal_parts(nanos);
                 let suffix = DECIMAL.iter().find(|(_, e)| *e == exponent).map_or("", |(s, _)| s);
                 write!(f, "{mantissa}{suffix}")
             }
-            Format::DecimalExponent => match decimal_parts(self.nanos) {
+            Format::DecimalExponent => match decimal_parts(nanos) {
                 (mantissa, 0) => write!(f, "{mantissa}"),
                 (mantissa, exponent) => write!(f, "{mantissa}e{exponent}"),
             },
@@ -292,16 +122,8 @@ fn decimal_parts(nanos: i128) -> (i128, i32) {
     (mantissa, exponent)
 }
 
-fn div_ceil(value: i128, divisor: i128) -> i128 {
-    value.div_euclid(divisor) + i128::from(value.rem_euclid(divisor) != 0)
-}
-
 fn away_from_zero(value: i128, divisor: i128) -> i128 {
     value / divisor + value.signum() * i128::from(value % divisor != 0)
-}
-
-fn saturate(value: i128) -> i64 {
-    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// What a suffix multiplies by.
@@ -330,7 +152,7 @@ fn parse_text(text: &str) -> Result<Quantity, QuantityProblem> {
         Scale::PowerOfTen(exponent) => decimal_nanos(whole, fraction, exponent),
         Scale::PowerOfTwo(power) => binary_nanos(whole, fraction, power),
     };
-    Ok(Quantity { nanos: sign * magnitude.unwrap_or(MAX_READ_NANOS).min(MAX_READ_NANOS), format })
+    Ok(Quantity::from_nanos(sign * magnitude.unwrap_or(MAX_READ_NANOS).min(MAX_READ_NANOS), format))
 }
 
 fn parse_suffix(suffix: &str) -> Result<(Scale, Format), QuantityProblem> {
@@ -467,25 +289,6 @@ mod tests {
             assert!(error.starts_with(message), "{error}");
             assert!(error.contains("such as `500m` or `1.5Gi`"), "{error}");
         }
-    }
-
-    #[test]
-    fn sums_keep_the_format_of_the_first_that_is_not_zero() {
-        let sum = |a: &str, b: &str| {
-            Quantity::parse(a).unwrap().checked_add(Quantity::parse(b).unwrap()).unwrap().to_string()
-        };
-        assert_eq!(sum("1Gi", "1k"), "1073742824");
-        assert_eq!(sum("0", "1Gi"), "1Gi");
-        assert_eq!(sum("100m", "900m"), "1");
-    }
-
-    #[test]
-    fn accessors_round_up() {
-        let quantity = Quantity::parse("1500100u").unwrap();
-        assert_eq!((quantity.milli_ceil(), quantity.value_ceil()), (1501, 2));
-        assert_eq!(Quantity::from_mebi(3).mebi_ceil(), 3);
-        assert_eq!(Quantity::from_bytes(1).mebi_ceil(), 1);
-        assert_eq!(Quantity::from_milli(-1500).value_ceil(), -1);
     }
 
     proptest! {
