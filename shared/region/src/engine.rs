@@ -273,22 +273,19 @@ impl Region {
     fn enqueue(&mut self, function: FunctionName, body: String, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&function) {
             queue.send(body, now);
-            if let Some(at) = queue.due() {
-                self.timeline.at(at.max(now), Due::Poll(function));
+            if let Some(at) = queue.arrange_poll(now) {
+                self.timeline.at(at, Due::Poll(function));
             }
         }
     }
 
     fn poll_queue(&mut self, function: FunctionName, now: Timestamp) {
         let Some(queue) = self.queues.get_mut(&function) else { return };
-        if queue.due().is_none_or(|at| at > now) {
-            return;
-        }
-        let batch = queue.receive(now);
-        if let Some(at) = queue.due() {
-            // What is left, and what fails, is seen again.
-            let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
-            self.timeline.at(at.max(soonest), Due::Poll(function));
+        let batch = if queue.poll(now) { queue.receive(now) } else { Vec::new() };
+        // What is left, and what fails, is seen again.
+        let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
+        if let Some(at) = queue.arrange_poll(soonest) {
+            self.timeline.at(at, Due::Poll(function));
         }
         if batch.is_empty() {
             return;

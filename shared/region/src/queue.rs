@@ -27,6 +27,8 @@ pub struct Queue {
     messages: Vec<QueuedMessage>,
     dead_letters: Vec<QueuedMessage>,
     next_id: u64,
+    /// When the queue is polled next, as far as that is arranged.
+    poll_at: Option<Timestamp>,
     usage: QueueUsage,
 }
 
@@ -50,6 +52,7 @@ impl Queue {
             messages: Vec::new(),
             dead_letters: Vec::new(),
             next_id: 0,
+            poll_at: None,
             usage: QueueUsage { sent: 0, received: 0, deleted: 0 },
         }
     }
@@ -106,6 +109,27 @@ impl Queue {
             .map(|m| m.visible_at)
             .min()
             .and_then(|at| at.checked_add(self.spec.batch_window).ok())
+    }
+
+    /// When a poll is to be arranged: at the due time, unless one is arranged for then or sooner. Who arranges none
+    /// here may rely on an earlier poll to ask again, so a message that is visible is always polled for.
+    #[must_use]
+    pub fn arrange_poll(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let at = self.due()?.max(now);
+        if self.poll_at.is_some_and(|arranged| arranged <= at) {
+            return None;
+        }
+        self.poll_at = Some(at);
+        Some(at)
+    }
+
+    /// A poll that was arranged takes place, and a batch is due. Afterwards the next one is to be arranged.
+    #[must_use]
+    pub fn poll(&mut self, now: Timestamp) -> bool {
+        if self.poll_at.is_some_and(|arranged| arranged <= now) {
+            self.poll_at = None;
+        }
+        self.due().is_some_and(|at| at <= now)
     }
 
     /// Takes a batch; messages that were taken too often become dead letters instead.
@@ -186,6 +210,31 @@ mod tests {
         assert_eq!(queue.due(), Some(at(11)));
         assert_eq!(queue.receive(at(11)).len(), 1);
         assert_eq!(queue.receive(at(12)).len(), 1);
+    }
+
+    #[test]
+    fn a_message_is_polled_for_though_the_one_before_it_is_gone() {
+        let mut queue = queue();
+        let mut polls = Vec::new();
+        queue.send("first".to_owned(), at(0));
+        polls.extend(queue.arrange_poll(at(0)));
+        assert_eq!(polls, [at(1)]);
+        assert!(queue.poll(at(1)));
+        let first: Vec<String> = queue.receive(at(1)).into_iter().map(|m| m.id).collect();
+        polls.extend(queue.arrange_poll(at(1)));
+        // The second is in flight for longer than the first, which ends well; then the second's function crashes.
+        queue.send("second".to_owned(), at(30));
+        polls.extend(queue.arrange_poll(at(30)));
+        assert!(queue.poll(at(31)));
+        assert_eq!(queue.receive(at(31)).len(), 1);
+        polls.extend(queue.arrange_poll(at(31)));
+        queue.finish(&first, &[]);
+        assert_eq!(polls, [at(1), at(62), at(31)]);
+        // The poll that was arranged for the first finds nothing due, and one is arranged for the second.
+        assert!(!queue.poll(at(62)));
+        assert_eq!(queue.arrange_poll(at(62)), Some(at(92)));
+        assert!(queue.poll(at(92)));
+        assert_eq!(queue.receive(at(92)).len(), 1);
     }
 
     #[test]
