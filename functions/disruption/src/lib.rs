@@ -17,12 +17,12 @@ use tenon_domain::evidence::{CatalogPart, Waiting};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::{Want, Wants, glance, sharpness};
-use tenon_entrypoint::ports::WAKE_AT_MOST;
+use tenon_entrypoint::observe::{Want, Wants};
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope, Signals, content_commit};
 use tenon_launching::build::LaunchInput;
-use tenon_launching::commit::{End, Outcome, commit, finish, told_waiting};
+use tenon_launching::commit::{Outcome, commit};
 use tenon_launching::observe::{Caches, Observed, observe};
+use tenon_launching::pass::{End, Look, ROUNDS, changed, finish, told_waiting, wake_again};
 use tenon_launching::world::World;
 use tenon_scheduling::disruption::{self, Plan, Report, Step};
 use tenon_table::{CommitError, Consistency, Group, Key, Table, limits};
@@ -35,10 +35,6 @@ const WANTS: Wants<'static> = Wants {
     parts: &CatalogPart::ALL,
     sets: &[Want::Claims, Want::Launches, Want::Commands, Want::Classes, Want::Templates, Want::Marks],
 };
-/// Looks of one wake: marks, then commands, then what a lost race left.
-const ROUNDS: usize = 3;
-/// Where something waits, the next sweep looks again.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
 /// Refusals that are told at most.
 const REFUSALS_TOLD: usize = 20;
 
@@ -54,10 +50,9 @@ impl Handler for Disruption {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
-        match scope {
-            // Commands are a cluster's; the region's events are for others.
-            Scope::Region => Ok(()),
-            Scope::Cluster(cluster) => self.disrupt(ports, cluster, sharpness(causes)).await,
+        match changed(ports, scope, causes, WANTS).await? {
+            Some(cluster) => self.disrupt(ports, cluster).await,
+            None => Ok(()),
         }
     }
 }
@@ -71,30 +66,15 @@ struct Done {
 }
 
 impl Disruption {
-    async fn disrupt<P: Ports>(
-        &self,
-        ports: &P,
-        cluster: &ClusterName,
-        sharpness: Consistency,
-    ) -> Result<(), HandlerError> {
+    async fn disrupt<P: Ports>(&self, ports: &P, cluster: &ClusterName) -> Result<(), HandlerError> {
         let now = ports.now();
-        if glance(ports, cluster, WANTS, sharpness).await?.unchanged(now) {
-            return Ok(());
-        }
         let mut done = Done::default();
         let mut end = None;
         for _ in 0..ROUNDS {
             let observed = observe(ports, cluster, WANTS, &self.caches).await?;
             let before = done.commits;
-            let (told, wake_at, waits) = look(ports, cluster, &observed, &mut done).await?;
-            let again = waits.then(|| now.saturating_add(LOOK_AGAIN).unwrap_or(now));
-            end = Some(End {
-                function: FunctionName::Disruption,
-                generations: observed.view.generations.clone(),
-                deadline: [wake_at, again].into_iter().flatten().min(),
-                told,
-                told_before: observed.view.seen.as_ref().and_then(|seen| seen.refusals.clone()),
-            });
+            let look = look(ports, cluster, &observed, &mut done).await?;
+            end = Some(End::of(FunctionName::Disruption, now, &observed.view, look));
             if done.commits == before {
                 break;
             }
@@ -107,25 +87,20 @@ impl Disruption {
         }
         let Some(end) = end else { return Ok(()) };
         if let Some(at) = end.deadline {
-            let after = at.duration_since(ports.now()).clamp(SignedDuration::ZERO, WAKE_AT_MOST);
-            ports.signals().wake(FunctionName::Disruption, cluster, after).await;
+            wake_again(ports, FunctionName::Disruption, cluster, at).await;
         }
         finish(ports, cluster, now, end).await
     }
 }
-
-/// What is told, when to look again, and whether something waits.
-type Looked = (Vec<JournalRecord>, Option<Timestamp>, bool);
 
 async fn look<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     observed: &Observed,
     done: &mut Done,
-) -> Result<Looked, HandlerError> {
+) -> Result<Look, HandlerError> {
     let view = &observed.view;
-    let waiting =
-        |waiting: &Waiting| Ok((vec![told_waiting(FunctionName::Disruption, view.now, waiting)], None, true));
+    let waiting = |waiting: &Waiting| Ok(Look::waiting(FunctionName::Disruption, view.now, waiting));
     let registry = match &view.registry {
         Ok(registry) => registry,
         Err(missing) => return waiting(missing),
@@ -138,7 +113,7 @@ async fn look<P: Ports>(
         Err(missing) => return waiting(missing),
     };
     if view.claims.is_empty() {
-        return Ok((Vec::new(), None, false));
+        return Ok(Look::default());
     }
     let mut world = World::new(cluster, registry, view, snapshot);
     world.resolve(&ports.installation().region);
@@ -163,7 +138,8 @@ async fn look<P: Ports>(
     let (actions, grace) = (read_actions(ports, cluster, &plan, observed).await?, grace.collect());
     let context = Context { cluster, view, launch: &launch, actions: &actions, grace: &grace };
     carry_out(ports, &context, &plan, done).await?;
-    Ok((told(&report, view.now), plan.wake_at, !report.waiting.is_empty()))
+    let waits = !report.waiting.is_empty();
+    Ok(Look { told: told(&report, view.now), wake_at: plan.wake_at, waits })
 }
 
 /// Commits a plan: steps and marks on their own revisions, then what is under the cluster's.

@@ -18,12 +18,11 @@ use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::{Want, Wants, glance, sharpness};
-use tenon_entrypoint::ports::WAKE_AT_MOST;
+use tenon_entrypoint::observe::{Want, Wants};
 use tenon_entrypoint::{BusEvent, Handler, HandlerError, Ports, Scope, Signals};
-use tenon_launching::commit::{self, End, Outcome};
+use tenon_launching::commit::{Outcome, commit};
 use tenon_launching::observe::{Caches, Observed, observe};
-use tenon_table::Consistency;
+use tenon_launching::pass::{End, ROUNDS, changed, finish, look_again, wake_again};
 
 use execute::{Sent, due, send_all, tag};
 
@@ -33,10 +32,6 @@ const WANTS: Wants<'static> = Wants {
     parts: &CatalogPart::ALL,
     sets: &[Want::Claims, Want::Launches, Want::Classes, Want::Templates, Want::Marks],
 };
-/// Plans of one wake: the first, and those around what it failed at.
-const ROUNDS: usize = 3;
-/// Where something waits or failed, the next sweep looks again.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
 
 /// The function.
 #[derive(Debug, Default)]
@@ -50,45 +45,29 @@ impl Handler for Provisioner {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
-        match scope {
-            // Launches are a cluster's; the region's events are for others.
-            Scope::Region => Ok(()),
-            Scope::Cluster(cluster) => self.provision(ports, cluster, sharpness(causes)).await,
+        match changed(ports, scope, causes, WANTS).await? {
+            Some(cluster) => self.provision(ports, cluster).await,
+            None => Ok(()),
         }
     }
 }
 
 impl Provisioner {
-    async fn provision<P: Ports>(
-        &self,
-        ports: &P,
-        cluster: &ClusterName,
-        sharpness: Consistency,
-    ) -> Result<(), HandlerError> {
+    async fn provision<P: Ports>(&self, ports: &P, cluster: &ClusterName) -> Result<(), HandlerError> {
         let now = ports.now();
-        if glance(ports, cluster, WANTS, sharpness).await?.unchanged(now) {
-            return Ok(());
-        }
         let mut sent = Sent::default();
         let mut end = None;
         for _ in 0..ROUNDS {
             let observed = self.observe_settled(ports, cluster, &mut sent).await?;
-            let planned = plan::plan(cluster, &ports.installation().region, &observed);
-            let (groups, nothing) = (planned.groups, planned.built.launches.is_empty());
+            let mut planned = plan::plan(cluster, &ports.installation().region, &observed);
             let view = &observed.view;
             let retry_at = sent.retry_at.filter(|at| *at > now);
-            let look = planned.waits.then(|| now.saturating_add(LOOK_AGAIN).unwrap_or(now));
-            end = Some(End {
-                function: FunctionName::Provisioner,
-                generations: view.generations.clone(),
-                deadline: [planned.wake_at, retry_at, look].into_iter().flatten().min(),
-                told: planned.told,
-                told_before: view.seen.as_ref().and_then(|seen| seen.refusals.clone()),
-            });
-            if nothing {
+            planned.look.wake_at = [planned.look.wake_at, retry_at].into_iter().flatten().min();
+            end = Some(End::of(FunctionName::Provisioner, now, view, planned.look));
+            if planned.built.launches.is_empty() {
                 break;
             }
-            let outcome = commit::commit(ports, cluster, view.generations.revision, groups).await?;
+            let outcome = commit(ports, cluster, view.generations.revision, planned.groups).await?;
             if outcome == Outcome::Lost {
                 continue;
             }
@@ -100,7 +79,7 @@ impl Provisioner {
         }
         self.signal(ports, cluster, &sent, end.as_ref().and_then(|end| end.deadline)).await;
         match end {
-            Some(end) => commit::finish(ports, cluster, now, with_retry(end, &sent, now)).await,
+            Some(end) => finish(ports, cluster, now, with_retry(end, &sent, now)).await,
             None => Ok(()),
         }
     }
@@ -143,15 +122,14 @@ impl Provisioner {
         }
         let next = [deadline, sent.retry_at].into_iter().flatten().min();
         if let Some(at) = next {
-            let after = at.duration_since(ports.now()).clamp(SignedDuration::ZERO, WAKE_AT_MOST);
-            ports.signals().wake(FunctionName::Provisioner, cluster, after).await;
+            wake_again(ports, FunctionName::Provisioner, cluster, at).await;
         }
     }
 }
 
 /// A launch that was put off while sending is due again by itself; one that failed is planned anew by the next sweep.
 fn with_retry(mut end: End, sent: &Sent, now: Timestamp) -> End {
-    let again = (!sent.failed.is_empty()).then(|| now.saturating_add(LOOK_AGAIN).unwrap_or(now));
+    let again = (!sent.failed.is_empty()).then(|| look_again(now));
     end.deadline = [end.deadline, sent.retry_at, again].into_iter().flatten().min();
     end
 }

@@ -12,8 +12,8 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, launch_writes};
-use tenon_launching::commit::told_waiting;
 use tenon_launching::observe::Observed;
+use tenon_launching::pass::{Look, told_waiting};
 use tenon_launching::world::World;
 use tenon_scheduling::provision::{self, Purpose, Unschedulable};
 use tenon_table::Group;
@@ -28,19 +28,14 @@ pub(crate) struct Planned {
     pub(crate) built: Built,
     /// The writes of each launch.
     pub(crate) groups: Vec<Group>,
-    /// What was refused and is waited for.
-    pub(crate) told: Vec<JournalRecord>,
-    /// When to look again.
-    pub(crate) wake_at: Option<Timestamp>,
-    /// Whether something waits, so that the next sweep looks again.
-    pub(crate) waits: bool,
+    /// What was refused and is waited for, and when to look again.
+    pub(crate) look: Look,
 }
 
 pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) -> Planned {
     let view = &observed.view;
     let waiting = |waiting: &Waiting| Planned {
-        told: vec![told_waiting(FunctionName::Provisioner, view.now, waiting)],
-        waits: true,
+        look: Look::waiting(FunctionName::Provisioner, view.now, waiting),
         ..Planned::default()
     };
     let registry = match &view.registry {
@@ -55,7 +50,8 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     let pods = world.pending();
     let recount_at = world.recount_at();
     if pods.is_empty() {
-        return Planned { wake_at: recount_at, ..Planned::default() };
+        let look = Look { wake_at: recount_at, ..Look::default() };
+        return Planned { look, ..Planned::default() };
     }
     world.resolve(region);
     let input = world.input(pods, Purpose::PendingPods, &BTreeSet::new());
@@ -101,7 +97,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     }
     let waits = !report.waiting.is_empty() || !built.refused.is_empty();
     let wake_at = [plan.wake_at, recount_at].into_iter().flatten().min();
-    Planned { groups, told, wake_at, waits, built }
+    Planned { groups, look: Look { told, wake_at, waits }, built }
 }
 
 fn evidence(observed: &Observed, snapshot: u64) -> BTreeMap<String, u64> {

@@ -2,7 +2,7 @@
 //!
 //! Decides how a cluster, as the table and the agent tell it, becomes the input of provisioning ([`world`]), and how
 //! planned claims become launches with the exact request that EC2 is sent ([`build`]), from [`fleet`], [`template`] and
-//! [`user_data`]. It sends nothing: who may launch is decided by whose rights allow it.
+//! [`user_data`]; and what a [`pass`] of such a function begins and ends with. It sends nothing: who may launch is decided by whose rights allow it.
 
 pub mod build;
 pub mod commit;
@@ -10,6 +10,7 @@ pub mod fleet;
 #[cfg(feature = "testing")]
 pub mod harness;
 pub mod observe;
+pub mod pass;
 pub mod template;
 #[cfg(test)]
 mod testing;
