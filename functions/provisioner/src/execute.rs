@@ -15,9 +15,9 @@ use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_entrypoint::observe::{ClusterView, form_error};
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
 use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
-use tenon_launching::template::{TemplateItem, from_stored};
+use tenon_launching::template::from_stored;
 use tenon_table::items::{
-    InstanceOwner, JournalOf, add_step, form, journal_writes, keys, put, set, set_expiring,
+    InstanceOwner, JournalOf, Template, add_step, form, journal_writes, keys, put, set, set_expiring,
 };
 use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
 
@@ -225,7 +225,7 @@ async fn make_template<P: Ports>(
     let key = keys::template(cluster, name);
     // One that the table doesn't know may be in EC2 all the same: the fleet's answer says so.
     let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(Ok(())) };
-    let template: TemplateItem = form::from_item(&key, &item).map_err(form_error)?;
+    let template: Template = form::from_item(&key, &item).map_err(form_error)?;
     if template.made_at.is_some() {
         return Ok(Ok(()));
     }
@@ -233,7 +233,7 @@ async fn make_template<P: Ports>(
         .map_err(|source| HandlerError::Item { key: key.to_string(), source: Box::new(source) })?;
     match ports.ec2().create_launch_template(&request).await {
         Ok(_) | Err(Ec2Error::AlreadyExists { .. }) => {
-            let made = TemplateItem { made_at: Some(ports.now()), used_at: ports.now(), ..template };
+            let made = Template { made_at: Some(ports.now()), used_at: ports.now(), ..template };
             ports.table().commit(&content_commit(Vec::new(), vec![set(key, &made)])).await?;
             Ok(Ok(()))
         }

@@ -32,11 +32,11 @@ use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::Marks;
 use tenon_domain::wake::FunctionName;
 use tenon_scheduling::provision::PlannedClaim;
-use tenon_table::items::{JournalOf, journal_writes, keys, set};
+use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
 use crate::fleet::{Fleet, FleetInput, fleet};
-use crate::template::{TemplateItem, shared_tags, template, to_stored};
+use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
 
 /// The tag that names an instance's launch.
@@ -330,7 +330,7 @@ pub fn launch_writes(
         writes.push(set(key, claim));
     }
     for (image, request) in built.templates.iter().filter(|(_, template)| !known(&template.name)) {
-        let item = TemplateItem {
+        let item = Template {
             name: request.name.clone(),
             class: built.launch.class.clone(),
             image: image.clone(),

@@ -1,8 +1,8 @@
 //! Launch templates: what all instances of a launch have in common, named by its content.
 //!
-//! Decides the template of a class, an image and a node's setup, and the form in which it is kept in the table until
-//! EC2 has it. The table keeps the request, because who plans a launch isn't always who sends it, and because what it
-//! was made from may have changed by then.
+//! Decides the template of a class, an image and a node's setup, and the form in which its request is kept in the
+//! table until EC2 has it. The table keeps the request, because who plans a launch isn't always who sends it, and
+//! because what it was made from may have changed by then.
 //!
 //! Invariant: one content has one name; so a template that exists needs no look.
 //!
@@ -15,14 +15,12 @@ use tenon_cloud::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
     Monitoring, Tags,
 };
-use tenon_domain::Timestamp;
 use tenon_domain::api::node_class;
 use tenon_domain::catalog::settings::{self, GIB};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
-use tenon_domain::id::{ImageId, NodeClassName, ParseIdError, SecurityGroupId};
+use tenon_domain::id::{ImageId, ParseIdError, SecurityGroupId};
 use tenon_domain::labels;
-use tenon_table::items::form::{Attributes, FieldError, Fields, Form};
 
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 
@@ -118,49 +116,6 @@ fn block_devices(settings: &settings::NodeSettings) -> Vec<BlockDevice> {
         }
     };
     settings.block_devices.iter().map(device).collect()
-}
-
-/// `TEMPLATE#`: a launch template and the request that makes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateItem {
-    /// Its name in EC2.
-    pub name: String,
-    /// The class that it was made for.
-    pub class: NodeClassName,
-    /// The image in it.
-    pub image: ImageId,
-    /// When it was committed.
-    pub created_at: Timestamp,
-    /// When a launch last used it.
-    pub used_at: Timestamp,
-    /// The request that makes it, in its stored form.
-    pub request: String,
-    /// When EC2 was seen to have it.
-    pub made_at: Option<Timestamp>,
-}
-
-impl Form for TemplateItem {
-    fn write(&self, to: &mut Attributes) {
-        to.text("name", &self.name);
-        to.text("class", &self.class);
-        to.text("image", &self.image);
-        to.time("created_at", self.created_at);
-        to.time("used_at", self.used_at);
-        to.text("request", &self.request);
-        to.time_if("made_at", self.made_at);
-    }
-
-    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
-        Ok(Self {
-            name: from.string("name")?,
-            class: from.parsed("class")?,
-            image: from.parsed("image")?,
-            created_at: from.time("created_at")?,
-            used_at: from.time("used_at")?,
-            request: from.string("request")?,
-            made_at: from.time_if("made_at")?,
-        })
-    }
 }
 
 /// A stored template that can't be read.

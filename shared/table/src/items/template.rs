@@ -1,4 +1,4 @@
-//! `TEMPLATE#`: a launch template of EC2 that was made for a cluster, so that it is found again and can be deleted.
+//! `TEMPLATE#`: a launch template of EC2 that is made for a cluster: the request that makes it, and what became of it.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ImageId, NodeClassName};
@@ -14,10 +14,14 @@ pub struct Template {
     pub class: NodeClassName,
     /// The image in it.
     pub image: ImageId,
-    /// When it was made.
+    /// When it was committed.
     pub created_at: Timestamp,
     /// When a launch last used it.
     pub used_at: Timestamp,
+    /// The request that makes it, in its own stored form.
+    pub request: String,
+    /// When EC2 was seen to have it.
+    pub made_at: Option<Timestamp>,
 }
 
 impl Form for Template {
@@ -27,6 +31,8 @@ impl Form for Template {
         to.text("image", &self.image);
         to.time("created_at", self.created_at);
         to.time("used_at", self.used_at);
+        to.text("request", &self.request);
+        to.time_if("made_at", self.made_at);
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
@@ -36,6 +42,8 @@ impl Form for Template {
             image: from.parsed("image")?,
             created_at: from.time("created_at")?,
             used_at: from.time("used_at")?,
+            request: from.string("request")?,
+            made_at: from.time_if("made_at")?,
         })
     }
 }

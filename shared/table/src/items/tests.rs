@@ -301,6 +301,8 @@ fn template_record() -> Template {
         image: "ami-0abc".parse().unwrap(),
         created_at: at("00:00:00"),
         used_at: at("00:00:01"),
+        request: r#"{"v":1}"#.into(),
+        made_at: Some(at("00:00:01")),
     }
 }
 
