@@ -1,13 +1,13 @@
 //! Writes what was planned: each part by itself, then the items for people.
 //!
-//! A part's packed items and its pointer are one transaction under the pointer's revision. What goes through stays;
-//! what is throttled comes back with the message, and finds the rest unchanged.
+//! A part's pieces are put one by one, then its pointer under the pointer's revision. What goes through stays; what is
+//! throttled comes back with the message, and finds the rest unchanged.
 
 use std::collections::BTreeMap;
 
 use tenon_domain::evidence::CatalogPart;
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
-use tenon_table::items::{self, CatalogMeta, PartMeta, failure_commit, keys, refresh_commit};
+use tenon_table::items::{self, CatalogMeta, PartMeta, Refresh, failure_commit, keys, refresh};
 use tenon_table::{Commit, CommitError, Table, Write};
 
 use crate::observe::{catalog_error, form, meta};
@@ -50,9 +50,12 @@ async fn commit_part<P: Ports>(
     let mut lost = None;
     for _ in 0..RACES {
         let before = meta(ports).await?;
-        let Some(commit) = part_commit(ports, plan, part, &before)? else { return Ok(None) };
-        match ports.table().commit(&commit).await {
-            Ok(()) => return pointer(ports, part, &before, &commit),
+        let Some(refresh) = part_writes(ports, plan, part, &before)? else { return Ok(None) };
+        for piece in &refresh.pieces {
+            ports.table().commit(piece).await.map_err(HandlerError::Commit)?;
+        }
+        match ports.table().commit(&refresh.pointer).await {
+            Ok(()) => return pointer(ports, part, &before, &refresh.pointer),
             Err(CommitError::LostRace { lost: conditions }) => {
                 lost = Some(CommitError::LostRace { lost: conditions })
             }
@@ -70,17 +73,18 @@ async fn commit_part<P: Ports>(
     lost.map_or(Ok(None), |error| Err(HandlerError::Commit(error)))
 }
 
-fn part_commit<P: Ports>(
+fn part_writes<P: Ports>(
     ports: &P,
     plan: &Plan,
     part: CatalogPart,
     before: &CatalogMeta,
-) -> Result<Option<Commit>, HandlerError> {
+) -> Result<Option<Refresh>, HandlerError> {
     let region = &ports.installation().region;
     if let Some(data) = plan.refreshed.get(&part) {
-        return refresh_commit(region, before, data, plan.now).map(Some).map_err(catalog_error);
+        return refresh(region, before, data, plan.now).map(Some).map_err(catalog_error);
     }
-    Ok(plan.failed.get(&part).map(|error| failure_commit(region, before, part, error, plan.now)))
+    let failed = |error| failure_commit(region, before, part, error, plan.now);
+    Ok(plan.failed.get(&part).map(|error| Refresh { pieces: Vec::new(), pointer: failed(error) }))
 }
 
 /// The pointer that a commit wrote, where its generation is a new one.

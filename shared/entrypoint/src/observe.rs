@@ -151,10 +151,18 @@ impl ClusterView {
     ) -> Result<Self, HandlerError> {
         let heads = Heads::read(ports, cluster, wants, Consistency::Strong).await?;
         let region = &ports.installation().region;
-        let meta = (&heads.catalog, wants.parts);
-        let parts = parts_of(ports.table(), region, meta, cache).await.map_err(catalog_error)?;
+        let now = ports.now();
+        let mut parts = Parts::new();
+        for part in wants.parts {
+            match parts_of(ports.table(), region, (&heads.catalog, &[*part]), cache).await {
+                Ok(found) => parts.extend(found),
+                // Its pieces have expired, long after it supported any decision.
+                Err(CatalogError::Missing { .. }) if is_stale(&heads.catalog, *part, now) => {}
+                Err(error) => return Err(catalog_error(error)),
+            }
+        }
         let mut view = Self {
-            now: ports.now(),
+            now,
             registry: heads.registry.ok_or(Waiting::ClusterNotRegistered),
             generations: heads.generations,
             seen: heads.seen,
@@ -276,6 +284,11 @@ impl Heads {
             catalog,
         })
     }
+}
+
+fn is_stale(catalog: &CatalogMeta, part: CatalogPart, now: Timestamp) -> bool {
+    let refreshed_at = catalog.parts.get(&part).and_then(|found| found.refreshed_at);
+    refreshed_at.is_none_or(|at| now.duration_since(at) > part.stale_after())
 }
 
 /// An item's error as the handler's.

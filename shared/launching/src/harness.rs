@@ -24,7 +24,7 @@ use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
 use tenon_entrypoint::content_commit;
 use tenon_entrypoint::testing::World;
 use tenon_table::items::form::{Form, from_item};
-use tenon_table::items::packed::{read_meta, refresh_commit};
+use tenon_table::items::packed::{read_meta, refresh};
 use tenon_table::items::{keys, set};
 use tenon_table::{Consistency, Table, block_on};
 
@@ -147,8 +147,9 @@ impl Cluster {
             PartData::SpotPrices(spot),
         ] {
             let meta = block_on(read_meta(&self.world.table, region, Consistency::Strong))?;
-            let commit = refresh_commit(region, &meta, &part, self.world.clock.now())?;
-            block_on(self.world.table.commit(&commit))?;
+            for commit in refresh(region, &meta, &part, self.world.clock.now())?.commits() {
+                block_on(self.world.table.commit(commit))?;
+            }
         }
         Ok(())
     }

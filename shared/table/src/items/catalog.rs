@@ -31,8 +31,10 @@ pub struct PartMeta {
     pub count: u64,
     /// Its packed items.
     pub items: u32,
-    /// Digest of its content.
+    /// Digest of its content, by which its packed items are found.
     pub digest: String,
+    /// Until when its packed items stay.
+    pub packed_until: Option<Timestamp>,
     /// What the last refresh ran into, if it failed.
     pub last_error: Option<String>,
     /// Since when refreshes fail.
@@ -57,6 +59,7 @@ impl Form for CatalogMeta {
                 to.number("count", meta.count);
                 to.number("items", meta.items);
                 to.text("digest", &meta.digest);
+                to.time_if("packed_until", meta.packed_until);
                 to.text_if("last_error", meta.last_error.as_ref());
                 to.time_if("failing_since", meta.failing_since);
             });
@@ -72,6 +75,7 @@ impl Form for CatalogMeta {
                     count: from.u64("count")?,
                     items: from.u32("items")?,
                     digest: from.string("digest")?,
+                    packed_until: from.time_if("packed_until")?,
                     last_error: from.string_if("last_error")?,
                     failing_since: from.time_if("failing_since")?,
                 })

@@ -72,10 +72,10 @@ pub fn catalog(region: &Region) -> Key {
     Key::new(region_pk(region), "CATALOG")
 }
 
-/// One packed item of a part of the catalogue.
+/// One packed item of a part of the catalogue: the `n`-th piece of the content of that digest.
 #[must_use]
-pub fn packed(region: &Region, part: CatalogPart, generation: u64, n: u32) -> Key {
-    Key::new(region_pk(region), format!("PACKED#{part}#{generation}#{n}"))
+pub fn packed(region: &Region, part: CatalogPart, digest: &str, n: u32) -> Key {
+    Key::new(region_pk(region), format!("PACKED#{part}#{digest}#{n}"))
 }
 
 /// An instance type, for people.
@@ -259,7 +259,10 @@ mod tests {
         let claim_name = ClaimName::parse("default-3k9x2").unwrap();
         check(&registry(&region, &cluster), "REGION#us-east-1/CLUSTER#prod");
         check(&catalog(&region), "REGION#us-east-1/CATALOG");
-        check(&packed(&region, CatalogPart::SpotPrices, 7, 0), "REGION#us-east-1/PACKED#spot-prices#7#0");
+        check(
+            &packed(&region, CatalogPart::SpotPrices, "12ab", 0),
+            "REGION#us-east-1/PACKED#spot-prices#12ab#0",
+        );
         check(
             &instance_type(&region, &InstanceType::parse("m5.large").unwrap()),
             "REGION#us-east-1/TYPE#m5.large",

@@ -18,6 +18,7 @@ pub mod keys;
 pub mod launch;
 pub mod packed;
 mod packed_forms;
+mod packed_spot;
 pub mod pool_status;
 pub mod registry;
 pub mod seen;
@@ -30,7 +31,7 @@ pub use form::{FieldError, Form, FormError, from_item, from_items, put, set, set
 pub use instance::InstanceOwner;
 pub use journal::{journal_from_item, journal_writes};
 pub use keys::JournalOf;
-pub use packed::{CatalogCache, CatalogError, Parts, failure_commit, read_parts, refresh_commit};
+pub use packed::{CatalogCache, CatalogError, Parts, Refresh, failure_commit, read_parts, refresh};
 pub use seen::{Generations, Halt, Seen, add_step, revision_of, steps_of};
 pub use template::Template;
 pub use type_record::TypeRecord;

@@ -1,10 +1,13 @@
 //! `PACKED#`: parts of the catalogue as planners read them.
 //!
-//! Decides how a refresh is written and read: content in postcard, deflated, cut into items, and a pointer. A refresh
-//! is one transaction under the pointer's revision, so it is visible wholly or not at all and two of them never write
-//! one generation. One that found nothing new writes the pointer's time only.
+//! Decides how a refresh is written and read: content in postcard, deflated, cut into pieces that are found by the
+//! content's digest, and a pointer. The pieces are put first, one by one, since a transaction costs twice; then the
+//! pointer, under its revision. So a refresh is visible wholly or not at all, and two of them never write one
+//! generation. A crash between both leaves pieces that nothing points to, and they expire. Pieces are put with the
+//! end of their life and never written again, but for content that stays the same for half of it.
 //!
-//! Invariant: a function that is warm reads the pointer and nothing else.
+//! Invariants: a function that is warm reads the pointer and nothing else; the pieces of a pointer live for as long
+//! as its part may still be used; what is read has the digest that the pointer names.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -31,9 +34,8 @@ use crate::{
 /// The most bytes of one packed item: well under DynamoDB's 400 KB.
 pub const PACKED_BYTES: usize = 350 * 1024;
 
-/// How long the items of a generation stay after the next one came: a reader that has just read the pointer still
-/// finds them.
-pub const OLD_GENERATION_KEPT: SignedDuration = SignedDuration::from_hours(1);
+/// How long pieces live at least: readers of an older pointer, or of a restored table, still find them.
+pub const PACKED_LIFE_LEAST: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// The most bytes that a part may unfold to; guards against an item that was tampered with.
 const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
@@ -108,38 +110,64 @@ impl CatalogCache {
     }
 }
 
-/// The commit of a refresh: packed items and the pointer, or only the pointer's time where the content is as before.
+/// The writes of a refresh.
+#[derive(Debug, Clone)]
+pub struct Refresh {
+    /// The pieces of the content, one commit each, to be put before the pointer and in any order. Empty where those
+    /// that are there will do.
+    pub pieces: Vec<Commit>,
+    /// The pointer, under its revision.
+    pub pointer: Commit,
+}
+
+impl Refresh {
+    /// All commits, in the order in which they must go through; whoever loses one stops there.
+    pub fn commits(&self) -> impl Iterator<Item = &Commit> {
+        self.pieces.iter().chain([&self.pointer])
+    }
+}
+
+/// How long pieces of a part live. They are put anew when half of that is over, so half of it must do for as long as
+/// a part that can't be refreshed any more is used.
+fn life(part: CatalogPart) -> SignedDuration {
+    part.stale_after().saturating_mul(2).max(PACKED_LIFE_LEAST)
+}
+
+/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before.
 ///
 /// # Errors
-/// [`CatalogError::Pack`] when the content can't be packed. A refresh that no transaction holds is refused by the
-/// table.
-pub fn refresh_commit(
+/// [`CatalogError::Pack`] when the content can't be packed.
+pub fn refresh(
     region: &Region,
     meta: &CatalogMeta,
     data: &PartData,
     now: Timestamp,
-) -> Result<Commit, CatalogError> {
+) -> Result<Refresh, CatalogError> {
     let part = data.part();
     let bytes = pack(data)?;
     let digest = Digest::of([bytes.as_slice()]).hex();
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
-    let mut writes = Vec::new();
+    let life = life(part);
+    let known = before.digest == digest;
+    let lasting = before.packed_until.is_some_and(|until| until.duration_since(now) * 2 >= life);
     let mut after =
         PartMeta { refreshed_at: Some(now), last_error: None, failing_since: None, ..before.clone() };
-    if before.digest != digest {
-        let old = (0..before.items).map(|n| expire(keys::packed(region, part, before.generation, n), now));
-        writes.extend(old);
-        after.generation = before.generation.saturating_add(1);
-        let items: Vec<Write> = (0_u32..)
+    let mut pieces = Vec::new();
+    if !(known && lasting) {
+        let until = now.saturating_add(life).unwrap_or(now);
+        pieces = (0_u32..)
             .zip(bytes.chunks(PACKED_BYTES))
-            .map(|(n, chunk)| put_chunk(keys::packed(region, part, after.generation, n), chunk))
+            .map(|(n, chunk)| put_piece(keys::packed(region, part, &digest, n), chunk, until))
             .collect();
-        after.items = u32::try_from(items.len()).unwrap_or(u32::MAX);
-        after.count = data.count() as u64;
-        after.digest.clone_from(&digest);
-        writes.extend(items);
+        after.packed_until = Some(until);
     }
-    Ok(pointer_commit(region, meta, (part, after), writes, now))
+    if !known {
+        after.generation = before.generation.saturating_add(1);
+        after.items = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+        after.count = data.count() as u64;
+        after.digest = digest;
+    }
+    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after), now) })
 }
 
 /// The commit of a refresh that failed: the part stays as it is, and says why.
@@ -154,7 +182,7 @@ pub fn failure_commit(
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
     let failing_since = before.failing_since.or(Some(now));
     let after = PartMeta { last_error: Some(error.to_owned()), failing_since, ..before };
-    pointer_commit(region, meta, (part, after), Vec::new(), now)
+    pointer_commit(region, meta, (part, after), now)
 }
 
 /// The pointer; nothing of the catalogue ever arrived where there is none.
@@ -221,7 +249,7 @@ async fn read_packed<T: Table>(
     part: CatalogPart,
     meta: &PartMeta,
 ) -> Result<PartData, CatalogError> {
-    let keys: Vec<Key> = (0..meta.items).map(|n| keys::packed(region, part, meta.generation, n)).collect();
+    let keys: Vec<Key> = (0..meta.items).map(|n| keys::packed(region, part, &meta.digest, n)).collect();
     // Consistently: the pointer may be newer than an eventual view of what it points to.
     let items = table.batch_get(&keys, Consistency::Strong).await?;
     let mut bytes = Vec::new();
@@ -240,7 +268,6 @@ fn pointer_commit(
     region: &Region,
     meta: &CatalogMeta,
     (part, after): (CatalogPart, PartMeta),
-    mut writes: Vec<Write>,
     now: Timestamp,
 ) -> Commit {
     let key = keys::catalog(region);
@@ -249,22 +276,19 @@ fn pointer_commit(
     let content = format!("{after:?}");
     let mut next = CatalogMeta { revision: meta.revision.saturating_add(1), parts: meta.parts.clone() };
     next.parts.insert(part, after);
-    writes.push(form::set(key.clone(), &next));
+    let writes = vec![form::set(key.clone(), &next)];
     let texts = [part.to_string(), content, next.revision.to_string(), now.to_string()];
     let token = CommitToken::of_texts(texts.iter().map(String::as_str));
     Commit { token, conditions: vec![Condition::Item { key, expect }], writes }
 }
 
-fn put_chunk(key: Key, chunk: &[u8]) -> Write {
+fn put_piece(key: Key, chunk: &[u8], until: Timestamp) -> Commit {
     let mut item = Item::new();
     item.insert(VERSION.to_owned(), Value::number(form::VERSION_WRITTEN));
     item.insert(DATA.to_owned(), Value::B(chunk.to_vec()));
-    Write::Put { key, item }
-}
-
-fn expire(key: Key, now: Timestamp) -> Write {
-    let at = now.saturating_add(OLD_GENERATION_KEPT).unwrap_or(now);
-    Write::Set { key, set: Item::from([(EXPIRES_AT.to_owned(), seconds(at))]), remove: Vec::new() }
+    item.insert(EXPIRES_AT.to_owned(), seconds(until));
+    let token = CommitToken::of_texts([key.to_string().as_str(), until.to_string().as_str()]);
+    Commit { token, conditions: Vec::new(), writes: vec![Write::Put { key, item }] }
 }
 
 fn pack(data: &PartData) -> Result<Vec<u8>, CatalogError> {
@@ -322,11 +346,23 @@ mod tests {
         PartData::OnDemandPrices((0..60_000).map(price).collect())
     }
 
-    fn refresh(table: &MemoryTable, data: &PartData, now: i64) -> Commit {
+    fn refreshed(table: &MemoryTable, data: &PartData, now: i64) -> Refresh {
         let meta = block_on(read_meta(table, &region(), Consistency::Strong)).unwrap();
-        let commit = refresh_commit(&region(), &meta, data, at(now)).unwrap();
-        block_on(table.commit(&commit)).unwrap();
-        commit
+        refresh(&region(), &meta, data, at(now)).unwrap()
+    }
+
+    /// Refreshes, and says how many pieces were put.
+    fn put(table: &MemoryTable, data: &PartData, now: i64) -> usize {
+        let refresh = refreshed(table, data, now);
+        for commit in refresh.commits() {
+            block_on(table.commit(commit)).unwrap();
+        }
+        refresh.pieces.len()
+    }
+
+    fn meta_of(table: &MemoryTable, part: CatalogPart) -> PartMeta {
+        let mut meta = block_on(read_meta(table, &region(), Consistency::Strong)).unwrap();
+        meta.parts.remove(&part).unwrap()
     }
 
     fn read(table: &MemoryTable, part: CatalogPart, cache: &CatalogCache) -> Option<Part> {
@@ -337,7 +373,7 @@ mod tests {
     fn a_refresh_is_read_back_and_a_warm_reader_reads_the_pointer_only() {
         let (table, cache) = (table(), CatalogCache::new());
         assert!(read(&table, CatalogPart::SpotPrices, &cache).is_none());
-        refresh(&table, &prices(5), 100);
+        put(&table, &prices(5), 100);
         let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
         assert_eq!((&*part.data, part.generation, part.refreshed_at), (&prices(5), 1, at(100)));
         table.reset_meter();
@@ -349,35 +385,80 @@ mod tests {
     #[test]
     fn an_unchanged_refresh_writes_the_time_only() {
         let (table, cache) = (table(), CatalogCache::new());
-        refresh(&table, &prices(5), 100);
-        assert_eq!(refresh(&table, &prices(5), 200).writes.len(), 1);
+        assert_eq!(put(&table, &prices(5), 100), 1);
+        assert_eq!(put(&table, &prices(5), 200), 0);
         let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
         assert_eq!((part.generation, part.refreshed_at), (1, at(200)));
-        // The new generation's item, the old one's expiry, the pointer.
-        assert_eq!(refresh(&table, &prices(6), 300).writes.len(), 3);
+        let old = meta_of(&table, CatalogPart::SpotPrices);
+        assert_eq!(put(&table, &prices(6), 300), 1);
         let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
         assert_eq!((&*part.data, part.generation), (&prices(6), 2));
-        let old = table.peek(&keys::packed(&region(), CatalogPart::SpotPrices, 1, 0)).unwrap();
-        assert_eq!(old[EXPIRES_AT], Value::number(300_u64 + 3_600));
+        // Who has just read the old pointer still finds what it points to.
+        let old = table.peek(&keys::packed(&region(), CatalogPart::SpotPrices, &old.digest, 0)).unwrap();
+        assert_eq!(old[EXPIRES_AT], Value::number(100_u64 + 7 * 24 * 3_600));
+    }
+
+    #[test]
+    fn pieces_are_put_anew_when_half_of_their_life_is_over() {
+        let (table, week) = (table(), 7 * 24 * 3_600);
+        put(&table, &prices(5), 100);
+        assert_eq!(put(&table, &prices(5), 100 + week / 2), 0);
+        assert_eq!(put(&table, &prices(5), 101 + week / 2), 1);
+        let part = meta_of(&table, CatalogPart::SpotPrices);
+        assert_eq!((part.generation, part.packed_until), (1, Some(at(101 + week / 2 + week))));
+        for part in CatalogPart::ALL {
+            assert!(life(part) >= part.stale_after() * 2, "{part}: a piece ends before its use");
+        }
+    }
+
+    #[test]
+    fn a_crash_before_the_pointer_changes_nothing() {
+        let table = table();
+        put(&table, &prices(5), 100);
+        for commit in refreshed(&table, &prices(6), 200).pieces {
+            block_on(table.commit(&commit)).unwrap();
+        }
+        assert_eq!(*read(&table, CatalogPart::SpotPrices, &CatalogCache::new()).unwrap().data, prices(5));
+        assert_eq!(put(&table, &prices(6), 300), 1);
+        assert_eq!(*read(&table, CatalogPart::SpotPrices, &CatalogCache::new()).unwrap().data, prices(6));
+    }
+
+    #[test]
+    fn spot_prices_of_a_large_region_fit_a_few_write_units() {
+        let price = |name: u64, zone: u64| {
+            let digest = Digest::of_texts([name.to_string().as_str(), zone.to_string().as_str()]);
+            let drawn = u64::from_le_bytes(digest.bytes()[..8].try_into().unwrap());
+            // Up to 10 USD in ten-thousandths.
+            UsdPerHour::from_nanos((drawn % 100_000) * 100_000)
+        };
+        let zones = |name| {
+            let zone = |(n, letter)| (Zone::parse(format!("us-east-1{letter}")).unwrap(), price(name, n));
+            (0..).zip(["a", "b", "c", "d", "e", "f"]).map(zone).collect()
+        };
+        let name = |n: u64| InstanceType::parse(format!("m{}g.{}xlarge", n / 20, n % 20)).unwrap();
+        let all = PartData::SpotPrices((0..1_395).map(|n| (name(n), zones(n))).collect());
+        let refresh = refreshed(&table(), &all, 100);
+        let [piece] = refresh.pieces.as_slice() else { panic!("{}", refresh.pieces.len()) };
+        let [Write::Put { item, .. }] = piece.writes.as_slice() else { panic!() };
+        assert!(item[DATA].as_bytes().unwrap().len() <= 30 * 1024);
     }
 
     #[test]
     fn a_large_part_is_cut_and_put_together() {
         let (table, cache) = (table(), CatalogCache::new());
-        refresh(&table, &many_prices(), 100);
-        let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
-        assert!(meta.parts[&CatalogPart::OnDemandPrices].items >= 2, "{meta:?}");
+        put(&table, &many_prices(), 100);
+        assert!(meta_of(&table, CatalogPart::OnDemandPrices).items >= 2);
         assert_eq!(*read(&table, CatalogPart::OnDemandPrices, &cache).unwrap().data, many_prices());
     }
 
     #[test]
     fn of_two_refreshes_one_loses() {
         let table = table();
-        let meta = CatalogMeta::default();
-        let first = refresh_commit(&region(), &meta, &prices(5), at(100)).unwrap();
-        let second = refresh_commit(&region(), &meta, &prices(6), at(100)).unwrap();
-        block_on(table.commit(&first)).unwrap();
-        let lost = block_on(table.commit(&second)).unwrap_err();
+        let (first, second) = (refreshed(&table, &prices(5), 100), refreshed(&table, &prices(6), 100));
+        for commit in first.pieces.iter().chain(&second.pieces).chain([&first.pointer]) {
+            block_on(table.commit(commit)).unwrap();
+        }
+        let lost = block_on(table.commit(&second.pointer)).unwrap_err();
         assert!(matches!(lost, crate::CommitError::LostRace { .. }), "{lost}");
         assert_eq!(*read(&table, CatalogPart::SpotPrices, &CatalogCache::new()).unwrap().data, prices(5));
     }
@@ -385,7 +466,7 @@ mod tests {
     #[test]
     fn a_failed_refresh_keeps_the_content_and_says_since_when() {
         let table = table();
-        refresh(&table, &prices(5), 100);
+        put(&table, &prices(5), 100);
         for now in [200, 300] {
             let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
             let commit = failure_commit(&region(), &meta, CatalogPart::SpotPrices, "throttled", at(now));
@@ -395,7 +476,7 @@ mod tests {
         let part = &meta.parts[&CatalogPart::SpotPrices];
         assert_eq!((part.refreshed_at, part.failing_since), (Some(at(100)), Some(at(200))));
         assert_eq!(part.last_error.as_deref(), Some("throttled"));
-        refresh(&table, &prices(5), 400);
+        put(&table, &prices(5), 400);
         let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
         assert_eq!(meta.parts[&CatalogPart::SpotPrices].last_error, None);
     }
@@ -403,12 +484,16 @@ mod tests {
     #[test]
     fn what_isnt_what_the_pointer_says_is_an_error() {
         let table = table();
-        refresh(&table, &prices(5), 100);
-        let key = keys::packed(&region(), CatalogPart::SpotPrices, 1, 0);
-        let writes = vec![put_chunk(key, &[1, 2, 3])];
-        let commit = Commit { token: CommitToken::of_texts(["x"]), conditions: vec![], writes };
-        block_on(table.commit(&commit)).unwrap();
+        put(&table, &prices(5), 100);
+        let digest = meta_of(&table, CatalogPart::SpotPrices).digest;
+        let key = keys::packed(&region(), CatalogPart::SpotPrices, &digest, 0);
+        block_on(table.commit(&put_piece(key.clone(), &[1, 2, 3], at(200)))).unwrap();
         let read = block_on(read_parts(&table, &region(), &[CatalogPart::SpotPrices], &CatalogCache::new()));
         assert!(matches!(read, Err(CatalogError::Corrupt { .. })), "{read:?}");
+        let writes = vec![Write::Delete { key }];
+        let gone = Commit { token: CommitToken::of_texts(["gone"]), conditions: vec![], writes };
+        block_on(table.commit(&gone)).unwrap();
+        let read = block_on(read_parts(&table, &region(), &[CatalogPart::SpotPrices], &CatalogCache::new()));
+        assert!(matches!(read, Err(CatalogError::Missing { .. })), "{read:?}");
     }
 }

@@ -1,9 +1,8 @@
 //! The forms in which parts of the catalogue are packed: rows of plain values in postcard.
 //!
-//! Decides how a domain value is flattened. A change of any row's shape is a new form version in [`super::packed`],
+//! Decides how a domain value is flattened. A change of any row's shape is a new variant of [`PartForm`] at its end,
 //! since postcard names no fields.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,13 +14,15 @@ use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::id::{InstanceType, ParseIdError, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
+use super::packed_spot::SpotForm;
+
 /// A part, packed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum PartForm {
     InstanceTypes(Vec<FactsForm>),
     Offerings { zones: Vec<(String, String)>, offered: Vec<(String, Vec<String>)> },
     OnDemandPrices(Vec<(String, u64)>),
-    SpotPrices(Vec<(String, Vec<(String, u64)>)>),
+    SpotPrices(SpotForm),
 }
 
 /// A packed value that isn't one of the domain's.
@@ -33,6 +34,8 @@ pub(super) enum FormsError {
     Strategy(String),
     #[error("`{0}` is no level of support")]
     Support(u8),
+    #[error("its columns don't fit together")]
+    Columns,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,12 +91,7 @@ impl PartForm {
             PartData::OnDemandPrices(prices) => Self::OnDemandPrices(
                 prices.iter().map(|(name, price)| (name.to_string(), price.nanos())).collect(),
             ),
-            PartData::SpotPrices(prices) => {
-                let row = |(zone, price): (&Zone, &UsdPerHour)| (zone.to_string(), price.nanos());
-                let rows =
-                    prices.iter().map(|(name, zones)| (name.to_string(), zones.iter().map(row).collect()));
-                Self::SpotPrices(rows.collect())
-            }
+            PartData::SpotPrices(prices) => Self::SpotPrices(SpotForm::of(prices)),
         }
     }
 
@@ -117,20 +115,13 @@ impl PartForm {
                     offered: offered.into_iter().map(row).collect::<Result<_, FormsError>>()?,
                 })
             }
-            Self::OnDemandPrices(rows) => PartData::OnDemandPrices(prices(rows, InstanceType::parse)?),
-            Self::SpotPrices(rows) => {
-                let row = |(name, zones)| Ok((InstanceType::parse(name)?, prices(zones, Zone::parse)?));
-                PartData::SpotPrices(rows.into_iter().map(row).collect::<Result<_, FormsError>>()?)
+            Self::OnDemandPrices(rows) => {
+                let row = |(name, nanos)| Ok((InstanceType::parse(name)?, UsdPerHour::from_nanos(nanos)));
+                PartData::OnDemandPrices(rows.into_iter().map(row).collect::<Result<_, FormsError>>()?)
             }
+            Self::SpotPrices(form) => PartData::SpotPrices(form.data()?),
         })
     }
-}
-
-fn prices<K: Ord>(
-    rows: Vec<(String, u64)>,
-    parse: impl Fn(String) -> Result<K, ParseIdError>,
-) -> Result<BTreeMap<K, UsdPerHour>, FormsError> {
-    rows.into_iter().map(|(key, nanos)| Ok((parse(key)?, UsdPerHour::from_nanos(nanos)))).collect()
 }
 
 impl FactsForm {
