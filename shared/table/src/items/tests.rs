@@ -276,6 +276,7 @@ fn catalog_meta() -> CatalogMeta {
         count: 851,
         items: 1,
         digest: "12ab".into(),
+        packed_until: Some(at("00:20:00")),
         last_error: Some("RequestLimitExceeded".into()),
         failing_since: Some(at("00:10:00")),
     };
