@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_cloud::port::{ResourceFilter, TagFilter};
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::api::node_class::{SecurityGroupSelectorTerm, SubnetSelectorTerm};
+use tenon_domain::api::node_class::{SecurityGroupSelectorTerm, SubnetSelectorTerm, is_restricted_tag};
 use tenon_domain::catalog::AmiFamily;
 use tenon_domain::class_status::{ConditionReason, Seen};
 use tenon_domain::digest::Digest;
@@ -15,16 +15,9 @@ use tenon_entrypoint::image_query::tag_filter;
 /// 2026).
 pub const USER_DATA_BYTES: usize = 16 * 1024;
 
-/// Tags that launches set themselves (KARPENTER.md 1.1.1).
-const RESERVED_TAGS: [&str; 4] = [
-    "eks:eks-cluster-name",
-    "karpenter.sh/nodepool",
-    "karpenter.sh/nodeclaim",
-    "karpenter.k8s.aws/ec2nodeclass",
-];
-
-/// What tags that launches set themselves begin with.
-const RESERVED_PREFIXES: [&str; 2] = ["kubernetes.io/cluster", "tenon.dev/"];
+/// What our own tags begin with. The peer's are refused when a manifest is read; these it accepts, so they are a
+/// condition of the class.
+const OWN_TAGS: &str = "tenon.dev/";
 
 /// Digest of everything that the user said of a class. It differs too where a class was made anew under its name.
 #[must_use]
@@ -112,10 +105,7 @@ impl Queries {
 /// What EC2 or the nodes would refuse of the spec itself.
 #[must_use]
 pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
-    let reserved = |tag: &&String| {
-        RESERVED_TAGS.contains(&tag.as_str())
-            || RESERVED_PREFIXES.iter().any(|prefix| tag.starts_with(prefix))
-    };
+    let reserved = |tag: &&String| is_restricted_tag(tag) || tag.starts_with(OWN_TAGS);
     if let Some(tag) = class.tags.keys().find(reserved) {
         let message = format!("`spec.tags` has `{tag}`, which launches set themselves: remove it");
         return Seen::Refused { reason: ConditionReason::TagValidationFailed, message };

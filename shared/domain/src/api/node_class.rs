@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::meta::ObjectMeta;
 use crate::catalog::NodeSettings;
 use crate::id::{ImageId, NodeClassName, SecurityGroupId, SubnetId, Zone, ZoneId};
+use crate::labels;
 
 /// An EC2NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,16 @@ pub struct Ec2NodeClass {
     /// Parts of the API that were given and that nothing here acts on yet: dotted field names. They are named in the
     /// condition `tenon.dev/Unsupported`, never ignored silently.
     pub unsupported: Vec<String>,
+}
+
+/// Tags that every launch sets itself (KARPENTER.md 1.1.1).
+const RESTRICTED_TAGS: [&str; 4] =
+    ["eks:eks-cluster-name", labels::NODEPOOL, "karpenter.sh/nodeclaim", labels::EC2NODECLASS];
+
+/// Whether every launch sets this tag itself, so that `spec.tags` may not have it.
+#[must_use]
+pub fn is_restricted_tag(key: &str) -> bool {
+    RESTRICTED_TAGS.contains(&key) || key.starts_with("kubernetes.io/cluster")
 }
 
 /// Who the nodes of a class are.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::api::node_class::{
     AmiSelectorTerm, Ec2NodeClass, InstanceProfile, MetadataOptions, NodeIdentity, ResolvedSubnet,
+    is_restricted_tag,
 };
 use crate::catalog::NodeSettings;
 use crate::catalog::settings::{AmiFamily, InstanceStorePolicy};
@@ -42,13 +43,6 @@ const SPEC_FIELDS: Fields<'static> = Fields::Only(&[
     "cpuOptions",
     "context",
 ]);
-/// Tags that Karpenter sets itself.
-const RESTRICTED_TAGS: [&str; 4] = [
-    "eks:eks-cluster-name",
-    "karpenter.sh/nodepool",
-    "karpenter.sh/nodeclaim",
-    "karpenter.k8s.aws/ec2nodeclass",
-];
 /// Parts of the API that are read and that nothing acts on.
 const UNSUPPORTED: [&str; 6] = [
     "capacityReservationSelectorTerms",
@@ -256,7 +250,7 @@ fn read_tags(spec: At<'_>) -> BTreeMap<String, String> {
         for (key, value) in field.entries() {
             if key.is_empty() {
                 value.error("a tag without a key", "name it, or leave it out");
-            } else if RESTRICTED_TAGS.contains(&key) || key.starts_with("kubernetes.io/cluster") {
+            } else if is_restricted_tag(key) {
                 value.error(format!("tag `{key}` is set on every instance"), "leave it out");
             }
         }
