@@ -3,68 +3,31 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use tenon_cluster::{Action, ActionKind};
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance, RemovalReason};
-use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeName};
-use tenon_domain::resources::ResourceList;
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::id::InstanceId;
 use tenon_domain::unavailable::{Unavailable, UnavailableKey};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
-use tenon_entrypoint::testing::{EPOCH, Rung, World, WorldConfig};
+use tenon_entrypoint::testing::claims::{
+    claim as nth, claim_name, cluster, instance, instance_id, node_name, world_with,
+};
+use tenon_entrypoint::testing::{EPOCH, Rung, World};
 use tenon_entrypoint::{Handler, Scope, content_commit};
-use tenon_table::items::{InstanceOwner, from_item, keys, put};
+use tenon_table::items::{from_item, keys};
 use tenon_table::{Table, block_on};
 
 use crate::Interruption;
 
-fn cluster() -> ClusterName {
-    ClusterName::parse("prod").unwrap()
-}
-
-fn id(n: usize) -> InstanceId {
-    InstanceId::parse(format!("i-{n:017}")).unwrap()
-}
-
-fn name(n: usize) -> ClaimName {
-    ClaimName::parse(format!("default-{n:05}")).unwrap()
-}
-
-fn instance(n: usize) -> LaunchedInstance {
-    LaunchedInstance {
-        id: id(n),
-        instance_type: "m5.large".parse().unwrap(),
-        zone: "us-east-1a".parse().unwrap(),
-        capacity_type: CapacityType::Spot,
-        image: "ami-1".parse().unwrap(),
-    }
-}
-
-fn node(n: usize) -> NodeName {
-    NodeName::parse(format!("node-{n}")).unwrap()
+fn spot(n: usize) -> LaunchedInstance {
+    LaunchedInstance { capacity_type: CapacityType::Spot, ..instance(n) }
 }
 
 fn initialized(n: usize) -> ClaimState {
-    ClaimState::Initialized { instance: instance(n), node: node(n), at: EPOCH }
+    ClaimState::Initialized { instance: spot(n), node: node_name(n), at: EPOCH }
 }
 
 fn world(states: impl IntoIterator<Item = ClaimState>) -> World {
-    let world = World::new(&WorldConfig::default()).unwrap();
-    for (n, state) in states.into_iter().enumerate() {
-        let claim = Claim {
-            name: name(n),
-            revision: 7,
-            pool: "default".parse().unwrap(),
-            class: "default".parse().unwrap(),
-            launch: "launch-1".parse().unwrap(),
-            created_at: EPOCH,
-            state,
-            drift: None,
-            role: CommandRole::None,
-            requests: ResourceList::new(),
-        };
-        let owner = InstanceOwner { instance: id(n), cluster: cluster(), claim: name(n) };
-        let writes =
-            vec![put(keys::claim(&cluster(), &name(n)), &claim), put(keys::instance(&id(n)), &owner)];
-        block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
-    }
+    let claims = states.into_iter().enumerate().map(|(n, state)| Claim { revision: 7, ..nth(n, state) });
+    let world = world_with(&claims.collect::<Vec<_>>());
     world.table.reset_meter();
     world
 }
@@ -75,12 +38,12 @@ fn handle(world: &World, instances: Vec<InstanceId>, kind: InterruptionKind) -> 
 }
 
 fn claim(world: &World, n: usize) -> Claim {
-    let key = keys::claim(&cluster(), &name(n));
+    let key = keys::claim(&cluster(), &claim_name(n));
     from_item(&key, &world.table.peek(&key).unwrap()).unwrap()
 }
 
 fn action(world: &World, n: usize) -> Option<Action> {
-    world.table.peek(&keys::action(&cluster(), &name(n))).map(|item| Action::from_item(&item).unwrap())
+    world.table.peek(&keys::action(&cluster(), &claim_name(n))).map(|item| Action::from_item(&item).unwrap())
 }
 
 fn mark(world: &World) -> Option<Unavailable> {
@@ -103,14 +66,14 @@ fn journal(world: &World) -> usize {
 #[test]
 fn c077_a_spot_warning_drains_marks_and_rings_in_three_calls() {
     let world = world([initialized(0)]);
-    handle(&world, vec![id(0)], InterruptionKind::Spot).unwrap();
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
     assert_eq!(calls(&world), 3);
     let deadline = EPOCH + SignedDuration::from_mins(2);
     assert_eq!(
         claim(&world, 0).state,
         ClaimState::Draining {
-            instance: instance(0),
-            node: Some(node(0)),
+            instance: spot(0),
+            node: Some(node_name(0)),
             reason: RemovalReason::SpotInterrupted,
             at: EPOCH,
             deadline: Some(deadline),
@@ -124,7 +87,7 @@ fn c077_a_spot_warning_drains_marks_and_rings_in_three_calls() {
     let rung = world.signals.take();
     assert_eq!(rung.first(), Some(&Rung::Agent(cluster())));
     assert!(matches!(&rung[1], Rung::Event(event) if event.detail_type == "Node Interrupted"
-        && event.detail["reason"] == "SpotInterrupted" && event.detail["instance"] == id(0).as_str()));
+        && event.detail["reason"] == "SpotInterrupted" && event.detail["instance"] == instance_id(0).as_str()));
     for function in [FunctionName::Provisioner, FunctionName::Lifecycle] {
         assert!(rung.contains(&Rung::Wake { function, cluster: cluster(), after: SignedDuration::ZERO }));
     }
@@ -134,7 +97,7 @@ fn c077_a_spot_warning_drains_marks_and_rings_in_three_calls() {
 fn c074_each_kind_drains_with_its_reason_and_deadline() {
     let check = |kind, reason, deadline: Option<i64>, marked: bool| {
         let world = world([initialized(0)]);
-        handle(&world, vec![id(0)], kind).unwrap();
+        handle(&world, vec![instance_id(0)], kind).unwrap();
         let state = claim(&world, 0).state;
         let expected = deadline.map(|minutes| EPOCH + SignedDuration::from_mins(minutes));
         assert!(
@@ -157,7 +120,7 @@ fn c074_each_kind_drains_with_its_reason_and_deadline() {
 #[test]
 fn a_recommendation_is_told_and_changes_nothing() {
     let world = world([initialized(0)]);
-    handle(&world, vec![id(0)], InterruptionKind::Rebalance).unwrap();
+    handle(&world, vec![instance_id(0)], InterruptionKind::Rebalance).unwrap();
     assert_eq!(claim(&world, 0).revision, 7);
     assert_eq!((journal(&world), action(&world, 0)), (1, None));
     assert_eq!(world.signals.take_events().len(), 1);
@@ -167,20 +130,20 @@ fn a_recommendation_is_told_and_changes_nothing() {
 #[test]
 fn an_instance_of_others_ends_after_one_read() {
     let world = world([]);
-    handle(&world, vec![id(9)], InterruptionKind::Spot).unwrap();
+    handle(&world, vec![instance_id(9)], InterruptionKind::Spot).unwrap();
     assert_eq!((calls(&world), world.signals.take()), (1, vec![]));
 }
 
 #[test]
 fn c076_a_hundred_at_once_and_what_already_leaves_stays() {
     let going = |n| ClaimState::Terminating {
-        instance: instance(n),
+        instance: spot(n),
         node: None,
         reason: RemovalReason::Deleted,
         at: EPOCH,
     };
     let world = world((0..101).map(|n| if n == 100 { going(n) } else { initialized(n) }));
-    handle(&world, (0..101).map(id).collect(), InterruptionKind::Spot).unwrap();
+    handle(&world, (0..101).map(instance_id).collect(), InterruptionKind::Spot).unwrap();
     assert!((0..100).all(|n| claim(&world, n).phase() == ClaimPhase::Draining));
     assert_eq!((claim(&world, 100).phase(), claim(&world, 100).revision), (ClaimPhase::Terminating, 7));
     assert!(calls(&world) <= 3 * 101);
@@ -189,12 +152,12 @@ fn c076_a_hundred_at_once_and_what_already_leaves_stays() {
 
 #[test]
 fn a_claim_without_a_node_drains_and_the_warning_again_changes_nothing() {
-    let world = world([ClaimState::Launched { instance: instance(0), at: EPOCH }]);
-    handle(&world, vec![id(0)], InterruptionKind::Spot).unwrap();
+    let world = world([ClaimState::Launched { instance: spot(0), at: EPOCH }]);
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
     assert!(matches!(claim(&world, 0).state, ClaimState::Draining { node: None, .. }));
     let before: BTreeMap<_, _> = world.table.dump().collect();
     let _ = world.signals.take();
-    handle(&world, vec![id(0)], InterruptionKind::Spot).unwrap();
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
     assert_eq!(world.table.dump().collect::<BTreeMap<_, _>>(), before);
     assert_eq!(world.signals.take(), vec![]);
 }
@@ -203,12 +166,12 @@ fn a_claim_without_a_node_drains_and_the_warning_again_changes_nothing() {
 fn one_that_fails_keeps_no_other() {
     let world = world([initialized(0), initialized(1)]);
     let broken = tenon_table::Write::Set {
-        key: keys::claim(&cluster(), &name(0)),
+        key: keys::claim(&cluster(), &claim_name(0)),
         set: BTreeMap::from([("phase".to_owned(), tenon_table::Value::text("Floating"))]),
         remove: vec![],
     };
     block_on(world.table.commit(&content_commit(vec![], vec![broken]))).unwrap();
-    let error = handle(&world, vec![id(0), id(1)], InterruptionKind::Spot).unwrap_err();
+    let error = handle(&world, vec![instance_id(0), instance_id(1)], InterruptionKind::Spot).unwrap_err();
     assert!(error.contains("NODECLAIM#default-00000"), "{error}");
     assert_eq!(claim(&world, 1).phase(), ClaimPhase::Draining);
 }

@@ -8,11 +8,10 @@ use tenon_domain::api::node::Schedulable;
 use tenon_domain::api::node_pool::{ConsolidationPolicy, DisruptionPolicy, NodeClaimTemplate, NodeClassRef};
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::api::{Node, NodePool};
-use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::class_status::ConditionStatus;
 use tenon_domain::evidence::{Waiting, require_snapshot};
-use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeName};
+use tenon_domain::id::InstanceId;
 use tenon_domain::journal::Decision;
 use tenon_domain::labels;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
@@ -23,6 +22,9 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::claims::{
+    claim as nth, claim_name as name, cluster, instance as held, instance_id as id, node_name, world_with,
+};
 use tenon_entrypoint::testing::{EPOCH, Rung, World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope, content_commit};
 use tenon_table::items::{Halt, InstanceOwner, from_item, keys, put};
@@ -35,32 +37,6 @@ use crate::plan::{Plan, Report, plan};
 
 fn minutes(n: i64) -> Timestamp {
     EPOCH + SignedDuration::from_mins(n)
-}
-
-fn cluster() -> ClusterName {
-    ClusterName::parse("prod").unwrap()
-}
-
-fn id(n: usize) -> InstanceId {
-    InstanceId::parse(format!("i-{n:017}")).unwrap()
-}
-
-fn name(n: usize) -> ClaimName {
-    ClaimName::parse(format!("default-{n:05}")).unwrap()
-}
-
-fn held(n: usize) -> LaunchedInstance {
-    LaunchedInstance {
-        id: id(n),
-        instance_type: "m5.large".parse().unwrap(),
-        zone: "us-east-1a".parse().unwrap(),
-        capacity_type: CapacityType::OnDemand,
-        image: "ami-1".parse().unwrap(),
-    }
-}
-
-fn node_name(n: usize) -> NodeName {
-    NodeName::parse(format!("node-{n}")).unwrap()
 }
 
 fn launched(n: usize, at: Timestamp) -> ClaimState {
@@ -95,18 +71,8 @@ fn terminated(n: usize, at: Timestamp) -> ClaimState {
 }
 
 fn claim(n: usize, state: ClaimState) -> Claim {
-    Claim {
-        name: name(n),
-        revision: 3,
-        pool: "default".parse().unwrap(),
-        class: "default".parse().unwrap(),
-        launch: "launch-1".parse().unwrap(),
-        created_at: EPOCH,
-        state,
-        drift: None,
-        role: CommandRole::None,
-        requests: ResourceList::new().with(ResourceName::CPU, Quantity::from_milli(500)),
-    }
+    let requests = ResourceList::new().with(ResourceName::CPU, Quantity::from_milli(500));
+    Claim { requests, ..nth(n, state) }
 }
 
 fn pool() -> NodePool {
@@ -589,21 +555,6 @@ mod ended;
 
 fn commit(world: &World, writes: Vec<Write>) {
     block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
-}
-
-fn world_with(claims: &[Claim]) -> World {
-    let world = World::new(&WorldConfig::default()).unwrap();
-    for claim in claims {
-        let owner = claim.state.instance().map(|held| {
-            let owner =
-                InstanceOwner { instance: held.id.clone(), cluster: cluster(), claim: claim.name.clone() };
-            put(keys::instance(&held.id), &owner)
-        });
-        let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
-        writes.extend(owner);
-        commit(&world, writes);
-    }
-    world
 }
 
 fn sweep(world: &World, lifecycle: &Lifecycle) {

@@ -4,6 +4,8 @@
 //! Decides nothing. Each [`World`] is fresh and deterministic; handles cloned from it are the same world. Futures of
 //! its ports are ready at once, so `tenon_table::block_on` runs a handler.
 
+pub mod claims;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
