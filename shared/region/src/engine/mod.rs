@@ -3,31 +3,34 @@
 //! Decides the order of things, never their outcome. Functions and agents run as tasks that the engine polls itself;
 //! with the hooks of an undisturbed region each runs to its end at once, with the simulation's they interleave.
 
+mod look;
+mod tasks;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_cloud::Ec2;
 use tenon_cloud::twin::RegionTwin;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::batch::Message;
 use tenon_entrypoint::{BusEvent, Installation};
 use tenon_table::MemoryTable;
 
 use crate::clock::Clock;
-use crate::functions::{Functions, Invocation};
-use crate::gate::{Gate, Hooks, Stop};
-use crate::happening::{Happening, HappeningKind};
+use crate::functions::Functions;
+use crate::gate::Hooks;
+use crate::happening::Happening;
 use crate::kept::Kept;
-use crate::ports::{LocalPorts, Outbox, SharedOutbox, Signal};
+use crate::ports::{Outbox, SharedOutbox};
 use crate::queue::Queue;
-use crate::site::{AgentEnded, AgentRun, AgentWorld, Site, Voice};
+use crate::site::Site;
 use crate::timeline::{Due, TaskId, Timeline};
 use crate::usage::Usage;
 use crate::wiring::{BusName, Schedule, ScheduleTarget, Wiring, WiringError, cluster_schedules};
+
+use tasks::Task;
+pub use tasks::{FailedInvocation, PodDeletion};
 
 /// The tag that names an instance's cluster.
 const CLUSTER_TAG: &str = "eks:eks-cluster-name";
@@ -54,40 +57,6 @@ pub struct Region {
     pod_deletions: Vec<PodDeletion>,
     usage: Usage,
     pub(crate) kept: Kept,
-}
-
-/// An invocation's message that went back to its queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedInvocation {
-    /// When.
-    pub at: Timestamp,
-    /// The function.
-    pub function: FunctionName,
-    /// The error's stable name.
-    pub error_type: &'static str,
-    /// The error with its causes.
-    pub error: String,
-}
-
-/// A pod that an agent deleted without asking a budget.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodDeletion {
-    /// When.
-    pub at: Timestamp,
-    /// The pod.
-    pub pod: tenon_cluster::ObjectKey,
-    /// The node that it was on.
-    pub node: String,
-}
-
-struct Task {
-    gate: Gate,
-    run: Run,
-}
-
-enum Run {
-    Invocation { function: FunctionName, batch: Vec<String>, future: Invocation },
-    Agent { cluster: ClusterName, future: AgentRun },
 }
 
 /// What an engine is made of.
@@ -290,144 +259,7 @@ impl Region {
         if batch.is_empty() {
             return;
         }
-        *self.usage.invocations.entry(function).or_default() += 1;
-        let ids = batch.iter().map(|message| message.id.clone()).collect();
-        let messages = batch.into_iter().map(|m| Message { id: m.id, body: m.body }).collect();
-        let gate = Gate::new(function.as_str(), Arc::clone(&self.hooks));
-        let ports = LocalPorts::new(
-            self.table.clone(),
-            self.twin.clone(),
-            self.clock.clone(),
-            Arc::clone(&self.installation),
-            (gate.clone(), Arc::clone(&self.outbox)),
-        );
-        let future = self.functions.invoke(function, ports, messages);
-        self.start(Task { gate, run: Run::Invocation { function, batch: ids, future } });
-    }
-
-    fn start_agent(&mut self, cluster: &ClusterName, now: Timestamp) {
-        let world = AgentWorld {
-            table: self.table.clone(),
-            clock: self.clock.clone(),
-            installation: Arc::clone(&self.installation),
-            hooks: Arc::clone(&self.hooks),
-            outbox: Arc::clone(&self.outbox),
-        };
-        let Some(site) = self.sites.get_mut(cluster) else { return };
-        if let Some((gate, future)) = site.start_agent(now, &world) {
-            self.start(Task { gate, run: Run::Agent { cluster: cluster.clone(), future } });
-        }
-    }
-
-    fn start(&mut self, task: Task) {
-        self.next_task += 1;
-        let id = TaskId(self.next_task);
-        self.tasks.insert(id, task);
-        self.run_task(id);
-    }
-
-    /// Polls a task until it ends, waits or crashes.
-    fn run_task(&mut self, id: TaskId) {
-        let Some(mut task) = self.tasks.remove(&id) else { return };
-        let mut context = Context::from_waker(Waker::noop());
-        let ended = match &mut task.run {
-            Run::Invocation { function, batch, future } => match future.as_mut().poll(&mut context) {
-                Poll::Ready(failures) => {
-                    let (function, batch) = (*function, std::mem::take(batch));
-                    self.finish_invocation(function, &batch, failures);
-                    true
-                }
-                Poll::Pending => false,
-            },
-            Run::Agent { cluster, future } => match future.as_mut().poll(&mut context) {
-                Poll::Ready(ended) => {
-                    let cluster = cluster.clone();
-                    self.finish_agent(&cluster, ended);
-                    true
-                }
-                Poll::Pending => false,
-            },
-        };
-        if !ended {
-            match task.gate.take_stop() {
-                Stop::For(delay) => {
-                    let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
-                    self.timeline.at(at, Due::Resume(id));
-                    self.tasks.insert(id, task);
-                }
-                Stop::Crashed => self.bury(task.run),
-            }
-        }
-        self.empty_outbox();
-    }
-
-    fn bury(&mut self, run: Run) {
-        if let Run::Agent { cluster, .. } = run
-            && let Some(site) = self.sites.get_mut(&cluster)
-        {
-            let at = site.agent_crashed(self.clock.now());
-            self.timeline.at(at, Due::Agent(cluster));
-        }
-        // An invocation's messages become visible again when their time is up.
-    }
-
-    fn finish_invocation(
-        &mut self,
-        function: FunctionName,
-        batch: &[String],
-        failures: Vec<tenon_entrypoint::batch::Failure>,
-    ) {
-        let failed: Vec<String> = failures.iter().map(|failure| failure.message_id.clone()).collect();
-        let at = self.clock.now();
-        for failure in failures {
-            let happened =
-                Happening::new(at, HappeningKind::Action, function.as_str(), failure.error.clone())
-                    .with("errorType", json!(failure.error_type));
-            self.log.push(happened);
-            self.failures.push(FailedInvocation {
-                at,
-                function,
-                error_type: failure.error_type,
-                error: failure.error,
-            });
-        }
-        if let Some(queue) = self.queues.get_mut(&function) {
-            queue.finish(batch, &failed);
-        }
-    }
-
-    fn finish_agent(&mut self, cluster: &ClusterName, ended: AgentEnded) {
-        let Some(site) = self.sites.get_mut(cluster) else { return };
-        let (next, happened) = site.agent_ended(ended, self.clock.now());
-        self.timeline.at(next, Due::Agent(cluster.clone()));
-        self.log.extend(happened);
-    }
-
-    fn empty_outbox(&mut self) {
-        let Outbox { signals, records, pod_deletions } =
-            std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
-        self.log.extend(records.iter().filter_map(|(key, item)| crate::record::happening(key, item)));
-        let now = self.clock.now();
-        self.pod_deletions.extend(pod_deletions.into_iter().map(|(pod, node)| PodDeletion {
-            at: now,
-            pod,
-            node,
-        }));
-        for signal in signals {
-            match signal {
-                Signal::Publish(event) => self.publish(&event),
-                Signal::RingAgent(cluster) => {
-                    for delay in self.hooks.ring() {
-                        let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
-                        self.timeline.at(at, Due::Ring(cluster.clone()));
-                    }
-                }
-                Signal::Wake { function, body, after } => {
-                    let at = self.clock.now().checked_add(after).unwrap_or(Timestamp::MAX);
-                    self.timeline.at(at, Due::Delivery { function, body });
-                }
-            }
-        }
+        self.invoke(function, batch);
     }
 
     /// Puts an event on our bus.
@@ -463,96 +295,5 @@ impl Region {
             "resources": [],
             "detail": event.detail,
         })
-    }
-}
-
-/// Looking at a region.
-impl Region {
-    /// EC2.
-    #[must_use]
-    pub const fn twin(&self) -> &RegionTwin {
-        &self.twin
-    }
-
-    /// The state table.
-    #[must_use]
-    pub const fn table(&self) -> &MemoryTable {
-        &self.table
-    }
-
-    /// A cluster.
-    #[must_use]
-    pub fn site(&self, cluster: &ClusterName) -> Option<&Site> {
-        self.sites.get(cluster)
-    }
-
-    /// The clusters, by name.
-    pub fn sites(&self) -> impl Iterator<Item = &Site> {
-        self.sites.values()
-    }
-
-    /// The queues.
-    #[must_use]
-    pub const fn queues(&self) -> &BTreeMap<FunctionName, Queue> {
-        &self.queues
-    }
-
-    /// What AWS would bill for, as far as the engine counts it.
-    #[must_use]
-    pub const fn usage(&self) -> &Usage {
-        &self.usage
-    }
-
-    /// Invocations that failed since the last call.
-    pub fn take_failures(&mut self) -> Vec<FailedInvocation> {
-        std::mem::take(&mut self.failures)
-    }
-
-    /// Pods that agents deleted without asking a budget, since the last call.
-    pub fn take_pod_deletions(&mut self) -> Vec<PodDeletion> {
-        std::mem::take(&mut self.pod_deletions)
-    }
-
-    /// What happened since the last call.
-    pub fn take_happenings(&mut self) -> Vec<Happening> {
-        std::mem::take(&mut self.log)
-    }
-
-    /// Whether no task is under way.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.tasks.is_empty()
-    }
-
-    /// The region's zones, by name.
-    #[must_use]
-    pub fn zones(&self) -> Vec<tenon_domain::id::Zone> {
-        let zones = tenon_table::block_on(self.twin.describe_availability_zones());
-        zones.map(|zones| zones.into_iter().map(|zone| zone.name).collect()).unwrap_or_default()
-    }
-
-    /// Makes an image: pending first.
-    pub fn make_image(&mut self, form: &crate::scenario::ImageForm) -> tenon_domain::id::ImageId {
-        let id = self.twin.create_image(crate::scenario::new_image(form));
-        self.note(id.as_str(), format!("image `{}` is being made", form.name));
-        id
-    }
-
-    /// Lets a cluster's agent fall silent, or speak again.
-    pub fn set_voice(&mut self, cluster: &ClusterName, voice: Voice) {
-        if let Some(site) = self.sites.get_mut(cluster) {
-            site.set_voice(voice);
-            self.timeline.at(self.clock.now(), Due::Agent(cluster.clone()));
-        }
-    }
-
-    /// Puts a message, whatever it is, on a function's queue.
-    pub fn send(&mut self, function: FunctionName, body: String) {
-        self.deliver(function, body);
-    }
-
-    /// Puts a note among what happened.
-    pub fn note(&mut self, subject: &str, message: impl Into<String>) {
-        self.log.push(Happening::new(self.clock.now(), HappeningKind::Note, subject, message));
     }
 }
