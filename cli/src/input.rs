@@ -3,9 +3,8 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
-use tenon_domain::manifest::{Read as ReadManifests, read_files};
+use tenon_domain::manifest::{Read as ReadManifests, objects, read_files};
 
 use crate::errors::{Failure, Problem};
 
@@ -113,19 +112,8 @@ impl Sources {
     }
 
     /// Their objects as JSON; Lists are their items.
-    ///
-    /// # Errors
-    /// [`Problem`] names the file.
-    pub(crate) fn objects(&self) -> Result<Vec<Value>, Problem> {
-        let mut objects = Vec::new();
-        for (name, text) in &self.0 {
-            let documents = Yaml::load_from_str(text)
-                .map_err(|error| Problem::new(error.to_string(), "write valid YAML or JSON").in_file(name))?;
-            for document in &documents {
-                add_object(to_json(document), &mut objects);
-            }
-        }
-        Ok(objects)
+    pub(crate) fn objects(&self) -> Vec<Value> {
+        self.0.iter().flat_map(|(name, text)| objects(name, text)).collect()
     }
 }
 
@@ -144,30 +132,4 @@ pub(crate) fn warnings_of(read: &ReadManifests) -> Vec<String> {
         warnings.push(format!("kinds that aren't looked at: `{}`", read.manifests.skipped.join("`, `")));
     }
     warnings
-}
-
-fn add_object(object: Value, objects: &mut Vec<Value>) {
-    let is_list = object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
-    match object.get("items").and_then(Value::as_array) {
-        Some(items) if is_list => items.iter().for_each(|item| add_object(item.clone(), objects)),
-        Some(_) | None if object.is_object() => objects.push(object),
-        Some(_) | None => {}
-    }
-}
-
-fn to_json(node: &Yaml<'_>) -> Value {
-    match node {
-        Yaml::Representation(text, ..) => Value::from(text.as_ref()),
-        Yaml::Value(Scalar::Null) | Yaml::Alias(_) | Yaml::BadValue => Value::Null,
-        Yaml::Value(Scalar::Boolean(value)) => Value::from(*value),
-        Yaml::Value(Scalar::Integer(value)) => Value::from(*value),
-        Yaml::Value(Scalar::FloatingPoint(value)) => Value::from(value.into_inner()),
-        Yaml::Value(Scalar::String(value)) => Value::from(value.as_ref()),
-        Yaml::Sequence(items) => items.iter().map(to_json).collect(),
-        Yaml::Mapping(entries) => {
-            let key = |key: &Yaml<'_>| key.as_str().map(str::to_owned);
-            Value::Object(entries.iter().filter_map(|(k, v)| Some((key(k)?, to_json(v)))).collect())
-        }
-        Yaml::Tagged(_, inner) => to_json(inner),
-    }
 }

@@ -1,4 +1,6 @@
-//! YAML as JSON; the short forms of CloudFormation's functions become their long ones.
+//! YAML as JSON, of templates and scenarios; the short forms of CloudFormation's functions become their long ones.
+//!
+//! Manifests aren't read here: what their YAML means is Kubernetes', and `tenon_domain::manifest`'s.
 
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};

@@ -57,7 +57,7 @@ impl World {
             let sources = input::Sources::read(&args.filename)?;
             let read = sources.manifests()?;
             warnings.extend(input::warnings_of(&read));
-            Some((read.manifests, sources.objects()?))
+            Some((read.manifests, sources.objects()))
         };
         let (name, mut scenario) = match (&args.scenario, &given) {
             (Some(name), _) => (name.clone(), scenario(name)?),

@@ -157,6 +157,18 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<Read, ManifestErrors> {
     if errors.is_empty() { Ok(Read { manifests, warnings }) } else { Err(ManifestErrors(errors)) }
 }
 
+/// The objects of a text as it writes them, Lists as their items: what an API server would be given. Documents that
+/// [`read_files`] refuses for their syntax are left out; nothing else of them is looked at.
+#[must_use]
+pub fn objects(file: &str, text: &str) -> Vec<serde_json::Value> {
+    let mut objects = Vec::new();
+    for tree in &tree::parse(file, text).trees {
+        kinds::each_item(tree, &mut |item| objects.extend(serde_json::from_str(&item.to_json()).ok()));
+    }
+    objects.retain(serde_json::Value::is_object);
+    objects
+}
+
 fn sorted(mut problems: Vec<Problem>, file: &str) -> Vec<ManifestError> {
     problems.sort_by_key(|problem| problem.line);
     problems.into_iter().map(|problem| problem.of(file)).collect()

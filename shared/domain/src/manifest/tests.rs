@@ -179,6 +179,18 @@ fn an_instance_profile_is_a_name_or_an_arn_and_no_role() {
 }
 
 #[test]
+fn objects_are_given_as_they_are_written() {
+    let text = "kind: List\nitems:\n- {kind: A, on: yes, n: .5, big: 1e999}\n- &b {kind: B, t: \"yes\"}\n---\n\
+                kind: C\n<<: {x: 1}\n---\nkind: [\n---\njust text\n";
+    let expected = [
+        serde_json::json!({"kind": "A", "on": true, "n": 0.5, "big": "1e999"}),
+        serde_json::json!({"kind": "B", "t": "yes"}),
+        serde_json::json!({"kind": "C", "x": 1}),
+    ];
+    assert_eq!(objects("a.yaml", text), expected);
+}
+
+#[test]
 fn unknown_fields_of_our_kinds_are_errors_and_of_others_are_not() {
     check(
         &POOL.replace("expireAfter", "expiresAfter"),

@@ -84,10 +84,11 @@ impl Tree {
             Value::Null => "null".to_owned(),
             Value::Bool(given) => given.to_string(),
             Value::Number(text) if serde_json::from_str::<serde_json::Number>(text).is_ok() => text.clone(),
-            // `.5` and `1.` are numbers in YAML alone.
-            Value::Number(text) => {
-                text.parse::<f64>().map_or_else(|_| quote(text), |number| number.to_string())
-            }
+            // `.5` and `1.` are numbers in YAML alone; what is too large for a number is one nowhere.
+            Value::Number(text) => match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => number.to_string(),
+                Ok(_) | Err(_) => quote(text),
+            },
             Value::Text(text) => quote(text),
             Value::List(items) => {
                 format!("[{}]", items.iter().map(Self::to_json).collect::<Vec<_>>().join(","))
