@@ -2,15 +2,10 @@
 //!
 //! Spot prices are made up: a fixed share of the on-demand price by zone.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a benchmark may fail loudly"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark may fail loudly")]
 
-#[allow(unreachable_pub, reason = "shared with tests")]
-#[path = "../tests/support/mod.rs"]
+#[expect(dead_code, reason = "a part of what the tests share")]
+#[path = "../tests/plans/support.rs"]
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,13 +1,5 @@
 //! A small world for planners: the peer's fake instance types, and pods, pools and nodes in few words.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,38 +27,38 @@ use tenon_scheduling::provision::{
     ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, Purpose, StepBudget, Storage,
 };
 
-pub fn at(seconds: i64) -> Timestamp {
+pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + seconds).unwrap()
 }
 
-pub fn list(items: &[(&str, &str)]) -> ResourceList {
+pub(crate) fn list(items: &[(&str, &str)]) -> ResourceList {
     items.iter().map(|(n, q)| (ResourceName::parse(*n).unwrap(), Quantity::parse(q).unwrap())).collect()
 }
 
 /// One of the peer's fake types: overhead of 100m CPU and 10Mi, spot in two zones, on demand in three, priced by size.
 #[derive(Clone)]
-pub struct FakeType {
-    pub name: &'static str,
-    pub cpu: i64,
-    pub memory_gib: i64,
-    pub pods: i64,
-    pub arch: &'static str,
-    pub extra: Vec<(&'static str, &'static str)>,
+pub(crate) struct FakeType {
+    pub(crate) name: &'static str,
+    pub(crate) cpu: i64,
+    pub(crate) memory_gib: i64,
+    pub(crate) pods: i64,
+    pub(crate) arch: &'static str,
+    pub(crate) extra: Vec<(&'static str, &'static str)>,
 }
 
-pub const ZONES: [&str; 3] = ["test-zone-1", "test-zone-2", "test-zone-3"];
+pub(crate) const ZONES: [&str; 3] = ["test-zone-1", "test-zone-2", "test-zone-3"];
 
 impl FakeType {
-    pub fn new(name: &'static str, cpu: i64, memory_gib: i64, pods: i64) -> Self {
+    pub(crate) fn new(name: &'static str, cpu: i64, memory_gib: i64, pods: i64) -> Self {
         Self { name, cpu, memory_gib, pods, arch: "amd64", extra: Vec::new() }
     }
 
-    pub fn price(&self) -> UsdPerHour {
+    pub(crate) fn price(&self) -> UsdPerHour {
         let bytes = u64::try_from(self.memory_gib).unwrap() << 30;
         UsdPerHour::from_nanos(100_000_000 * u64::try_from(self.cpu).unwrap() + bytes / 10)
     }
 
-    pub fn option(&self) -> InstanceTypeOption {
+    pub(crate) fn option(&self) -> InstanceTypeOption {
         let mut capacity = list(&[
             ("cpu", &self.cpu.to_string()),
             ("memory", &format!("{}Gi", self.memory_gib)),
@@ -150,7 +142,7 @@ fn facts(name: &str, cpu: i64, memory_gib: i64) -> InstanceTypeFacts {
 }
 
 /// The peer's set of six.
-pub fn six() -> Vec<InstanceTypeOption> {
+pub(crate) fn six() -> Vec<InstanceTypeOption> {
     let mut arm = FakeType::new("arm.instance-type", 16, 128, 5);
     arm.arch = "arm64";
     let mut vendor_a = FakeType::new("gpu-vendor.instance-type", 4, 4, 5);
@@ -170,7 +162,7 @@ pub fn six() -> Vec<InstanceTypeOption> {
     .collect()
 }
 
-pub fn node_pool(name: &str) -> NodePool {
+pub(crate) fn node_pool(name: &str) -> NodePool {
     NodePool {
         meta: ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() },
         name: NodePoolName::parse(name).unwrap(),
@@ -199,7 +191,7 @@ pub fn node_pool(name: &str) -> NodePool {
     }
 }
 
-pub fn pool(name: &str, types: Vec<InstanceTypeOption>) -> PoolInput {
+pub(crate) fn pool(name: &str, types: Vec<InstanceTypeOption>) -> PoolInput {
     PoolInput {
         pool: node_pool(name),
         types: Arc::new(types),
@@ -210,7 +202,7 @@ pub fn pool(name: &str, types: Vec<InstanceTypeOption>) -> PoolInput {
     }
 }
 
-pub fn shape(requests: &[(&str, &str)]) -> PodShape {
+pub(crate) fn shape(requests: &[(&str, &str)]) -> PodShape {
     PodShape {
         namespace: "default".to_owned(),
         requests: list(requests).with(ResourceName::PODS, Quantity::from_integer(1)),
@@ -219,7 +211,7 @@ pub fn shape(requests: &[(&str, &str)]) -> PodShape {
     }
 }
 
-pub fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
+pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
     Pod {
         name: NamespacedName { namespace: "default".to_owned(), name: name.to_owned() },
         uid: Uid::parse(format!("uid-{name}")).unwrap(),
@@ -234,12 +226,12 @@ pub fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
     }
 }
 
-pub fn pods(prefix: &str, count: usize, shape: PodShape) -> Vec<Pod> {
+pub(crate) fn pods(prefix: &str, count: usize, shape: PodShape) -> Vec<Pod> {
     let shape = Arc::new(shape);
     (0..count).map(|index| pod(&format!("{prefix}-{index:04}"), &shape)).collect()
 }
 
-pub fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> Input {
+pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> Input {
     Input {
         now: at(0),
         cluster: ClusterName::parse("test").unwrap(),
@@ -255,7 +247,7 @@ pub fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> Input {
     }
 }
 
-pub fn node(name: &str, kind: NodeKind, allocatable: &[(&str, &str)]) -> ExistingNode {
+pub(crate) fn node(name: &str, kind: NodeKind, allocatable: &[(&str, &str)]) -> ExistingNode {
     let labels = [(labels::HOSTNAME, name), (labels::ARCH, "amd64"), (labels::OS, "linux")];
     ExistingNode {
         name: name.to_owned(),
@@ -270,7 +262,7 @@ pub fn node(name: &str, kind: NodeKind, allocatable: &[(&str, &str)]) -> Existin
     }
 }
 
-pub fn daemon_set(name: &str, shape: PodShape) -> DaemonSet {
+pub(crate) fn daemon_set(name: &str, shape: PodShape) -> DaemonSet {
     DaemonSet {
         meta: ObjectMeta { name: name.to_owned(), namespace: "default".to_owned(), ..ObjectMeta::default() },
         template: Arc::new(shape),

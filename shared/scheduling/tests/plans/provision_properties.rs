@@ -1,18 +1,9 @@
 //! Properties of provisioning plans over random worlds.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
-#[allow(unreachable_pub, reason = "shared by test binaries")]
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use proptest::prelude::*;
-use support::*;
 use tenon_bound as bound;
 use tenon_domain::api::pod::Pod;
 use tenon_domain::catalog::InstanceTypeOption;

@@ -1,20 +1,9 @@
 //! What provisioning decides, as somebody who runs a cluster would notice it. Numbers in names are those of the
 //! conformance cases.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
-#![allow(unused_must_use, reason = "checks assert; what they return is for further checks")]
-
-#[allow(unreachable_pub, reason = "shared by test binaries")]
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use support::*;
+use crate::support::*;
 use tenon_bound as bound;
 use tenon_domain::api::pod::{
     HostPort, NodeSelectorTerm, PodAffinityTerm, PodShape, TopologySpreadConstraint, WhenUnsatisfiable,

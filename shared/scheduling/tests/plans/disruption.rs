@@ -1,21 +1,10 @@
 //! What disruption decides. Numbers in names are those of the conformance cases.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
-#![allow(unused_must_use, reason = "checks assert; what they return is for further checks")]
-
-#[allow(unreachable_pub, reason = "shared by test binaries")]
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::support::*;
 use proptest::prelude::*;
-use support::*;
 use tenon_domain::SignedDuration;
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::{ObjectMeta, OwnerReference, OwnerRole};

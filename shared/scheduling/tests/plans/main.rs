@@ -1,0 +1,10 @@
+//! What the planners decide, over a small world of made-up types. One binary, so that what the tests share is seen to be
+//! used.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
+#![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
+
+mod disruption;
+mod provision;
+mod provision_properties;
+mod support;
