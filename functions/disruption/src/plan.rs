@@ -18,7 +18,6 @@ pub(crate) fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) 
     let claims = view.claims.values().map(|claim| ClaimView {
         claim: claim.clone(),
         architecture: world.architecture(claim),
-        subnet: None,
         node: world.node_of(claim).map(|node| NodeView {
             name: node.name.to_string(),
             readiness: node.readiness,

@@ -45,6 +45,7 @@ fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
         id: InstanceId::parse(format!("i-{n:017x}")).unwrap(),
         instance_type: InstanceType::parse("m5.large").unwrap(),
         zone: Zone::parse("us-east-1a").unwrap(),
+        subnet: None,
         capacity_type: CapacityType::OnDemand,
         image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
     };

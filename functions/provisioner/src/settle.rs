@@ -138,6 +138,7 @@ fn instances(answer: &Answer) -> Vec<LaunchedInstance> {
                     id: id.clone(),
                     instance_type: some.instance_type.clone(),
                     zone: some.from.zone.clone()?,
+                    subnet: some.from.subnet.clone(),
                     capacity_type: CapacityType::from(some.capacity_type),
                     image: some.from.image.clone()?,
                 })
@@ -150,6 +151,7 @@ fn instances(answer: &Answer) -> Vec<LaunchedInstance> {
                 id: instance.id.clone(),
                 instance_type: instance.instance_type.clone(),
                 zone: instance.zone.clone(),
+                subnet: Some(instance.subnet.clone()),
                 capacity_type: CapacityType::from(instance.capacity_type),
                 image: instance.image.clone(),
             })

@@ -49,10 +49,14 @@ fn phases(cluster: &Cluster, phase: ClaimPhase) -> usize {
 /// One instance for each launched claim, and none besides.
 fn check_settled(cluster: &Cluster, expected: usize) {
     let claims = cluster.claims().unwrap();
-    let owned: BTreeSet<_> =
-        claims.iter().filter_map(|claim| claim.state.instance()).map(|i| i.id.clone()).collect();
-    let running: BTreeSet<_> =
-        cluster.world.ec2.instances().iter().map(|record| record.instance.id.clone()).collect();
+    let owned: BTreeSet<_> = claims
+        .iter()
+        .filter_map(|claim| claim.state.instance())
+        .map(|i| (i.id.clone(), i.subnet.clone()))
+        .collect();
+    let records = cluster.world.ec2.instances();
+    let of_ec2 = |i: &tenon_cloud::port::Instance| (i.id.clone(), Some(i.subnet.clone()));
+    let running: BTreeSet<_> = records.iter().map(|record| of_ec2(&record.instance)).collect();
     assert_eq!(owned, running);
     assert_eq!((owned.len(), phases(cluster, ClaimPhase::Launched)), (expected, expected), "{claims:#?}");
     let open = |state: &LaunchState| matches!(state, LaunchState::Requested { .. });

@@ -6,7 +6,7 @@ use super::phase::{ClaimPhase, may_follow};
 use crate::catalog::CapacityType;
 use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
-    Zone,
+    SubnetId, Zone,
 };
 use crate::resources::ResourceList;
 
@@ -169,6 +169,8 @@ pub struct LaunchedInstance {
     pub instance_type: InstanceType,
     /// Its zone.
     pub zone: Zone,
+    /// Its subnet; unknown of claims that were launched before it was kept.
+    pub subnet: Option<SubnetId>,
     /// How its capacity is paid for.
     pub capacity_type: CapacityType,
     /// The image that it was launched from.

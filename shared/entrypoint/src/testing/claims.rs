@@ -45,6 +45,7 @@ pub fn instance(n: usize) -> LaunchedInstance {
         id: instance_id(n),
         instance_type: "m5.large".parse().unwrap(),
         zone: "us-east-1a".parse().unwrap(),
+        subnet: Some("subnet-00000000000000001".parse().unwrap()),
         capacity_type: CapacityType::OnDemand,
         image: "ami-1".parse().unwrap(),
     }

@@ -5,11 +5,17 @@
 //!
 //! Source: KARPENTER.md 2.16 and 3.7.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use tenon_domain::claim::{ClaimPhase, Drift, DriftReason};
+use tenon_domain::id::SubnetId;
 
 use super::input::{ClaimView, ClassReadiness, ClassView, Input};
 use super::output::Mark;
+
+/// The most subnets that a mark names: a claim is at most 1 KB.
+const SUBNETS_NAMED: usize = 5;
 
 /// The marks to set, change or clear, by claim.
 pub(crate) fn marks(input: &Input) -> Vec<Mark> {
@@ -59,14 +65,21 @@ fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<D
             to: image.id.to_string(),
         }));
     }
-    let Some(subnet) = view.subnet.as_ref().filter(|subnet| !class.subnets.contains(subnet)) else {
-        return Some(None);
-    };
-    let all: Vec<&str> = class.subnets.iter().map(AsRef::as_ref).collect();
-    Some(Some(Drift {
+    let subnet = instance.subnet.as_ref().filter(|subnet| !class.subnets.contains(subnet));
+    Some(subnet.map(|subnet| Drift {
         reason: DriftReason::SubnetDrift,
         since: now,
         from: subnet.to_string(),
-        to: all.join(","),
+        to: named(&class.subnets),
     }))
+}
+
+/// The class's subnets in an order of their own: theirs changes with their free addresses.
+fn named(subnets: &[SubnetId]) -> String {
+    let all: BTreeSet<&str> = subnets.iter().map(AsRef::as_ref).collect();
+    let mut text = all.iter().take(SUBNETS_NAMED).copied().collect::<Vec<_>>().join(",");
+    if let Some(others) = all.len().checked_sub(SUBNETS_NAMED).filter(|others| *others > 0) {
+        text.push_str(&format!(" and {others} more"));
+    }
+    text
 }

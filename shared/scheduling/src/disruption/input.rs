@@ -54,8 +54,6 @@ pub struct ClaimView {
     pub claim: Claim,
     /// Its instance type's architecture, once there is an instance.
     pub architecture: Option<Architecture>,
-    /// Its instance's subnet, where it is known.
-    pub subnet: Option<SubnetId>,
     /// Its node, if it joined and the snapshot has it.
     pub node: Option<NodeView>,
 }

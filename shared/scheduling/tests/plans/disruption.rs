@@ -46,6 +46,7 @@ fn instance(index: usize, image: &str) -> LaunchedInstance {
         id: InstanceId::parse(format!("i-{index:05}")).unwrap(),
         instance_type: InstanceType::parse("default.instance-type").unwrap(),
         zone: Zone::parse("test-zone-1").unwrap(),
+        subnet: Some(SubnetId::parse("subnet-1").unwrap()),
         capacity_type: CapacityType::OnDemand,
         image: ImageId::parse(image).unwrap(),
     }
@@ -83,7 +84,6 @@ fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
             requests: ResourceList::new(),
         },
         architecture: Some(Architecture::X86_64),
-        subnet: Some(SubnetId::parse("subnet-1").unwrap()),
         node: Some(NodeView {
             name: node.to_string(),
             readiness: Readiness::Ready,
@@ -309,6 +309,41 @@ fn another_image_marks_drift_and_the_same_one_clears_it() {
     back.classes[0].images[0].id = ImageId::parse(OLD).unwrap();
     let (cleared, _) = plan(&back);
     assert_eq!((cleared.marks[0].drift.is_none(), cleared.commands.len()), (true, 0));
+}
+
+#[test]
+fn a_subnet_that_the_class_no_longer_has_marks_drift() {
+    let subnets =
+        |names: &[&str]| names.iter().map(|name| SubnetId::parse(*name).unwrap()).collect::<Vec<_>>();
+    let world = |given: &[&str]| {
+        let mut world = cluster(vec![settled(0, NEW, busy(0))], Nodes::Percent(0));
+        world.classes[0].subnets = subnets(given);
+        world
+    };
+    assert!(plan(&world(&["subnet-1", "subnet-2"])).0.marks.is_empty());
+    let mut moved = world(&["subnet-3", "subnet-2"]);
+    let (marked, _) = plan(&moved);
+    let drift = marked.marks[0].drift.clone().unwrap();
+    assert_eq!((drift.reason.as_str(), drift.from.as_str()), ("SubnetDrift", "subnet-1"));
+    assert_eq!(drift.to, "subnet-2,subnet-3");
+    // Other free addresses give another order, and no other mark.
+    moved.claims[0].claim.drift = Some(drift);
+    moved.classes[0].subnets.reverse();
+    assert!(plan(&moved).0.marks.is_empty());
+    let many: Vec<String> = (2..10).map(|n| format!("subnet-{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let to = plan(&world(&many)).0.marks.remove(0).drift.unwrap().to;
+    assert_eq!(to, "subnet-2,subnet-3,subnet-4,subnet-5,subnet-6 and 3 more");
+}
+
+#[test]
+fn of_a_subnet_that_was_never_kept_nothing_is_said() {
+    let mut view = settled(0, NEW, busy(0));
+    let instance = LaunchedInstance { subnet: None, ..instance(0, NEW) };
+    view.claim.state = ClaimState::Initialized { instance, node: node_name(0), at: at(-900) };
+    let mut world = cluster(vec![view], Nodes::Percent(100));
+    world.classes[0].subnets = vec![SubnetId::parse("subnet-2").unwrap()];
+    assert!(plan(&world).0.is_empty());
 }
 
 #[test]

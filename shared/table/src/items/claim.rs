@@ -65,6 +65,7 @@ fn write_state(state: &ClaimState, to: &mut Attributes) {
         to.text("id", &instance.id);
         to.text("type", &instance.instance_type);
         to.text("zone", &instance.zone);
+        to.text_if("subnet", instance.subnet.as_ref());
         to.text("capacity_type", instance.capacity_type.as_str());
         to.text("image", &instance.image);
     });
@@ -144,6 +145,7 @@ fn read_instance(from: Fields<'_>) -> Result<LaunchedInstance, FieldError> {
         id: from.parsed("id")?,
         instance_type: from.parsed("type")?,
         zone: from.parsed("zone")?,
+        subnet: from.parsed_if("subnet")?,
         capacity_type: from.word("capacity_type", CapacityType::from_label)?,
         image: from.parsed("image")?,
     })

@@ -68,6 +68,7 @@ fn instance() -> LaunchedInstance {
         id: "i-0abc".parse().unwrap(),
         instance_type: "m5.large".parse().unwrap(),
         zone: "us-east-1a".parse().unwrap(),
+        subnet: Some("subnet-0123456789abcdef0".parse().unwrap()),
         capacity_type: CapacityType::Spot,
         image: "ami-0abc".parse().unwrap(),
     }
@@ -447,6 +448,17 @@ fn versions_are_read_one_before_and_one_after() {
         read(3).unwrap_err().field.to_string(),
         "attribute `v`: version 3 of the form can't be read: expected at most 2, update this function first"
     );
+}
+
+#[test]
+fn a_claim_of_before_its_subnet_was_kept_is_read() {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let at = at("00:00:01");
+    let mut item = to_item(&claim(ClaimState::Launched { instance: instance(), at }));
+    let Some(Value::M(fields)) = item.get_mut("instance") else { panic!() };
+    fields.remove("subnet").unwrap();
+    let read = from_item::<Claim>(&key, &item).unwrap();
+    assert_eq!(read.state.instance().unwrap(), &LaunchedInstance { subnet: None, ..instance() });
 }
 
 #[test]
