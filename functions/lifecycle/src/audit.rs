@@ -100,7 +100,7 @@ fn restored(unowned: &[&Instance], input: &Input, view: &Ec2View) -> Option<Halt
 
 fn terminate_orphans(unowned: &[&Instance], input: &Input, plan: &mut AuditPlan) {
     let mut record = input.audit.audited(input.now);
-    let limit = allowed(input.claims.values().filter(|claim| claim.phase().may_hold_instance()).count());
+    let limit = allowed(input.claims.values().filter(|claim| claim.phase().has_instance()).count());
     for instance in unowned {
         match orphan(instance, input) {
             Orphan::No => {}

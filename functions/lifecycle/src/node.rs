@@ -61,7 +61,6 @@ pub fn action_of(claim: &Claim, input: &Input) -> Option<Action> {
             Some(action(claim, ActionKind::Finalize, Some(instance), input))
         }
         ClaimState::Planned
-        | ClaimState::Launching { .. }
         | ClaimState::LaunchFailed { .. }
         | ClaimState::Launched { .. }
         | ClaimState::Registered { .. }

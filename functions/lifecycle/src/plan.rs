@@ -275,7 +275,6 @@ fn forget(claim: &Claim, input: &Input) -> Option<Forgotten> {
             Some(Forgotten { claim: claim.clone(), instance: None })
         }
         ClaimState::Planned
-        | ClaimState::Launching { .. }
         | ClaimState::Launched { .. }
         | ClaimState::Registered { .. }
         | ClaimState::Initialized { .. }
@@ -312,7 +311,6 @@ pub fn needs_type(claim: &Claim) -> bool {
     match claim.phase() {
         ClaimPhase::Launched => true,
         ClaimPhase::Planned
-        | ClaimPhase::Launching
         | ClaimPhase::LaunchFailed
         | ClaimPhase::Registered
         | ClaimPhase::Initialized

@@ -62,7 +62,7 @@ fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> PoolSt
 
 /// Whether a claim is one of its pool's nodes.
 fn counts(claim: &Claim) -> bool {
-    claim.phase() == ClaimPhase::Planned || claim.phase().may_hold_instance()
+    claim.phase() == ClaimPhase::Planned || claim.phase().has_instance()
 }
 
 /// The capacity of a claim: its Node's, or its type's, or what it was made for.
@@ -192,9 +192,6 @@ fn outcome(claim: &Claim) -> Option<Outcome> {
             (_, Some(_)) => Some(Outcome::Registered),
             (_, None) => None,
         },
-        ClaimState::Planned
-        | ClaimState::Launching { .. }
-        | ClaimState::LaunchFailed { .. }
-        | ClaimState::Launched { .. } => None,
+        ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Launched { .. } => None,
     }
 }

@@ -71,10 +71,7 @@ pub fn next(claim: &Claim, input: &Input, halted: Halted) -> Next {
 fn observed(claim: &Claim, input: &Input) -> Next {
     match &claim.state {
         // The answer of their launch is the provisioner's to record.
-        ClaimState::Planned
-        | ClaimState::Launching { .. }
-        | ClaimState::LaunchFailed { .. }
-        | ClaimState::Terminated { .. } => Next::Stay,
+        ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Terminated { .. } => Next::Stay,
         ClaimState::Launched { instance, at } => launched(claim, instance, *at, input),
         ClaimState::Registered { instance, node, .. } => registered(claim, instance, node, input),
         ClaimState::Initialized { instance, node, .. } | ClaimState::Disrupting { instance, node, .. } => {
@@ -294,10 +291,7 @@ fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
             NodeSeen::Present(_) => !ready,
             NodeSeen::Unknown | NodeSeen::Several => false,
         },
-        ClaimState::Planned
-        | ClaimState::Launching { .. }
-        | ClaimState::LaunchFailed { .. }
-        | ClaimState::Terminated { .. } => false,
+        ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Terminated { .. } => false,
     }
 }
 

@@ -105,7 +105,7 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
         records: Vec::new(),
         failed: None,
     };
-    for claim in input.claims.iter().filter(|claim| waits(claim.phase())) {
+    for claim in input.claims.iter().filter(|claim| claim.phase() == ClaimPhase::Planned) {
         let state = match left.next() {
             Some(instance) => ClaimState::Launched { instance, at: input.now },
             None => {
@@ -114,16 +114,11 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
             }
         };
         settlement.records.push(record(input, claim, &state));
-        // Both may follow from Planned and from Launching.
         settlement.claims.extend(claim.stepped(state).ok());
     }
     let refused = (settlement.failed == Some(Failure::Request)).then_some(failure.reason.as_str());
     settlement.marks = marks(input, answer, refused);
     settlement
-}
-
-const fn waits(phase: ClaimPhase) -> bool {
-    matches!(phase, ClaimPhase::Planned | ClaimPhase::Launching)
 }
 
 fn instances(answer: &Answer) -> Vec<LaunchedInstance> {

@@ -250,7 +250,6 @@ fn is_disrupted(claim: &Claim) -> bool {
         ClaimPhase::Disrupting => true,
         ClaimPhase::Draining | ClaimPhase::Drained => voluntary,
         ClaimPhase::Planned
-        | ClaimPhase::Launching
         | ClaimPhase::LaunchFailed
         | ClaimPhase::Launched
         | ClaimPhase::Registered

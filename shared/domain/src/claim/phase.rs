@@ -5,10 +5,8 @@ use std::fmt;
 /// A claim's state without its data. The order is the order of life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimPhase {
-    /// Committed with its launch, which wasn't sent yet.
+    /// Committed with its launch. Whether that was sent, its launch says; what EC2 answered isn't known.
     Planned,
-    /// Its launch was sent, or may have been; the answer isn't known.
-    Launching,
     /// EC2 gave no instance for it. Final: its pods are planned anew elsewhere.
     LaunchFailed,
     /// It has an instance.
@@ -31,9 +29,8 @@ pub enum ClaimPhase {
 
 impl ClaimPhase {
     /// All phases, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Planned,
-        Self::Launching,
         Self::LaunchFailed,
         Self::Launched,
         Self::Registered,
@@ -50,7 +47,6 @@ impl ClaimPhase {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "Planned",
-            Self::Launching => "Launching",
             Self::LaunchFailed => "LaunchFailed",
             Self::Launched => "Launched",
             Self::Registered => "Registered",
@@ -78,15 +74,12 @@ impl ClaimPhase {
     /// Whether it will offer, or offers, room to pods: before it is on its way out.
     #[must_use]
     pub const fn offers_room(self) -> bool {
-        matches!(
-            self,
-            Self::Planned | Self::Launching | Self::Launched | Self::Registered | Self::Initialized
-        )
+        matches!(self, Self::Planned | Self::Launched | Self::Registered | Self::Initialized)
     }
 
-    /// Whether an instance is, or may be, running for it.
+    /// Whether it got an instance that may still run.
     #[must_use]
-    pub const fn may_hold_instance(self) -> bool {
+    pub const fn has_instance(self) -> bool {
         !matches!(self, Self::Planned | Self::LaunchFailed | Self::Terminated)
     }
 }
@@ -103,8 +96,7 @@ pub const fn may_follow(from: ClaimPhase, to: ClaimPhase) -> bool {
     use ClaimPhase as P;
     match from {
         // Terminated: the user deleted it, or its pool went, before anything was sent.
-        P::Planned => matches!(to, P::Launching | P::LaunchFailed | P::Launched | P::Terminated),
-        P::Launching => matches!(to, P::LaunchFailed | P::Launched),
+        P::Planned => matches!(to, P::LaunchFailed | P::Launched | P::Terminated),
         // Terminating: nothing to drain, the Node never joined. Terminated: the instance went by itself.
         P::Launched => matches!(to, P::Registered | P::Draining | P::Terminating | P::Terminated),
         P::Registered => matches!(to, P::Initialized | P::Draining | P::Terminated),

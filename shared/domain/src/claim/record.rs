@@ -64,11 +64,6 @@ pub enum CommandRole {
 pub enum ClaimState {
     /// See [`ClaimPhase::Planned`].
     Planned,
-    /// See [`ClaimPhase::Launching`].
-    Launching {
-        /// When it was first sent.
-        since: Timestamp,
-    },
     /// See [`ClaimPhase::LaunchFailed`].
     LaunchFailed {
         /// When.
@@ -310,7 +305,6 @@ impl ClaimState {
     pub const fn phase(&self) -> ClaimPhase {
         match self {
             Self::Planned => ClaimPhase::Planned,
-            Self::Launching { .. } => ClaimPhase::Launching,
             Self::LaunchFailed { .. } => ClaimPhase::LaunchFailed,
             Self::Launched { .. } => ClaimPhase::Launched,
             Self::Registered { .. } => ClaimPhase::Registered,
@@ -327,7 +321,7 @@ impl ClaimState {
     #[must_use]
     pub const fn instance(&self) -> Option<&LaunchedInstance> {
         match self {
-            Self::Planned | Self::Launching { .. } | Self::LaunchFailed { .. } => None,
+            Self::Planned | Self::LaunchFailed { .. } => None,
             Self::Launched { instance, .. }
             | Self::Registered { instance, .. }
             | Self::Initialized { instance, .. }
@@ -343,9 +337,7 @@ impl ClaimState {
     #[must_use]
     pub const fn node(&self) -> Option<&NodeName> {
         match self {
-            Self::Planned | Self::Launching { .. } | Self::LaunchFailed { .. } | Self::Launched { .. } => {
-                None
-            }
+            Self::Planned | Self::LaunchFailed { .. } | Self::Launched { .. } => None,
             Self::Registered { node, .. }
             | Self::Initialized { node, .. }
             | Self::Disrupting { node, .. } => Some(node),
@@ -361,7 +353,6 @@ impl ClaimState {
     pub const fn removal(&self) -> Option<RemovalReason> {
         match self {
             Self::Planned
-            | Self::Launching { .. }
             | Self::LaunchFailed { .. }
             | Self::Launched { .. }
             | Self::Registered { .. }
@@ -379,7 +370,6 @@ impl ClaimState {
     pub const fn since(&self) -> Option<Timestamp> {
         match self {
             Self::Planned => None,
-            Self::Launching { since } => Some(*since),
             Self::LaunchFailed { at, .. }
             | Self::Launched { at, .. }
             | Self::Registered { at, .. }
@@ -408,10 +398,9 @@ impl Claim {
     #[must_use]
     pub fn counts_pods(&self, now: Timestamp) -> PodsCounted {
         match &self.state {
-            ClaimState::Planned
-            | ClaimState::Launching { .. }
-            | ClaimState::Launched { .. }
-            | ClaimState::Registered { .. } => PodsCounted::UntilReady,
+            ClaimState::Planned | ClaimState::Launched { .. } | ClaimState::Registered { .. } => {
+                PodsCounted::UntilReady
+            }
             ClaimState::Initialized { at, .. } => {
                 let end = at.saturating_add(BINDING_WINDOW).unwrap_or(Timestamp::MAX);
                 if now < end { PodsCounted::Until(end) } else { PodsCounted::No }

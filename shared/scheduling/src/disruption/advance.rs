@@ -127,9 +127,7 @@ fn state(input: &Input, name: &ClaimName) -> Replacement {
         return Replacement::Failed;
     };
     match view.claim.phase() {
-        ClaimPhase::Planned | ClaimPhase::Launching | ClaimPhase::Launched | ClaimPhase::Registered => {
-            Replacement::Coming
-        }
+        ClaimPhase::Planned | ClaimPhase::Launched | ClaimPhase::Registered => Replacement::Coming,
         ClaimPhase::Initialized => Replacement::Initialized,
         // One that goes itself, for whatever reason, can't be waited for.
         ClaimPhase::LaunchFailed

@@ -29,7 +29,6 @@ fn mark(input: &Input, view: &ClaimView) -> Option<Mark> {
     let judged = match claim.phase() {
         ClaimPhase::Launched | ClaimPhase::Registered | ClaimPhase::Initialized => true,
         ClaimPhase::Planned
-        | ClaimPhase::Launching
         | ClaimPhase::LaunchFailed
         | ClaimPhase::Disrupting
         | ClaimPhase::Draining

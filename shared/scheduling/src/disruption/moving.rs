@@ -102,7 +102,6 @@ pub(crate) fn is_going(phase: ClaimPhase) -> bool {
     match phase {
         ClaimPhase::Disrupting | ClaimPhase::Draining | ClaimPhase::Drained => true,
         ClaimPhase::Planned
-        | ClaimPhase::Launching
         | ClaimPhase::LaunchFailed
         | ClaimPhase::Launched
         | ClaimPhase::Registered

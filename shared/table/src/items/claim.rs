@@ -76,7 +76,6 @@ fn write_state(state: &ClaimState, to: &mut Attributes) {
         ClaimState::Disrupting { command, .. } => (None, Some(command), None),
         ClaimState::Draining { deadline, .. } => (None, None, *deadline),
         ClaimState::Planned
-        | ClaimState::Launching { .. }
         | ClaimState::Launched { .. }
         | ClaimState::Registered { .. }
         | ClaimState::Initialized { .. }
@@ -100,7 +99,6 @@ fn read_state(from: Fields<'_>) -> Result<ClaimState, FieldError> {
     let reason = || from.word("removal", RemovalReason::parse);
     Ok(match from.word("phase", ClaimPhase::parse)? {
         ClaimPhase::Planned => ClaimState::Planned,
-        ClaimPhase::Launching => ClaimState::Launching { since: at()? },
         ClaimPhase::LaunchFailed => ClaimState::LaunchFailed {
             at: at()?,
             failure: from.map("failure", |from| {

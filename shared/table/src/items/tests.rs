@@ -98,7 +98,6 @@ fn states() -> Vec<ClaimState> {
     let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "no capacity".into() };
     let state = |phase| match phase {
         ClaimPhase::Planned => ClaimState::Planned,
-        ClaimPhase::Launching => ClaimState::Launching { since: at },
         ClaimPhase::LaunchFailed => ClaimState::LaunchFailed { at, failure: failure.clone() },
         ClaimPhase::Launched => ClaimState::Launched { instance: instance(), at },
         ClaimPhase::Registered => ClaimState::Registered { instance: instance(), node: node.clone(), at },
