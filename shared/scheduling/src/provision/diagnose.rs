@@ -10,7 +10,7 @@ use tenon_domain::taint::tolerates_forbidding;
 
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::{Alternative, Group, ports_conflict};
-use super::pool::{Pool, Type, taken_from};
+use super::pool::{Limit, Pool, Type, taken_from};
 use super::report::{Cause, Reason};
 
 /// Why a pool that isn't ready can't be used.
@@ -85,13 +85,16 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements) -> R
     }
     let exceeded = |one: &&Type<'_>| {
         let over = pool.limits.iter().zip(&one.charges).find(|((_, left), charge)| *charge > left);
-        over.map(|((name, _), _)| name.clone())
+        over.map(|((limit, _), _)| limit.clone())
     };
     let over: Vec<_> = available.iter().map(exceeded).collect();
-    if let Some(Some(resource)) = over.iter().min()
+    if let Some(Some(limit)) = over.iter().min()
         && over.iter().all(Option::is_some)
     {
-        return Reason::LimitsExceeded { resource: resource.clone() };
+        return match limit {
+            Limit::Pool(resource) => Reason::LimitsExceeded { resource: resource.clone() },
+            Limit::ClusterNodes => Reason::MaxNodesReached,
+        };
     }
     let class = super::pool::Class { merged: merged.clone(), prices: Vec::new(), front: Vec::new() };
     match pool.unmet_min_values(&class, &available) {

@@ -47,13 +47,22 @@ pub(crate) struct Pool<'a> {
     pub(crate) offered: Requirements,
     /// Its instance types, by name.
     pub(crate) types: Vec<Type<'a>>,
-    /// Its limits, with what is left of each, in nanos.
-    pub(crate) limits: Vec<(ResourceName, i128)>,
+    /// What bounds it, with what is left of each, in nanos.
+    pub(crate) limits: Vec<(Limit, i128)>,
     /// One offering for each place and capacity type that any type has.
     places: Vec<&'a Offering>,
     classes: Vec<Class>,
     by_requirements: BTreeMap<Requirements, usize>,
     joined: BTreeMap<(usize, usize), Option<usize>>,
+}
+
+/// Something that bounds what a pool launches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Limit {
+    /// `spec.limits` of the pool.
+    Pool(ResourceName),
+    /// The nodes that the registry allows the cluster.
+    ClusterNodes,
 }
 
 /// What the pool offers to equal requirements.
@@ -126,7 +135,7 @@ impl<'a> Pool<'a> {
         let planned = u32::try_from(planned).unwrap_or(u32::MAX);
         let Some(allowed) = self.input.nodes_left.map(|left| left.saturating_sub(planned)) else { return };
         let allowed = Quantity::from_integer(i64::from(allowed)).nanos();
-        for (_, left) in self.limits.iter_mut().filter(|(name, _)| *name == ResourceName::NODES) {
+        for (_, left) in self.limits.iter_mut().filter(|(limit, _)| *limit == Limit::ClusterNodes) {
             *left = allowed.min(*left);
         }
     }
@@ -246,28 +255,19 @@ impl<'a> Places<'a> {
     }
 }
 
-/// What is left of a pool's limits, in nanos. The registry's bound on nodes counts as a limit of `nodes`.
-fn limits_left(input: &PoolInput) -> Vec<(ResourceName, i128)> {
-    let mut limits: BTreeMap<ResourceName, i128> = input
-        .pool
-        .limits
-        .iter()
-        .map(|(name, limit)| (name.clone(), limit.saturating_sub(input.usage.get(name)).nanos()))
-        .collect();
-    if let Some(nodes) = input.nodes_left {
-        let bound = Quantity::from_integer(i64::from(nodes)).nanos();
-        let left = limits.entry(ResourceName::NODES).or_insert(bound);
-        *left = bound.min(*left);
-    }
-    limits.into_iter().collect()
+/// What is left of what bounds a pool, in nanos: its own limits, then the cluster's.
+fn limits_left(input: &PoolInput) -> Vec<(Limit, i128)> {
+    let left = |name: &ResourceName, limit: Quantity| limit.saturating_sub(input.usage.get(name)).nanos();
+    let own = input.pool.limits.iter().map(|(name, limit)| (Limit::Pool(name.clone()), left(name, limit)));
+    let nodes = |left| (Limit::ClusterNodes, Quantity::from_integer(i64::from(left)).nanos());
+    own.chain(input.nodes_left.map(nodes)).collect()
 }
 
 /// What a node of a type counts against a limit.
-fn charge(option: &InstanceTypeOption, name: &ResourceName) -> i128 {
-    if *name == ResourceName::NODES {
-        Quantity::from_integer(1).nanos()
-    } else {
-        option.capacity.get(name).nanos()
+fn charge(option: &InstanceTypeOption, limit: &Limit) -> i128 {
+    match limit {
+        Limit::Pool(name) if *name != ResourceName::NODES => option.capacity.get(name).nanos(),
+        Limit::Pool(_) | Limit::ClusterNodes => Quantity::from_integer(1).nanos(),
     }
 }
 

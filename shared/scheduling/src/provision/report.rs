@@ -125,6 +125,8 @@ pub enum Reason {
         /// The limited resource.
         resource: ResourceName,
     },
+    /// The cluster has as many nodes as its registry entry allows, whatever the pool's limits say.
+    MaxNodesReached,
     /// The plan's steps were used up first.
     StepBudgetExhausted,
 }
@@ -155,6 +157,7 @@ impl Reason {
             Self::AllOfferingsUnavailable { .. } => "AllOfferingsUnavailable",
             Self::MinValuesNotSatisfied { .. } => "MinValuesNotSatisfied",
             Self::LimitsExceeded { .. } => "LimitsExceeded",
+            Self::MaxNodesReached => "MaxNodesReached",
             Self::StepBudgetExhausted => "StepBudgetExhausted",
         }
     }
@@ -202,6 +205,9 @@ impl fmt::Display for Reason {
             Self::LimitsExceeded { resource } => {
                 write!(f, "the limit of `{resource}` leaves no room for any instance type that fits")
             }
+            Self::MaxNodesReached => f.write_str(
+                "the cluster has all the nodes that its registry allows (`max_nodes`): raise it in the cluster's stack",
+            ),
             Self::StepBudgetExhausted => {
                 f.write_str("planning took too many steps and goes on with the next look")
             }

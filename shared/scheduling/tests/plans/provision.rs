@@ -197,6 +197,23 @@ fn c089_limits() {
 }
 
 #[test]
+fn the_clusters_most_nodes_are_no_limit_of_a_pool() {
+    let large = || pods("large", 3, shape(&[("cpu", "3500m")]));
+    let check = |nodes_left, limits: &[(&str, &str)], launched, reason: &str| {
+        let pool = PoolInput { nodes_left: Some(nodes_left), ..limited(limits) };
+        let (_, report) = claims(&input(large(), vec![pool]), launched);
+        assert_eq!(report.unschedulable[0].reason().as_str(), reason);
+        report.unschedulable[0].message()
+    };
+    let message = "NodePool `default`: the cluster has all the nodes that its registry allows (`max_nodes`): \
+                   raise it in the cluster's stack";
+    assert_eq!(check(2, &[], 2, "MaxNodesReached"), message);
+    assert_eq!(check(2, &[("nodes", "5")], 2, "MaxNodesReached"), message);
+    check(5, &[("nodes", "2")], 2, "LimitsExceeded");
+    check(2, &[("nodes", "2")], 2, "LimitsExceeded");
+}
+
+#[test]
 fn what_a_pool_may_not_launch_goes_to_the_next() {
     let mut first = limited(&[("nodes", "1")]);
     first.pool.weight = 10;
