@@ -6,8 +6,8 @@
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::object::{Kind, Object};
 use tenon_cluster::snapshot::{
-    self, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError, read_manifest,
-    retire_orphans,
+    self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
+    read_manifest, retire_orphans,
 };
 use tenon_cluster::{Kube, KubeError, Precondition};
 use tenon_domain::id::ClusterName;
@@ -22,6 +22,9 @@ use crate::plan::plan_convergence;
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
+/// How often it is looked whether the table still holds what was written. A heartbeat of a generation that it doesn't
+/// hold any more says nothing to anybody.
+const TABLE_EVERY: SignedDuration = SignedDuration::from_secs(120);
 /// How often actions are read without being rung: rings may be lost.
 pub const ACTIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Register, taint and delete follow each other in one step; more rounds than this wait for the next one.
@@ -38,6 +41,7 @@ pub struct Agent<K, T, B> {
     written: Option<Written>,
     refused: Refused,
     reports: Vec<ActionReport>,
+    unheard: Option<Ring>,
 }
 
 /// What this agent knows to be in the table.
@@ -46,13 +50,16 @@ struct Written {
     manifest: Option<Manifest>,
     generations: Generations,
     beat_at: Option<Timestamp>,
+    looked_at: Timestamp,
 }
 
 /// What a report came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reported {
-    /// A new generation was written. The ring is what the bell was told.
+    /// A new generation was written. The ring is what the bell was told, if anybody listens for it.
     Changed(Ring),
+    /// Something changed that waits for the next heartbeat, which is due then.
+    Later(Timestamp),
     /// Nothing changed; the heartbeat was due, or not.
     Unchanged,
 }
@@ -99,20 +106,24 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             written: None,
             refused: Refused::default(),
             reports: Vec::new(),
+            unheard: None,
         }
     }
 
-    /// Observes the cluster, writes what changed, and rings. An unchanged cluster costs a heartbeat every
+    /// Observes the cluster, writes what changed, and rings. Bound pods that come and go while none waits are written
+    /// with the next heartbeat. An unchanged cluster costs a heartbeat every
     /// [`HEARTBEAT_EVERY`], and a look at whether the table still holds what was written.
     ///
     /// # Errors
     /// [`AgentError`]; the next report begins anew.
     pub async fn report(&mut self, now: Timestamp) -> Result<Reported, AgentError> {
-        let beat_due = self.is_beat_due(now);
         let known = match self.written.take() {
-            Some(written) if !beat_due => written,
+            Some(written) if written.beat_at.is_some() && !is_over(written.looked_at, TABLE_EVERY, now) => {
+                written
+            }
             before => self.look_at_table(before, now).await?,
         };
+        self.ring_again().await;
         let mut objects = observe_objects(&self.kube).await?;
         objects.reports.clone_from(&self.reports);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
@@ -120,12 +131,24 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
             return self.beat(known, now).await;
         }
+        if let Some(beat_at) = known.beat_at
+            && !is_over(beat_at, HEARTBEAT_EVERY, now)
+            && !restored
+            && known.manifest.as_ref().is_some_and(|manifest| may_wait(&encoded, manifest))
+        {
+            self.written = Some(known);
+            return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
+        }
         self.write(encoded, known, now).await
     }
 
-    fn is_beat_due(&self, now: Timestamp) -> bool {
-        let beat_at = self.written.as_ref().and_then(|written| written.beat_at);
-        beat_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_EVERY)
+    /// Rings for what the bell didn't hear.
+    async fn ring_again(&mut self) {
+        if let Some(unheard) = self.unheard.take()
+            && self.bell.ring(&unheard).await.is_err()
+        {
+            self.unheard = Some(unheard);
+        }
     }
 
     /// Reads manifest and Lease, and lets chunks that a cut off agent left behind end.
@@ -141,11 +164,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         } else if let Some(manifest) = &manifest {
             retire_orphans(&self.table, &self.cluster, manifest, now).await?;
         }
-        Ok(Written { manifest, generations, beat_at: None })
+        let beat_at = before.and_then(|before| before.beat_at);
+        Ok(Written { manifest, generations, beat_at, looked_at: now })
     }
 
     async fn beat(&mut self, known: Written, now: Timestamp) -> Result<Reported, AgentError> {
-        let due = known.beat_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_EVERY);
+        let due = known.beat_at.is_none_or(|at| is_over(at, HEARTBEAT_EVERY, now));
         if due && let Some(manifest) = &known.manifest {
             let heartbeat = Heartbeat { generation: manifest.generation, seen_at: now };
             snapshot::beat(&self.table, &self.cluster, heartbeat).await?;
@@ -165,7 +189,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
             encoded.manifest.restored_at = Some(now);
         }
-        let generations = known.generations.next(known.manifest.as_ref());
+        let (generations, looked_at) = (known.generations.next(known.manifest.as_ref()), known.looked_at);
         self.remember(&generations).await?;
         let base = known.manifest.as_ref();
         let manifest =
@@ -176,12 +200,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             pending_pods: manifest.pending_pods,
         };
         // From here on it is written: what fails below is made good by the next step, or found by the sweep.
-        self.written = Some(Written { manifest: Some(manifest), generations, beat_at: Some(now) });
-        let heartbeat = Heartbeat { generation: ring.generation, seen_at: now };
-        let beat = snapshot::beat(&self.table, &self.cluster, heartbeat).await;
-        let rung = self.bell.ring(&ring).await;
+        self.written = Some(Written { manifest: Some(manifest), generations, beat_at: Some(now), looked_at });
+        // The manifest has the time, so it is a heartbeat too.
+        let rung = if ring.is_heard() { self.bell.ring(&ring).await } else { Ok(()) };
+        if rung.is_err() {
+            self.unheard = Some(ring.clone());
+        }
         let retired = encoded.retire_dropped(&self.table, &self.cluster, now).await;
-        if beat.is_err() || rung.is_err() || retired.is_err() {
+        if retired.is_err() {
             // Looks at the table again at once, and beats.
             if let Some(written) = &mut self.written {
                 written.beat_at = None;
@@ -228,6 +254,18 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let next = next.unwrap_or(latest).clamp(floor, latest);
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable })
     }
+}
+
+fn is_over(since: Timestamp, period: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(since) >= period
+}
+
+/// Whether what changed may be reported with the next heartbeat: bound pods that came and went, while none waits for a
+/// node. Nobody decides anything at once for that, and a cluster in which pods come and go all day would be written
+/// all day. A pod that waited and is bound now is told at once: it may be counted on a claim.
+fn may_wait(encoded: &Encoded, before: &Manifest) -> bool {
+    let pods = |kind: &ChunkKind| matches!(kind, ChunkKind::Pods | ChunkKind::Shapes);
+    before.pending_pods == 0 && encoded.manifest.pending_pods == 0 && encoded.changed.iter().all(pods)
 }
 
 /// Lists everything that a snapshot holds.

@@ -52,6 +52,13 @@ pub struct RingForm {
 }
 
 impl Ring {
+    /// Whether anybody looks at once for it: for bound pods nobody does, and the sweep finds them.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        let pods = |kind: &ChunkKind| matches!(kind, ChunkKind::Pods | ChunkKind::Shapes);
+        self.pending_pods > 0 || !self.changed.iter().all(pods)
+    }
+
     /// The ring of a cluster as an event's `detail`.
     #[must_use]
     pub fn to_form(&self, cluster: &tenon_domain::id::ClusterName) -> RingForm {

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_cluster::object::{self, text};
 use tenon_cluster::simulated::{NodeSpec, SimulatedCluster, SimulationConfig};
-use tenon_cluster::snapshot::{self, ChunkCache};
+use tenon_cluster::snapshot::{self, ChunkCache, ChunkKind};
 use tenon_cluster::{Action, ActionKind, Kind, action};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
@@ -19,11 +19,17 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
+/// What was heard, and how many rings more aren't.
 #[derive(Clone, Default)]
-struct Rings(Arc<Mutex<Vec<Ring>>>);
+struct Rings(Arc<Mutex<Vec<Ring>>>, Arc<Mutex<usize>>);
 
 impl Bell for Rings {
     async fn ring(&self, ring: &Ring) -> Result<(), BellError> {
+        let mut deaf = self.1.lock().unwrap();
+        if *deaf > 0 {
+            *deaf -= 1;
+            return Err(BellError(Arc::new(std::io::Error::other("throttled"))));
+        }
         self.0.lock().unwrap().push(ring.clone());
         Ok(())
     }
@@ -282,6 +288,41 @@ fn a_quiet_cluster_costs_a_heartbeat_and_no_ring() {
     assert_eq!(world.rings.0.lock().unwrap().len(), rings);
     assert_eq!(after.generation, before.generation);
     assert!(after.age(at(world.now)) <= SignedDuration::from_secs(40));
+}
+
+#[test]
+fn bound_pods_that_go_are_told_with_the_next_heartbeat() {
+    let mut world = World::with_pods(2, Value::Null, json!({}));
+    world.run(60);
+    let (rings, before) = (world.rings.0.lock().unwrap().len(), world.snapshot());
+    let web = world.kube.object(Kind::Deployment, "default", "web").unwrap();
+    let mut fewer = (*web).clone();
+    fewer["spec"]["replicas"] = json!(1);
+    world.kube.apply(fewer).unwrap();
+    world.now += 1;
+    world.kube.tick(at(world.now));
+    let reported = block_on(world.agent.report(at(world.now))).unwrap();
+    let Reported::Later(due) = reported else { panic!("{reported:?}") };
+    assert_eq!(world.snapshot().generation, before.generation);
+    while at(world.now) < due {
+        world.run(1);
+    }
+    let after = world.snapshot();
+    assert!(after.generation > before.generation && after.pods != before.pods);
+    assert!(after.seen_at.duration_since(before.seen_at) <= SignedDuration::from_secs(40));
+    assert_eq!(world.rings.0.lock().unwrap().len(), rings, "nobody listens for that");
+}
+
+#[test]
+fn a_ring_that_isnt_heard_is_rung_again() {
+    let mut world = World::new();
+    world.run(1);
+    *world.rings.1.lock().unwrap() = 2;
+    let heard = world.rings.0.lock().unwrap().len();
+    world.boot("a");
+    world.run(12);
+    assert!(world.rings.0.lock().unwrap().len() > heard);
+    assert!(world.rings.0.lock().unwrap().iter().any(|ring| ring.changed.contains(&ChunkKind::Nodes)));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! When a change is reported: one second after the last one, ten seconds after the first at most.
 //!
+//! What of it must be reported then, and what may wait for the next heartbeat, is the report's own decision.
+//!
 //! Source: the peer's batching (KARPENTER.md 3.3): 1 s idle, 10 s at most.
 
 use jiff::{SignedDuration, Timestamp};

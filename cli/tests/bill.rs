@@ -20,11 +20,11 @@ fn bill() -> Value {
 fn an_idle_cluster_stays_within_limits() {
     let bill = bill();
     let usd = |part: &str| bill[part]["totalUsdPerMonth"].as_str().unwrap().parse::<f64>().unwrap();
-    assert!(usd("clusters") <= 0.6, "{bill:#}");
-    assert!(usd("region") <= 2.5, "{bill:#}");
+    assert!(usd("clusters") <= 0.3, "{bill:#}");
+    assert!(usd("region") <= 3.0, "{bill:#}");
     let day = &bill["clusters"]["perDay"];
     let sweeps: u64 = day["invocations"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
-    // Three functions a minute, one every five minutes, one every ten.
-    assert!(sweeps <= 3 * 1440 + 288 + 144, "{bill:#}");
+    // Two functions every three minutes, two every five; and what the catalogue wakes.
+    assert!(sweeps <= 2 * 480 + 2 * 288 + 8, "{bill:#}");
     assert_eq!(day["ec2Calls"].get("create_fleet"), None, "nothing is launched: {bill:#}");
 }

@@ -1,8 +1,9 @@
 //! `TYPE#`: the catalogue for people, as the default class sees it.
 //!
-//! Decides which items are written: those that changed. Spot prices move all the time, so they come along every six
-//! hours. Nothing plans from these items, so they may lag: a pass that is throttled goes on at the next wake with
-//! what is still different.
+//! Decides which items are written: those that changed. Spot prices move all the time, so they alone make an item
+//! change every six hours, and each hour that of another share of the types: no pass writes all of them at once, and
+//! one that is throttled doesn't find them all changed again. Nothing plans from these items, so they may lag: such a
+//! pass goes on at the next wake with what is still different.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +11,17 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::node_labels::published_labels;
 use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, PartData, ZoneOfferings, node_shape};
+use tenon_domain::digest::Digest;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::wake::FunctionName;
 use tenon_table::items::{Generations, Seen, TypeRecord};
 
-/// How often spot prices alone make these items change.
-pub const SPOT_EVERY: SignedDuration = SignedDuration::from_hours(6);
+/// How often the share changes whose items spot prices alone make change.
+pub const SHARE_EVERY: SignedDuration = SignedDuration::from_hours(1);
+/// How many shares the types have: each has its turn every six hours.
+const SHARES: i64 = 6;
 
 /// What was observed.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +47,7 @@ pub struct Plan {
     pub seen: Seen,
 }
 
-/// Whether a pass is due: something but spot prices is new, or spot prices are and the last pass is long ago.
+/// Whether a pass is due: something but spot prices is new, or spot prices are and another share has its turn.
 #[must_use]
 pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: Timestamp) -> bool {
     let now_at = |part: CatalogPart| generations.get(&part).copied().unwrap_or(0);
@@ -54,7 +58,7 @@ pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: T
     CatalogPart::ALL.into_iter().any(|part| {
         let before = seen.generations.catalog.get(&part).copied().unwrap_or(0);
         let changed = before != now_at(part);
-        let rested = before == 0 || now.duration_since(seen.at) >= SPOT_EVERY;
+        let rested = before == 0 || turn(now) != turn(seen.at);
         changed && (part != CatalogPart::SpotPrices || rested)
     })
 }
@@ -64,7 +68,10 @@ pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: T
 pub fn plan(input: &Input) -> Plan {
     let records = records(&input.parts);
     let gone = input.written.keys().filter(|name| !records.contains_key(*name)).cloned().collect();
-    let changed = records.into_iter().filter(|(name, record)| input.written.get(name) != Some(record));
+    let differs = |record: &TypeRecord| {
+        input.written.get(&record.name).is_none_or(|written| differs(written, record, input.now))
+    };
+    let changed = records.into_iter().filter(|(_, record)| differs(record));
     Plan {
         changed: changed.map(|(_, record)| record).collect(),
         gone,
@@ -76,6 +83,21 @@ pub fn plan(input: &Input) -> Plan {
             refusals: None,
         },
     }
+}
+
+/// Counts the turns of shares.
+fn turn(at: Timestamp) -> i64 {
+    at.as_second().div_euclid(SHARE_EVERY.as_secs())
+}
+
+/// Whether an item must be written: prices of spot that were there before count at its share's turn only.
+fn differs(written: &TypeRecord, record: &TypeRecord, now: Timestamp) -> bool {
+    let [first, ..] = *Digest::of_texts([record.name.as_str()]).bytes();
+    let has_turn = i64::from(first).rem_euclid(SHARES) == turn(now).rem_euclid(SHARES);
+    if has_turn || !written.spot.keys().eq(record.spot.keys()) {
+        return written != record;
+    }
+    *written != TypeRecord { spot: written.spot.clone(), ..record.clone() }
 }
 
 fn records(parts: &BTreeMap<CatalogPart, Arc<PartData>>) -> BTreeMap<InstanceType, TypeRecord> {
@@ -147,13 +169,31 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_is_due_for_news_and_for_spot_prices_every_six_hours() {
+    fn a_pass_is_due_for_news_and_for_spot_prices_every_hour() {
         check(BTreeMap::new(), None, 0, false);
         check(generations(1, 0), None, 0, true);
         check(generations(1, 1), Some((1, 1)), 9, false);
         check(generations(2, 1), Some((1, 1)), 0, true);
-        check(generations(1, 2), Some((1, 1)), 5, false);
-        check(generations(1, 2), Some((1, 1)), 6, true);
+        check(generations(1, 2), Some((1, 1)), 0, false);
+        check(generations(1, 2), Some((1, 1)), 1, true);
         check(generations(1, 1), Some((1, 0)), 0, true);
+    }
+
+    #[test]
+    fn spot_prices_alone_change_an_item_once_in_six_hours() {
+        let record = |cents: u64, zone: &str| TypeRecord {
+            name: InstanceType::parse("m5.large").unwrap(),
+            labels: BTreeMap::new(),
+            capacity: tenon_domain::resources::ResourceList::default(),
+            zones: Vec::new(),
+            on_demand: None,
+            spot: BTreeMap::from([(zone.to_owned(), UsdPerHour::from_nanos(cents * 10_000_000))]),
+        };
+        let written = record(1, "us-east-1a");
+        let turns = |now: &TypeRecord| (0..6).filter(|hour| differs(&written, now, at(*hour))).count();
+        assert_eq!(turns(&record(1, "us-east-1a")), 0);
+        assert_eq!(turns(&record(2, "us-east-1a")), 1);
+        assert_eq!(turns(&record(1, "us-east-1b")), 6, "another zone is more than a price");
+        assert_eq!(turns(&TypeRecord { zones: vec!["us-east-1a".to_owned()], ..record(1, "us-east-1a") }), 6);
     }
 }

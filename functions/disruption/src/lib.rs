@@ -17,7 +17,7 @@ use tenon_domain::evidence::{CatalogPart, Waiting};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::{Want, Wants};
+use tenon_entrypoint::observe::{Want, Wants, Watch};
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope, Signals, content_commit};
 use tenon_launching::build::LaunchInput;
 use tenon_launching::commit::{Outcome, commit};
@@ -34,6 +34,7 @@ const WANTS: Wants<'static> = Wants {
     function: FunctionName::Disruption,
     parts: &CatalogPart::ALL,
     sets: &[Want::Claims, Want::Launches, Want::Commands, Want::Classes, Want::Templates, Want::Marks],
+    watch: Watch::Facts,
 };
 /// Refusals that are told at most.
 const REFUSALS_TOLD: usize = 20;
@@ -76,6 +77,7 @@ impl Disruption {
             let look = look(ports, cluster, &observed, &mut done).await?;
             end = Some(End::of(FunctionName::Disruption, now, &observed.view, look));
             if done.commits == before {
+                self.caches.keep(cluster, observed.view);
                 break;
             }
         }

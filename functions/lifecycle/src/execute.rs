@@ -19,8 +19,8 @@ use tenon_table::{Consistency, Table};
 use crate::commit::{AuditCommit, Committed};
 use crate::plan::{ClaimStep, Plan, Report};
 
-/// Schedules sweep every minute; what is due earlier is woken for.
-const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(1);
+/// Schedules sweep every three minutes; what is due earlier is woken for.
+const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(3);
 /// So many instances at a time are terminated.
 const TERMINATE_AT_ONCE: usize = 100;
 

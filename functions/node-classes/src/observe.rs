@@ -13,7 +13,7 @@ use tenon_domain::image::ImageRecord;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::image_query::{describe, may_find, queries};
-use tenon_entrypoint::observe::{ClusterView, Glance, Want, Wants, form_error, glance};
+use tenon_entrypoint::observe::{ClusterView, Glance, Want, Wants, Watch, form_error, glance};
 use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::items::{self, CatalogCache, Generations, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
@@ -27,7 +27,7 @@ use crate::spec;
 const CLUSTERS: usize = 200;
 
 const fn wants(sets: &[Want]) -> Wants<'_> {
-    Wants { function: FunctionName::NodeClasses, parts: &[], sets }
+    Wants { function: FunctionName::NodeClasses, parts: &[], sets, watch: Watch::Everything }
 }
 
 /// The clusters of the registry.

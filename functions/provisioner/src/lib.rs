@@ -18,7 +18,7 @@ use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::{Want, Wants};
+use tenon_entrypoint::observe::{Want, Wants, Watch};
 use tenon_entrypoint::{BusEvent, Handler, HandlerError, Ports, Scope, Signals};
 use tenon_launching::commit::{Outcome, commit};
 use tenon_launching::observe::{Caches, Observed, observe};
@@ -31,6 +31,7 @@ const WANTS: Wants<'static> = Wants {
     function: FunctionName::Provisioner,
     parts: &CatalogPart::ALL,
     sets: &[Want::Claims, Want::Launches, Want::Classes, Want::Templates, Want::Marks],
+    watch: Watch::PendingPods,
 };
 
 /// The function.
@@ -65,6 +66,9 @@ impl Provisioner {
             planned.look.wake_at = [planned.look.wake_at, retry_at].into_iter().flatten().min();
             end = Some(End::of(FunctionName::Provisioner, now, view, planned.look));
             if planned.built.launches.is_empty() {
+                if due(view).is_empty() {
+                    self.caches.keep(cluster, observed.view);
+                }
                 break;
             }
             let outcome = commit(ports, cluster, view.generations.revision, planned.groups).await?;

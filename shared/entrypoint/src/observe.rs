@@ -4,11 +4,11 @@
 //! decision from this view lose its race, or its function look again; it is never missed. It doesn't decide what is
 //! fresh enough, and doesn't read the agent's snapshot.
 //!
-//! Invariant: an item whose `expires_at` has passed isn't in a view, whether or not DynamoDB deleted it.
+//! Invariants: sets that were kept from an earlier look are those that would be read; an item whose `expires_at` has passed isn't in a view, whether or not DynamoDB deleted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::Command;
@@ -52,6 +52,17 @@ pub enum Want {
     Marks,
 }
 
+/// Which changes of the snapshot and the catalogue a function plans from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// All.
+    Everything,
+    /// All but prices alone.
+    Facts,
+    /// None while no pod waits, and all while one does.
+    PendingPods,
+}
+
 /// What a function looks at.
 #[derive(Debug, Clone, Copy)]
 pub struct Wants<'a> {
@@ -61,6 +72,8 @@ pub struct Wants<'a> {
     pub parts: &'a [CatalogPart],
     /// Sets of items that it plans from.
     pub sets: &'a [Want],
+    /// What it plans from of the snapshot and the catalogue.
+    pub watch: Watch,
 }
 
 /// What tells whether anything changed: one read.
@@ -70,21 +83,48 @@ pub struct Glance {
     pub generations: Generations,
     /// What its last full pass planned from.
     pub seen: Option<Seen>,
+    /// What it plans from of the snapshot and the catalogue.
+    pub watch: Watch,
+    /// Pods that wait, as the agent counted them.
+    pub pending_pods: u64,
 }
 
 impl Glance {
     /// Whether a sweep may end here.
     #[must_use]
     pub fn unchanged(&self, now: Timestamp) -> bool {
-        self.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &self.generations))
+        let Some(seen) = &self.seen else { return false };
+        let Generations { revision, steps, .. } = self.generations;
+        // What was refused must be forgotten once it is no more.
+        let refused = seen.refusals.is_some();
+        match self.watch {
+            Watch::Facts if !refused => {
+                let mut generations = self.generations.clone();
+                for prices in [CatalogPart::OnDemandPrices, CatalogPart::SpotPrices] {
+                    if let Some(before) = seen.generations.catalog.get(&prices) {
+                        generations.catalog.insert(prices, *before);
+                    }
+                }
+                seen.unchanged(now, &generations)
+            }
+            Watch::PendingPods if !refused && self.pending_pods == 0 => {
+                seen.unchanged(now, &Generations { revision, steps, ..seen.generations.clone() })
+            }
+            Watch::Everything | Watch::Facts | Watch::PendingPods => seen.unchanged(now, &self.generations),
+        }
     }
 }
+
+/// How long the sets of a view are kept at most: a bound on what a change that nobody counted could do.
+const KEPT_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
 
 /// A cluster, as the table holds it.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
     /// The moment of the pass.
     pub now: Timestamp,
+    /// Until when its sets hold while the generations are the same: the first of their items expires then.
+    pub holds_until: Timestamp,
     /// Its entry in the registry; none waits for the per-cluster stack.
     pub registry: Result<Registry, Waiting>,
     /// The generations that this view is of: `revision` is the condition of set-level decisions.
@@ -135,7 +175,8 @@ pub async fn glance<P: Ports>(
     consistency: Consistency,
 ) -> Result<Glance, HandlerError> {
     let heads = Heads::read(ports, cluster, wants, consistency).await?;
-    Ok(Glance { generations: heads.generations, seen: heads.seen })
+    let Heads { generations, seen, pending_pods, .. } = heads;
+    Ok(Glance { generations, seen, watch: wants.watch, pending_pods })
 }
 
 impl ClusterView {
@@ -149,6 +190,21 @@ impl ClusterView {
         wants: Wants<'_>,
         cache: &CatalogCache,
     ) -> Result<Self, HandlerError> {
+        Self::observe_since(ports, cluster, wants, cache, None).await
+    }
+
+    /// The same, for a function that kept the view of an earlier look: where neither the cluster's revision nor its
+    /// steps changed, the sets are as they were, and only the region's marks are read.
+    ///
+    /// # Errors
+    /// As [`ClusterView::observe`].
+    pub async fn observe_since<P: Ports>(
+        ports: &P,
+        cluster: &ClusterName,
+        wants: Wants<'_>,
+        cache: &CatalogCache,
+        kept: Option<Self>,
+    ) -> Result<Self, HandlerError> {
         let heads = Heads::read(ports, cluster, wants, Consistency::Strong).await?;
         let region = &ports.installation().region;
         let now = ports.now();
@@ -161,12 +217,34 @@ impl ClusterView {
                 Err(error) => return Err(catalog_error(error)),
             }
         }
-        let mut view = Self {
+        let kept = kept.filter(|kept| kept.holds(&heads.generations, now));
+        let sets: BTreeSet<Want> =
+            wants.sets.iter().copied().filter(|want| *want == Want::Marks || kept.is_none()).collect();
+        let mut view = kept.unwrap_or_else(|| Self::empty(now));
+        view = Self {
             now,
             registry: heads.registry.ok_or(Waiting::ClusterNotRegistered),
             generations: heads.generations,
             seen: heads.seen,
             halt: heads.halt,
+            marks: Marks::default(),
+            parts,
+            ..view
+        };
+        for want in sets {
+            view.read(ports, cluster, want).await?;
+        }
+        Ok(view)
+    }
+
+    fn empty(now: Timestamp) -> Self {
+        Self {
+            now,
+            holds_until: now.saturating_add(KEPT_AT_MOST).unwrap_or(now),
+            registry: Err(Waiting::ClusterNotRegistered),
+            generations: Generations::default(),
+            seen: None,
+            halt: None,
             claims: BTreeMap::new(),
             expiring: BTreeSet::new(),
             launches: BTreeMap::new(),
@@ -175,12 +253,29 @@ impl ClusterView {
             pools: BTreeMap::new(),
             templates: BTreeMap::new(),
             marks: Marks::default(),
-            parts,
-        };
-        for want in wants.sets.iter().collect::<BTreeSet<_>>() {
-            view.read(ports, cluster, *want).await?;
+            parts: Parts::new(),
         }
-        Ok(view)
+    }
+
+    /// Whether its sets are those of these generations: whatever changes them counts one of both up.
+    fn holds(&self, generations: &Generations, now: Timestamp) -> bool {
+        now < self.holds_until
+            && self.generations.revision == generations.revision
+            && self.generations.steps == generations.steps
+    }
+
+    /// The items of the cluster whose place begins so. They hold until the first of them expires.
+    async fn query<P: Ports>(
+        &mut self,
+        ports: &P,
+        cluster: &ClusterName,
+        prefix: &str,
+    ) -> Result<Vec<(Key, Item)>, HandlerError> {
+        let items = read_prefix(ports.table(), keys::cluster_pk(cluster), prefix, self.now).await?;
+        let first = items.iter().filter_map(|(_, item)| expires_at(item)).min();
+        let first = first.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        self.holds_until = first.map_or(self.holds_until, |first| first.min(self.holds_until));
+        Ok(items)
     }
 
     async fn read<P: Ports>(
@@ -189,11 +284,9 @@ impl ClusterView {
         cluster: &ClusterName,
         want: Want,
     ) -> Result<(), HandlerError> {
-        let (table, now) = (ports.table(), self.now);
-        let pk = keys::cluster_pk(cluster);
         match want {
             Want::Claims => {
-                let items = read_prefix(table, pk, keys::NODE_CLAIM, now).await?;
+                let items = self.query(ports, cluster, keys::NODE_CLAIM).await?;
                 for (key, item) in &items {
                     let claim: Claim = parsed(key, item)?;
                     if item.contains_key(EXPIRES_AT) {
@@ -203,28 +296,28 @@ impl ClusterView {
                 }
             }
             Want::Launches => {
-                let items = read_prefix(table, pk, keys::LAUNCH, now).await?;
+                let items = self.query(ports, cluster, keys::LAUNCH).await?;
                 self.launches = indexed(&items, |launch: &Launch| launch.id.clone())?;
             }
             Want::Commands => {
-                let items = read_prefix(table, pk, keys::COMMAND, now).await?;
+                let items = self.query(ports, cluster, keys::COMMAND).await?;
                 self.commands = indexed(&items, |command: &Command| command.id.clone())?;
             }
             Want::Classes => {
-                let items = read_prefix(table, pk, keys::NODE_CLASS, now).await?;
+                let items = self.query(ports, cluster, keys::NODE_CLASS).await?;
                 self.classes = indexed(&items, |class: &ClassStatus| class.name.clone())?;
             }
             Want::Pools => {
-                let items = read_prefix(table, pk, keys::NODE_POOL, now).await?;
+                let items = self.query(ports, cluster, keys::NODE_POOL).await?;
                 self.pools = indexed(&items, |pool: &PoolStatus| pool.name.clone())?;
             }
             Want::Templates => {
-                let items = read_prefix(table, pk, keys::TEMPLATE, now).await?;
+                let items = self.query(ports, cluster, keys::TEMPLATE).await?;
                 self.templates = indexed(&items, |template: &Template| template.name.clone())?;
             }
             Want::Marks => {
                 let pk = keys::region_pk(&ports.installation().region);
-                let items = read_prefix(table, pk, keys::UNAVAILABLE, now).await?;
+                let items = read_prefix(ports.table(), pk, keys::UNAVAILABLE, self.now).await?;
                 let marks = items.iter().map(|(key, item)| parsed::<Unavailable>(key, item));
                 self.marks = marks.collect::<Result<_, _>>()?;
             }
@@ -240,6 +333,7 @@ struct Heads {
     seen: Option<Seen>,
     halt: Option<Halt>,
     catalog: CatalogMeta,
+    pending_pods: u64,
 }
 
 impl Heads {
@@ -274,7 +368,7 @@ impl Heads {
         Ok(Self {
             registry: optional(&items, &registry)?,
             generations: Generations {
-                snapshot: counter(&manifest, snapshot_generation)?,
+                snapshot: counter(&manifest, |item| manifest_number(item, "generation"))?,
                 revision: counter(&revision, revision_of)?,
                 steps: counter(&steps, steps_of)?,
                 catalog: catalog.generations(wants.parts),
@@ -282,6 +376,7 @@ impl Heads {
             seen: optional(&items, &seen)?,
             halt: optional(&items, &halt)?,
             catalog,
+            pending_pods: counter(&manifest, |item| manifest_number(item, "pending_pods"))?,
         })
     }
 }
@@ -325,13 +420,15 @@ async fn read_prefix<T: Table>(
 /// Whether DynamoDB may already have deleted the item.
 #[must_use]
 pub fn is_expired(item: &Item, now: Timestamp) -> bool {
-    let expires_at =
-        item.get(EXPIRES_AT).and_then(|value| value.as_number()).and_then(|number| number.to_i64());
-    expires_at.is_some_and(|seconds| seconds <= now.as_second())
+    expires_at(item).is_some_and(|seconds| seconds <= now.as_second())
 }
 
-fn snapshot_generation(item: Option<&Item>) -> Result<u64, form::FieldError> {
-    item.map_or(Ok(0), |item| Fields::of(item).u64("generation"))
+fn expires_at(item: &Item) -> Option<i64> {
+    item.get(EXPIRES_AT).and_then(|value| value.as_number()).and_then(|number| number.to_i64())
+}
+
+fn manifest_number(item: Option<&Item>, name: &str) -> Result<u64, form::FieldError> {
+    item.map_or(Ok(0), |item| Fields::of(item).u64(name))
 }
 
 fn optional<F: Form>(items: &BTreeMap<Key, Item>, key: &Key) -> Result<Option<F>, HandlerError> {
@@ -356,6 +453,41 @@ fn indexed<F: Form, K: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn look(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> bool {
+        let seen = Seen {
+            function: FunctionName::Provisioner,
+            generations: generations(1, 1, 1, 1),
+            deadline: None,
+            at: Timestamp::UNIX_EPOCH,
+            refusals: refused.map(str::to_owned),
+        };
+        let glance = Glance { generations: now, seen: Some(seen), watch, pending_pods };
+        glance.unchanged(Timestamp::UNIX_EPOCH)
+    }
+
+    fn generations(snapshot: u64, steps: u64, types: u64, prices: u64) -> Generations {
+        let catalog = [(CatalogPart::InstanceTypes, types), (CatalogPart::SpotPrices, prices)];
+        Generations { snapshot, revision: 1, steps, catalog: catalog.into() }
+    }
+
+    #[test]
+    fn a_function_looks_at_what_it_watches() {
+        let (snapshot, steps) = (generations(2, 1, 1, 1), generations(1, 2, 1, 1));
+        let (types, prices) = (generations(1, 1, 2, 1), generations(1, 1, 1, 2));
+        let check = |watch, pending, refused, expected: [bool; 4]| {
+            let found =
+                [&snapshot, &steps, &types, &prices].map(|now| look(watch, pending, refused, now.clone()));
+            assert_eq!(found, expected, "{watch:?} {pending} {refused:?}");
+        };
+        check(Watch::Everything, 0, None, [false; 4]);
+        check(Watch::Facts, 0, None, [false, false, false, true]);
+        check(Watch::Facts, 0, Some("12ab"), [false; 4]);
+        check(Watch::PendingPods, 0, None, [true, false, true, true]);
+        check(Watch::PendingPods, 1, None, [false; 4]);
+        // What was refused is forgotten by one look more.
+        check(Watch::PendingPods, 0, Some("12ab"), [false; 4]);
+    }
 
     /// Seeds 1, 2, 7, 10, 11 and 18 of the simulation: a launch committed between both reads was settled without its
     /// claims, and its instance had no owner for ever.

@@ -101,7 +101,7 @@ mod tests {
     use tenon_table::items::{CatalogCache, Generations, Seen, put};
     use tenon_table::{Query, SkRange, Table, block_on, query_all};
 
-    use crate::observe::{ClusterView, Want, Wants, glance};
+    use crate::observe::{ClusterView, Want, Wants, Watch, glance};
     use crate::ports::Ports;
     use crate::testing::{World, WorldConfig};
 
@@ -117,6 +117,7 @@ mod tests {
             Want::Templates,
             Want::Marks,
         ],
+        watch: Watch::Everything,
     };
 
     fn cluster() -> ClusterName {
@@ -219,6 +220,29 @@ mod tests {
         let step = ClaimStep::new(&cluster, claim.revision, &terminated(&claim, now)).commit();
         block_on(world.table.commit(&step)).unwrap();
         assert!(!look().unchanged(now));
+    }
+
+    #[test]
+    fn sets_that_were_kept_are_read_again_once_something_counts() {
+        let (world, claim) = world();
+        let look = |kept: &ClusterView| {
+            world.table.reset_meter();
+            let (name, cache) = (cluster(), CatalogCache::new());
+            let view = ClusterView::observe_since(&world, &name, WANTS, &cache, Some(kept.clone()));
+            let view = block_on(view).unwrap();
+            (world.table.meter().of(tenon_table::Operation::Query).calls, view)
+        };
+        let first = observe(&world);
+        let (queries, same) = look(&first);
+        // The region's marks have no counter.
+        assert_eq!((queries, &same.claims), (1, &first.claims));
+        let step = ClaimStep::new(&cluster(), claim.revision, &terminated(&claim, world.now())).commit();
+        block_on(world.table.commit(&step)).unwrap();
+        let (queries, changed) = look(&same);
+        assert_eq!(queries, WANTS.sets.len() as u64);
+        assert_eq!(changed.claims, observe(&world).claims);
+        world.clock.advance(jiff::SignedDuration::from_mins(10));
+        assert_eq!(look(&same).0, WANTS.sets.len() as u64, "nothing is kept for ever");
     }
 
     #[test]

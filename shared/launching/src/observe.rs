@@ -12,11 +12,12 @@ use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::Consistency;
 use tenon_table::items::CatalogCache;
 
-/// What is kept between wakes: immutable content under its digest.
+/// What is kept between wakes: immutable content under its digest, and the view of a look that committed nothing.
 #[derive(Debug, Default)]
 pub struct Caches {
     catalog: CatalogCache,
     chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
+    views: Mutex<BTreeMap<ClusterName, ClusterView>>,
 }
 
 /// An observation.
@@ -38,7 +39,8 @@ pub async fn observe<P: Ports>(
     wants: Wants<'_>,
     caches: &Caches,
 ) -> Result<Observed, HandlerError> {
-    let view = ClusterView::observe(ports, cluster, wants, &caches.catalog).await?;
+    let kept = caches.views.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
+    let view = ClusterView::observe_since(ports, cluster, wants, &caches.catalog, kept).await?;
     let mut cache = caches.take(cluster);
     let snapshot = read(ports.table(), cluster, Consistency::Strong, &mut cache).await;
     caches.put(cluster, cache);
@@ -51,6 +53,12 @@ pub async fn observe<P: Ports>(
 }
 
 impl Caches {
+    /// Keeps the view of a look that committed nothing, for the next one. A look that does commit keeps none: what it
+    /// wrote, or lost, is read anew.
+    pub fn keep(&self, cluster: &ClusterName, view: ClusterView) {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), view);
+    }
+
     /// Taken out while it is used: two wakes of one cluster at once read anew rather than wait.
     fn take(&self, cluster: &ClusterName) -> ChunkCache {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster).unwrap_or_default()

@@ -17,7 +17,7 @@ use tenon_table::items::{Generations, JournalOf, Seen, journal_writes, keys, set
 
 /// Looks of one wake: the first, and those at what it left: a lost race, or what it failed at.
 pub const ROUNDS: usize = 3;
-/// Where something waits or failed, the next sweep (one a minute) looks again.
+/// Where something waits or failed, the function wakes itself to look again.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
 /// Letters and digits of the digest of what was refused.
 const DIGEST_DIGITS: usize = 24;

@@ -64,6 +64,7 @@ pub struct AgentEnded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
+    Later(Timestamp),
     Failed,
 }
 
@@ -276,6 +277,7 @@ impl Site {
             }
             let reported = match agent.report(clock.now()).await {
                 Ok(Reported::Changed(_) | Reported::Unchanged) => Outcome::Done,
+                Ok(Reported::Later(at)) => Outcome::Later(at),
                 Err(error) => {
                     errors.push(tenon_entrypoint::error::chain(&error));
                     Outcome::Failed
@@ -312,6 +314,7 @@ impl Site {
         }
         self.beat_at = match ended.reported {
             Outcome::Done => after(tenon_agent::agent::HEARTBEAT_EVERY),
+            Outcome::Later(at) => at,
             Outcome::Failed => after(RETRY),
         };
         self.agent = AgentSlot::Idle(ended.agent);

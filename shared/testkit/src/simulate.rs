@@ -26,8 +26,9 @@ use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
 const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
-/// Nothing to do for so long is settled: two sweeps.
-const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(150);
+/// Nothing to do for so long is settled: longer than the longest sweep, so that what an event forgot would have been
+/// found.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(330);
 /// How old the table is that a restore brings back.
 const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 

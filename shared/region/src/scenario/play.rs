@@ -14,7 +14,7 @@ use crate::wiring::BusName;
 
 /// A region counts as settled once nothing was left to do for so long: longer than a sweep, so that what an event
 /// forgot would have been found.
-const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(130);
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(190);
 
 /// How far a scenario is.
 #[derive(Debug, Clone, PartialEq)]
