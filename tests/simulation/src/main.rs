@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p tenon-simulation -- --seeds 10000` plays seeds 0 to 9999; `--seed N` plays one, as it was.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
                     let outcome =
                         simulate(Options { seed, steps: arguments.steps, sabotage, pace: arguments.pace });
                     if let Err(violation) = &outcome {
-                        println!("{violation}");
+                        say(&violation.to_string());
                     }
                     tally.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
                 }
@@ -120,21 +121,27 @@ fn sabotage_named(name: &str) -> Option<Sabotage> {
     Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name)
 }
 
+/// A line on standard output. Who reads it may leave before the end: the exit status still tells what became of it.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 fn report(tally: &Tally, arguments: &Arguments, seconds: f64) -> ExitCode {
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = tally.played as f64 / seconds.max(0.001);
-    println!(
+    say(&format!(
         "{} seeds of {} steps in {seconds:.1} s, {rate:.1} a second: {} launches, {} crashes, {} invocations, {} restored tables",
         tally.played, arguments.steps, tally.launches, tally.crashes, tally.invocations, tally.restored
-    );
-    println!("{} passed, {} failed", tally.played - tally.violations.len() as u64, tally.violations.len());
+    ));
+    let failed = tally.violations.len();
+    say(&format!("{} passed, {failed} failed", tally.played.saturating_sub(failed as u64)));
     for violation in tally.violations.iter().take(3) {
-        println!(
+        say(&format!(
             "play it again: cargo run --release -p tenon-simulation -- --seed {} --steps {}{}",
             violation.seed,
             arguments.steps,
             arguments.pace.map_or_else(String::new, |pace| format!(" --pace {pace:?}").to_lowercase())
-        );
+        ));
     }
     if tally.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

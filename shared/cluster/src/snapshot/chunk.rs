@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 
 use flate2::Compression;
-use flate2::read::DeflateDecoder;
+use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use serde_json::Value;
 use tenon_domain::digest::Digest;

@@ -8,6 +8,7 @@ mod pattern;
 mod read;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -104,7 +105,13 @@ impl Wiring {
     /// # Errors
     /// [`WiringError`] names the resource and the property.
     pub fn built_in() -> Result<Self, WiringError> {
-        read_region(include_str!("../../../../template.yaml"))
+        // It can't change while this runs, and a simulation asks for it at every seed.
+        static READ: OnceLock<Wiring> = OnceLock::new();
+        if let Some(wiring) = READ.get() {
+            return Ok(wiring.clone());
+        }
+        let wiring = read_region(include_str!("../../../../template.yaml"))?;
+        Ok(READ.get_or_init(|| wiring).clone())
     }
 
     /// Which functions' queues get an event of a bus; a function that several rules name gets it once a rule.

@@ -14,7 +14,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::Compression;
-use flate2::read::DeflateDecoder;
+use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
