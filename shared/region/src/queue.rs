@@ -229,10 +229,13 @@ mod tests {
         assert_eq!(queue.receive(at(31)).len(), 1);
         polls.extend(queue.arrange_poll(at(31)));
         queue.finish(&first, &[]);
-        assert_eq!(polls, [at(1), at(62), at(31)]);
-        // The poll that was arranged for the first finds nothing due, and one is arranged for the second.
+        assert_eq!(polls, [at(1), at(62), at(31), at(62)]);
+        // The poll that was arranged for the first finds nothing due, and one is arranged for the second; the other
+        // poll of that time changes nothing.
         assert!(!queue.poll(at(62)));
         assert_eq!(queue.arrange_poll(at(62)), Some(at(92)));
+        assert!(!queue.poll(at(62)));
+        assert_eq!(queue.arrange_poll(at(62)), None);
         assert!(queue.poll(at(92)));
         assert_eq!(queue.receive(at(92)).len(), 1);
     }
