@@ -183,7 +183,7 @@ pub enum ItemError {
 /// [`ItemError`] where the form isn't a map, or holds a number that DynamoDB doesn't keep.
 pub fn to_item<T: Serialize>(form: &T) -> Result<Item, ItemError> {
     match serde_json::to_value(form).map_err(ItemError::Form)? {
-        Json::Object(fields) => map_from_json("", fields),
+        Json::Object(fields) => map_from_json(fields),
         Json::Null => Err(ItemError::NotAMap { found: "null" }),
         Json::Bool(_) => Err(ItemError::NotAMap { found: "a boolean" }),
         Json::Number(_) => Err(ItemError::NotAMap { found: "a number" }),
@@ -197,62 +197,71 @@ pub fn to_item<T: Serialize>(form: &T) -> Result<Item, ItemError> {
 /// # Errors
 /// [`ItemError`] where an attribute is missing, of another type, or a number doesn't fit.
 pub fn from_item<T: DeserializeOwned>(item: &Item) -> Result<T, ItemError> {
-    serde_json::from_value(map_to_json("", item)?).map_err(ItemError::Form)
+    serde_json::from_value(map_to_json(item)?).map_err(ItemError::Form)
 }
 
-fn map_from_json(path: &str, fields: serde_json::Map<String, Json>) -> Result<Item, ItemError> {
+impl ItemError {
+    /// The error with the attribute that it is in before its path, which is only put together where there is one.
+    fn within(mut self, outer: &str) -> Self {
+        if let Self::Number { path, .. } | Self::Inexact { path, .. } = &mut self {
+            let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+            *path = format!("{outer}{dot}{path}");
+        }
+        self
+    }
+}
+
+fn map_from_json(fields: serde_json::Map<String, Json>) -> Result<Item, ItemError> {
     let present = fields.into_iter().filter(|(_, value)| !value.is_null());
     present
-        .map(|(name, value)| {
-            let value = value_from_json(&join(path, &name), value)?;
-            Ok((name, value))
+        .map(|(name, value)| match value_from_json(value) {
+            Ok(value) => Ok((name, value)),
+            Err(error) => Err(error.within(&name)),
         })
         .collect()
 }
 
-fn value_from_json(path: &str, json: Json) -> Result<Value, ItemError> {
+fn value_from_json(json: Json) -> Result<Value, ItemError> {
     Ok(match json {
         Json::Null => Value::Null,
         Json::Bool(truth) => Value::Bool(truth),
         Json::String(text) => Value::S(text),
         Json::Number(number) => {
-            let wrong = |source| ItemError::Number { path: path.to_owned(), source };
+            let wrong = |source| ItemError::Number { path: String::new(), source };
             Value::N(Number::parse(&number.to_string()).map_err(wrong)?)
         }
         Json::Array(values) => {
-            let values = values.into_iter().enumerate();
-            Value::L(
-                values.map(|(n, v)| value_from_json(&format!("{path}[{n}]"), v)).collect::<Result<_, _>>()?,
-            )
+            let element =
+                |(n, value)| value_from_json(value).map_err(|error| error.within(&format!("[{n}]")));
+            Value::L(values.into_iter().enumerate().map(element).collect::<Result<_, _>>()?)
         }
-        Json::Object(fields) => Value::M(map_from_json(path, fields)?),
+        Json::Object(fields) => Value::M(map_from_json(fields)?),
     })
 }
 
-fn map_to_json(path: &str, item: &Item) -> Result<Json, ItemError> {
-    let fields =
-        item.iter().map(|(name, value)| Ok((name.clone(), value_to_json(&join(path, name), value)?)));
-    Ok(Json::Object(fields.collect::<Result<_, ItemError>>()?))
+fn map_to_json(item: &Item) -> Result<Json, ItemError> {
+    let field = |(name, value): (&String, &Value)| {
+        Ok((name.clone(), value_to_json(value).map_err(|error| error.within(name))?))
+    };
+    Ok(Json::Object(item.iter().map(field).collect::<Result<_, ItemError>>()?))
 }
 
-fn value_to_json(path: &str, value: &Value) -> Result<Json, ItemError> {
+fn value_to_json(value: &Value) -> Result<Json, ItemError> {
     Ok(match value {
         Value::S(text) => Json::String(text.clone()),
-        Value::N(number) => Json::Number(number_to_json(path, number)?),
+        Value::N(number) => Json::Number(number_to_json(number)?),
         Value::Bool(truth) => Json::Bool(*truth),
         Value::B(bytes) => Json::Array(bytes.iter().map(|byte| Json::from(*byte)).collect()),
         Value::Null => Json::Null,
         Value::L(values) => {
-            let values = values.iter().enumerate();
-            Json::Array(
-                values.map(|(n, v)| value_to_json(&format!("{path}[{n}]"), v)).collect::<Result<_, _>>()?,
-            )
+            let element = |(n, value)| value_to_json(value).map_err(|error| error.within(&format!("[{n}]")));
+            Json::Array(values.iter().enumerate().map(element).collect::<Result<_, _>>()?)
         }
-        Value::M(fields) => map_to_json(path, fields)?,
+        Value::M(fields) => map_to_json(fields)?,
     })
 }
 
-fn number_to_json(path: &str, number: &Number) -> Result<serde_json::Number, ItemError> {
+fn number_to_json(number: &Number) -> Result<serde_json::Number, ItemError> {
     if let Some(whole) = number.to_u64() {
         return Ok(whole.into());
     }
@@ -262,11 +271,7 @@ fn number_to_json(path: &str, number: &Number) -> Result<serde_json::Number, Ite
     let double = number.as_str().parse::<f64>().ok().and_then(serde_json::Number::from_f64);
     double
         .filter(|double| Number::parse(&double.to_string()).as_ref() == Ok(number))
-        .ok_or_else(|| ItemError::Inexact { path: path.to_owned(), number: number.clone() })
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+        .ok_or_else(|| ItemError::Inexact { path: String::new(), number: number.clone() })
 }
 
 #[cfg(test)]
@@ -328,6 +333,15 @@ mod tests {
             error.to_string(),
             "attribute `price` holds `0.1234567890123456789012345`, which neither 64 bits nor a double hold exactly"
         );
+    }
+
+    #[test]
+    fn an_error_names_its_place() {
+        let exact = Value::N(Number::parse("0.1234567890123456789012345").unwrap());
+        let zone = Value::M(BTreeMap::from([("usd".to_owned(), exact)]));
+        let item = Item::from([("prices".to_owned(), Value::L(vec![Value::Null, Value::L(vec![zone])]))]);
+        let error = from_item::<Json>(&item).unwrap_err();
+        assert!(error.to_string().starts_with("attribute `prices[1][0].usd` holds"), "{error}");
     }
 
     #[test]
