@@ -45,6 +45,16 @@ pub enum Audience {
     Scripts,
 }
 
+/// Whether anybody takes the lines of events and decisions: wording them costs more than what they are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Listeners {
+    /// Somebody does.
+    #[default]
+    Some,
+    /// Nobody does, and they aren't worded.
+    None,
+}
+
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happening {

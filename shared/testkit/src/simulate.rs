@@ -13,6 +13,7 @@ use tenon_domain::id::ClusterName;
 use tenon_domain::manifest::node_pool_from_value;
 use tenon_domain::wake::FunctionName;
 use tenon_region::engine::Region;
+use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, build};
 use tenon_table::Backup;
 
@@ -151,7 +152,7 @@ impl Play {
         let hooks = Arc::clone(&chaos);
         let made = build(&world, &scenario::Options { hooks, ..scenario::Options::default() });
         let cluster = ClusterName::parse(CLUSTER);
-        let (Ok(region), Ok(cluster)) = (made, cluster) else {
+        let (Ok(mut region), Ok(cluster)) = (made, cluster) else {
             return Err(Box::new(Violation {
                 invariant: Invariant::PodsRun,
                 seed: options.seed,
@@ -160,6 +161,7 @@ impl Play {
                 found: "the world of this seed can't be made".to_owned(),
             }));
         };
+        region.set_listeners(Listeners::None);
         let objects = world.clusters.iter().flat_map(|cluster| &cluster.objects);
         let pools = objects.filter_map(|object| node_pool_from_value(object).ok()).collect();
         let mut dice = Dice::new(options.seed, 3);

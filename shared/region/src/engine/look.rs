@@ -9,7 +9,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_table::MemoryTable;
 
 use super::{FailedInvocation, PodDeletion, Region};
-use crate::happening::{Happening, HappeningKind};
+use crate::happening::{Happening, HappeningKind, Listeners};
 use crate::queue::Queue;
 use crate::site::{Site, Voice};
 use crate::timeline::Due;
@@ -65,6 +65,11 @@ impl Region {
     /// What happened since the last call.
     pub fn take_happenings(&mut self) -> Vec<Happening> {
         std::mem::take(&mut self.log)
+    }
+
+    /// Says whether anybody takes what happened.
+    pub const fn set_listeners(&mut self, listeners: Listeners) {
+        self.listeners = listeners;
     }
 
     /// Whether no task is under way.

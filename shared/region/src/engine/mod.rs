@@ -20,7 +20,7 @@ use tenon_table::MemoryTable;
 use crate::clock::Clock;
 use crate::functions::Functions;
 use crate::gate::Hooks;
-use crate::happening::Happening;
+use crate::happening::{Happening, Listeners};
 use crate::kept::Kept;
 use crate::ports::{Outbox, SharedOutbox};
 use crate::queue::Queue;
@@ -53,6 +53,7 @@ pub struct Region {
     outbox: SharedOutbox,
     pub(crate) sites: BTreeMap<ClusterName, Site>,
     pub(crate) log: Vec<Happening>,
+    listeners: Listeners,
     failures: Vec<FailedInvocation>,
     pod_deletions: Vec<PodDeletion>,
     usage: Usage,
@@ -98,6 +99,7 @@ impl Region {
             outbox: Arc::new(Mutex::new(Outbox::default())),
             sites: BTreeMap::new(),
             log: Vec::new(),
+            listeners: Listeners::Some,
             failures: Vec::new(),
             pod_deletions: Vec::new(),
             usage: Usage::default(),
@@ -271,7 +273,9 @@ impl Region {
 
     /// Puts an event, as AWS or a pipeline sends it, on a bus; which functions' queues get it.
     pub fn route(&mut self, bus: BusName, event: Value) -> Vec<FunctionName> {
-        if let Some(happening) = crate::record::event(self.clock.now(), &event) {
+        if self.listeners == Listeners::Some
+            && let Some(happening) = crate::record::event(self.clock.now(), &event)
+        {
             self.log.push(happening);
         }
         let targets = self.wiring.route(bus, &event);

@@ -15,7 +15,7 @@ use tenon_entrypoint::batch::{Failure, Message};
 use super::Region;
 use crate::functions::Invocation;
 use crate::gate::{Gate, Stop};
-use crate::happening::{Happening, HappeningKind};
+use crate::happening::{Happening, HappeningKind, Listeners};
 use crate::ports::{LocalPorts, Outbox, Signal};
 use crate::queue::QueuedMessage;
 use crate::site::{AgentEnded, AgentRun, AgentWorld};
@@ -169,7 +169,9 @@ impl Region {
     fn empty_outbox(&mut self) {
         let Outbox { signals, records, pod_deletions } =
             std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
-        self.log.extend(records.iter().filter_map(|(key, item)| crate::record::happening(key, item)));
+        if self.listeners == Listeners::Some {
+            self.log.extend(records.iter().filter_map(|(key, item)| crate::record::happening(key, item)));
+        }
         let now = self.clock.now();
         self.pod_deletions.extend(pod_deletions.into_iter().map(|(pod, node)| PodDeletion {
             at: now,

@@ -8,7 +8,7 @@ mod pattern;
 mod read;
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -130,5 +130,14 @@ impl Wiring {
 /// # Errors
 /// [`WiringError`] names the resource and the property.
 pub fn cluster_schedules(installation: &str, cluster: &str) -> Result<Vec<Schedule>, WiringError> {
-    read_cluster(include_str!("../../../../infra/cluster.yaml"), installation, cluster)
+    // As above; the few clusters of a process are kept by name.
+    static READ: Mutex<BTreeMap<(String, String), Vec<Schedule>>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = (installation.to_owned(), cluster.to_owned());
+    if let Some(schedules) = read.get(&name) {
+        return Ok(schedules.clone());
+    }
+    let schedules = read_cluster(include_str!("../../../../infra/cluster.yaml"), installation, cluster)?;
+    read.insert(name, schedules.clone());
+    Ok(schedules)
 }
