@@ -5,9 +5,9 @@
 //! of the request.
 
 use crate::commit::{Commit, CommitError, Condition, Expect, Write};
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::limits;
-use crate::value::{self, Item};
+use crate::value::{self, Item, Value};
 use std::collections::BTreeMap;
 
 /// One action on one item.
@@ -26,7 +26,7 @@ pub struct Action<'a> {
 pub enum Effect<'a> {
     /// Nothing: a `ConditionCheck`.
     Check,
-    /// Sets the cluster's `revision` (and `v`, the version of the form) and keeps the rest.
+    /// Sets the cluster's [`revision_attributes`] and keeps the rest.
     BumpRevision {
         /// The revision that it gets.
         next: u64,
@@ -58,6 +58,18 @@ pub enum Form {
     Single,
     /// `TransactWriteItems` with the commit's token.
     Transaction,
+}
+
+/// The version of the form of the cluster's `REVISION` item.
+const REVISION_FORM: u32 = 1;
+
+/// What [`Effect::BumpRevision`] sets: `revision`, and `v`, the version of the form.
+#[must_use]
+pub fn revision_attributes(next: u64) -> Item {
+    Item::from([
+        (key::REVISION.to_owned(), Value::number(next)),
+        (key::VERSION.to_owned(), Value::number(REVISION_FORM)),
+    ])
 }
 
 impl Action<'_> {
@@ -156,7 +168,7 @@ fn check_actions(actions: &[Action<'_>]) -> Result<(), CommitError> {
             .map_err(|message| CommitError::Invalid { message: format!("`{}`: {message}", action.key) })?;
         let bytes = action.request_bytes();
         if bytes > limits::ITEM_BYTES {
-            return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes });
+            return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes: Some(bytes) });
         }
     }
     let bytes = actions.iter().map(Action::request_bytes).sum();
@@ -184,6 +196,13 @@ fn check_action(action: &Action<'_>) -> Result<(), String> {
 fn check_set(set: &Item, remove: &[String]) -> Result<(), String> {
     if set.is_empty() && remove.is_empty() {
         return Err("it sets and removes nothing: leave it out".to_owned());
+    }
+    let named = set.len() + remove.len();
+    if named > limits::UPDATED_ATTRIBUTES {
+        return Err(format!(
+            "it sets and removes {named} attributes: name at most {}, or put the whole item",
+            limits::UPDATED_ATTRIBUTES
+        ));
     }
     value::check_attributes(set)?;
     let mut removed = BTreeMap::new();

@@ -142,7 +142,8 @@ pub enum Write {
         /// Attributes to remove; absent ones are no error.
         remove: Vec<String>,
     },
-    /// An atomic counter: adds to a whole number, which counts as 0 where it is absent.
+    /// An atomic counter: adds to a number, which counts as 0 where it is absent. The sum is exact: one of more than
+    /// 38 digits is refused.
     Add {
         /// The item's key.
         key: Key,
@@ -215,12 +216,12 @@ pub enum CommitError {
         pk: String,
     },
     /// One item would be too large. Split what it holds.
-    #[error("`{key}` would have {bytes} bytes: an item holds at most {}, split it", limits::ITEM_BYTES)]
+    #[error("`{key}` would be too large{}: an item holds at most {} bytes, split it", with_bytes(*bytes), limits::ITEM_BYTES)]
     ItemTooLarge {
         /// The item.
         key: Key,
-        /// Its size after the write.
-        bytes: u64,
+        /// Its size after the write, where the table says it.
+        bytes: Option<u64>,
     },
     /// The commit doesn't fit into one transaction. Cut it into slices.
     #[error(
@@ -243,6 +244,10 @@ pub enum CommitError {
     /// The table didn't answer: it may have gone through. Observe, or send a transaction again as it is.
     #[error("the table is unavailable: the commit may have gone through")]
     Unavailable(#[source] Cause),
+}
+
+fn with_bytes(bytes: Option<u64>) -> String {
+    bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default()
 }
 
 fn list(conditions: &[Condition]) -> String {

@@ -24,8 +24,12 @@ pub const PK_BYTES: usize = 2048;
 pub const SK_BYTES: usize = 1024;
 /// An attribute's name: 64 KB - 1.
 pub const NAME_BYTES: usize = 65_535;
-/// Levels of lists and maps in one attribute.
-pub const DEPTH: usize = 32;
+/// Levels of lists and maps in one attribute: DynamoDB says 32, and counts the item itself as one of them. What is
+/// in the innermost list or map isn't one.
+pub const DEPTH: usize = 31;
+/// Attributes that one `UpdateItem` sets or removes. Its expression may have 4 KB, which hold some 400 attributes by
+/// placeholders, and 300 operators.
+pub const UPDATED_ATTRIBUTES: usize = 300;
 /// A client request token, in characters.
 pub const TOKEN_CHARACTERS: usize = 36;
 /// How long a client request token is remembered after its transaction went through.

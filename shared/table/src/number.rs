@@ -1,6 +1,6 @@
 //! Numbers as DynamoDB keeps them: decimal, exact, at most 38 significant digits.
 //!
-//! Decides which numbers there are and their one canonical text. It does no arithmetic but a counter's.
+//! Decides which numbers there are and their one canonical text. It does no arithmetic but a counter's sum.
 
 use std::fmt;
 
@@ -97,23 +97,73 @@ impl Number {
         self.0.parse().ok()
     }
 
-    /// A counter's next value; nothing where this isn't a whole number or the sum has more than 38 digits.
+    /// A counter's next value, exact; nothing where that has more than 38 significant digits or is out of range.
     #[must_use]
     pub fn checked_add(&self, amount: i64) -> Option<Self> {
-        let sum = self.0.parse::<i128>().ok()?.checked_add(i128::from(amount))?;
-        Self::parse(&sum.to_string()).ok()
+        let (whole, fraction) = self.0.split_once('.').unwrap_or((&self.0, ""));
+        let one = Digits::of(&format!("{whole}{fraction}"));
+        let other = Digits::of(&format!("{amount}{}", "0".repeat(fraction.len())));
+        let sum = one.plus(&other);
+        let digits: String = sum.lowest_first.iter().rev().map(|digit| char::from(b'0' + digit)).collect();
+        let (whole, fraction) = digits.split_at_checked(digits.len().saturating_sub(fraction.len()))?;
+        Self::parse(&format!("{}{whole}.{fraction}", if sum.negative { "-" } else { "" })).ok()
     }
 
-    /// What the number adds to its item's size: a byte for two significant digits, and one.
+    /// What the number adds to its item's size: a byte, one for a minus sign, and one for each pair of digits from
+    /// the first that isn't `00` to the last. Pairs are counted from the decimal point, so `12` is one and `120` two.
+    /// The developer guide says "approximately"; this is what DynamoDB Local 2.6.1 counts.
     #[must_use]
     pub fn size(&self) -> u64 {
-        let digits = || self.0.bytes().filter(u8::is_ascii_digit);
-        let leading = digits().take_while(|b| *b == b'0').count();
-        let total = digits().count();
-        let whole_only = !self.0.contains('.');
-        let trailing = if whole_only { self.0.bytes().rev().take_while(|b| *b == b'0').count() } else { 0 };
-        let significant = total.saturating_sub(leading + trailing);
-        (significant.div_ceil(2) + 1) as u64
+        let (negative, digits) = self.0.strip_prefix('-').map_or((0, &*self.0), |digits| (1, digits));
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let before = if whole.len() % 2 == 1 { "0" } else { "" };
+        let after = if fraction.len() % 2 == 1 { "0" } else { "" };
+        let aligned = format!("{before}{whole}{fraction}{after}");
+        let pairs: Vec<bool> = aligned.as_bytes().chunks(2).map(|pair| pair != b"00").collect();
+        let first = pairs.iter().position(|counts| *counts);
+        let last = pairs.iter().rposition(|counts| *counts);
+        let counted = first.zip(last).map_or(0, |(first, last)| last - first + 1);
+        (counted + 1 + negative) as u64
+    }
+}
+
+/// A whole number of any length: the sum of a counter at 1E+125 has more digits than a machine's numbers.
+struct Digits {
+    negative: bool,
+    lowest_first: Vec<u8>,
+}
+
+impl Digits {
+    /// Of digits, with a minus sign or without.
+    fn of(text: &str) -> Self {
+        let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+        Self { negative, lowest_first: digits.bytes().rev().map(|byte| byte.saturating_sub(b'0')).collect() }
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        let length = self.lowest_first.len().max(other.lowest_first.len()) + 1;
+        // The complement to ten: adding it subtracts, and a sum below zero ends in nines.
+        let (mut carry, mut digits) = (0, Vec::with_capacity(length));
+        for place in 0..length {
+            let sum = self.signed(place) + other.signed(place) + carry;
+            digits.push(sum.rem_euclid(10));
+            carry = sum.div_euclid(10);
+        }
+        let negative = carry < 0;
+        if negative {
+            let mut carry = 1;
+            for digit in &mut digits {
+                let sum = 9 - *digit + carry;
+                *digit = sum % 10;
+                carry = sum / 10;
+            }
+        }
+        Self { negative, lowest_first: digits.iter().map(|digit| digit.unsigned_abs()).collect() }
+    }
+
+    fn signed(&self, place: usize) -> i8 {
+        let digit = self.lowest_first.get(place).map_or(0, |digit| i8::try_from(*digit).unwrap_or(0));
+        if self.negative { -digit } else { digit }
     }
 }
 
@@ -220,21 +270,61 @@ mod tests {
     }
 
     #[test]
-    fn the_size_counts_significant_digits() {
-        check_size("0", 1);
-        check_size("7", 2);
-        check_size("12", 2);
-        check_size("123", 3);
-        check_size("1000", 2);
-        check_size("0.00125", 3);
-        check_size("-40.5", 3);
+    fn the_size_counts_pairs_of_digits() {
+        let nines = "9".repeat(38);
+        let table = [
+            ("0", 1),
+            ("7", 2),
+            ("12", 2),
+            ("10", 2),
+            ("100", 2),
+            ("120", 3),
+            ("123", 3),
+            ("1000", 2),
+            ("1005", 3),
+            ("1200", 2),
+            ("0.5", 2),
+            ("0.05", 2),
+            ("0.12", 2),
+            ("1.2", 3),
+            ("0.00125", 3),
+            ("12.5", 3),
+            ("1.2345", 4),
+            ("1e125", 2),
+            ("-1", 3),
+            ("-40.5", 4),
+            ("-1e-130", 3),
+            (&nines, 20),
+        ];
+        for (text, expected) in table {
+            check_size(text, expected);
+        }
     }
 
     #[test]
-    fn counters_add_whole_numbers_only() {
-        assert_eq!(Number::from(41_u64).checked_add(1), Some(Number::from(42_u64)));
-        assert_eq!(Number::from(1_u64).checked_add(-3), Some(Number::from(-2_i64)));
-        assert_eq!(Number::parse("1.5").unwrap().checked_add(1), None);
-        assert_eq!(Number::parse(&"9".repeat(38)).unwrap().checked_add(1).unwrap().size(), 2);
+    fn a_counters_sum_is_exact_or_nothing() {
+        let check = |text: &str, amount: i64, expected: Option<&str>| {
+            let found = Number::parse(text).unwrap().checked_add(amount);
+            let expected = expected.map(|text| Number::parse(text).unwrap());
+            assert_eq!(found, expected, "{text} + {amount}");
+        };
+        check("41", 1, Some("42"));
+        check("1", -3, Some("-2"));
+        check("-1000", 1, Some("-999"));
+        check("5", -5, Some("0"));
+        check("0", i64::MIN, Some("-9223372036854775808"));
+        check("-9223372036854775808", i64::MIN, Some("-18446744073709551616"));
+        check("1.5", 1, Some("2.5"));
+        check("0.1", -1, Some("-0.9"));
+        check("-0.25", 1, Some("0.75"));
+        check(&"9".repeat(38), 1, Some("1e38"));
+        check("1e38", -1, Some(&"9".repeat(38)));
+        check("1e41", 10_000, Some("100000000000000000000000000000000000010000"));
+        check("1e41", 1_000, None);
+        check("1e-37", 1, Some("1.0000000000000000000000000000000000001"));
+        check("1e-38", 1, None);
+        check("9.9e125", 0, Some("9.9e125"));
+        check("9.9e125", 1, None);
+        check("1e-130", 0, Some("1e-130"));
     }
 }

@@ -135,6 +135,7 @@ impl Query {
         let check_sk = |sk: &str| key::check_part(key::SK, sk, limits::SK_BYTES);
         let check_keys = || {
             key::check_part(key::PK, &self.pk, limits::PK_BYTES)?;
+            self.start_after.as_deref().map_or(Ok(()), check_sk)?;
             match &self.range {
                 SkRange::All => Ok(()),
                 SkRange::Prefix(prefix) => check_sk(prefix),

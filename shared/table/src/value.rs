@@ -91,6 +91,18 @@ impl Value {
         }
     }
 
+    /// The names in maps obey an attribute's rules, but may be those of the key.
+    fn check_names(&self) -> Result<(), String> {
+        match self {
+            Self::S(_) | Self::N(_) | Self::Bool(_) | Self::B(_) | Self::Null => Ok(()),
+            Self::L(values) => values.iter().try_for_each(Self::check_names),
+            Self::M(values) => values.iter().try_for_each(|(name, value)| {
+                check_name_bytes(name)?;
+                value.check_names()
+            }),
+        }
+    }
+
     fn depth(&self) -> usize {
         match self {
             Self::S(_) | Self::N(_) | Self::Bool(_) | Self::B(_) | Self::Null => 0,
@@ -119,6 +131,7 @@ pub fn attributes_size(item: &Item) -> u64 {
 pub(crate) fn check_attributes(item: &Item) -> Result<(), String> {
     for (name, value) in item {
         check_name(name)?;
+        value.check_names().map_err(|message| format!("in attribute `{name}`: {message}"))?;
         let depth = value.depth();
         if depth > limits::DEPTH {
             return Err(format!(
@@ -135,6 +148,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if name == key::PK || name == key::SK {
         return Err(format!("attribute `{name}` belongs to the key: leave it out of the item"));
     }
+    check_name_bytes(name)
+}
+
+fn check_name_bytes(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > limits::NAME_BYTES {
         return Err(format!(
             "an attribute's name has {} bytes: expected 1 to {}",

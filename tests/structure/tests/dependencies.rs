@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
 /// The layers, lowest first: a crate may depend on crates of lower layers, and of its own where that says so.
 const LAYERS: &[(&str, Peers, &[&str])] = &[
@@ -15,6 +15,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
         Peers::Together,
         &["tenon-bound", "tenon-table", "tenon-cloud", "tenon-cluster", "tenon-entrypoint"],
     ),
+    ("adapters of services", Peers::Apart, &["tenon-dynamodb"]),
     ("launching", Peers::Apart, &["tenon-launching"]),
     (
         "functions and agent",
@@ -32,7 +33,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
     ),
     ("a region on this machine", Peers::Apart, &["tenon-region"]),
     ("testkit", Peers::Apart, &["tenon-testkit"]),
-    ("tools", Peers::Apart, &["tenon-cli", "tenon-simulation", "tenon-structure-tests"]),
+    ("tools", Peers::Apart, &["tenon-cli", "tenon-simulation", "tenon-structure-tests", "tenon-edges"]),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -131,16 +132,53 @@ fn the_pure_crates_know_nothing_impure() {
     }
 }
 
+/// What a crate's default build needs, at any depth, each with the way to it.
+fn built_for(metadata: &Metadata, name: &str) -> BTreeMap<String, String> {
+    let names: BTreeMap<_, _> =
+        metadata.packages.iter().map(|package| (package.id.clone(), package.name.to_string())).collect();
+    let resolve = metadata.resolve.as_ref().expect("cargo metadata resolves");
+    let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (node.id.clone(), node)).collect();
+    let first = names.iter().find(|(_, other)| *other == name).expect("a crate of the workspace").0;
+    let mut seen = BTreeMap::new();
+    let mut open = vec![(first.clone(), name.to_owned())];
+    while let Some((id, path)) = open.pop() {
+        if seen.insert(names[&id].clone(), path.clone()).is_some() {
+            continue;
+        }
+        let needed = nodes[&id].deps.iter().filter(|dependency| {
+            dependency.dep_kinds.iter().any(|kind| kind.kind != DependencyKind::Development)
+        });
+        open.extend(needed.map(|d| (d.pkg.clone(), format!("{path} -> {}", names[&d.pkg]))));
+    }
+    seen
+}
+
+/// Adapters of services know the ports; ports, planners and what runs on this machine don't know the adapters.
 #[test]
-fn the_command_line_needs_no_aws_sdk() {
-    let packages = packages();
-    let aws: Vec<&String> = packages.keys().filter(|name| name.starts_with("aws-sdk")).collect();
-    let cli = &packages["tenon-cli"];
-    let direct: Vec<&str> = normal_dependencies(cli).filter(|name| name.starts_with("aws-")).collect();
-    assert!(
-        direct.is_empty(),
-        "the default build of the command line needs {direct:?}; the workspace has {aws:?}"
-    );
+fn without_aws_no_sdk_is_built() {
+    let metadata = MetadataCommand::new().exec().expect("cargo metadata runs in a checkout");
+    let apart =
+        ["tenon-cli", "tenon-simulation", "tenon-testkit", "tenon-region", "tenon-agent", "tenon-table"];
+    for name in apart {
+        let built = built_for(&metadata, name);
+        let aws = built.iter().find(|(name, _)| name.starts_with("aws-") || *name == "tenon-dynamodb");
+        assert!(aws.is_none(), "`{name}` is built without AWS, but needs {aws:?}");
+    }
+    let adapter = built_for(&metadata, "tenon-dynamodb");
+    assert!(adapter.contains_key("aws-sdk-dynamodb") && adapter.contains_key("tenon-table"), "{adapter:?}");
+}
+
+/// One TLS, and it comes with the process's client: an adapter that brings its own would bring a second.
+#[test]
+fn adapters_of_services_bring_no_tls() {
+    let metadata = MetadataCommand::new().exec().expect("cargo metadata runs in a checkout");
+    let names: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    for other in ["aws-lc-rs", "openssl", "native-tls", "s2n-tls"] {
+        assert!(!names.contains(other), "TLS is rustls with ring, but something brings `{other}`");
+    }
+    let manifest = &packages()["tenon-dynamodb"];
+    let direct: Vec<&str> = normal_dependencies(manifest).collect();
+    assert!(!direct.contains(&"aws-smithy-http-client") && !direct.contains(&"rustls"), "{direct:?}");
 }
 
 #[test]

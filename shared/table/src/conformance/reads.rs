@@ -2,6 +2,7 @@
 
 use super::Harness;
 use super::support::{Checked, PK, at_revision, equal, expect_error, fail, holds, item, key, ok, put, write};
+use crate::limits;
 use crate::number::Number;
 use crate::port::{Consistency, Order, Query, SkRange, Table, TableError, query_all};
 use crate::value::{Item, Value};
@@ -85,6 +86,26 @@ pub(super) async fn a_query_reads_a_range_in_order<H: Harness>(harness: &H) -> C
     check_query(&table, &Query::new("CLUSTER#other", SkRange::All, Consistency::Strong), &[]).await
 }
 
+/// Not in that of their UTF-16 units, by which U+1F600 comes before U+E000.
+pub(super) async fn keys_are_in_the_order_of_their_bytes<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let names =
+        ["a", "a\0", "a\0b", "a\u{7f}", "aé", "a\u{e000}", "a\u{ffff}", "a\u{1f600}", "a\u{10ffff}", "b"];
+    write(&table, names.iter().rev().map(|name| put(name, item([]))).collect()).await?;
+    check_query(&table, &strong(SkRange::All), &names).await?;
+    for limit in [None, Some(1)] {
+        for (n, name) in names.iter().enumerate().take(names.len() - 1) {
+            let range = SkRange::After { prefix: "a".to_owned(), after: (*name).to_owned() };
+            let query = Query { limit, ..strong(range) };
+            let mut expected: Vec<&str> = names.iter().take(names.len() - 1).skip(n + 1).copied().collect();
+            check_query(&table, &query, &expected).await?;
+            expected.reverse();
+            check_query(&table, &Query { order: Order::Descending, ..query }, &expected).await?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) async fn a_limit_makes_pages_that_lead_on<H: Harness>(harness: &H) -> Checked {
     let table = five(harness).await?;
     let query = Query { limit: Some(5), ..strong(SkRange::All) };
@@ -94,7 +115,17 @@ pub(super) async fn a_limit_makes_pages_that_lead_on<H: Harness>(harness: &H) ->
         return fail("a page that is full has no `next`, though the table can't know that nothing follows");
     };
     let page = ok("a query", table.query(&Query { start_after: Some(next), ..query }).await)?;
-    equal("the page after the last", &(page.items.len(), page.next), &(0, None))
+    equal("the page after the last", &(page.items.len(), page.next), &(0, None))?;
+    // The same where the range itself says that nothing follows.
+    let between = strong(SkRange::Between("ACTION".to_owned(), "ACTION#1".to_owned()));
+    for (order, end) in [(Order::Ascending, "ACTION#1"), (Order::Descending, "ACTION")] {
+        let query = Query { limit: Some(2), order, ..between.clone() };
+        let page = ok("a query", table.query(&query).await)?;
+        equal("a full page at a bound", &(page.items.len(), page.next.as_deref()), &(2, Some(end)))?;
+        let page = ok("a query", table.query(&Query { start_after: page.next, ..query }).await)?;
+        equal("the page after a bound", &(page.items.len(), page.next), &(0, None))?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_page_holds_a_megabyte<H: Harness>(harness: &H) -> Checked {
@@ -147,6 +178,8 @@ pub(super) async fn bad_questions_are_refused<H: Harness>(harness: &H) -> Checke
         strong(SkRange::Between(text("B"), text("A"))),
         strong(SkRange::Prefix(text(""))),
         strong(SkRange::After { prefix: text("A#"), after: text("B#1") }),
+        start(SkRange::All, ""),
+        start(SkRange::All, &"s".repeat(limits::SK_BYTES + 1)),
         start(SkRange::Prefix(text("A#")), "B"),
         start(SkRange::Between(text("A"), text("B")), "C"),
     ];

@@ -6,6 +6,9 @@ use crate::key::{self, Key};
 use crate::port::{Consistency, Table};
 use crate::value::{Item, Value};
 use std::fmt::Debug;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 use tenon_domain::id::ClusterName;
 
 pub(super) type Checked = Result<(), Failure>;
@@ -69,6 +72,32 @@ pub(super) fn expect(sk: &str, expect: Expect) -> Condition {
 
 pub(super) fn commit(token: &str, conditions: Vec<Condition>, writes: Vec<Write>) -> Result<Commit, Failure> {
     Ok(Commit { token: ok("the token", CommitToken::parse(token))?, conditions, writes })
+}
+
+/// Runs these at once, as far as the adapter lets them, and gives what they gave, in their order.
+pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    enum Run<F: Future> {
+        Going(Pin<Box<F>>),
+        Ended(F::Output),
+    }
+    let mut runs: Vec<Run<F>> = futures.into_iter().map(|future| Run::Going(Box::pin(future))).collect();
+    poll_fn(|context| {
+        let mut going = false;
+        for run in &mut runs {
+            let Run::Going(future) = run else { continue };
+            match future.as_mut().poll(context) {
+                Poll::Ready(output) => *run = Run::Ended(output),
+                Poll::Pending => going = true,
+            }
+        }
+        if going { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    let output = |run| match run {
+        Run::Going(_) => None,
+        Run::Ended(output) => Some(output),
+    };
+    runs.into_iter().filter_map(output).collect()
 }
 
 /// Writes one by one, without conditions.

@@ -2,10 +2,11 @@
 
 use super::Harness;
 use super::support::{
-    Checked, at_revision, cluster, commit, equal, expect, expect_error, holds, item, key, number, ok, put,
-    write,
+    Checked, at_once, at_revision, cluster, commit, equal, expect, expect_error, fail, holds, item, key,
+    number, ok, put, read, write,
 };
-use crate::commit::{CommitError, CommitToken, Condition, Expect, Write};
+use crate::commit::{Commit, CommitError, CommitToken, Condition, Expect, Write};
+use crate::number::Number;
 use crate::port::Table;
 use crate::slices::{Group, Slices, commit_slices};
 use crate::value::Value;
@@ -40,6 +41,17 @@ pub(super) async fn an_add_counts_from_nothing<H: Harness>(harness: &H) -> Check
     let again = commit("c", vec![], vec![add(1)])?;
     ok("an add that is sent again", table.commit(&again).await)?;
     holds(&table, "A", Some(item([("count", Value::number(-1_i64))]))).await?;
+    let decimal = |text| ok("the number", Number::parse(text)).map(Value::N);
+    for (before, amount, after) in
+        [("0.5", -2, "-1.5"), ("1e38", -1, "99999999999999999999999999999999999999")]
+    {
+        write(&table, vec![put("A", item([("count", decimal(before)?)]))]).await?;
+        ok("an add to a decimal", table.commit(&commit(before, vec![], vec![add(amount)])?).await)?;
+        holds(&table, "A", Some(item([("count", decimal(after)?)]))).await?;
+    }
+    write(&table, vec![put("A", item([("count", decimal("1e-38")?)]))]).await?;
+    let refused = table.commit(&commit("long", vec![], vec![add(1)])?).await;
+    expect_error!("a sum of 39 digits", refused, CommitError::Invalid { .. })?;
     write(&table, vec![put("A", item([("count", Value::text("three"))]))]).await?;
     let refused = table.commit(&commit("d", vec![], vec![add(1)])?).await;
     expect_error!("an add to a text", refused, CommitError::Invalid { .. })
@@ -59,7 +71,7 @@ pub(super) async fn a_cluster_revision_is_created_and_raised<H: Harness>(harness
         let step = commit(&format!("t{revision}"), vec![condition], vec![put("A", at_revision(revision))])?;
         ok("a commit under the cluster's revision", table.commit(&step).await)?;
     }
-    let found = super::support::read(&table, "REVISION").await?;
+    let found = read(&table, "REVISION").await?;
     let revision = found.as_ref().and_then(|item| item.get("revision"));
     equal("the cluster's revision after three commits", &revision, &Some(&number(3)))
 }
@@ -72,7 +84,7 @@ pub(super) async fn a_lost_race_for_a_cluster_writes_nothing<H: Harness>(harness
         let loser = commit(&format!("l{stale}"), vec![at(stale)?], vec![put("B", at_revision(1))])?;
         match table.commit(&loser).await {
             Err(CommitError::LostRace { lost }) => equal("what was lost", &lost, &vec![at(stale)?])?,
-            other => return super::support::fail(format!("the loser: {other:?}")),
+            other => return fail(format!("the loser: {other:?}")),
         }
         holds(&table, "B", None).await?;
     }
@@ -89,7 +101,7 @@ pub(super) async fn a_lost_race_names_every_condition<H: Harness>(harness: &H) -
     let conditions = vec![good, stale.clone(), absent.clone()];
     match table.commit(&commit("t", conditions, vec![put("C", at_revision(1))])?).await {
         Err(CommitError::LostRace { lost }) => equal("what was lost", &lost, &vec![stale, absent])?,
-        other => return super::support::fail(format!("the loser: {other:?}")),
+        other => return fail(format!("the loser: {other:?}")),
     }
     holds(&table, "C", None).await
 }
@@ -126,6 +138,59 @@ pub(super) async fn a_condition_alone_is_checked<H: Harness>(harness: &H) -> Che
     let right = commit("c", vec![expect("A", Expect::Revision(1))], other())?;
     ok("the right revision", table.commit(&right).await)?;
     holds(&table, "A", Some(at_revision(1))).await
+}
+
+pub(super) async fn rivals_at_once_have_one_winner<H: Harness>(harness: &H) -> Checked {
+    const RIVALS: u64 = 8;
+    /// A commit that meets another under way is sent again as it is; the other ends.
+    const ATTEMPTS: usize = 20;
+    let table = harness.fresh().await;
+    let rival = async |n: u64| {
+        let condition = Condition::Cluster { cluster: cluster()?, revision: 0 };
+        let plan =
+            commit(&format!("rival-{n}"), vec![condition], vec![put(&format!("R{n}"), at_revision(n))])?;
+        for _ in 0..ATTEMPTS {
+            match table.commit(&plan).await {
+                Err(CommitError::Conflict { .. }) => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        fail(format!("rival {n} meets another commit under way {ATTEMPTS} times"))
+    };
+    let mut winners = Vec::new();
+    for (n, outcome) in (0..).zip(at_once((0..RIVALS).map(rival).collect()).await) {
+        match outcome? {
+            Ok(()) => winners.push(n),
+            Err(CommitError::LostRace { .. }) => {}
+            other => return fail(format!("rival {n}: {other:?}")),
+        }
+    }
+    equal("the winners of one race", &winners.len(), &1)?;
+    for n in 0..RIVALS {
+        holds(&table, &format!("R{n}"), winners.contains(&n).then(|| at_revision(n))).await?;
+    }
+    let revision = read(&table, "REVISION").await?.and_then(|item| item.get("revision").cloned());
+    equal("the revision after one race", &revision, &Some(number(1)))
+}
+
+/// Reserved words, paths, and what looks like a placeholder.
+pub(super) async fn a_name_may_be_any_text<H: Harness>(harness: &H) -> Checked {
+    let table = harness.fresh().await;
+    let long = "n".repeat(300);
+    let names = ["name", "status", "size", "a.b", "l[0]", "#0", ":0", "two words", "größe", &long];
+    for name in names {
+        let set = |value| Write::Set { key: key("A"), set: item([(name, number(value))]), remove: vec![] };
+        write(&table, vec![put("A", item([(name, number(1))])), set(2)]).await?;
+        let add = Write::Add { key: key("A"), attribute: name.to_owned(), amount: 1 };
+        let token = CommitToken::of_texts([name]);
+        let counted = Commit { token, ..commit("t", vec![], vec![add])? };
+        ok(name, table.commit(&counted).await)?;
+        holds(&table, "A", Some(item([(name, number(3))]))).await?;
+        let remove = Write::Set { key: key("A"), set: item([]), remove: vec![name.to_owned()] };
+        write(&table, vec![remove]).await?;
+        holds(&table, "A", Some(item([]))).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_token_makes_a_repetition_harmless<H: Harness>(harness: &H) -> Checked {

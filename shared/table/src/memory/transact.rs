@@ -5,7 +5,7 @@
 use super::State;
 use super::buckets::Side;
 use super::store::Stored;
-use crate::action::{Action, Effect, Form, form_of};
+use crate::action::{Action, Effect, Form, form_of, revision_attributes};
 use crate::commit::{Commit, CommitError, CommitToken, Condition, Expect};
 use crate::key;
 use crate::limits;
@@ -17,9 +17,6 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-
-/// The version of the form of the cluster's `REVISION` item.
-const REVISION_FORM: u32 = 1;
 
 /// The tokens of the transactions that went through lately.
 #[derive(Debug, Default)]
@@ -130,8 +127,7 @@ impl State {
             Effect::Put(item) => item.clone(),
             Effect::BumpRevision { next } => {
                 let mut item = kept();
-                item.insert(key::REVISION.to_owned(), Value::number(next));
-                item.insert(key::VERSION.to_owned(), Value::number(REVISION_FORM));
+                item.extend(revision_attributes(next));
                 item
             }
             Effect::Set { set, remove } => {
@@ -146,7 +142,7 @@ impl State {
                 let mut item = kept();
                 let sum = add(item.get(attribute), amount).ok_or_else(|| CommitError::Invalid {
                     message: format!(
-                        "`{}`: attribute `{attribute}` can't be counted up: expected a whole number",
+                        "`{}`: attribute `{attribute}` can't be counted up: expected a number, and a sum of at most 38 digits",
                         action.key
                     ),
                 })?;
@@ -156,7 +152,7 @@ impl State {
         };
         let stored = Stored::new(&action.key, item);
         if stored.size > limits::ITEM_BYTES {
-            return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes: stored.size });
+            return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes: Some(stored.size) });
         }
         Ok(Outcome::Becomes(stored))
     }

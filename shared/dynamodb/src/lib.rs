@@ -1,0 +1,96 @@
+//! The state table on DynamoDB: the port over aws-sdk-dynamodb.
+//!
+//! Decides how the port's calls are said in DynamoDB's words and how long an answer may take. What may be asked is
+//! decided by the port, whose checks run before anything is sent; what an error means by [`classify`].
+//!
+//! It doesn't retry, cache or count, and it doesn't make the table: that is the stack's. TLS, region and credentials
+//! are the client's that it is given.
+//!
+//! Invariants: one call of the port is at most one request; names and values are always placeholders, so no name is
+//! a reserved word.
+
+mod classify;
+mod expression;
+#[cfg(test)]
+mod fake_http;
+mod range;
+mod read;
+mod value;
+mod write;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::retry::RetryConfig;
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+
+/// How long connecting may take, TLS included: some ten round trips within a region.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long one call may take. The largest answers, 16 MB, take about a second; a function that waits much longer
+/// would reach its own deadline without having said why.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A table of DynamoDB with the keys `pk` and `sk`, both texts. Clones share the client's connections.
+#[derive(Clone)]
+pub struct DynamoTable {
+    client: Client,
+    name: String,
+}
+
+impl DynamoTable {
+    /// The table of this name or ARN, by the client's connections, region and credentials. Its settings for retries
+    /// and timeouts are replaced by this crate's: the port's errors are the caller's to act on, one attempt each.
+    #[must_use]
+    pub fn new(client: &Client, name: impl Into<String>) -> Self {
+        Self::with_call_timeout(client, name, CALL_TIMEOUT)
+    }
+
+    /// The same with another time for one call, for servers that are slower than DynamoDB.
+    #[must_use]
+    pub fn with_call_timeout(client: &Client, name: impl Into<String>, call_timeout: Duration) -> Self {
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .operation_timeout(call_timeout)
+            .operation_attempt_timeout(call_timeout)
+            .build();
+        let config = client.config().to_builder();
+        let config = config.retry_config(RetryConfig::disabled()).timeout_config(timeouts).build();
+        Self { client: Client::from_conf(config), name: name.into() }
+    }
+
+    /// The table's name or ARN.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for DynamoTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynamoTable").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Table for DynamoTable {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+        self.read_item(key, consistency).await
+    }
+
+    async fn batch_get(
+        &self,
+        keys: &[Key],
+        consistency: Consistency,
+    ) -> Result<BTreeMap<Key, Item>, TableError> {
+        self.read_batch(keys, consistency).await
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        self.read_page(query).await
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        self.send(commit).await
+    }
+}

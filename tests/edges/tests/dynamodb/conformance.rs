@@ -1,0 +1,46 @@
+//! The behaviours that every adapter of the table shares, unchanged.
+
+use crate::server::{fresh_table, runtime};
+use jiff::{SignedDuration, Timestamp};
+use tenon_dynamodb::DynamoTable;
+use tenon_table::conformance::{CASES, Can, Capability, Harness, Outcome, run_all};
+
+struct DynamoDbLocal;
+
+impl Harness for DynamoDbLocal {
+    type Table = DynamoTable;
+
+    async fn fresh(&self) -> DynamoTable {
+        fresh_table().await
+    }
+
+    fn can(&self, capability: Capability) -> Can {
+        match capability {
+            Capability::AdvanceTime | Capability::Throughput | Capability::Expiry => Can::No,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    async fn advance(&self, by: SignedDuration) {
+        panic!("nobody moves a server's time by {by}");
+    }
+}
+
+#[test]
+#[ignore = "needs a server: tests/servers/dynamodb-local -- cargo test -p tenon-edges -- --ignored"]
+fn dynamodb_behaves_as_the_port_says() {
+    let results = runtime().block_on(run_all(&DynamoDbLocal));
+    assert_eq!(results.len(), CASES.len());
+    for result in &results {
+        println!("{}: {:?}", result.name, result.outcome);
+    }
+    let failed: Vec<_> =
+        results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    // Time, throughput and expiry can't be had of this server, and nothing else is left out.
+    let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
+    assert_eq!(skipped, 4);
+}
