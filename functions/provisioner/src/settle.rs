@@ -146,7 +146,7 @@ fn instances(answer: &Answer) -> Vec<LaunchedInstance> {
                 id: instance.id.clone(),
                 instance_type: instance.instance_type.clone(),
                 zone: instance.zone.clone(),
-                subnet: Some(instance.subnet.clone()),
+                subnet: instance.subnet.clone(),
                 capacity_type: CapacityType::from(instance.capacity_type),
                 image: instance.image.clone(),
             })

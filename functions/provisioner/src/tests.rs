@@ -55,7 +55,7 @@ fn check_settled(cluster: &Cluster, expected: usize) {
         .map(|i| (i.id.clone(), i.subnet.clone()))
         .collect();
     let records = cluster.world.ec2.instances();
-    let of_ec2 = |i: &tenon_cloud::port::Instance| (i.id.clone(), Some(i.subnet.clone()));
+    let of_ec2 = |i: &tenon_cloud::port::Instance| (i.id.clone(), i.subnet.clone());
     let running: BTreeSet<_> = records.iter().map(|record| of_ec2(&record.instance)).collect();
     assert_eq!(owned, running);
     assert_eq!((owned.len(), phases(cluster, ClaimPhase::Launched)), (expected, expected), "{claims:#?}");

@@ -294,6 +294,14 @@ fn the_simulations_document_names_every_invariant_and_sabotage() {
     assert!(missing.is_empty(), "docs/simulation.md doesn't name {missing:?}");
 }
 
+#[test]
+fn the_servers_document_names_every_difference() {
+    let document = read("docs/servers.md");
+    let rows = rows(&document, "| difference |");
+    let told: Vec<String> = rows.iter().map(|row| row[0].trim_matches('`').to_owned()).collect();
+    assert_eq!(told, variants(&read("tests/ec2/src/difference.rs"), "Difference"));
+}
+
 /// Where the text was written is nobody's business: paths of machines and hosts of registries.
 #[test]
 fn no_file_tells_where_it_was_written() {

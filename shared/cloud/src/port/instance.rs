@@ -86,10 +86,10 @@ pub struct Instance {
     pub reservation: Option<ReservationId>,
     /// The zone's name.
     pub zone: Zone,
-    /// The zone's id.
-    pub zone_id: ZoneId,
-    /// Its subnet.
-    pub subnet: SubnetId,
+    /// The zone's id, where EC2 says it.
+    pub zone_id: Option<ZoneId>,
+    /// Its subnet; a terminated instance has none.
+    pub subnet: Option<SubnetId>,
     /// Its security groups.
     pub security_groups: Vec<SecurityGroupId>,
     /// Its state at the moment of the answer.
@@ -98,9 +98,9 @@ pub struct Instance {
     pub state_reason: Option<StateReason>,
     /// When it was launched.
     pub launched_at: Timestamp,
-    /// Its first private IPv4 address.
+    /// Its first private IPv4 address; empty once it is terminated.
     pub private_ip: String,
-    /// Its private DNS name: the name under which a kubelet registers.
+    /// Its private DNS name: the name under which a kubelet registers; empty once it is terminated.
     pub private_dns_name: String,
     /// The client token of the request that launched it.
     pub client_token: Option<ClientToken>,

@@ -48,9 +48,23 @@ impl TwinInstance {
         seen.collect()
     }
 
-    /// As EC2 shows it.
+    /// As EC2 shows it; of a terminated instance it no longer says where it was.
     fn view(&self, now: Timestamp) -> Instance {
-        Instance { tags: self.seen_tags(now), ..self.record.instance.clone() }
+        let view = Instance { tags: self.seen_tags(now), ..self.record.instance.clone() };
+        match view.state {
+            InstanceState::Terminated => Instance {
+                subnet: None,
+                security_groups: Vec::new(),
+                private_ip: String::new(),
+                private_dns_name: String::new(),
+                ..view
+            },
+            InstanceState::Pending
+            | InstanceState::Running
+            | InstanceState::Stopping
+            | InstanceState::Stopped
+            | InstanceState::ShuttingDown => view,
+        }
     }
 
     pub(super) fn instance(&self) -> &Instance {
@@ -96,7 +110,7 @@ impl State {
             let (pool, vcpus) = (twin.pool(), twin.vcpus);
             let (subnet, address) = (twin.instance().subnet.clone(), twin.instance().private_ip.clone());
             self.capacity.give_back(&pool, vcpus);
-            if let Some(subnet) = self.subnets.get_mut(&subnet) {
+            if let Some(subnet) = subnet.and_then(|id| self.subnets.get_mut(&id)) {
                 subnet.give_back(&address);
             }
         }

@@ -180,7 +180,7 @@ fn an_instance_has_what_a_node_needs() {
         now(world.twin.describe_instances(&InstanceFilter::default(), None)).unwrap().items.remove(0);
     assert_eq!(instance.provider_id().to_string(), format!("aws:///us-east-1a/{id}"));
     assert_eq!(instance.private_dns_name, "ip-10-0-0-4.ec2.internal");
-    assert_eq!(instance.zone_id.as_str(), "use1-az2");
+    assert_eq!(instance.zone_id.as_ref().unwrap().as_str(), "use1-az2");
     assert_eq!(instance.tags["launch"], "one");
     assert_eq!(instance.image, world.image);
     let west = World::new(|c| c.region = Region::parse("eu-west-1").unwrap());

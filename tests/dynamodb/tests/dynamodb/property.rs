@@ -22,7 +22,7 @@ const SEQUENCES: u32 = 256;
 type Judged = Result<(), TestCaseError>;
 
 #[test]
-#[ignore = "needs a server: tests/servers/dynamodb-local -- cargo test -p tenon-edges -- --ignored"]
+#[ignore = "needs a server: tests/servers/dynamodb-local -- cargo test -p tenon-dynamodb-tests -- --ignored"]
 fn random_commands_give_the_same_results_in_memory() {
     let runtime = runtime();
     let table = runtime.block_on(fresh_table());

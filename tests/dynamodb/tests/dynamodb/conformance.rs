@@ -30,7 +30,7 @@ impl Harness for DynamoDbLocal {
 }
 
 #[test]
-#[ignore = "needs a server: tests/servers/dynamodb-local -- cargo test -p tenon-edges -- --ignored"]
+#[ignore = "needs a server: tests/servers/dynamodb-local -- cargo test -p tenon-dynamodb-tests -- --ignored"]
 fn dynamodb_behaves_as_the_port_says() {
     let results = runtime().block_on(run_all(&DynamoDbLocal));
     assert_eq!(results.len(), CASES.len());

@@ -1,0 +1,112 @@
+//! A call that failed: what is known of it, and which error of the port it is.
+//!
+//! Decides whether a call may have taken effect, and reads code, message and request id. It is the one way from the
+//! SDK's errors to the port's; the meaning of codes is `tenon_cloud::classify`'s alone.
+//!
+//! The request id isn't part of the port's error: it is another one at each call, and what is written into conditions
+//! and the journal must only change when its meaning does. It is handed to whoever asks for it, see [`Report`].
+
+use std::error::Error;
+use std::sync::Arc;
+
+use aws_sdk_ec2::config::http::HttpResponse;
+use aws_sdk_ec2::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
+use aws_types::request_id::RequestId;
+use tenon_cloud::{Class, Ec2Error, classify};
+
+/// Who hears of calls that failed, to log them with their request ids.
+pub type Report = Arc<dyn Fn(&FailedCall) + Send + Sync>;
+
+/// The code of errors that EC2 sends without one.
+const NO_CODE: &str = "NoCode";
+
+/// What is known of what a failed call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// It wasn't sent.
+    None,
+    /// AWS answered that it did nothing, or why.
+    Answered,
+    /// It may have been sent, and no answer came that can be read: it may have taken effect.
+    Unknown,
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedCall {
+    /// The call, by AWS's name.
+    pub action: &'static str,
+    /// What is known of what it did.
+    pub effect: Effect,
+    /// The answer's HTTP status, where one came.
+    pub status: Option<u16>,
+    /// AWS's code; `NoCode` where it sent none.
+    pub code: String,
+    /// AWS's words, or what kept the answer away.
+    pub message: String,
+    /// The request's id, where an answer came: what AWS's support asks for.
+    pub request_id: Option<String>,
+}
+
+impl FailedCall {
+    /// What is known of a failed call.
+    pub(crate) fn of<E>(action: &'static str, error: &SdkError<E, HttpResponse>) -> Self
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let status = error.raw_response().map(|response| response.status().as_u16());
+        let meta: &ErrorMetadata = error.meta();
+        let request_id = meta.request_id().or_else(|| error.request_id()).map(str::to_owned);
+        let (effect, code, message) = match error {
+            // It did what was asked, and how that came out can't be read: the SDK calls it the service's error.
+            SdkError::ServiceError(_) if status.is_some_and(|status| status < 300) => {
+                (Effect::Unknown, None, chain(error))
+            }
+            SdkError::ServiceError(_) => (
+                Effect::Answered,
+                meta.code().filter(|code| !code.is_empty()),
+                meta.message().unwrap_or_default().to_owned(),
+            ),
+            // An error without a body that says more, such as a load balancer's.
+            SdkError::ResponseError(_) if status.is_some_and(|status| status >= 400) => {
+                (Effect::Answered, None, chain(error))
+            }
+            SdkError::ConstructionFailure(_) => (Effect::None, None, chain(error)),
+            // The request may have arrived; so it may with whatever the SDK will add.
+            SdkError::TimeoutError(_) | SdkError::DispatchFailure(_) | SdkError::ResponseError(_) | _ => {
+                (Effect::Unknown, None, chain(error))
+            }
+        };
+        Self { action, effect, status, code: code.unwrap_or(NO_CODE).to_owned(), message, request_id }
+    }
+
+    /// The error of the port.
+    pub(crate) fn into_error(self) -> Ec2Error {
+        let action = self.action.to_owned();
+        let (code, message) = (self.code, self.message);
+        match self.effect {
+            Effect::Unknown => Ec2Error::NoAnswer { action },
+            Effect::None => Ec2Error::Invalid { action, code: "NotSent".to_owned(), message },
+            Effect::Answered => {
+                // Whatever AWS calls it, a failure of its own isn't the request's.
+                let of_server = self.status.is_some_and(|status| status >= 500);
+                if of_server && classify(&code, &message) == Class::Unknown {
+                    Ec2Error::ServerError { action, code, message }
+                } else {
+                    Ec2Error::from_code(&action, &code, &message)
+                }
+            }
+        }
+    }
+}
+
+/// An error with all that caused it.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,391 @@
+//! The EC2 port over the SDK.
+//!
+//! Decides how each call pages, and what a dry run's two refusals mean. Page sizes are the port's; EC2 takes none
+//! beside a list of ids or names, and answers such a call whole.
+
+use std::error::Error;
+use std::time::SystemTime;
+
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::config::http::HttpResponse;
+use aws_sdk_ec2::config::{BehaviorVersion, Builder};
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::types as sdk;
+use aws_smithy_types::DateTime;
+use aws_types::SdkConfig;
+use tenon_cloud::port::{
+    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, FleetResult, Image,
+    ImageFilter, Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
+    LaunchTemplateFilter, LocationType, Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup,
+    SpotPrice, Subnet, Tags, TypeOffering,
+};
+use tenon_cloud::{Ec2, Ec2Error};
+use tenon_domain::id::InstanceId;
+
+use crate::call::{Effect, FailedCall, Report};
+use crate::filters::{self, list};
+use crate::reading::{Malformed, next};
+use crate::settings::{retries, timeouts};
+use crate::templates::TooLarge;
+use crate::{fleet, images, instances, network, prices, templates, types};
+
+/// Page sizes of the port, each EC2's largest.
+const TYPES_PAGE: i32 = 100;
+const TEMPLATES_PAGE: i32 = 200;
+const LARGE_PAGE: i32 = 1000;
+/// The most pages of a list that the port answers whole: ten times EC2's quotas of subnets (200 a VPC) and security
+/// groups (2,500 a region). More is a token that never ends.
+const PAGES_MAX: usize = 25;
+/// Spot prices of Linux; the second is of accounts that had EC2-Classic.
+const LINUX: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
+
+/// EC2 of an account and region.
+#[derive(Clone)]
+pub struct AwsEc2 {
+    client: Client,
+    report: Option<Report>,
+}
+
+impl std::fmt::Debug for AwsEc2 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwsEc2").finish_non_exhaustive()
+    }
+}
+
+impl AwsEc2 {
+    /// EC2 of the region and account that `config` names. What it says of retries and timeouts doesn't count: there are
+    /// no retries, and a call has 40 s.
+    #[must_use]
+    pub fn new(config: &SdkConfig) -> Self {
+        let config = Builder::from(config)
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .retry_config(retries())
+            .timeout_config(timeouts())
+            .build();
+        Self { client: Client::from_conf(config), report: None }
+    }
+
+    /// Tells of every call that fails, with its request id.
+    #[must_use]
+    pub fn reporting(mut self, report: Report) -> Self {
+        self.report = Some(report);
+        self
+    }
+
+    fn failed<E>(&self, action: &'static str, error: &SdkError<E, HttpResponse>) -> FailedCall
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let failed = FailedCall::of(action, error);
+        if let Some(report) = &self.report {
+            report(&failed);
+        }
+        failed
+    }
+
+    /// The answer of a call, or the port's error.
+    fn answer<T, E>(
+        &self,
+        action: &'static str,
+        sent: Result<T, SdkError<E, HttpResponse>>,
+    ) -> Result<T, Ec2Error>
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        sent.map_err(|error| self.failed(action, &error).into_error())
+    }
+
+    /// What a dry run says: EC2 gives both outcomes as errors.
+    fn dry_run<T, E>(
+        &self,
+        action: &'static str,
+        sent: Result<T, SdkError<E, HttpResponse>>,
+    ) -> Result<DryRunOutcome, Ec2Error>
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
+        let Err(error) = sent else {
+            // Nothing that follows the API answers so; whatever did may have launched.
+            return Err(Malformed::new("DryRunOperation", "is missing: a dry run was answered as a call")
+                .into_error(action));
+        };
+        let failed = FailedCall::of(action, &error);
+        match (failed.effect, failed.code.as_str()) {
+            (Effect::Answered, "DryRunOperation") => Ok(DryRunOutcome::WouldSucceed),
+            (Effect::Answered, "UnauthorizedOperation") => Ok(DryRunOutcome::Unauthorized {
+                action: action.to_owned(),
+                decoded: None,
+                message: failed.message,
+            }),
+            _ => Err(self.failed(action, &error).into_error()),
+        }
+    }
+
+    /// The moment of a call, by the client's clock.
+    fn now(&self) -> DateTime {
+        let clock = self.client.config().time_source();
+        DateTime::from(clock.map_or_else(SystemTime::now, |clock| clock.now()))
+    }
+}
+
+/// Reads a list, or says which field of which call can't be read.
+fn read<T, U>(
+    action: &str,
+    items: &[T],
+    read: impl Fn(&T) -> Result<U, Malformed>,
+) -> Result<Vec<U>, Ec2Error> {
+    items.iter().map(read).collect::<Result<_, _>>().map_err(|malformed| malformed.into_error(action))
+}
+
+fn token(page: Option<PageToken>) -> Option<String> {
+    page.map(|PageToken(token)| token)
+}
+
+/// A page size, where EC2 takes one.
+fn size(of_page: i32, named: usize) -> Option<i32> {
+    (named == 0).then_some(of_page)
+}
+
+fn endless(action: &str) -> Ec2Error {
+    Ec2Error::Invalid {
+        action: action.to_owned(),
+        code: "TooManyPages".to_owned(),
+        message: format!("the answer has more than {PAGES_MAX} pages"),
+    }
+}
+
+fn unwritable(action: &'static str) -> impl Fn(TooLarge) -> Ec2Error {
+    move |error| Ec2Error::Invalid {
+        action: action.to_owned(),
+        code: "InvalidParameterValue".to_owned(),
+        message: error.to_string(),
+    }
+}
+
+/// The start of a list of spot prices and EC2's token in it: every page asks for the prices at one moment.
+fn spot_place(page: Option<PageToken>, now: DateTime) -> (DateTime, Option<String>) {
+    let placed = page.and_then(|PageToken(text)| {
+        let (secs, token) = text.split_once(' ')?;
+        Some((DateTime::from_secs(secs.parse().ok()?), token.to_owned()))
+    });
+    match placed {
+        Some((start, token)) => (start, Some(token)),
+        None => (DateTime::from_secs(now.secs()), None),
+    }
+}
+
+impl Ec2 for AwsEc2 {
+    async fn describe_instance_types(
+        &self,
+        page: Option<PageToken>,
+    ) -> Result<Page<InstanceTypeInfo>, Ec2Error> {
+        let call = self.client.describe_instance_types().max_results(TYPES_PAGE).set_next_token(token(page));
+        let answer = self.answer("DescribeInstanceTypes", call.send().await)?;
+        let next = next(answer.next_token.as_deref());
+        let mut items: Vec<_> =
+            answer.instance_types.unwrap_or_default().into_iter().map(types::instance_type).collect();
+        items.sort_by(|a, b| a.instance_type.cmp(&b.instance_type));
+        Ok(Page { items, next })
+    }
+
+    async fn describe_instance_type_offerings(
+        &self,
+        location: LocationType,
+        page: Option<PageToken>,
+    ) -> Result<Page<TypeOffering>, Ec2Error> {
+        let action = "DescribeInstanceTypeOfferings";
+        let location = match location {
+            LocationType::AvailabilityZone => sdk::LocationType::AvailabilityZone,
+            LocationType::AvailabilityZoneId => sdk::LocationType::AvailabilityZoneId,
+        };
+        let call = self.client.describe_instance_type_offerings().location_type(location);
+        let call = call.max_results(LARGE_PAGE).set_next_token(token(page));
+        let answer = self.answer(action, call.send().await)?;
+        let items = read(action, answer.instance_type_offerings(), types::offering)?;
+        Ok(Page { items, next: next(answer.next_token.as_deref()) })
+    }
+
+    async fn describe_availability_zones(&self) -> Result<Vec<AvailabilityZone>, Ec2Error> {
+        let action = "DescribeAvailabilityZones";
+        let answer = self.answer(action, self.client.describe_availability_zones().send().await)?;
+        types::zones(answer.availability_zones()).map_err(|malformed| malformed.into_error(action))
+    }
+
+    async fn describe_spot_price_history(
+        &self,
+        page: Option<PageToken>,
+    ) -> Result<Page<SpotPrice>, Ec2Error> {
+        let action = "DescribeSpotPriceHistory";
+        let (start, token) = spot_place(page, self.now());
+        let call = self.client.describe_spot_price_history().start_time(start).end_time(start);
+        let linux = LINUX.map(str::to_owned).to_vec();
+        let call = call.set_product_descriptions(Some(linux)).max_results(LARGE_PAGE).set_next_token(token);
+        let answer = self.answer(action, call.send().await)?;
+        let items = read(action, answer.spot_price_history(), prices::spot_price)?;
+        let next = next(answer.next_token.as_deref());
+        let next = next.map(|PageToken(token)| PageToken(format!("{} {token}", start.secs())));
+        Ok(Page { items, next })
+    }
+
+    async fn describe_images(
+        &self,
+        filter: &ImageFilter,
+        page: Option<PageToken>,
+    ) -> Result<Page<Image>, Ec2Error> {
+        let action = "DescribeImages";
+        let include_disabled = match filter.disabled {
+            tenon_cloud::port::DisabledImages::Include => true,
+            tenon_cloud::port::DisabledImages::Omit => false,
+        };
+        let ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
+        let call = self
+            .client
+            .describe_images()
+            .set_max_results(size(LARGE_PAGE, ids.len()))
+            .set_image_ids(list(ids))
+            .set_owners(list(filter.owners.clone()))
+            .set_filters(list(filters::images(filter)))
+            .include_deprecated(true)
+            .include_disabled(include_disabled)
+            .set_next_token(token(page));
+        let answer = self.answer(action, call.send().await)?;
+        let items = read(action, answer.images(), images::image)?;
+        Ok(Page { items, next: next(answer.next_token.as_deref()) })
+    }
+
+    async fn describe_subnets(&self, filter: &ResourceFilter) -> Result<Vec<Subnet>, Ec2Error> {
+        let action = "DescribeSubnets";
+        let (mut found, mut page) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let call = self
+                .client
+                .describe_subnets()
+                .set_max_results(size(LARGE_PAGE, filter.ids.len()))
+                .set_subnet_ids(list(filter.ids.clone()))
+                .set_filters(list(filters::tags(&filter.tags)))
+                .set_next_token(token(page));
+            let answer = self.answer(action, call.send().await)?;
+            found.extend(read(action, answer.subnets(), network::subnet)?);
+            page = next(answer.next_token.as_deref());
+            if page.is_none() {
+                found.sort();
+                return Ok(found);
+            }
+        }
+        Err(endless(action))
+    }
+
+    async fn describe_security_groups(
+        &self,
+        filter: &ResourceFilter,
+    ) -> Result<Vec<SecurityGroup>, Ec2Error> {
+        let action = "DescribeSecurityGroups";
+        let (mut found, mut page) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let call = self
+                .client
+                .describe_security_groups()
+                .set_max_results(size(LARGE_PAGE, filter.ids.len()))
+                .set_group_ids(list(filter.ids.clone()))
+                .set_filters(list(filters::groups(filter)))
+                .set_next_token(token(page));
+            let answer = self.answer(action, call.send().await)?;
+            found.extend(read(action, answer.security_groups(), network::security_group)?);
+            page = next(answer.next_token.as_deref());
+            if page.is_none() {
+                found.sort();
+                return Ok(found);
+            }
+        }
+        Err(endless(action))
+    }
+
+    async fn create_launch_template(
+        &self,
+        template: &CreateLaunchTemplate,
+    ) -> Result<LaunchTemplate, Ec2Error> {
+        let action = "CreateLaunchTemplate";
+        let request = templates::request(template).map_err(unwritable(action))?;
+        let answer = self.answer(action, request.send_with(&self.client).await)?;
+        crate::reading::required(answer.launch_template, "LaunchTemplate")
+            .and_then(|made| templates::template(&made))
+            .map_err(|malformed| malformed.into_error(action))
+    }
+
+    async fn describe_launch_templates(
+        &self,
+        filter: &LaunchTemplateFilter,
+        page: Option<PageToken>,
+    ) -> Result<Page<LaunchTemplate>, Ec2Error> {
+        let action = "DescribeLaunchTemplates";
+        let call = self
+            .client
+            .describe_launch_templates()
+            .set_max_results(size(TEMPLATES_PAGE, filter.names.len()))
+            .set_launch_template_names(list(filter.names.clone()))
+            .set_filters(list(filters::tags(&filter.tags)))
+            .set_next_token(token(page));
+        let answer = self.answer(action, call.send().await)?;
+        let items = read(action, answer.launch_templates(), templates::template)?;
+        Ok(Page { items, next: next(answer.next_token.as_deref()) })
+    }
+
+    async fn delete_launch_template(&self, name: &str) -> Result<(), Ec2Error> {
+        let call = self.client.delete_launch_template().launch_template_name(name);
+        self.answer("DeleteLaunchTemplate", call.send().await).map(|_| ())
+    }
+
+    async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
+        let action = "CreateFleet";
+        let call = fleet::request(request).map_err(unwritable(action))?;
+        let answer = self.answer(action, call.send_with(&self.client).await)?;
+        fleet::result(request, &answer).map_err(|malformed| malformed.into_error(action))
+    }
+
+    async fn dry_run_create_fleet(&self, request: &CreateFleetRequest) -> Result<DryRunOutcome, Ec2Error> {
+        let action = "CreateFleet";
+        let call = fleet::request(request).map_err(unwritable(action))?.dry_run(true);
+        self.dry_run(action, call.send_with(&self.client).await)
+    }
+
+    async fn dry_run_run_instances(&self, probe: &RunInstancesProbe) -> Result<DryRunOutcome, Ec2Error> {
+        self.dry_run("RunInstances", fleet::probe(probe).send_with(&self.client).await)
+    }
+
+    async fn describe_instances(
+        &self,
+        filter: &InstanceFilter,
+        page: Option<PageToken>,
+    ) -> Result<Page<Instance>, Ec2Error> {
+        let action = "DescribeInstances";
+        let ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
+        let call = self
+            .client
+            .describe_instances()
+            .set_max_results(size(LARGE_PAGE, ids.len()))
+            .set_instance_ids(list(ids))
+            .set_filters(list(filters::instances(filter)))
+            .set_next_token(token(page));
+        let answer = self.answer(action, call.send().await)?;
+        let mut items = Vec::new();
+        for reservation in answer.reservations() {
+            items.extend(read(action, reservation.instances(), instances::instance)?);
+        }
+        Ok(Page { items, next: next(answer.next_token.as_deref()) })
+    }
+
+    async fn terminate_instances(&self, ids: &[InstanceId]) -> Result<Vec<InstanceStateChange>, Ec2Error> {
+        let action = "TerminateInstances";
+        let ids = ids.iter().map(ToString::to_string).collect();
+        let call = self.client.terminate_instances().set_instance_ids(Some(ids));
+        let answer = self.answer(action, call.send().await)?;
+        read(action, answer.terminating_instances(), instances::state_change)
+    }
+
+    async fn create_tags(&self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
+        let ids = ids.iter().map(ToString::to_string).collect();
+        let call =
+            self.client.create_tags().set_resources(Some(ids)).set_tags(Some(templates::tag_list(tags)));
+        self.answer("CreateTags", call.send().await).map(|_| ())
+    }
+}

@@ -1,0 +1,241 @@
+//! CreateFleet of type `instant` and the dry run of RunInstances.
+//!
+//! Decides how a request is written for EC2, from the port's request alone: the same stored request is the same bytes
+//! at every replay. Decides which override of the request an item of the answer is about; EC2 echoes it, with fields
+//! added and the template by its id.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
+use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
+use aws_sdk_ec2::types as sdk;
+use tenon_cloud::port::{
+    CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride, FleetResult,
+    FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
+};
+use tenon_domain::id::InstanceId;
+
+use crate::filters::list;
+use crate::reading::{Malformed, optional, parsed, required};
+use crate::templates::{TooLarge, tag_specification, whole};
+
+/// The code of a fleet's error that EC2 sends without one.
+const NO_CODE: &str = "NoCode";
+
+pub(crate) fn request(request: &CreateFleetRequest) -> Result<CreateFleetInputBuilder, TooLarge> {
+    let target = sdk::TargetCapacitySpecificationRequest::builder()
+        .total_target_capacity(whole(request.target_capacity, "TotalTargetCapacity")?)
+        .default_target_capacity_type(match request.capacity_type {
+            TargetCapacityType::OnDemand => sdk::DefaultTargetCapacityType::OnDemand,
+            TargetCapacityType::Spot => sdk::DefaultTargetCapacityType::Spot,
+        })
+        .build();
+    let builder = CreateFleetInputBuilder::default()
+        .r#type(sdk::FleetType::Instant)
+        .client_token(request.client_token.as_str())
+        .target_capacity_specification(target)
+        .set_launch_template_configs(Some(request.launch_templates.iter().map(template).collect()))
+        .set_tag_specifications(list(fleet_tags(&request.tags)))
+        .set_context(request.context.clone());
+    Ok(match request.capacity_type {
+        TargetCapacityType::OnDemand => builder.on_demand_options(
+            sdk::OnDemandOptionsRequest::builder()
+                .allocation_strategy(on_demand(request.on_demand_allocation))
+                .build(),
+        ),
+        TargetCapacityType::Spot => builder.spot_options(
+            sdk::SpotOptionsRequest::builder().allocation_strategy(spot(request.spot_allocation)).build(),
+        ),
+    })
+}
+
+fn on_demand(allocation: OnDemandAllocation) -> sdk::FleetOnDemandAllocationStrategy {
+    match allocation {
+        OnDemandAllocation::LowestPrice => sdk::FleetOnDemandAllocationStrategy::LowestPrice,
+        OnDemandAllocation::Prioritized => sdk::FleetOnDemandAllocationStrategy::Prioritized,
+    }
+}
+
+fn spot(allocation: SpotAllocation) -> sdk::SpotAllocationStrategy {
+    match allocation {
+        SpotAllocation::LowestPrice => sdk::SpotAllocationStrategy::LowestPrice,
+        SpotAllocation::PriceCapacityOptimized => sdk::SpotAllocationStrategy::PriceCapacityOptimized,
+        SpotAllocation::CapacityOptimizedPrioritized => {
+            sdk::SpotAllocationStrategy::CapacityOptimizedPrioritized
+        }
+    }
+}
+
+fn fleet_tags(tags: &FleetTags) -> Vec<sdk::TagSpecification> {
+    let kinds = [
+        (sdk::ResourceType::Instance, &tags.instance),
+        (sdk::ResourceType::Volume, &tags.volume),
+        (sdk::ResourceType::Fleet, &tags.fleet),
+    ];
+    kinds.into_iter().filter_map(|(kind, tags)| tag_specification(kind, tags)).collect()
+}
+
+fn template(template: &FleetLaunchTemplate) -> sdk::FleetLaunchTemplateConfigRequest {
+    let specification = sdk::FleetLaunchTemplateSpecificationRequest::builder()
+        .launch_template_name(&template.name)
+        .version(&template.version)
+        .build();
+    sdk::FleetLaunchTemplateConfigRequest::builder()
+        .launch_template_specification(specification)
+        .set_overrides(list(template.overrides.iter().map(override_request).collect()))
+        .build()
+}
+
+fn override_request(from: &FleetOverride) -> sdk::FleetLaunchTemplateOverridesRequest {
+    sdk::FleetLaunchTemplateOverridesRequest::builder()
+        .instance_type(from.instance_type.as_str().into())
+        .set_subnet_id(from.subnet.as_ref().map(ToString::to_string))
+        .set_availability_zone(from.zone.as_ref().map(ToString::to_string))
+        .set_image_id(from.image.as_ref().map(ToString::to_string))
+        .set_priority(from.priority.map(f64::from))
+        .build()
+}
+
+/// A dry run of RunInstances: fleets of the same template would launch the same way.
+pub(crate) fn probe(probe: &RunInstancesProbe) -> RunInstancesInputBuilder {
+    let template = sdk::LaunchTemplateSpecification::builder()
+        .launch_template_name(&probe.launch_template)
+        .version(&probe.version)
+        .build();
+    let placement = probe
+        .with
+        .zone
+        .as_ref()
+        .map(|zone| sdk::Placement::builder().availability_zone(zone.as_str()).build());
+    RunInstancesInputBuilder::default()
+        .dry_run(true)
+        .min_count(1)
+        .max_count(1)
+        .launch_template(template)
+        .instance_type(probe.with.instance_type.as_str().into())
+        .set_subnet_id(probe.with.subnet.as_ref().map(ToString::to_string))
+        .set_placement(placement)
+        .set_image_id(probe.with.image.as_ref().map(ToString::to_string))
+        .set_tag_specifications(list(fleet_tags(&FleetTags { fleet: BTreeMap::new(), ..probe.tags.clone() })))
+}
+
+pub(crate) fn result(
+    request: &CreateFleetRequest,
+    answer: &CreateFleetOutput,
+) -> Result<FleetResult, Malformed> {
+    let mut result = FleetResult {
+        fleet_id: parsed(answer.fleet_id.as_deref(), "FleetId")?,
+        instances: Vec::new(),
+        errors: Vec::new(),
+    };
+    for item in answer.instances() {
+        let group = instances(request, item)?;
+        let same = |known: &&mut FleetInstances| {
+            known.from == group.from
+                && known.launch_template == group.launch_template
+                && known.capacity_type == group.capacity_type
+        };
+        match result.instances.iter_mut().find(same) {
+            Some(known) => known.ids.extend(group.ids),
+            None => result.instances.push(group),
+        }
+    }
+    for group in &mut result.instances {
+        group.ids.sort();
+    }
+    for item in answer.errors() {
+        let (_, from) = origin(request, Echo::of(item.launch_template_and_overrides.as_ref()))?;
+        result.errors.push(FleetItemError {
+            code: item.error_code.clone().unwrap_or_else(|| NO_CODE.to_owned()),
+            message: item.error_message.clone().unwrap_or_default(),
+            from,
+            capacity_type: capacity_type(item.lifecycle.as_ref(), request),
+        });
+    }
+    Ok(result)
+}
+
+fn instances(
+    request: &CreateFleetRequest,
+    item: &sdk::CreateFleetInstance,
+) -> Result<FleetInstances, Malformed> {
+    let named = item.instance_type.as_ref().map(AsRef::as_ref);
+    let mut echo = Echo::of(item.launch_template_and_overrides.as_ref());
+    echo.instance_type = echo.instance_type.or(named);
+    let (launch_template, from) = origin(request, echo)?;
+    let id = |id: &String| parsed::<InstanceId>(Some(id), "InstanceIds");
+    Ok(FleetInstances {
+        ids: item.instance_ids().iter().map(id).collect::<Result<_, _>>()?,
+        instance_type: optional(named, "InstanceType")?.unwrap_or_else(|| from.instance_type.clone()),
+        capacity_type: capacity_type(item.lifecycle.as_ref(), request),
+        from,
+        launch_template,
+    })
+}
+
+fn capacity_type(
+    lifecycle: Option<&sdk::InstanceLifecycle>,
+    request: &CreateFleetRequest,
+) -> TargetCapacityType {
+    lifecycle
+        .and_then(|lifecycle| TargetCapacityType::parse(lifecycle.as_str()))
+        .unwrap_or(request.capacity_type)
+}
+
+/// What EC2 says of an item's override; what it leaves out is `None`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Echo<'a> {
+    template: Option<&'a str>,
+    instance_type: Option<&'a str>,
+    subnet: Option<&'a str>,
+    zone: Option<&'a str>,
+    image: Option<&'a str>,
+}
+
+impl<'a> Echo<'a> {
+    fn of(from: Option<&'a sdk::LaunchTemplateAndOverridesResponse>) -> Self {
+        let Some(from) = from else { return Self::default() };
+        let template = from.launch_template_specification.as_ref();
+        let with = from.overrides.as_ref();
+        Self {
+            template: template.and_then(|t| t.launch_template_name.as_deref()),
+            instance_type: with.and_then(|o| o.instance_type.as_ref()).map(AsRef::as_ref),
+            subnet: with.and_then(|o| o.subnet_id.as_deref()),
+            zone: with.and_then(|o| o.availability_zone.as_deref()),
+            image: with.and_then(|o| o.image_id.as_deref()),
+        }
+    }
+
+    /// Whether it can be about this override: what both of them say is the same.
+    fn is_about(&self, template: &FleetLaunchTemplate, from: &FleetOverride) -> bool {
+        fn agree(said: Option<&str>, asked: Option<&str>) -> bool {
+            said.zip(asked).is_none_or(|(said, asked)| said == asked)
+        }
+        agree(self.template, Some(&template.name))
+            && agree(self.instance_type, Some(from.instance_type.as_str()))
+            && agree(self.subnet, from.subnet.as_ref().map(AsRef::as_ref))
+            && agree(self.zone, from.zone.as_ref().map(AsRef::as_ref))
+            && agree(self.image, from.image.as_ref().map(AsRef::as_ref))
+    }
+}
+
+/// The template's name and the override, as they were in the request. An item about none of them, as of a template that
+/// brings its own type, is told as EC2 tells it.
+fn origin(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<(String, FleetOverride), Malformed> {
+    let asked = request.launch_templates.iter().flat_map(|t| t.overrides.iter().map(move |o| (t, o)));
+    if let Some((template, from)) = asked.into_iter().find(|(t, o)| echo.is_about(t, o)) {
+        return Ok((template.name.clone(), from.clone()));
+    }
+    let first = request.launch_templates.first().map(|template| template.name.as_str());
+    Ok((
+        required(echo.template.or(first), "LaunchTemplateSpecification.LaunchTemplateName")?.to_owned(),
+        FleetOverride {
+            instance_type: parsed(echo.instance_type, "Overrides.InstanceType")?,
+            subnet: optional(echo.subnet, "Overrides.SubnetId")?,
+            zone: optional(echo.zone, "Overrides.AvailabilityZone")?,
+            image: optional(echo.image, "Overrides.ImageId")?,
+            priority: None,
+        },
+    ))
+}

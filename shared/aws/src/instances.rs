@@ -1,0 +1,74 @@
+//! Instances and what a termination did to them.
+
+use aws_sdk_ec2::types as sdk;
+use tenon_cloud::port::{
+    Architecture, Instance, InstanceState, InstanceStateChange, StateReason, TargetCapacityType,
+};
+use tenon_domain::id::{ClientToken, FleetId};
+
+use crate::reading::{Malformed, moment, optional, parsed, required, tags};
+
+/// The tag that EC2 itself gives to the instances of a fleet.
+const FLEET_TAG: &str = "aws:ec2:fleet-id";
+
+pub(crate) fn instance(from: &sdk::Instance) -> Result<Instance, Malformed> {
+    let tags = tags(from.tags());
+    let placement = from.placement.as_ref();
+    let group = |group: &sdk::GroupIdentifier| parsed(group.group_id.as_deref(), "GroupSet.GroupId");
+    Ok(Instance {
+        id: parsed(from.instance_id.as_deref(), "InstanceId")?,
+        instance_type: parsed(from.instance_type.as_ref().map(AsRef::as_ref), "InstanceType")?,
+        image: parsed(from.image_id.as_deref(), "ImageId")?,
+        architecture: architecture(from.architecture.as_ref())?,
+        capacity_type: capacity_type(from.instance_lifecycle.as_ref()),
+        reservation: optional(from.capacity_reservation_id.as_deref(), "CapacityReservationId")?,
+        zone: parsed(placement.and_then(|p| p.availability_zone.as_deref()), "Placement.AvailabilityZone")?,
+        zone_id: optional(
+            placement.and_then(|p| p.availability_zone_id.as_deref()),
+            "Placement.AvailabilityZoneId",
+        )?,
+        subnet: optional(from.subnet_id.as_deref(), "SubnetId")?,
+        security_groups: from.security_groups().iter().map(group).collect::<Result<_, _>>()?,
+        state: state(from.state.as_ref(), "State")?,
+        state_reason: from.state_reason.as_ref().and_then(state_reason),
+        launched_at: moment(from.launch_time.as_ref(), "LaunchTime")?,
+        private_ip: from.private_ip_address.clone().unwrap_or_default(),
+        private_dns_name: from.private_dns_name.clone().unwrap_or_default(),
+        client_token: from.client_token.as_deref().and_then(|token| ClientToken::parse(token).ok()),
+        fleet: tags.get(FLEET_TAG).and_then(|id| FleetId::parse(id.as_str()).ok()),
+        tags,
+    })
+}
+
+fn architecture(from: Option<&sdk::ArchitectureValues>) -> Result<Architecture, Malformed> {
+    let word = required(from, "Architecture")?.as_str();
+    Architecture::parse(word)
+        .ok_or_else(|| Malformed::new("Architecture", format!("is `{word}`, which no node has")))
+}
+
+/// EC2 names a lifecycle only where it isn't the ordinary one; capacity blocks and schedules are bought otherwise, but
+/// never as spot.
+fn capacity_type(from: Option<&sdk::InstanceLifecycleType>) -> TargetCapacityType {
+    match from {
+        Some(sdk::InstanceLifecycleType::Spot) => TargetCapacityType::Spot,
+        _ => TargetCapacityType::OnDemand,
+    }
+}
+
+fn state(from: Option<&sdk::InstanceState>, field: &'static str) -> Result<InstanceState, Malformed> {
+    let word = required(from.and_then(|state| state.name.as_ref()), field)?.as_str();
+    InstanceState::parse(word).ok_or_else(|| Malformed::new(field, format!("is `{word}`, which isn't known")))
+}
+
+fn state_reason(from: &sdk::StateReason) -> Option<StateReason> {
+    let code = from.code.clone().filter(|code| !code.is_empty())?;
+    Some(StateReason { code, message: from.message.clone().unwrap_or_default() })
+}
+
+pub(crate) fn state_change(from: &sdk::InstanceStateChange) -> Result<InstanceStateChange, Malformed> {
+    Ok(InstanceStateChange {
+        id: parsed(from.instance_id.as_deref(), "InstanceId")?,
+        previous: state(from.previous_state.as_ref(), "PreviousState")?,
+        current: state(from.current_state.as_ref(), "CurrentState")?,
+    })
+}

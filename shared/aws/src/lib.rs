@@ -1,0 +1,29 @@
+//! EC2 and the Pricing API of a real account: the ports of `tenon-cloud` over the AWS SDK for Rust.
+//!
+//! Decides how a port's request is written for EC2, how EC2's answer is read, and what is known of a call that
+//! failed ([`FailedCall`]). Doesn't decide what an error code means (that is `tenon_cloud::classify`) nor what is done
+//! about it, and never retries: retries belong to the next wake.
+//!
+//! Invariants: one call of a port is one request, except where the port's answer isn't paged and EC2's is; a request
+//! follows from its arguments alone, so that a committed CreateFleet is replayed as it was; a field that EC2 left out
+//! or that can't be read is an error with its name, never a default.
+
+mod call;
+mod ec2;
+mod filters;
+mod fleet;
+mod images;
+mod instances;
+mod network;
+mod prices;
+mod pricing;
+mod reading;
+mod settings;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use call::{Effect, FailedCall, Report};
+pub use ec2::AwsEc2;
+pub use pricing::AwsPricing;

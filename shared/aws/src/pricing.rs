@@ -1,0 +1,205 @@
+//! The Pricing port over the SDK.
+//!
+//! Decides which endpoint of the Pricing API answers for a region, and what it is asked. Source: KARPENTER.md 2.4.
+
+use aws_sdk_pricing::Client;
+use aws_sdk_pricing::config::{BehaviorVersion, Builder, Region as SdkRegion};
+use aws_sdk_pricing::types::{Filter, FilterType};
+use aws_types::SdkConfig;
+use tenon_cloud::port::{OnDemandPrice, Page, PageToken};
+use tenon_cloud::{Ec2Error, Pricing};
+use tenon_domain::id::Region;
+
+use crate::call::{FailedCall, Report};
+use crate::prices::on_demand_price;
+use crate::reading::next;
+use crate::settings::{retries, timeouts};
+
+const ACTION: &str = "GetProducts";
+/// GetProducts' limit.
+const PAGE: i32 = 100;
+/// What every query asks for: Linux without licences, bought by the hour.
+const COMMON: [(&str, &str); 4] = [
+    ("preInstalledSw", "NA"),
+    ("operatingSystem", "Linux"),
+    ("capacitystatus", "Used"),
+    ("marketoption", "OnDemand"),
+];
+
+/// The lists that make up a region's prices, one after the other. Bare metal isn't shared, and costs the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Shared,
+    BareMetal,
+}
+
+impl List {
+    /// Its name in page tokens.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::BareMetal => "bare-metal",
+        }
+    }
+
+    const fn filters(self) -> [(&'static str, &'static str); 2] {
+        match self {
+            Self::Shared => [("tenancy", "Shared"), ("productFamily", "Compute Instance")],
+            Self::BareMetal => [("tenancy", "Dedicated"), ("productFamily", "Compute Instance (bare metal)")],
+        }
+    }
+
+    const fn after(self) -> Option<Self> {
+        match self {
+            Self::Shared => Some(Self::BareMetal),
+            Self::BareMetal => None,
+        }
+    }
+}
+
+/// Where the Pricing API answers for a region, and in which currency; none where the partition has no such API.
+fn endpoint(region: &Region) -> Option<(&'static str, &'static str)> {
+    let region = region.as_str();
+    if region.starts_with("us-gov-") || region.contains("-iso") {
+        None
+    } else if region.starts_with("cn-") {
+        Some(("cn-northwest-1", "CNY"))
+    } else if region.starts_with("ap-") {
+        Some(("ap-south-1", "USD"))
+    } else if region.starts_with("eu-") {
+        Some(("eu-central-1", "USD"))
+    } else {
+        Some(("us-east-1", "USD"))
+    }
+}
+
+/// The Pricing API of an account.
+#[derive(Clone)]
+pub struct AwsPricing {
+    client: Client,
+    region: Region,
+    currency: Option<&'static str>,
+    report: Option<Report>,
+}
+
+impl std::fmt::Debug for AwsPricing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwsPricing").field("region", &self.region).finish_non_exhaustive()
+    }
+}
+
+impl AwsPricing {
+    /// Prices of a region, asked of the endpoint that has them. What `config` says of retries, timeouts and the region
+    /// doesn't count. In partitions without a Pricing API (`aws-us-gov`, isolated ones) every call is refused, unsent.
+    ///
+    /// In `aws-cn` prices are CNY; they are compared among each other only.
+    #[must_use]
+    pub fn new(config: &SdkConfig, region: Region) -> Self {
+        let endpoint = endpoint(&region);
+        let config = Builder::from(config)
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(endpoint.map(|(at, _)| SdkRegion::new(at)))
+            .retry_config(retries())
+            .timeout_config(timeouts())
+            .build();
+        let currency = endpoint.map(|(_, currency)| currency);
+        Self { client: Client::from_conf(config), region, currency, report: None }
+    }
+
+    /// Tells of every call that fails, with its request id.
+    #[must_use]
+    pub fn reporting(mut self, report: Report) -> Self {
+        self.report = Some(report);
+        self
+    }
+
+    fn refused(&self) -> Ec2Error {
+        Ec2Error::Invalid {
+            action: ACTION.to_owned(),
+            code: "NoPricingApi".to_owned(),
+            message: format!("the partition of region `{}` has no Pricing API", self.region),
+        }
+    }
+}
+
+/// The list that a page is of, and EC2's token in it.
+fn place(page: Option<PageToken>) -> Result<(List, Option<String>), Ec2Error> {
+    let Some(PageToken(text)) = page else { return Ok((List::Shared, None)) };
+    let (list, token) = text.split_once(' ').unwrap_or((&text, ""));
+    let list = [List::Shared, List::BareMetal].into_iter().find(|known| known.as_str() == list).ok_or_else(
+        || Ec2Error::from_code(ACTION, "InvalidNextToken", "the page token isn't one of this port's"),
+    )?;
+    Ok((list, (!token.is_empty()).then(|| token.to_owned())))
+}
+
+fn filters(list: List, region: &Region) -> Vec<Filter> {
+    let of_list = list.filters();
+    let all = COMMON.iter().chain(&of_list).copied().chain([("regionCode", region.as_str())]);
+    let filter = |(field, value): (&str, &str)| {
+        Filter::builder().r#type(FilterType::TermMatch).field(field).value(value).build()
+    };
+    // All three fields are set, which is all that the builder asks for.
+    all.filter_map(|pair| filter(pair).ok()).collect()
+}
+
+impl Pricing for AwsPricing {
+    async fn on_demand_prices(&self, page: Option<PageToken>) -> Result<Page<OnDemandPrice>, Ec2Error> {
+        let Some(currency) = self.currency else { return Err(self.refused()) };
+        let (list, token) = place(page)?;
+        let sent = self
+            .client
+            .get_products()
+            .service_code("AmazonEC2")
+            .set_filters(Some(filters(list, &self.region)))
+            .max_results(PAGE)
+            .set_next_token(token)
+            .send();
+        let answer = sent.await.map_err(|error| {
+            let failed = FailedCall::of(ACTION, &error);
+            if let Some(report) = &self.report {
+                report(&failed);
+            }
+            failed.into_error()
+        })?;
+        let prices = answer
+            .price_list()
+            .iter()
+            .filter_map(|json| on_demand_price(json, currency).transpose())
+            .collect::<Result<_, _>>()
+            .map_err(|malformed| malformed.into_error(ACTION))?;
+        let next = match next(answer.next_token.as_deref()) {
+            Some(PageToken(token)) => Some(PageToken(format!("{} {token}", list.as_str()))),
+            None => list.after().map(|list| PageToken(list.as_str().to_owned())),
+        };
+        Ok(Page { items: prices, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(region: &str, expected: Option<(&str, &str)>) {
+        assert_eq!(endpoint(&Region::parse(region).unwrap()), expected, "{region}");
+    }
+
+    #[test]
+    fn a_region_is_asked_at_the_endpoint_that_has_its_prices() {
+        check("us-east-1", Some(("us-east-1", "USD")));
+        check("eu-west-3", Some(("eu-central-1", "USD")));
+        check("ap-northeast-1", Some(("ap-south-1", "USD")));
+        check("sa-east-1", Some(("us-east-1", "USD")));
+        check("cn-north-1", Some(("cn-northwest-1", "CNY")));
+        check("us-gov-west-1", None);
+        check("us-iso-east-1", None);
+    }
+
+    #[test]
+    fn a_page_token_says_which_list_it_is_of() {
+        assert_eq!(place(None).unwrap(), (List::Shared, None));
+        assert_eq!(place(Some(PageToken("bare-metal".to_owned()))).unwrap(), (List::BareMetal, None));
+        let token = PageToken("shared a b".to_owned());
+        assert_eq!(place(Some(token)).unwrap(), (List::Shared, Some("a b".to_owned())));
+        assert!(place(Some(PageToken("page-100".to_owned()))).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Launch templates.
+//!
+//! Decides how a template is written for EC2. Security groups stand in the template itself, and in a network interface
+//! only where that says whether there is a public address: EC2 takes them in one of both places, and a dry run of
+//! RunInstances can name a subnet only for a template without an interface.
+
+use aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateInputBuilder;
+use aws_sdk_ec2::types as sdk;
+use tenon_cloud::port::{
+    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData, MetadataOptions,
+    MetadataTokens, Monitoring, Tags,
+};
+
+use crate::filters::list;
+use crate::reading::{Malformed, moment, number, required, tags};
+
+/// A request that can't be written: a number that EC2 has no room for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` is {value}: EC2 takes at most 2147483647")]
+pub(crate) struct TooLarge {
+    field: &'static str,
+    value: u32,
+}
+
+pub(crate) fn whole(value: u32, field: &'static str) -> Result<i32, TooLarge> {
+    i32::try_from(value).map_err(|_| TooLarge { field, value })
+}
+
+/// Tags for resources of a kind, where there are any.
+pub(crate) fn tag_specification(of: sdk::ResourceType, tags: &Tags) -> Option<sdk::TagSpecification> {
+    let builder = sdk::TagSpecification::builder().resource_type(of).set_tags(Some(tag_list(tags)));
+    (!tags.is_empty()).then(|| builder.build())
+}
+
+pub(crate) fn tag_list(tags: &Tags) -> Vec<sdk::Tag> {
+    tags.iter().map(|(key, value)| sdk::Tag::builder().key(key).value(value).build()).collect()
+}
+
+pub(crate) fn request(template: &CreateLaunchTemplate) -> Result<CreateLaunchTemplateInputBuilder, TooLarge> {
+    let own = tag_specification(sdk::ResourceType::LaunchTemplate, &template.tags);
+    Ok(CreateLaunchTemplateInputBuilder::default()
+        .launch_template_name(&template.name)
+        .launch_template_data(data(&template.data)?)
+        .set_tag_specifications(own.map(|own| vec![own])))
+}
+
+fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, TooLarge> {
+    let devices = data.block_devices.iter().map(block_device).collect::<Result<_, _>>()?;
+    let interface_tags = (!data.network_interface_tags.is_empty()).then(|| {
+        sdk::LaunchTemplateTagSpecificationRequest::builder()
+            .resource_type(sdk::ResourceType::NetworkInterface)
+            .set_tags(Some(tag_list(&data.network_interface_tags)))
+            .build()
+    });
+    let groups: Vec<String> = data.security_groups.iter().map(ToString::to_string).collect();
+    let builder = sdk::RequestLaunchTemplateData::builder()
+        .set_image_id(data.image.as_ref().map(ToString::to_string))
+        .set_iam_instance_profile(data.instance_profile.as_ref().map(profile))
+        .set_user_data(data.user_data.clone())
+        .set_block_device_mappings(list(devices))
+        .set_metadata_options(data.metadata_options.as_ref().map(metadata_options).transpose()?)
+        .set_monitoring(data.monitoring.map(monitoring))
+        .set_tag_specifications(interface_tags.map(|tags| vec![tags]));
+    Ok(match data.associate_public_ip {
+        None => builder.set_security_group_ids(list(groups)),
+        Some(public) => builder.network_interfaces(
+            sdk::LaunchTemplateInstanceNetworkInterfaceSpecificationRequest::builder()
+                .device_index(0)
+                .associate_public_ip_address(public)
+                .set_groups(list(groups))
+                .build(),
+        ),
+    }
+    .build())
+}
+
+fn profile(profile: &InstanceProfile) -> sdk::LaunchTemplateIamInstanceProfileSpecificationRequest {
+    let builder = sdk::LaunchTemplateIamInstanceProfileSpecificationRequest::builder();
+    match profile {
+        InstanceProfile::Name(name) => builder.name(name),
+        InstanceProfile::Arn(arn) => builder.arn(arn),
+    }
+    .build()
+}
+
+fn monitoring(monitoring: Monitoring) -> sdk::LaunchTemplatesMonitoringRequest {
+    let enabled = match monitoring {
+        Monitoring::Detailed => true,
+        Monitoring::Basic => false,
+    };
+    sdk::LaunchTemplatesMonitoringRequest::builder().enabled(enabled).build()
+}
+
+fn metadata_options(
+    options: &MetadataOptions,
+) -> Result<sdk::LaunchTemplateInstanceMetadataOptionsRequest, TooLarge> {
+    let tokens = match options.http_tokens {
+        MetadataTokens::Required => sdk::LaunchTemplateHttpTokensState::Required,
+        MetadataTokens::Optional => sdk::LaunchTemplateHttpTokensState::Optional,
+    };
+    Ok(sdk::LaunchTemplateInstanceMetadataOptionsRequest::builder()
+        .http_endpoint(options.http_endpoint.as_str().into())
+        .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
+        .http_put_response_hop_limit(whole(options.http_put_response_hop_limit, "HttpPutResponseHopLimit")?)
+        .http_tokens(tokens)
+        .build())
+}
+
+fn block_device(device: &BlockDevice) -> Result<sdk::LaunchTemplateBlockDeviceMappingRequest, TooLarge> {
+    let whole = |value: Option<u32>, field| value.map(|value| whole(value, field)).transpose();
+    let ebs = sdk::LaunchTemplateEbsBlockDeviceRequest::builder()
+        .set_volume_size(whole(device.volume_size_gib, "VolumeSize")?)
+        .set_volume_type(device.volume_type.as_deref().map(Into::into))
+        .set_iops(whole(device.iops, "Iops")?)
+        .set_throughput(whole(device.throughput_mib, "Throughput")?)
+        .set_encrypted(device.encrypted)
+        .set_kms_key_id(device.kms_key_id.clone())
+        .set_snapshot_id(device.snapshot_id.clone())
+        .set_delete_on_termination(device.delete_on_termination)
+        .build();
+    Ok(sdk::LaunchTemplateBlockDeviceMappingRequest::builder()
+        .device_name(&device.device_name)
+        .ebs(ebs)
+        .build())
+}
+
+pub(crate) fn template(from: &sdk::LaunchTemplate) -> Result<LaunchTemplate, Malformed> {
+    Ok(LaunchTemplate {
+        id: required(from.launch_template_id.clone(), "LaunchTemplateId")?,
+        name: required(from.launch_template_name.clone(), "LaunchTemplateName")?,
+        version: number(from.default_version_number, "DefaultVersionNumber")?,
+        created_at: moment(from.create_time.as_ref(), "CreateTime")?,
+        tags: tags(from.tags()),
+    })
+}

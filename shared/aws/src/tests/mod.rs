@@ -1,0 +1,74 @@
+//! The adapters against answers of the shapes in EC2's and the Pricing API's references.
+
+mod errors;
+mod fake_http;
+mod fleets;
+mod lists;
+mod prices;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use aws_sdk_ec2::config::{Credentials, Region, SharedCredentialsProvider};
+use aws_types::SdkConfig;
+
+pub(super) use fake_http::{FakeHttp, Sent};
+
+use crate::{AwsEc2, AwsPricing};
+
+pub(super) fn config(http: &FakeHttp) -> SdkConfig {
+    let credentials = Credentials::new("key", "secret", None, None, "tests");
+    SdkConfig::builder()
+        .region(Region::new("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .http_client(http.clone())
+        .build()
+}
+
+pub(super) fn ec2(answers: &[(u16, &str)]) -> (AwsEc2, FakeHttp) {
+    let http = FakeHttp::new(answers);
+    (AwsEc2::new(&config(&http)), http)
+}
+
+pub(super) fn pricing(region: &str, answers: &[(u16, &str)]) -> (AwsPricing, FakeHttp) {
+    let http = FakeHttp::new(answers);
+    (AwsPricing::new(&config(&http), region.parse().unwrap()), http)
+}
+
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// The form of a request, by key.
+pub(super) fn form(request: &Sent) -> BTreeMap<String, String> {
+    let body = std::str::from_utf8(&request.body).unwrap();
+    body.split('&').map(|pair| pair.split_once('=').unwrap()).map(|(k, v)| (decoded(k), decoded(v))).collect()
+}
+
+pub(super) fn forms(http: &FakeHttp) -> Vec<BTreeMap<String, String>> {
+    http.sent().iter().map(form).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let hex: Vec<u8> = rest.by_ref().take(2).collect();
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&hex).unwrap(), 16).unwrap());
+        } else {
+            bytes.push(if byte == b'+' { b' ' } else { byte });
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Checks a request's form, apart from the API's version.
+#[track_caller]
+pub(super) fn check_form(request: &Sent, expected: &[(&str, &str)]) {
+    let mut found = form(request);
+    assert_eq!(found.remove("Version").as_deref(), Some("2016-11-15"));
+    let expected = expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    assert_eq!(found, expected);
+}

@@ -1,0 +1,164 @@
+//! Launch templates, tags and terminations.
+
+use tenon_cloud::Ec2;
+use tenon_cloud::port::{
+    BlockDevice, CreateLaunchTemplate, InstanceProfile, InstanceState, LaunchTemplateData,
+    LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring, Tags,
+};
+
+use super::{block_on, check_form, ec2, forms};
+
+const MADE: &str = r#"<CreateLaunchTemplateResponse><launchTemplate>
+    <launchTemplateId>lt-1</launchTemplateId><launchTemplateName>tenon-abc</launchTemplateName>
+    <createTime>2026-05-04T03:02:01.000Z</createTime><createdBy>arn:aws:iam::111122223333:root</createdBy>
+    <defaultVersionNumber>1</defaultVersionNumber><latestVersionNumber>1</latestVersionNumber>
+    <tagSet><item><key>k</key><value>v</value></item></tagSet>
+  </launchTemplate></CreateLaunchTemplateResponse>"#;
+
+fn tags(key: &str) -> Tags {
+    Tags::from([(key.to_owned(), "v".to_owned())])
+}
+
+fn template() -> CreateLaunchTemplate {
+    CreateLaunchTemplate {
+        name: "tenon-abc".to_owned(),
+        data: LaunchTemplateData {
+            image: "ami-1".parse().ok(),
+            security_groups: vec!["sg-1".parse().unwrap()],
+            instance_profile: Some(InstanceProfile::Name("node".to_owned())),
+            user_data: Some("dXNlcg==".to_owned()),
+            block_devices: vec![BlockDevice {
+                device_name: "/dev/xvda".to_owned(),
+                volume_size_gib: Some(20),
+                volume_type: Some("gp3".to_owned()),
+                iops: Some(3000),
+                throughput_mib: Some(125),
+                encrypted: Some(true),
+                kms_key_id: None,
+                snapshot_id: None,
+                delete_on_termination: Some(true),
+            }],
+            metadata_options: Some(MetadataOptions {
+                http_endpoint: "enabled".to_owned(),
+                http_protocol_ipv6: "disabled".to_owned(),
+                http_put_response_hop_limit: 1,
+                http_tokens: MetadataTokens::Required,
+            }),
+            monitoring: Some(Monitoring::Basic),
+            associate_public_ip: None,
+            network_interface_tags: tags("n"),
+        },
+        tags: tags("k"),
+    }
+}
+
+const EXPECTED: &[(&str, &str)] = &[
+    ("Action", "CreateLaunchTemplate"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.DeviceName", "/dev/xvda"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Iops", "3000"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Throughput", "125"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeSize", "20"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+    ("LaunchTemplateData.IamInstanceProfile.Name", "node"),
+    ("LaunchTemplateData.ImageId", "ami-1"),
+    ("LaunchTemplateData.MetadataOptions.HttpEndpoint", "enabled"),
+    ("LaunchTemplateData.MetadataOptions.HttpProtocolIpv6", "disabled"),
+    ("LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", "1"),
+    ("LaunchTemplateData.MetadataOptions.HttpTokens", "required"),
+    ("LaunchTemplateData.Monitoring.Enabled", "false"),
+    ("LaunchTemplateData.SecurityGroupId.1", "sg-1"),
+    ("LaunchTemplateData.TagSpecification.1.ResourceType", "network-interface"),
+    ("LaunchTemplateData.TagSpecification.1.Tag.1.Key", "n"),
+    ("LaunchTemplateData.TagSpecification.1.Tag.1.Value", "v"),
+    ("LaunchTemplateData.UserData", "dXNlcg=="),
+    ("LaunchTemplateName", "tenon-abc"),
+    ("TagSpecification.1.ResourceType", "launch-template"),
+    ("TagSpecification.1.Tag.1.Key", "k"),
+    ("TagSpecification.1.Tag.1.Value", "v"),
+    ("Version", "2016-11-15"),
+];
+
+/// The form of a request for a template, apart from its token: names are used once, so nothing is replayed.
+fn written(template: &CreateLaunchTemplate) -> std::collections::BTreeMap<String, String> {
+    let (ec2, http) = ec2(&[(200, MADE)]);
+    let made = block_on(ec2.create_launch_template(template)).unwrap();
+    assert_eq!((made.id.as_str(), made.name.as_str(), made.version), ("lt-1", "tenon-abc", 1));
+    assert_eq!(
+        (made.created_at.to_string().as_str(), made.tags["k"].as_str()),
+        ("2026-05-04T03:02:01Z", "v")
+    );
+    let mut form = forms(&http).remove(0);
+    form.remove("ClientToken");
+    form
+}
+
+#[test]
+fn a_template_is_written_field_by_field() {
+    let expected = EXPECTED.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    assert_eq!(written(&template()), expected);
+}
+
+#[test]
+fn groups_move_to_the_interface_that_says_whether_there_is_a_public_address() {
+    let mut template = template();
+    template.data.associate_public_ip = Some(false);
+    template.data.instance_profile = Some(InstanceProfile::Arn("arn:x".to_owned()));
+    let form = written(&template);
+    for (key, value) in [
+        ("LaunchTemplateData.NetworkInterface.1.AssociatePublicIpAddress", "false"),
+        ("LaunchTemplateData.NetworkInterface.1.DeviceIndex", "0"),
+        ("LaunchTemplateData.NetworkInterface.1.SecurityGroupId.1", "sg-1"),
+        ("LaunchTemplateData.IamInstanceProfile.Arn", "arn:x"),
+    ] {
+        assert_eq!(form.get(key).map(String::as_str), Some(value), "{key}: {form:#?}");
+    }
+    assert!(!form.contains_key("LaunchTemplateData.SecurityGroupId.1"));
+}
+
+#[test]
+fn a_number_that_ec2_has_no_room_for_is_refused_unsent() {
+    let mut template = template();
+    template.data.block_devices[0].volume_size_gib = Some(u32::MAX);
+    let (ec2, http) = ec2(&[]);
+    let error = block_on(ec2.create_launch_template(&template)).unwrap_err();
+    assert!(error.to_string().contains("`VolumeSize` is 4294967295"), "{error}");
+    assert_eq!(http.sent().len(), 0);
+}
+
+#[test]
+fn templates_are_found_and_deleted_by_name() {
+    let listed = MADE
+        .replace("CreateLaunchTemplateResponse", "DescribeLaunchTemplatesResponse")
+        .replace("<launchTemplate>", "<launchTemplates><item>")
+        .replace("</launchTemplate>", "</item></launchTemplates>");
+    let (ec2, http) = ec2(&[(200, &listed), (200, "<DeleteLaunchTemplateResponse/>")]);
+    let filter = LaunchTemplateFilter { names: vec!["tenon-abc".to_owned()], tags: vec![] };
+    let page = block_on(ec2.describe_launch_templates(&filter, None)).unwrap();
+    assert_eq!(page.items[0].name, "tenon-abc");
+    block_on(ec2.delete_launch_template("tenon-abc")).unwrap();
+    let requests = http.sent();
+    check_form(&requests[0], &[("Action", "DescribeLaunchTemplates"), ("LaunchTemplateName.1", "tenon-abc")]);
+    check_form(&requests[1], &[("Action", "DeleteLaunchTemplate"), ("LaunchTemplateName", "tenon-abc")]);
+}
+
+#[test]
+fn terminations_and_tags_name_their_instances() {
+    let terminated = "<TerminateInstancesResponse><instancesSet><item><instanceId>i-1</instanceId><currentState><code>32</code><name>shutting-down</name></currentState><previousState><code>16</code><name>running</name></previousState></item></instancesSet></TerminateInstancesResponse>";
+    let (ec2, http) =
+        ec2(&[(200, terminated), (200, "<CreateTagsResponse><return>true</return></CreateTagsResponse>")]);
+    let ids = ["i-1".parse().unwrap()];
+    let changes = block_on(ec2.terminate_instances(&ids)).unwrap();
+    assert_eq!(
+        (changes[0].previous, changes[0].current),
+        (InstanceState::Running, InstanceState::ShuttingDown)
+    );
+    block_on(ec2.create_tags(&ids, &tags("k"))).unwrap();
+    let requests = http.sent();
+    check_form(&requests[0], &[("Action", "TerminateInstances"), ("InstanceId.1", "i-1")]);
+    check_form(
+        &requests[1],
+        &[("Action", "CreateTags"), ("ResourceId.1", "i-1"), ("Tag.1.Key", "k"), ("Tag.1.Value", "v")],
+    );
+}

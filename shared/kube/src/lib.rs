@@ -1,0 +1,1 @@
+//! The agent's port of an API server over kube-rs.

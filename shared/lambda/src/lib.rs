@@ -1,0 +1,1 @@
+//! What turns a handler into a Lambda function.

@@ -1,0 +1,56 @@
+//! Dry runs.
+
+use tenon_cloud::port::{DryRunOutcome, RunInstancesProbe, TargetCapacityType};
+use tenon_cloud::twin::Call;
+use tenon_cloud::{Class, Ec2};
+
+use super::instances;
+use crate::difference::Difference;
+use crate::server::Server;
+
+fn probe<S: Server>(server: &S) -> RunInstancesProbe {
+    let world = server.world();
+    let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
+    RunInstancesProbe {
+        launch_template: world.template().name,
+        version: "$Latest".to_owned(),
+        with: world.launch("m5.large", 0),
+        tags: request.tags,
+    }
+}
+
+/// An allowed call is one that would succeed; what is wrong with the request is an error.
+pub async fn a_dry_run_launches_nothing<S: Server>(server: &S) {
+    let (ec2, world) = (server.ec2(), server.world());
+    let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
+    let (fleet, run) =
+        (ec2.dry_run_create_fleet(&request).await, ec2.dry_run_run_instances(&probe(server)).await);
+    for without_template in [fleet, run] {
+        if server.differs(Difference::DryRunsLookAtNothing) {
+            assert_eq!(without_template.unwrap(), DryRunOutcome::WouldSucceed);
+        } else {
+            assert_eq!(without_template.unwrap_err().class(), Class::TemplateMissing);
+        }
+    }
+    ec2.create_launch_template(&world.template()).await.unwrap();
+    assert_eq!(ec2.dry_run_create_fleet(&request).await.unwrap(), DryRunOutcome::WouldSucceed);
+    assert_eq!(ec2.dry_run_run_instances(&probe(server)).await.unwrap(), DryRunOutcome::WouldSucceed);
+    assert_eq!(instances(server).await, []);
+}
+
+/// A denied call is an outcome, not an error.
+pub async fn a_dry_run_says_what_is_denied<S: Server>(server: &S) {
+    let (ec2, world) = (server.ec2(), server.world());
+    ec2.create_launch_template(&world.template()).await.unwrap();
+    server.deny(Call::CreateFleet);
+    let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
+    let outcome = ec2.dry_run_create_fleet(&request).await.unwrap();
+    if server.differs(Difference::NothingIsDenied) {
+        assert_eq!(outcome, DryRunOutcome::WouldSucceed);
+        return;
+    }
+    let DryRunOutcome::Unauthorized { action, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(action, "CreateFleet");
+    assert_eq!(ec2.create_fleet(&request).await.unwrap_err().class(), Class::Unauthorized);
+    assert_eq!(ec2.dry_run_run_instances(&probe(server)).await.unwrap(), DryRunOutcome::WouldSucceed);
+}

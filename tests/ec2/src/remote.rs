@@ -1,0 +1,191 @@
+//! Servers behind the adapter: EC2's wire protocol at an endpoint.
+//!
+//! moto's world is made with the SDK itself: making VPCs isn't in the port.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
+use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
+use aws_types::SdkConfig;
+use tenon_aws::AwsEc2;
+use tenon_cloud::port::ImageState;
+use tenon_cloud::twin::{Call, Pool, RegionTwin};
+use tenon_domain::id::{ImageId, SubnetId, Zone};
+use tokio::net::TcpListener;
+
+use crate::difference::Difference;
+use crate::server::{Server, WORLD_TAG, World};
+use crate::twin::TwinServer;
+
+/// The variable that names the endpoint.
+pub(crate) const ENDPOINT: &str = "TENON_EC2_ENDPOINT";
+
+/// moto, through the adapter.
+#[derive(Debug)]
+pub struct MotoServer {
+    ec2: AwsEc2,
+    world: World,
+}
+
+impl MotoServer {
+    /// moto at the endpoint that the environment names, with a world that is new.
+    ///
+    /// # Panics
+    /// Where the variable isn't set, or the server doesn't make the world.
+    pub async fn new() -> Self {
+        let endpoint = std::env::var(ENDPOINT).unwrap_or_else(|_| {
+            panic!("`{ENDPOINT}` isn't set: run `tests/servers/moto -- cargo test -p tenon-ec2-tests -- --ignored`")
+        });
+        let config = config(&endpoint);
+        let world = moto_world(&config).await;
+        Self { ec2: AwsEc2::new(&config), world }
+    }
+}
+
+/// The region twin on the wire, through the adapter.
+#[derive(Debug)]
+pub struct WireServer {
+    ec2: AwsEc2,
+    served: TwinServer,
+}
+
+impl WireServer {
+    /// A new twin, served on a free port of this machine as long as the runtime lives.
+    ///
+    /// # Panics
+    /// Where no port can be bound.
+    pub async fn new() -> Self {
+        let served = TwinServer::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("a bound port"));
+        tokio::spawn(tenon_twin_wire::serve(served.twin().clone(), listener));
+        Self { ec2: AwsEc2::new(&config(&endpoint)), served }
+    }
+
+    /// The twin behind the wire.
+    #[must_use]
+    pub fn twin(&self) -> &RegionTwin {
+        self.served.twin()
+    }
+}
+
+/// The SDK's configuration for a server that asks for no rights.
+fn config(endpoint: &str) -> SdkConfig {
+    let credentials = Credentials::new("test", "test", None, None, "tests");
+    let http = aws_smithy_http_client::Builder::new().build_http();
+    SdkConfig::builder()
+        .region(Region::new("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .http_client(http)
+        .endpoint_url(endpoint)
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .build()
+}
+
+/// A name that no other test has, in this run and in others on the same server.
+fn new_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::SeqCst))
+}
+
+/// A VPC with two subnets and a group; the images are those of `tests/servers/moto-images.json`.
+async fn moto_world(config: &SdkConfig) -> World {
+    let client = Client::new(config);
+    let name = new_name();
+    let tagged = |of: ResourceType| {
+        let tag = Tag::builder().key(WORLD_TAG).value(&name).build();
+        TagSpecification::builder().resource_type(of).tags(tag).build()
+    };
+    let vpc = client.create_vpc().cidr_block("10.0.0.0/16").send().await.expect("a VPC");
+    let vpc = vpc.vpc.and_then(|vpc| vpc.vpc_id).expect("a VPC has an id");
+    let mut subnets: Vec<(SubnetId, Zone)> = Vec::new();
+    for (n, zone) in ["us-east-1a", "us-east-1b"].into_iter().enumerate() {
+        let made = client
+            .create_subnet()
+            .vpc_id(&vpc)
+            .cidr_block(format!("10.0.{n}.0/24"))
+            .availability_zone(zone)
+            .tag_specifications(tagged(ResourceType::Subnet))
+            .send()
+            .await
+            .expect("a subnet");
+        let id = made.subnet.and_then(|subnet| subnet.subnet_id).expect("a subnet has an id");
+        subnets.push((id.parse().unwrap(), zone.parse().unwrap()));
+    }
+    let group = client
+        .create_security_group()
+        .group_name(format!("nodes-{name}"))
+        .description("nodes")
+        .vpc_id(&vpc)
+        .tag_specifications(tagged(ResourceType::SecurityGroup))
+        .send()
+        .await
+        .expect("a security group");
+    let id = |text: &str| text.parse::<ImageId>().unwrap();
+    World {
+        name,
+        images: BTreeMap::from([
+            (ImageState::Available, id("ami-00000000000000001")),
+            (ImageState::Pending, id("ami-0000000000000000a")),
+            (ImageState::Failed, id("ami-0000000000000000b")),
+            (ImageState::Disabled, id("ami-0000000000000000c")),
+            (ImageState::Invalid, id("ami-0000000000000000d")),
+        ]),
+        arm_image: id("ami-00000000000000002"),
+        owner: "111122223333".to_owned(),
+        subnets,
+        group: group.group_id.expect("a group has an id").parse().unwrap(),
+    }
+}
+
+impl Server for MotoServer {
+    type Ec2 = AwsEc2;
+
+    fn ec2(&self) -> &AwsEc2 {
+        &self.ec2
+    }
+
+    fn world(&self) -> &World {
+        &self.world
+    }
+
+    fn differs(&self, difference: Difference) -> bool {
+        Difference::ALL.contains(&difference)
+    }
+
+    fn exhaust(&self, _: Pool) {}
+
+    fn deny(&self, _: Call) {}
+
+    fn pass(&self, _: i64) {}
+}
+
+impl Server for WireServer {
+    type Ec2 = AwsEc2;
+
+    fn ec2(&self) -> &AwsEc2 {
+        &self.ec2
+    }
+
+    fn world(&self) -> &World {
+        self.served.world()
+    }
+
+    fn differs(&self, difference: Difference) -> bool {
+        self.served.differs(difference)
+    }
+
+    fn exhaust(&self, pool: Pool) {
+        self.served.exhaust(pool);
+    }
+
+    fn deny(&self, call: Call) {
+        self.served.deny(call);
+    }
+
+    fn pass(&self, seconds: i64) {
+        self.served.pass(seconds);
+    }
+}

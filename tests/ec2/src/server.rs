@@ -1,0 +1,124 @@
+//! What a test needs of a server: the port, a world of its own, and what only some servers can be told.
+
+use std::collections::BTreeMap;
+
+use tenon_cloud::Ec2;
+use tenon_cloud::port::{
+    CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
+    LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
+};
+use tenon_cloud::twin::{Call, Pool};
+use tenon_domain::id::{ImageId, SecurityGroupId, SubnetId, Zone};
+
+use crate::difference::Difference;
+
+/// The tag of images that are in every world.
+pub(crate) const IMAGES_TAG: (&str, &str) = ("tenon.dev/test", "ec2");
+/// The tag of what belongs to one world alone.
+pub(crate) const WORLD_TAG: &str = "tenon.dev/world";
+
+/// A server with a world.
+pub trait Server {
+    /// The port.
+    type Ec2: Ec2;
+    /// The port.
+    fn ec2(&self) -> &Self::Ec2;
+    /// The world.
+    fn world(&self) -> &World;
+    /// Whether the server does otherwise than EC2.
+    fn differs(&self, difference: Difference) -> bool;
+    /// Takes all capacity of a pool away, where there is any to take.
+    fn exhaust(&self, pool: Pool);
+    /// Denies a call, where the server knows of rights.
+    fn deny(&self, call: Call);
+    /// Lets so many seconds pass, where the server's time isn't the real one.
+    fn pass(&self, seconds: i64);
+}
+
+/// What a test finds at its beginning. Nothing in it belongs to another test, but for the images.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Its name, unlike any other's.
+    pub name: String,
+    /// An x86_64 image in each state that the server can show.
+    pub images: BTreeMap<ImageState, ImageId>,
+    /// An available arm64 image.
+    pub arm_image: ImageId,
+    /// The account that owns the images.
+    pub owner: String,
+    /// Two subnets with their zones, by zone.
+    pub subnets: Vec<(SubnetId, Zone)>,
+    /// A security group of the name `nodes-<world>`.
+    pub group: SecurityGroupId,
+}
+
+impl World {
+    /// The tags of what belongs to this world.
+    #[must_use]
+    pub fn tags(&self) -> Tags {
+        Tags::from([(WORLD_TAG.to_owned(), self.name.clone())])
+    }
+
+    /// Finds what belongs to this world.
+    #[must_use]
+    pub fn filter(&self) -> TagFilter {
+        TagFilter::equals(WORLD_TAG, &self.name)
+    }
+
+    /// Its image that can be launched.
+    #[must_use]
+    pub fn image(&self) -> ImageId {
+        self.images[&ImageState::Available].clone()
+    }
+
+    /// A launch template in the world's group.
+    #[must_use]
+    pub fn template(&self) -> CreateLaunchTemplate {
+        CreateLaunchTemplate {
+            name: format!("edges-{}", self.name),
+            data: LaunchTemplateData {
+                security_groups: vec![self.group.clone()],
+                user_data: Some("dXNlcg==".to_owned()),
+                ..LaunchTemplateData::default()
+            },
+            tags: self.tags(),
+        }
+    }
+
+    /// A way to launch a type in one of the world's subnets.
+    #[must_use]
+    pub fn launch(&self, instance_type: &str, subnet: usize) -> FleetOverride {
+        let (subnet, zone) = &self.subnets[subnet];
+        FleetOverride {
+            instance_type: instance_type.parse().unwrap(),
+            subnet: Some(subnet.clone()),
+            zone: Some(zone.clone()),
+            image: Some(self.image()),
+            priority: None,
+        }
+    }
+
+    /// A fleet of the world's template.
+    #[must_use]
+    pub fn fleet(
+        &self,
+        capacity_type: TargetCapacityType,
+        target_capacity: u32,
+        overrides: Vec<FleetOverride>,
+    ) -> CreateFleetRequest {
+        CreateFleetRequest {
+            client_token: format!("token-{}", self.name).parse().unwrap(),
+            target_capacity,
+            capacity_type,
+            on_demand_allocation: OnDemandAllocation::LowestPrice,
+            spot_allocation: SpotAllocation::PriceCapacityOptimized,
+            launch_templates: vec![FleetLaunchTemplate {
+                name: self.template().name,
+                version: "$Latest".to_owned(),
+                overrides,
+            }],
+            tags: FleetTags { instance: self.tags(), volume: self.tags(), fleet: self.tags() },
+            context: None,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The port's tests on the region twin through the adapter and the wire: what moto lacks is seen here.
+
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
+
+use tenon_cloud::port::{InstanceFilter, TargetCapacityType};
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
+use tenon_cloud::{Class, Ec2, Ec2Error};
+use tenon_ec2_tests::{Server, WireServer, edges, run};
+
+edges!(WireServer::new().await);
+
+/// A launch whose answer was lost, or that never arrived, looks the same; asked again under its token it is done once.
+async fn launches_once(effect: FaultEffect) {
+    let server = WireServer::new().await;
+    let (ec2, world) = (server.ec2(), server.world());
+    ec2.create_launch_template(&world.template()).await.unwrap();
+    let request = world.fleet(TargetCapacityType::OnDemand, 2, vec![world.launch("m5.large", 0)]);
+    server.twin().inject(Fault { call: Call::CreateFleet, effect, when: FaultWhen::Next(1) });
+    let error = ec2.create_fleet(&request).await.unwrap_err();
+    assert_eq!(error, Ec2Error::NoAnswer { action: "CreateFleet".to_owned() });
+    let result = ec2.create_fleet(&request).await.unwrap();
+    let found = ec2.describe_instances(&InstanceFilter::default(), None).await.unwrap().items;
+    assert_eq!((result.instance_ids().len(), found.len()), (2, 2));
+}
+
+#[test]
+fn a_launch_whose_answer_was_lost_is_done_once() {
+    run(launches_once(FaultEffect::AnswerLost));
+}
+
+#[test]
+fn a_launch_that_never_arrived_is_done_once() {
+    run(launches_once(FaultEffect::RequestLost));
+}
+
+#[test]
+fn a_throttled_call_is_throttled_and_not_asked_again() {
+    run(async {
+        let server = WireServer::new().await;
+        let refused = Ec2Error::Throttled { action: "DescribeInstances".to_owned() };
+        let effect = FaultEffect::Refused(refused);
+        server.twin().inject(Fault { call: Call::DescribeInstances, effect, when: FaultWhen::Next(1) });
+        let error = server.ec2().describe_instances(&InstanceFilter::default(), None).await.unwrap_err();
+        assert_eq!(error.class(), Class::Throttled);
+        assert_eq!(server.twin().calls()[&Call::DescribeInstances].made, 1);
+    });
+}
