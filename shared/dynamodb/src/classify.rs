@@ -174,11 +174,7 @@ pub(crate) fn transaction_error(
     commit: &Commit,
     actions: &[Action<'_>],
 ) -> CommitError {
-    let canceled = error.as_service_error().and_then(|service| match service {
-        TransactWriteItemsError::TransactionCanceledException(canceled) => Some(canceled),
-        _ => None,
-    });
-    if let Some(canceled) = canceled {
+    if let Some(TransactWriteItemsError::TransactionCanceledException(canceled)) = error.as_service_error() {
         return reasons_error(canceled.cancellation_reasons(), commit, actions)
             .unwrap_or_else(|| CommitError::Unavailable(cause(error)));
     }

@@ -95,6 +95,7 @@ pub(crate) fn item_of(attributes: Attributes) -> Result<(Key, Item), AnswerError
     Ok((key, item.collect::<Result<Item, _>>()?))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the SDK's `Unknown` can't be named outside of it")]
 fn value_of(attribute: AttributeValue) -> Result<Value, ValueError> {
     let number = |text: String| Number::parse(&text).map(Value::N).map_err(ValueError::Number);
     Ok(match attribute {
@@ -113,7 +114,7 @@ fn value_of(attribute: AttributeValue) -> Result<Value, ValueError> {
         AttributeValue::Bs(blobs) => {
             Value::L(blobs.into_iter().map(|bytes| Value::B(bytes.into_inner())).collect())
         }
-        // The SDK's `Unknown`, and what it may add.
+        // What the SDK doesn't know, and what it may add.
         _ => return Err(ValueError::Type),
     })
 }

@@ -1,6 +1,10 @@
 //! The direction of dependencies and the purity of the pure crates, from `cargo metadata`.
 
-#![expect(clippy::expect_used, reason = "helpers of an integration test fail as tests do")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test fail as tests do"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,7 @@ pub async fn templates_are_made_found_and_deleted<S: Server>(server: &S) {
     let by_tag = LaunchTemplateFilter { names: vec![], tags: vec![world.filter()] };
     for filter in [&by_name, &by_tag] {
         let found = pages(|page| ec2.describe_launch_templates(filter, page)).await.concat();
-        assert_eq!(found, [made.clone()]);
+        assert_eq!(found, std::slice::from_ref(&made));
     }
     ec2.delete_launch_template(&template.name).await.unwrap();
     let gone = ec2.describe_launch_templates(&by_name, None).await.unwrap_err();
