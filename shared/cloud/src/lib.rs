@@ -13,4 +13,4 @@ pub mod twin;
 
 pub use classify::{Class, classify};
 pub use error::Ec2Error;
-pub use port::{Ec2, Pricing};
+pub use port::{Account, Ec2, Pricing};

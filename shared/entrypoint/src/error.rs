@@ -35,6 +35,9 @@ pub enum HandlerError {
     Waiting(String),
 }
 
+/// The error type of messages whose scope wasn't handled before the invocation's time ended.
+pub const DEADLINE: &str = "Deadline";
+
 impl HandlerError {
     /// The stable name that alarms key on.
     #[must_use]

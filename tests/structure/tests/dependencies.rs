@@ -43,6 +43,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
         Peers::Apart,
         &[
             "tenon-cli",
+            "tenon-cold-start",
             "tenon-simulation",
             "tenon-structure-tests",
             "tenon-dynamodb-tests",

@@ -302,6 +302,30 @@ fn the_servers_document_names_every_difference() {
     assert_eq!(told, variants(&read("tests/ec2/src/difference.rs"), "Difference"));
 }
 
+/// Alarms key on error types, so all that the code has are told, and no others.
+#[test]
+fn the_functions_document_names_every_error_type() {
+    let mut real = BTreeSet::new();
+    for path in [
+        "shared/entrypoint/src/error.rs",
+        "shared/lambda/src/invocation.rs",
+        "shared/lambda/src/runtime.rs",
+        "shared/lambda/src/signals.rs",
+    ] {
+        let source = read(path);
+        let marks = ["=> \"", "error_type: \"", "const ERROR_TYPE: &str = \"", "const DEADLINE: &str = \""];
+        let named = source.lines().filter_map(|line| {
+            let rest = marks.iter().find_map(|mark| line.split_once(mark))?.1;
+            rest.split_once('"').map(|(name, _)| name.to_owned())
+        });
+        real.extend(named);
+    }
+    let document = read("docs/functions.md");
+    let rows = rows(&document, "| `error_type` |");
+    let told: BTreeSet<String> = rows.iter().flat_map(|row| quoted(row[0])).map(str::to_owned).collect();
+    assert_eq!(told, real);
+}
+
 /// Where the text was written is nobody's business: paths of machines and hosts of registries.
 #[test]
 fn no_file_tells_where_it_was_written() {

@@ -119,7 +119,7 @@ fn set(flags: &mut [bool], at: usize) {
 }
 
 macro_rules! port {
-    ($(#[$doc:meta])* $port:ident { $($(#[$call_doc:meta])* fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+    ($(#[$doc:meta])* $port:ident of $part:ident: $kind:ident { $($(#[$call_doc:meta])* fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
         $(#[$doc])*
         pub trait $port: Send + Sync {
             $(
@@ -135,14 +135,30 @@ macro_rules! port {
         impl<T: $port> $port for Arc<T> {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
         }
+
+        impl<E: Send + Sync, P: Send + Sync> $port for Account<E, P>
+        where
+            $kind: $port,
+        {
+            $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { self.$part.$call($($arg),*).await })*
+        }
     };
+}
+
+/// EC2 and its prices as one, as handlers take them.
+#[derive(Debug, Clone)]
+pub struct Account<E, P> {
+    /// EC2 of an account and region.
+    pub ec2: E,
+    /// The region's prices.
+    pub pricing: P,
 }
 
 port! {
     /// The calls to EC2. An implementation makes exactly one request for each call, and doesn't retry.
     ///
     /// A call takes effect when its future is polled; a future dropped before that did nothing.
-    Ec2 {
+    Ec2 of ec2: E {
         /// Instance types of the region, by name; pages of 100.
         fn describe_instance_types(page: Option<PageToken>) -> Page<InstanceTypeInfo>;
         /// Which type is offered where; pages of 1,000.
@@ -180,7 +196,7 @@ port! {
 
 port! {
     /// The Pricing API.
-    Pricing {
+    Pricing of pricing: P {
         /// On-demand prices of the region (Linux, shared tenancy), by type; pages of 100. A type can be missing.
         fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
     }

@@ -1,0 +1,14 @@
+//! The function `catalog`: configuration, clients, run.
+
+use std::process::ExitCode;
+
+use tenon_catalog::Catalog;
+use tenon_lambda::{AwsPorts, Configuration};
+
+fn main() -> ExitCode {
+    tenon_lambda::main(async {
+        let configuration = Configuration::from_environment()?;
+        let ports = AwsPorts::connect(&configuration).await;
+        tenon_lambda::run(&Catalog::default(), &ports).await
+    })
+}

@@ -1,0 +1,14 @@
+//! The function `disruption`: configuration, clients, run.
+
+use std::process::ExitCode;
+
+use tenon_disruption::Disruption;
+use tenon_lambda::{AwsPorts, Configuration};
+
+fn main() -> ExitCode {
+    tenon_lambda::main(async {
+        let configuration = Configuration::from_environment()?;
+        let ports = AwsPorts::connect(&configuration).await;
+        tenon_lambda::run(&Disruption::default(), &ports).await
+    })
+}

@@ -1,0 +1,106 @@
+//! One invocation: from its payload to what Lambda is answered.
+//!
+//! Decides which payloads are batches of a queue, when the time is up, and what Lambda is told of failures. A batch
+//! succeeds, with a list of the messages that didn't: SQS keeps those. An event that somebody invokes the function with
+//! directly has nowhere to go back to, so its failure is the invocation's.
+
+use std::future::Future;
+use std::time::{Duration, SystemTime};
+
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use serde_json::Value;
+use tenon_entrypoint::batch::{Batch, Failure, Message};
+use tenon_entrypoint::{Handler, Ports};
+
+use crate::log;
+
+/// What is left of an invocation's time for the answer: lines of the log, one request of the runtime.
+pub(crate) const TO_ANSWER: Duration = Duration::from_millis(500);
+
+/// Why an invocation failed as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct InvocationError {
+    /// The stable name of the error.
+    pub error_type: &'static str,
+    /// The error with its causes.
+    pub message: String,
+}
+
+/// Handles a payload: a batch of a queue, or one event. `deadline` is when Lambda ends the process.
+///
+/// # Errors
+/// [`InvocationError`] where the payload isn't a queue's and its event wasn't handled, or a batch has no form.
+pub(crate) async fn invoke<H: Handler, P: Ports>(
+    handler: &H,
+    ports: &P,
+    payload: Value,
+    deadline: SystemTime,
+) -> Result<SqsBatchResponse, InvocationError> {
+    // A connection whose other end closed it while the function was frozen is only thrown away when its task runs.
+    tokio::task::yield_now().await;
+    let (messages, origin) = read(payload).inspect_err(log::invocation)?;
+    let mut batch = Batch::read(&messages);
+    let left = deadline.duration_since(SystemTime::now()).unwrap_or_default().saturating_sub(TO_ANSWER);
+    in_time(left, Box::pin(batch.handle(handler, ports))).await;
+    let failures = batch.into_failures();
+    log::failures(&failures);
+    answer(failures, origin)
+}
+
+/// Runs what may be dropped for as long as there is time.
+async fn in_time(left: Duration, work: impl Future<Output = ()>) {
+    // What waits afterwards says enough.
+    let _ = tokio::time::timeout(left, work).await;
+}
+
+/// Where messages came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A queue.
+    Queue,
+    /// Whoever invoked the function.
+    Invoker,
+}
+
+fn read(payload: Value) -> Result<(Vec<Message>, Origin), InvocationError> {
+    if !is_batch(&payload) {
+        return Ok((vec![Message { id: "event".to_owned(), body: payload.to_string() }], Origin::Invoker));
+    }
+    let event: SqsEvent = serde_json::from_value(payload).map_err(|error| malformed(&error.to_string()))?;
+    let messages = event.records.into_iter().map(message).collect::<Result<_, _>>()?;
+    Ok((messages, Origin::Queue))
+}
+
+fn is_batch(payload: &Value) -> bool {
+    let records = payload.get("Records").and_then(Value::as_array);
+    let source = |record: &Value| record.get("eventSource").and_then(Value::as_str) == Some("aws:sqs");
+    records.is_some_and(|records| records.iter().all(source))
+}
+
+fn message(record: SqsMessage) -> Result<Message, InvocationError> {
+    let id = record.message_id.ok_or_else(|| malformed("a record has no `messageId`"))?;
+    // An empty body is no event, which is a failure of that message alone.
+    Ok(Message { id, body: record.body.unwrap_or_default() })
+}
+
+fn malformed(what: &str) -> InvocationError {
+    InvocationError { error_type: "BatchForm", message: format!("the queue's batch can't be read: {what}") }
+}
+
+fn answer(failures: Vec<Failure>, origin: Origin) -> Result<SqsBatchResponse, InvocationError> {
+    match origin {
+        Origin::Queue => {
+            let mut answer = SqsBatchResponse::default();
+            answer.set_failures(failures.into_iter().map(|failure| failure.message_id));
+            Ok(answer)
+        }
+        Origin::Invoker => match failures.into_iter().next() {
+            Some(Failure { error_type, error, .. }) => Err(InvocationError { error_type, message: error }),
+            None => Ok(SqsBatchResponse::default()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

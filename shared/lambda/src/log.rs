@@ -1,0 +1,70 @@
+//! Logs: JSON on standard output, one line an occurrence, which Lambda passes on.
+//!
+//! Decides the level and the form. `error_type` is stable and documented in docs/functions.md: alarms key on it.
+
+use std::collections::BTreeMap;
+
+use tenon_entrypoint::batch::Failure;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::invocation::InvocationError;
+
+/// Lambda's variable for the level of a function's own lines.
+const LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
+
+/// Begins to log. Later calls change nothing.
+pub(crate) fn begin() {
+    let level = level(std::env::var(LEVEL).ok().as_deref());
+    let lines = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(true)
+        .with_span_list(false)
+        .with_target(false)
+        .with_max_level(level)
+        .finish();
+    // Whoever set another one before wants that one.
+    let _ = tracing::subscriber::set_global_default(lines);
+}
+
+/// The level of Lambda's name for it; INFO where it says none.
+fn level(name: Option<&str>) -> LevelFilter {
+    match name {
+        Some("TRACE") => LevelFilter::TRACE,
+        Some("DEBUG") => LevelFilter::DEBUG,
+        Some("WARN") => LevelFilter::WARN,
+        // FATAL is Lambda's own, and nothing here is worse than an error.
+        Some("ERROR" | "FATAL") => LevelFilter::ERROR,
+        Some(_) | None => LevelFilter::INFO,
+    }
+}
+
+/// Tells of messages that failed: one line for all that failed of one cause.
+pub(crate) fn failures(failures: &[Failure]) {
+    let mut causes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for failure in failures {
+        causes.entry((failure.error_type, &failure.error)).or_default().push(&failure.message_id);
+    }
+    for ((error_type, error), messages) in causes {
+        let messages = messages.join(" ");
+        tracing::error!(error_type, messages, "{error}");
+    }
+}
+
+/// Tells of an invocation that failed before any message was looked at.
+pub(crate) fn invocation(error: &InvocationError) {
+    tracing::error!(error_type = error.error_type, "{}", error.message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_lambdas_word_for_it() {
+        assert_eq!(level(None), LevelFilter::INFO);
+        assert_eq!(level(Some("DEBUG")), LevelFilter::DEBUG);
+        assert_eq!(level(Some("FATAL")), LevelFilter::ERROR);
+        assert_eq!(level(Some("loud")), LevelFilter::INFO);
+    }
+}

@@ -1,0 +1,84 @@
+//! The ports of a handler over AWS's services.
+
+use std::sync::Arc;
+
+use aws_types::SdkConfig;
+use jiff::Timestamp;
+use tenon_aws::{AwsEc2, AwsPricing, FailedCall, Report};
+use tenon_cloud::Account;
+use tenon_dynamodb::DynamoTable;
+use tenon_entrypoint::{Installation, Ports};
+
+use crate::clients::sdk_config;
+use crate::configuration::Configuration;
+use crate::signals::AwsSignals;
+
+/// The table, EC2 and the queues of a configuration.
+#[derive(Debug)]
+pub struct AwsPorts {
+    table: DynamoTable,
+    ec2: Account<AwsEc2, AwsPricing>,
+    signals: AwsSignals,
+    installation: Installation,
+}
+
+impl AwsPorts {
+    /// Ports with the role's credentials. Nothing is connected before it is used.
+    pub async fn connect(configuration: &Configuration) -> Self {
+        Self::new(&Box::pin(sdk_config(&configuration.installation.region)).await, configuration)
+    }
+
+    /// Ports by the clients that `sdk` configures. What it says of retries and timeouts doesn't count.
+    #[must_use]
+    pub fn new(sdk: &SdkConfig, configuration: &Configuration) -> Self {
+        let installation = configuration.installation.clone();
+        let report: Report = Arc::new(tell);
+        Self {
+            table: DynamoTable::new(&aws_sdk_dynamodb::Client::new(sdk), configuration.table.clone()),
+            ec2: Account {
+                ec2: AwsEc2::new(sdk).reporting(Arc::clone(&report)),
+                pricing: AwsPricing::new(sdk, installation.region.clone()).reporting(report),
+            },
+            signals: AwsSignals::new(sdk, configuration),
+            installation,
+        }
+    }
+}
+
+/// What the handler makes of a failed call is its own; the request's id is only here.
+fn tell(failed: &FailedCall) {
+    tracing::warn!(
+        action = failed.action,
+        code = failed.code,
+        status = failed.status,
+        aws_request_id = failed.request_id,
+        "a call failed: {}",
+        failed.message
+    );
+}
+
+impl Ports for AwsPorts {
+    type Table = DynamoTable;
+    type Ec2 = Account<AwsEc2, AwsPricing>;
+    type Signals = AwsSignals;
+
+    fn table(&self) -> &DynamoTable {
+        &self.table
+    }
+
+    fn ec2(&self) -> &Self::Ec2 {
+        &self.ec2
+    }
+
+    fn signals(&self) -> &AwsSignals {
+        &self.signals
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn installation(&self) -> &Installation {
+        &self.installation
+    }
+}

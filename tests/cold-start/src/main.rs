@@ -1,0 +1,63 @@
+//! How long a function's binary takes from exec to its first poll for an invocation, and how large it is.
+//!
+//! Stands in for Lambda's runtime API on loopback: starts a binary with a function's environment, and stops the clock
+//! when `GET /2018-06-01/runtime/invocation/next` has come whole. Lambda's own part of a cold start, which is to get the
+//! code and to make the environment, isn't in it. Fails where a median or a size is beyond its limit.
+
+mod measure;
+mod table;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tenon_domain::wake::FunctionName;
+
+use crate::measure::{Failure, Measured, measure};
+
+/// What is asked of each function.
+const MEDIAN_MAX: Duration = Duration::from_millis(50);
+const BYTES_MAX: u64 = 15 * 1024 * 1024;
+/// Starts of each function: the median of fewer moves with whatever else the machine does.
+const STARTS: usize = 20;
+
+const USAGE: &str = "usage: tenon-cold-start [DIRECTORY]
+Measures DIRECTORY/<name>/bootstrap of every function, and whatever else is there; DIRECTORY is target/lambda unless it
+is given.";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let directory = arguments.next().map_or_else(|| PathBuf::from("target/lambda"), PathBuf::from);
+    if arguments.next().is_some() || directory.as_os_str() == "--help" {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    }
+    match measure_all(&directory) {
+        Ok(measured) => {
+            print!("{}", table::table(&measured));
+            let beyond: Vec<&Measured> = measured.iter().filter(|one| !within(one)).collect();
+            for one in &beyond {
+                let (limit, mebibytes) = (MEDIAN_MAX.as_millis(), BYTES_MAX / 1024 / 1024);
+                eprintln!("`{}` is beyond the limits: a median of {limit} ms, {mebibytes} MiB", one.function);
+            }
+            if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(directory: &Path) -> Result<Vec<Measured>, Failure> {
+    let mut names: BTreeSet<String> = FunctionName::ALL.iter().map(ToString::to_string).collect();
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
+        names.insert(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.iter().map(|name| measure(directory, name, STARTS)).collect()
+}
+
+fn within(one: &Measured) -> bool {
+    one.median() <= MEDIAN_MAX && one.bytes <= BYTES_MAX
+}
