@@ -15,6 +15,7 @@
 
 pub mod bodies;
 mod difference;
+mod line;
 mod remote;
 mod server;
 mod twin;
@@ -56,6 +57,7 @@ macro_rules! edges {
             tags_are_set_on_instances,
             a_dry_run_launches_nothing,
             a_dry_run_says_what_is_denied,
+            the_line_launches_for_pods_and_takes_back_what_never_joins,
         }
     };
 }

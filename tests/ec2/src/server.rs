@@ -15,7 +15,7 @@ use crate::difference::Difference;
 /// The tag of images that are in every world.
 pub(crate) const IMAGES_TAG: (&str, &str) = ("tenon.dev/test", "ec2");
 /// The tag of what belongs to one world alone.
-pub(crate) const WORLD_TAG: &str = "tenon.dev/world";
+pub(crate) const WORLD_TAG: &str = "example.com/world";
 
 /// A server with a world.
 pub trait Server {

@@ -39,7 +39,7 @@ pub async fn an_instance_lives_and_is_terminated<S: Server>(server: &S) {
     let gone = instances(server).await.remove(0);
     assert_eq!(gone.state, InstanceState::Terminated);
     assert_eq!(gone.state_reason.unwrap().code, "Client.UserInitiatedShutdown");
-    assert_eq!(gone.tags.get("tenon.dev/world"), Some(&server.world().name));
+    assert_eq!(gone.tags.get("example.com/world"), Some(&server.world().name));
     let kept = (gone.subnet.is_some(), !gone.private_ip.is_empty());
     let keeps = server.differs(Difference::AddressesOutliveInstances);
     assert_eq!(kept, (keeps, keeps));

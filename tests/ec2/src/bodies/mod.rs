@@ -5,6 +5,7 @@ mod dry_runs;
 mod fleets;
 mod images;
 mod instances;
+mod line;
 mod network;
 mod templates;
 
@@ -26,6 +27,7 @@ pub use instances::{
     an_instance_lives_and_is_terminated, one_unknown_instance_refuses_the_whole_call,
     tags_are_set_on_instances,
 };
+pub use line::the_line_launches_for_pods_and_takes_back_what_never_joins;
 pub use network::{security_groups_are_found_by_tag_name_and_id, subnets_are_found_by_tag_and_id};
 pub use templates::templates_are_made_found_and_deleted;
 
@@ -58,7 +60,7 @@ async fn launch<S: Server>(server: &S, request: &CreateFleetRequest) -> Result<F
 }
 
 /// The world's instances, by id.
-async fn instances<S: Server>(server: &S) -> Vec<Instance> {
+pub(crate) async fn instances<S: Server>(server: &S) -> Vec<Instance> {
     let filter = InstanceFilter { tags: vec![server.world().filter()], ..InstanceFilter::default() };
     let mut found: Vec<Instance> =
         pages(|page| server.ec2().describe_instances(&filter, page)).await.into_iter().flatten().collect();

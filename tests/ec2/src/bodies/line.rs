@@ -1,0 +1,71 @@
+//! The whole line: what functions make of the same cluster on each server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cloud::Ec2;
+use tenon_cloud::port::InstanceState;
+use tenon_domain::SignedDuration;
+use tenon_domain::claim::ClaimPhase;
+
+use super::pages;
+use crate::line::Line;
+use crate::server::Server;
+
+/// A Node that never joins is given up after this.
+const REGISTRATION: SignedDuration = SignedDuration::from_mins(16);
+/// Longer than an instance takes from one state to the next.
+const A_WHILE: SignedDuration = SignedDuration::from_mins(2);
+
+fn phases<S: Server>(line: &Line<'_, S>) -> BTreeMap<ClaimPhase, usize> {
+    let mut found = BTreeMap::new();
+    for claim in line.claims() {
+        *found.entry(claim.phase()).or_default() += 1;
+    }
+    found
+}
+
+/// From an empty table to a catalogue, a class, claims and their instances; and when no Node joins, back.
+pub async fn the_line_launches_for_pods_and_takes_back_what_never_joins<S: Server>(server: &S) {
+    let mut line = Line::new(server).await;
+    line.sweep().await;
+    let types = pages(|page| server.ec2().describe_instance_types(page)).await.into_iter().flatten();
+    let types = types.filter(|info| info.is_for_nodes()).count();
+    assert_eq!(line.types(), types);
+    let class = line.class();
+    assert!(class.ready(), "{:?}", class.conditions);
+    let (resolved, others) = line.images();
+    let available = [server.world().image(), server.world().arm_image.clone()].map(|id| id.to_string());
+    assert_eq!(
+        resolved,
+        BTreeSet::from(available),
+        "a class takes what is available, and none of {others:?}"
+    );
+    assert_eq!((line.claims().len(), line.instances().await.len()), (0, 0));
+    let said = line.announced();
+    assert!(
+        said.is_superset(&set(&["Catalog Refreshed", "Image Available", "Node Class Ready"])),
+        "{said:?}"
+    );
+
+    line.add_pods(3, "1500m").await;
+    line.sweep().await;
+    assert_eq!(phases(&line), BTreeMap::from([(ClaimPhase::Launched, 3)]));
+    assert_eq!(line.announced(), set(&["NodeClaim Launched"]));
+    line.pass(A_WHILE).await;
+    let launched = ("c5.large".to_owned(), InstanceState::Running);
+    assert_eq!(line.instances().await, BTreeMap::from([(launched, 3)]));
+
+    // The pods went, and no Node joined.
+    line.add_pods(0, "0").await;
+    line.pass(REGISTRATION).await;
+    line.sweep().await;
+    line.pass(A_WHILE).await;
+    line.sweep().await;
+    assert_eq!(phases(&line), BTreeMap::from([(ClaimPhase::Terminated, 3)]));
+    let gone = ("c5.large".to_owned(), InstanceState::Terminated);
+    assert_eq!(line.instances().await, BTreeMap::from([(gone, 3)]));
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

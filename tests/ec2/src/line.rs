@@ -1,0 +1,269 @@
+//! Functions over a server's EC2: a cluster, its table in memory, and an agent that reports what the test says.
+//!
+//! Decides how a story is told to functions; what they make of it is theirs. Prices are the twin's on every server, as
+//! none of them has the Pricing API.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenon_catalog::Catalog;
+use tenon_cloud::Account;
+use tenon_cloud::port::{ImageState, InstanceState, Tags};
+use tenon_cloud::twin::RegionTwin;
+use tenon_cluster::snapshot::{self, ClusterObjects, Encoder, Manifest};
+use tenon_domain::claim::Claim;
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::id::{ClusterName, InstallationId, Region};
+use tenon_domain::registry::{Allowances, Registry};
+use tenon_domain::wake::Cause;
+use tenon_domain::{SignedDuration, Timestamp};
+use tenon_entrypoint::testing::{EPOCH, Recorder, SetClock};
+use tenon_entrypoint::{Handler, Installation, Ports, Scope, content_commit};
+use tenon_images::Images;
+use tenon_lifecycle::Lifecycle;
+use tenon_node_classes::NodeClasses;
+use tenon_provisioner::Provisioner;
+use tenon_table::items::form::{Form, from_item};
+use tenon_table::items::{self, keys};
+use tenon_table::{MemoryConfig, MemoryTable, Table, Throughput};
+
+use crate::bodies::instances;
+use crate::server::{IMAGES_TAG, Server, WORLD_TAG};
+use crate::twin::TwinServer;
+
+/// What functions are given on a server.
+struct LinePorts<'a, S: Server> {
+    table: MemoryTable,
+    account: Account<&'a S::Ec2, RegionTwin>,
+    signals: Recorder,
+    clock: SetClock,
+    installation: Installation,
+}
+
+impl<'a, S: Server> Ports for LinePorts<'a, S> {
+    type Table = MemoryTable;
+    type Ec2 = Account<&'a S::Ec2, RegionTwin>;
+    type Signals = Recorder;
+
+    fn table(&self) -> &MemoryTable {
+        &self.table
+    }
+
+    fn ec2(&self) -> &Self::Ec2 {
+        &self.account
+    }
+
+    fn signals(&self) -> &Recorder {
+        &self.signals
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn installation(&self) -> &Installation {
+        &self.installation
+    }
+}
+
+/// A cluster on a server.
+pub(crate) struct Line<'a, S: Server> {
+    server: &'a S,
+    ports: LinePorts<'a, S>,
+    cluster: ClusterName,
+    encoder: Encoder,
+    manifest: Option<Manifest>,
+    objects: ClusterObjects,
+}
+
+impl<'a, S: Server> Line<'a, S> {
+    /// A registered cluster with a class that selects the world's images, subnets and group, and an on-demand pool.
+    pub(crate) async fn new(server: &'a S) -> Self {
+        let region: Region = "us-east-1".parse().unwrap();
+        let clock = SetClock::at(EPOCH);
+        let ticking = clock.clone();
+        let memory = MemoryConfig {
+            staleness_max: SignedDuration::ZERO,
+            // The first catalogue is written within one moment of the set clock.
+            throughput: Throughput::Off,
+            ..MemoryConfig::strict(1)
+        };
+        let ports = LinePorts {
+            table: MemoryTable::new(memory, Arc::new(move || ticking.now())),
+            account: Account { ec2: server.ec2(), pricing: TwinServer::new().twin().clone() },
+            signals: Recorder::default(),
+            clock,
+            installation: Installation {
+                id: InstallationId::parse(server.world().name.as_str()).unwrap(),
+                region,
+                account: server.world().owner.clone(),
+            },
+        };
+        let mut line = Self {
+            server,
+            ports,
+            cluster: ClusterName::parse("prod").unwrap(),
+            encoder: Encoder::default(),
+            manifest: None,
+            objects: ClusterObjects {
+                node_classes: vec![Arc::new(class(&server.world().name))],
+                node_pools: vec![Arc::new(pool())],
+                ..ClusterObjects::default()
+            },
+        };
+        line.register().await;
+        line.report().await;
+        line
+    }
+
+    async fn register(&self) {
+        let world = Tags::from([(WORLD_TAG.to_owned(), self.server.world().name.clone())]);
+        let installation = &self.ports.installation;
+        let registry = Registry {
+            installation: installation.id.clone(),
+            cluster: self.cluster.clone(),
+            endpoint: "https://prod.example".to_owned(),
+            certificate_authority: "Q0E=".to_owned(),
+            kubernetes_version: "1.35".to_owned(),
+            service_cidr: "10.100.0.0/16".to_owned(),
+            settings: Default::default(),
+            gates: Default::default(),
+            agent_queue: String::new(),
+            agent_role: String::new(),
+            allowed: Allowances {
+                node_roles: BTreeSet::from(["nodes".to_owned()]),
+                subnet_tags: world.clone(),
+                security_group_tags: world,
+                image_owners: BTreeSet::from([self.server.world().owner.clone()]),
+                ..Allowances::default()
+            },
+            bootstrap: None,
+        };
+        let write = items::put(keys::registry(&installation.region, &self.cluster), &registry);
+        self.ports.table.commit(&content_commit(Vec::new(), vec![write])).await.unwrap();
+    }
+
+    /// The agent reports what there is now.
+    async fn report(&mut self) {
+        let encoded = self.encoder.encode(&self.objects, self.manifest.as_ref(), self.ports.now());
+        let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
+        let base = (generation, self.manifest.as_ref());
+        let written = snapshot::write(&self.ports.table, &self.cluster, &encoded, base).await.unwrap();
+        self.manifest = Some(written);
+    }
+
+    /// The cluster gets pods that wait for a node.
+    pub(crate) async fn add_pods(&mut self, count: usize, cpu: &str) {
+        self.objects.pods = (0..count).map(|n| Arc::new(pod(n, cpu))).collect();
+        self.report().await;
+    }
+
+    /// Time passes, for functions, the agent and the server.
+    pub(crate) async fn pass(&mut self, by: SignedDuration) {
+        self.ports.clock.advance(by);
+        self.server.pass(by.as_secs());
+        self.report().await;
+    }
+
+    async fn wake<H: Handler>(&self, function: &H, scope: &Scope) {
+        function.handle(&self.ports, scope, &[Cause::Sweep]).await.unwrap();
+    }
+
+    /// Every function's sweep, twice: what one has learned the others see then.
+    pub(crate) async fn sweep(&self) {
+        let cluster = Scope::Cluster(self.cluster.clone());
+        for _ in 0..2 {
+            self.wake(&Catalog::default(), &Scope::Region).await;
+            self.wake(&NodeClasses::default(), &cluster).await;
+            self.wake(&Images, &Scope::Region).await;
+            self.wake(&Provisioner::default(), &cluster).await;
+            self.wake(&Lifecycle::default(), &cluster).await;
+        }
+    }
+
+    /// How many instance types the table has for people.
+    pub(crate) fn types(&self) -> usize {
+        self.ports.table.dump().filter(|(key, _)| key.sk.starts_with(keys::TYPE)).count()
+    }
+
+    /// What the class came to.
+    pub(crate) fn class(&self) -> ClassStatus {
+        self.cluster_items(keys::NODE_CLASS).remove(0)
+    }
+
+    /// The claims, by name.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        self.cluster_items(keys::NODE_CLAIM)
+    }
+
+    fn cluster_items<F: Form>(&self, prefix: &str) -> Vec<F> {
+        let pk = keys::cluster_pk(&self.cluster);
+        let items = self.ports.table.dump().filter(|(key, _)| key.pk == pk && key.sk.starts_with(prefix));
+        items.map(|(key, item)| from_item(&key, &item).unwrap()).collect()
+    }
+
+    /// How many of the world's instances are in each state, by instance type.
+    pub(crate) async fn instances(&self) -> BTreeMap<(String, InstanceState), usize> {
+        let mut found = BTreeMap::new();
+        for instance in instances(self.server).await {
+            *found.entry((instance.instance_type.to_string(), instance.state)).or_default() += 1;
+        }
+        found
+    }
+
+    /// The events that functions announced since this was asked last, without repetitions.
+    pub(crate) fn announced(&self) -> BTreeSet<String> {
+        self.ports.signals.take_events().into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    /// The images that the class resolved to, and those that it may not have.
+    pub(crate) fn images(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        let world = self.server.world();
+        let resolved = self.class().images.into_iter().map(|image| image.id.to_string()).collect();
+        let others = world.images.iter().filter(|(state, _)| **state != ImageState::Available);
+        (resolved, others.map(|(_, id)| id.to_string()).collect())
+    }
+}
+
+fn class(world: &str) -> Value {
+    let (key, value) = IMAGES_TAG;
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+        "metadata": {"name": "default", "uid": "class-1", "generation": 1},
+        "spec": {
+            "amiFamily": "AL2023", "role": "nodes",
+            "amiSelectorTerms": [{"tags": {key: value}}],
+            "subnetSelectorTerms": [{"tags": {WORLD_TAG: world}}],
+            "securityGroupSelectorTerms": [{"tags": {WORLD_TAG: world}}],
+            "tags": {WORLD_TAG: world},
+        },
+    })
+}
+
+fn pool() -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "default", "uid": "pool-1", "generation": 1},
+        "spec": {"template": {"spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "requirements": [
+                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5", "c5"]},
+            ],
+        }}},
+    })
+}
+
+fn pod(n: usize, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("web-{n}"), "namespace": "default", "uid": format!("uid-{n}"), "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": "Pending"},
+    })
+}
