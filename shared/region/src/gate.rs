@@ -13,6 +13,8 @@ use jiff::SignedDuration;
 use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
 use tenon_table::{Commit, Page};
 
+use crate::asked::Asked;
+
 /// Where a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
@@ -58,6 +60,9 @@ pub trait Hooks: Send + Sync {
     fn ring(&self) -> Vec<SignedDuration> {
         self.delivery()
     }
+
+    /// Hears what a task asks of the world.
+    fn hear(&self, _task: &'static str, _asked: Asked<'_>) {}
 
     /// Changes what a task commits. Only sabotage does: tests break the code here and watch the invariants.
     fn tamper_commit(&self, _task: &'static str, _commit: &mut Commit) {}
@@ -163,6 +168,11 @@ impl Gate {
     fn stop(&self, state: GateState) -> Stopped {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
         Stopped { polled: false }
+    }
+
+    /// Tells the hooks what is asked of the world.
+    pub fn hear(&self, asked: Asked<'_>) {
+        self.hooks.hear(self.task, asked);
     }
 
     /// Whose gate it is.

@@ -10,6 +10,7 @@ use tenon_cloud::twin::RegionTwin;
 use tenon_cloud::{Ec2, Ec2Error, Pricing};
 use tenon_domain::id::InstanceId;
 
+use crate::asked::Asked;
 use crate::gate::{Gate, Moment, Passage};
 
 /// The twin behind a task's gate.
@@ -45,6 +46,7 @@ macro_rules! gated {
     ($port:ident { $($written_out:item)* } { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
         impl $port for GatedEc2 {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> {
+                self.gate.hear(Asked::Other($action));
                 self.before($name, $action).await?;
                 let answer = self.inner.$call($($arg),*).await?;
                 self.after($name, $action).await?;
@@ -63,6 +65,7 @@ gated! {
             filter: &ImageFilter,
             page: Option<PageToken>,
         ) -> Result<Page<Image>, Ec2Error> {
+            self.gate.hear(Asked::Other("DescribeImages"));
             self.before("ec2.describe_images", "DescribeImages").await?;
             let mut answer = self.inner.describe_images(filter, page).await?;
             self.gate.hooks().tamper_images(&mut answer.items);
@@ -75,6 +78,7 @@ gated! {
             filter: &InstanceFilter,
             page: Option<PageToken>,
         ) -> Result<Page<Instance>, Ec2Error> {
+            self.gate.hear(Asked::Other("DescribeInstances"));
             self.before("ec2.describe_instances", "DescribeInstances").await?;
             let mut answer = self.inner.describe_instances(filter, page).await?;
             self.gate.hooks().tamper_instances(&mut answer.items);
@@ -83,12 +87,42 @@ gated! {
         }
 
         async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
+            self.gate.hear(Asked::CreateFleet(request));
             self.before("ec2.create_fleet", "CreateFleet").await?;
             let mut request = request.clone();
             self.gate.hooks().tamper_fleet(&mut request);
             let answer = self.inner.create_fleet(&request).await?;
             self.after("ec2.create_fleet", "CreateFleet").await?;
             Ok(answer)
+        }
+
+        async fn create_launch_template(
+            &self,
+            template: &CreateLaunchTemplate,
+        ) -> Result<LaunchTemplate, Ec2Error> {
+            self.gate.hear(Asked::CreateLaunchTemplate(template));
+            self.before("ec2.create_launch_template", "CreateLaunchTemplate").await?;
+            let answer = self.inner.create_launch_template(template).await?;
+            self.after("ec2.create_launch_template", "CreateLaunchTemplate").await?;
+            Ok(answer)
+        }
+
+        async fn terminate_instances(
+            &self,
+            ids: &[InstanceId],
+        ) -> Result<Vec<InstanceStateChange>, Ec2Error> {
+            self.gate.hear(Asked::TerminateInstances(ids));
+            self.before("ec2.terminate_instances", "TerminateInstances").await?;
+            let answer = self.inner.terminate_instances(ids).await?;
+            self.after("ec2.terminate_instances", "TerminateInstances").await?;
+            Ok(answer)
+        }
+
+        async fn create_tags(&self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
+            self.gate.hear(Asked::CreateTags(ids, tags));
+            self.before("ec2.create_tags", "CreateTags").await?;
+            self.inner.create_tags(ids, tags).await?;
+            self.after("ec2.create_tags", "CreateTags").await
         }
     } {
         "DescribeInstanceTypes" "ec2.describe_instance_types"
@@ -103,8 +137,6 @@ gated! {
             fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
         "DescribeSecurityGroups" "ec2.describe_security_groups"
             fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
-        "CreateLaunchTemplate" "ec2.create_launch_template"
-            fn create_launch_template(template: &CreateLaunchTemplate) -> LaunchTemplate;
         "DescribeLaunchTemplates" "ec2.describe_launch_templates"
             fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         "DeleteLaunchTemplate" "ec2.delete_launch_template"
@@ -113,10 +145,6 @@ gated! {
             fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
         "RunInstances" "ec2.dry_run_run_instances"
             fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
-        "TerminateInstances" "ec2.terminate_instances"
-            fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
-        "CreateTags" "ec2.create_tags"
-            fn create_tags(ids: &[InstanceId], tags: &Tags) -> ();
     }
 }
 

@@ -1,6 +1,7 @@
 //! One region of Tenon on one machine: the functions wired as template.yaml says, the table in memory, the region twin,
 //! simulated clusters, and the clock that moves them.
 
+pub mod asked;
 pub mod bill;
 pub mod clock;
 pub mod engine;
@@ -20,4 +21,4 @@ pub mod timeline;
 pub mod usage;
 pub mod view;
 pub mod wiring;
-mod yaml;
+pub mod yaml;

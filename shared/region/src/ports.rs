@@ -15,6 +15,7 @@ use tenon_table::{
     Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError, Write,
 };
 
+use crate::asked::Asked;
 use crate::clock::Clock;
 use crate::gate::{Gate, Moment, Passage};
 use crate::gated_ec2::GatedEc2;
@@ -72,8 +73,8 @@ impl LocalPorts {
     ) -> Self {
         Self {
             table: GatedTable { inner: table, gate: gate.clone(), outbox: Arc::clone(&outbox) },
-            ec2: GatedEc2::new(twin, gate),
-            signals: LocalSignals { outbox, installation: Arc::clone(&installation) },
+            ec2: GatedEc2::new(twin, gate.clone()),
+            signals: LocalSignals { outbox, gate, installation: Arc::clone(&installation) },
             clock,
             installation,
         }
@@ -109,11 +110,13 @@ impl Ports for LocalPorts {
 /// The outbox as the port of doorbells.
 pub struct LocalSignals {
     outbox: SharedOutbox,
+    gate: Gate,
     installation: Arc<Installation>,
 }
 
 impl LocalSignals {
     fn push(&self, signal: Signal) {
+        self.gate.hear(Asked::Ring(&signal));
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(signal);
     }
 }
@@ -180,6 +183,7 @@ fn no_answer() -> Cause {
 
 impl Table for GatedTable {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+        self.gate.hear(Asked::Get(key));
         self.before("table.get", &key.pk).await?;
         let answer = self.inner.get(key, consistency).await?;
         self.after("table.get").await.map(|()| answer)
@@ -190,12 +194,14 @@ impl Table for GatedTable {
         keys: &[Key],
         consistency: Consistency,
     ) -> Result<BTreeMap<Key, Item>, TableError> {
+        self.gate.hear(Asked::BatchGet(keys));
         self.before("table.batch_get", keys.first().map_or("", |key| &key.pk)).await?;
         let answer = self.inner.batch_get(keys, consistency).await?;
         self.after("table.batch_get").await.map(|()| answer)
     }
 
     async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        self.gate.hear(Asked::Query(query));
         self.before("table.query", &query.pk).await?;
         let mut answer = self.inner.query(query).await?;
         self.gate.hooks().tamper_page(self.gate.task(), &mut answer);
@@ -203,6 +209,7 @@ impl Table for GatedTable {
     }
 
     async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        self.gate.hear(Asked::Commit(commit));
         if self.gate.pass("table.commit", Moment::Before).await == Passage::Fail {
             let pk = commit.writes.first().map_or_else(String::new, |write| write.key().pk.clone());
             return Err(CommitError::Throttled { pk });

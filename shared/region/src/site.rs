@@ -21,6 +21,7 @@ use tenon_domain::id::ClusterName;
 use tenon_entrypoint::{BusEvent, Installation};
 use tenon_table::MemoryTable;
 
+use crate::asked::Asked;
 use crate::clock::Clock;
 use crate::gate::{Gate, Hooks, Undisturbed};
 use crate::gated_kube::GatedKube;
@@ -294,6 +295,7 @@ impl Site {
         let table = GatedTable::new(world.table.clone(), self.gate.clone(), Arc::clone(&world.outbox));
         let bell = LocalBell {
             cluster: self.name.clone(),
+            gate: self.gate.clone(),
             installation: Arc::clone(&world.installation),
             outbox: Arc::clone(&world.outbox),
         };
@@ -333,6 +335,7 @@ impl Site {
 #[derive(Clone)]
 pub struct LocalBell {
     cluster: ClusterName,
+    gate: Gate,
     installation: Arc<Installation>,
     outbox: SharedOutbox,
 }
@@ -342,7 +345,9 @@ impl Bell for LocalBell {
         let form = serde_json::to_value(ring.to_form(&self.cluster)).unwrap_or_default();
         let event = BusEvent::new(&self.installation, Some(&self.cluster), DETAIL_TYPE, form);
         let event = BusEvent { source: format!("tenon.agent.{}", self.cluster), ..event };
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(Signal::Publish(event));
+        let signal = Signal::Publish(event);
+        self.gate.hear(Asked::Ring(&signal));
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(signal);
         Ok(())
     }
 }

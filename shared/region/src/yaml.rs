@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 ///
 /// # Errors
 /// The parser's message, with its place.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub fn parse(text: &str) -> Result<Value, String> {
     let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
     documents.first().map_or_else(|| Err("no document".to_owned()), convert)
 }

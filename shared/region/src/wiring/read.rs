@@ -33,7 +33,9 @@ fn wrong(resource: &str, property: &str, problem: impl Into<String>) -> WiringEr
 pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
     let stack = Stack::parse("template.yaml", text, &[("Installation", "tenon")])?;
     let mut queues = BTreeMap::new();
-    for (name, properties) in stack.of_kind("AWS::Serverless::Function") {
+    // A function without a queue is invoked by CloudFormation, not by what happens here.
+    let woken = stack.of_kind("AWS::Serverless::Function").filter(|(_, p)| p.get("Events").is_some());
+    for (name, properties) in woken {
         let (function, spec) = read_function(&stack, name, properties)?;
         queues.insert(function, spec);
     }
@@ -186,10 +188,13 @@ fn read_rule(name: &str, properties: &Value) -> Result<Rule, WiringError> {
     };
     let pattern = properties.get("EventPattern").ok_or_else(|| wrong(name, "EventPattern", "is missing"))?;
     let pattern = Pattern::parse(pattern).map_err(|error| wrong(name, "EventPattern", error.to_string()))?;
+    // A rule without targets counts events for an alarm.
+    let no_targets = Value::Array(Vec::new());
     let targets = properties
         .get("Targets")
-        .and_then(Value::as_array)
-        .ok_or_else(|| wrong(name, "Targets", "is missing"))?
+        .unwrap_or(&no_targets)
+        .as_array()
+        .ok_or_else(|| wrong(name, "Targets", "isn't a list"))?
         .iter()
         .map(|target| queue_of(name, "Targets[].Arn", target.get("Arn").unwrap_or(&Value::Null)))
         .collect::<Result<_, _>>()?;
