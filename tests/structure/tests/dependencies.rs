@@ -33,6 +33,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
             "tenon-lifecycle",
             "tenon-interruption",
             "tenon-disruption",
+            "tenon-registry",
             "tenon-agent",
         ],
     ),

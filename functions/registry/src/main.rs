@@ -1,0 +1,20 @@
+//! The function `registry`: configuration, clients, run.
+
+use std::process::ExitCode;
+
+use tenon_entrypoint::Ports;
+use tenon_lambda::{AwsPorts, Configuration};
+use tenon_registry::respond::{read, respond};
+
+fn main() -> ExitCode {
+    tenon_lambda::main(async {
+        let configuration = Configuration::from_environment()?;
+        let ports = AwsPorts::connect(&configuration).await;
+        tenon_lambda::serve(|payload, _| async {
+            let request = read(payload)?;
+            let answer = tenon_registry::answer(ports.table(), ports.installation(), &request).await;
+            respond(&request, &answer).await
+        })
+        .await
+    })
+}

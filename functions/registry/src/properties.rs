@@ -1,0 +1,314 @@
+//! The properties of the resource: a cluster as its stack tells of it.
+//!
+//! Decides what is a well-formed value of each, and that all that is wrong is told at once. Defaults are those of the
+//! registry's own form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+use tenon_domain::id::{ClusterName, InstallationId, NodePoolName};
+use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
+
+/// What CloudFormation adds to every custom resource.
+const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
+
+/// The cluster's name alone, where it is one.
+pub(crate) fn cluster(properties: &Map<String, Value>) -> Option<ClusterName> {
+    properties.get("Cluster").and_then(Value::as_str).and_then(|name| ClusterName::parse(name).ok())
+}
+
+/// The entry that the properties tell of.
+///
+/// # Errors
+/// What is wrong with each property, by its name.
+pub(crate) fn parse(
+    installation: &InstallationId,
+    properties: &Map<String, Value>,
+) -> Result<Registry, Vec<String>> {
+    let mut read = Reader { properties, asked: BTreeSet::from(CLOUDFORMATIONS), problems: Vec::new() };
+    let cluster =
+        read.parsed("Cluster", "1 to 100 letters, digits, `-` and `_`", |t| ClusterName::parse(t).ok());
+    let endpoint = read.parsed("Endpoint", "the API server's URL, `https://…`", |text| {
+        text.starts_with("https://").then(|| text.to_owned())
+    });
+    let certificate_authority = read.parsed("CertificateAuthority", "base64 of PEM", base64);
+    let kubernetes_version = read.parsed("KubernetesVersion", "a version such as `1.35`", version);
+    let service_cidr = read.parsed("ServiceCidr", "a CIDR such as `10.100.0.0/16`", cidr);
+    let agent_queue = read
+        .parsed("AgentQueue", "the queue's URL", |text| text.starts_with("http").then(|| text.to_owned()));
+    let agent_role =
+        read.parsed("AgentRole", "a role's ARN", |text| role_name(text).map(|_| text.to_owned()));
+    let allowed = read.allowances();
+    let gate = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", Gate::parse);
+    let bootstrap = read.bootstrap();
+    read.strangers();
+    let Reader { problems, .. } = read;
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let entry = || {
+        Some(Registry {
+            installation: installation.clone(),
+            cluster: cluster?,
+            endpoint: endpoint?,
+            certificate_authority: certificate_authority?,
+            kubernetes_version: kubernetes_version?,
+            service_cidr: service_cidr?,
+            settings: ClusterSettings::default(),
+            gates: Gates { reserved_capacity: gate? },
+            agent_queue: agent_queue?,
+            agent_role: agent_role?,
+            allowed,
+            bootstrap,
+        })
+    };
+    // Whatever is missing has its problem.
+    entry().ok_or_else(Vec::new)
+}
+
+struct Reader<'a> {
+    properties: &'a Map<String, Value>,
+    asked: BTreeSet<&'static str>,
+    problems: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.asked.insert(name);
+        self.properties.get(name)
+    }
+
+    fn wrong(&mut self, name: &str, found: &str, expected: &str) {
+        self.problems.push(format!("`{name}` is `{found}`: expected {expected}"));
+    }
+
+    /// A property that must be there.
+    fn parsed<T>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        if self.value(name).is_none() {
+            self.problems.push(format!("`{name}` is missing: expected {expected}"));
+        }
+        self.parsed_if(name, expected, parse)
+    }
+
+    /// A property that may be left out.
+    fn parsed_if<T>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.value(name)?;
+        let parsed = value.as_str().and_then(parse);
+        if parsed.is_none() {
+            self.wrong(name, &told(value), expected);
+        }
+        parsed
+    }
+
+    /// A list; one that is left out is empty, and so is that of one empty text, which is CloudFormation's empty list.
+    fn list<T: Ord>(
+        &mut self,
+        name: &'static str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> BTreeSet<T> {
+        let Some(value) = self.value(name) else { return BTreeSet::new() };
+        let Some(items) = value.as_array() else {
+            self.wrong(name, &told(value), "a list");
+            return BTreeSet::new();
+        };
+        let mut found = BTreeSet::new();
+        for item in items.iter().filter(|item| item.as_str() != Some("")) {
+            match item.as_str().and_then(|text| parse(text.trim())) {
+                Some(parsed) => drop(found.insert(parsed)),
+                None => self.wrong(name, &told(item), expected),
+            }
+        }
+        found
+    }
+
+    fn allowances(&mut self) -> Allowances {
+        let node_roles = self.list("NodeRoles", "roles' ARNs", |arn| role_name(arn).map(str::to_owned));
+        if node_roles.is_empty() && self.problems.iter().all(|told| !told.starts_with("`NodeRoles`")) {
+            self.problems
+                .push("`NodeRoles` is empty: expected the ARN of a role that nodes may have".to_owned());
+        }
+        Allowances {
+            node_roles,
+            instance_profiles: self.list("InstanceProfiles", "names or ARNs", |text| Some(text.to_owned())),
+            subnet_tags: self.tags("SubnetTags"),
+            security_group_tags: self.tags("SecurityGroupTags"),
+            image_owners: self.list("ImageOwners", "`self`, `amazon` or an account's twelve digits", owner),
+            max_nodes: self.parsed_if("MaxNodes", "a whole number", |text| text.parse().ok()),
+        }
+    }
+
+    /// Without a tag anything in the account could be used, so there must be one.
+    fn tags(&mut self, name: &'static str) -> BTreeMap<String, String> {
+        let problems = self.problems.len();
+        let tags: BTreeMap<_, _> =
+            self.list(name, "tags, each `key=value` or `key=*`", tag).into_iter().collect();
+        if tags.is_empty() && self.problems.len() == problems {
+            self.problems.push(format!("`{name}` is empty: expected a tag at least, `key=value` or `key=*`"));
+        }
+        tags
+    }
+
+    fn bootstrap(&mut self) -> Option<Bootstrap> {
+        let nodes = self.parsed_if("BootstrapNodes", "a whole number above 0", |text| {
+            text.parse().ok().filter(|nodes| *nodes > 0)
+        });
+        let pool =
+            self.parsed_if("BootstrapPool", "a NodePool's name", |text| NodePoolName::parse(text).ok())?;
+        Some(Bootstrap { pool, nodes: nodes.unwrap_or(1) })
+    }
+
+    /// A property that nobody asked for is a misspelt one.
+    fn strangers(&mut self) {
+        let unknown = self.properties.keys().filter(|name| !self.asked.contains(name.as_str()));
+        self.problems
+            .extend(unknown.map(|name| format!("`{name}` isn't a property of a cluster: remove it")));
+    }
+}
+
+fn told(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn base64(text: &str) -> Option<String> {
+    let body = text.trim_end_matches('=');
+    let digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    (!body.is_empty() && text.len() - body.len() <= 2 && body.bytes().all(digit)).then(|| text.to_owned())
+}
+
+fn version(text: &str) -> Option<String> {
+    let (major, minor) = text.split_once('.')?;
+    let number = |text: &str| text.parse::<u32>().is_ok();
+    (number(major) && number(minor)).then(|| text.to_owned())
+}
+
+fn cidr(text: &str) -> Option<String> {
+    let (address, bits) = text.split_once('/')?;
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    (bits.parse::<u8>().ok()? <= most).then(|| text.to_owned())
+}
+
+/// The name of the role of an ARN: what follows its path.
+fn role_name(arn: &str) -> Option<&str> {
+    let mut parts = arn.splitn(6, ':');
+    let (scheme, _, service) = (parts.next()?, parts.next()?, parts.next()?);
+    let name = parts.nth(2)?.strip_prefix("role/")?.rsplit('/').next()?;
+    (scheme == "arn" && service == "iam" && !name.is_empty()).then_some(name)
+}
+
+fn owner(text: &str) -> Option<String> {
+    let account = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let alias = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    (account || alias).then(|| text.to_owned())
+}
+
+fn tag(text: &str) -> Option<(String, String)> {
+    let (key, value) = text.split_once('=')?;
+    (!key.is_empty()).then(|| (key.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn properties() -> Value {
+        json!({
+            "ServiceToken": "arn:aws:lambda:us-east-1:111122223333:function:tenon-registry",
+            "Cluster": "prod",
+            "Endpoint": "https://example.eks.amazonaws.com",
+            "CertificateAuthority": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
+            "KubernetesVersion": "1.35",
+            "ServiceCidr": "10.100.0.0/16",
+            "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
+            "AgentRole": "arn:aws:iam::111122223333:role/agent",
+            "NodeRoles": ["arn:aws:iam::111122223333:role/path/nodes"],
+            "InstanceProfiles": [""],
+            "SubnetTags": ["karpenter.sh/discovery=prod", "private=*"],
+            "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
+            "ImageOwners": ["self", "123456789012"],
+            "MaxNodes": "20",
+            "BootstrapPool": "system",
+            "BootstrapNodes": "2",
+            "ReservedCapacity": "Disabled",
+        })
+    }
+
+    fn parsed(change: &[(&str, Option<Value>)]) -> Result<Registry, Vec<String>> {
+        let mut properties = properties().as_object().unwrap().clone();
+        for (name, value) in change {
+            match value {
+                Some(value) => drop(properties.insert((*name).to_owned(), value.clone())),
+                None => drop(properties.remove(*name)),
+            }
+        }
+        parse(&InstallationId::parse("tenon").unwrap(), &properties)
+    }
+
+    fn check(change: &[(&str, Option<Value>)], expected: &[&str]) {
+        assert_eq!(parsed(change).unwrap_err(), expected);
+    }
+
+    #[test]
+    fn an_entry_is_what_the_stack_says() {
+        let entry = parsed(&[]).unwrap();
+        assert_eq!(entry.allowed.node_roles, BTreeSet::from(["nodes".to_owned()]));
+        assert!(entry.allowed.instance_profiles.is_empty());
+        assert_eq!(entry.allowed.subnet_tags["private"], "*");
+        assert_eq!(entry.allowed.max_nodes, Some(20));
+        assert_eq!(entry.bootstrap.unwrap().nodes, 2);
+        let least = parsed(&[("MaxNodes", None), ("BootstrapPool", None), ("BootstrapNodes", None)]).unwrap();
+        assert_eq!((least.allowed.max_nodes, least.bootstrap), (None, None));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        check(
+            &[
+                ("Cluster", Some(json!("a b"))),
+                ("Endpoint", None),
+                ("ServiceCidr", Some(json!("10.0.0.0/33"))),
+                ("NodeRoles", Some(json!(["nodes"]))),
+                ("SubnetTags", Some(json!([""]))),
+                ("MaxNode", Some(json!("1"))),
+            ],
+            &[
+                "`Cluster` is `a b`: expected 1 to 100 letters, digits, `-` and `_`",
+                "`Endpoint` is missing: expected the API server's URL, `https://…`",
+                "`ServiceCidr` is `10.0.0.0/33`: expected a CIDR such as `10.100.0.0/16`",
+                "`NodeRoles` is `nodes`: expected roles' ARNs",
+                "`SubnetTags` is empty: expected a tag at least, `key=value` or `key=*`",
+                "`MaxNode` isn't a property of a cluster: remove it",
+            ],
+        );
+    }
+
+    #[test]
+    fn every_property_has_its_form() {
+        let wrong = |name: &'static str, value: Value| parsed(&[(name, Some(value))]).unwrap_err().len();
+        assert_eq!(wrong("CertificateAuthority", json!("-----BEGIN")), 1);
+        assert_eq!(wrong("KubernetesVersion", json!("v1.35")), 1);
+        assert_eq!(wrong("AgentRole", json!("agent")), 1);
+        assert_eq!(wrong("AgentQueue", json!("tenon-agent-prod")), 1);
+        assert_eq!(wrong("NodeRoles", json!([])), 1);
+        assert_eq!(wrong("NodeRoles", json!("nodes")), 1);
+        assert_eq!(wrong("SubnetTags", json!(["a"])), 1);
+        assert_eq!(wrong("ImageOwners", json!(["1234"])), 1);
+        assert_eq!(wrong("MaxNodes", json!("many")), 1);
+        assert_eq!(wrong("BootstrapNodes", json!("0")), 1);
+        assert_eq!(wrong("BootstrapPool", json!("A B")), 1);
+        assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
+        assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
+    }
+}

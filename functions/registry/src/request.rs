@@ -1,0 +1,105 @@
+//! What CloudFormation asks of a custom resource, and what it is answered.
+//!
+//! Decides the forms of both, which are CloudFormation's: its user guide, "Custom resource request objects" and
+//! "response objects", read in November 2026.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The most characters of a reason: CloudFormation takes answers of 4,096 bytes at most.
+const REASON_CHARACTERS: usize = 1000;
+
+/// What happens to the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum RequestKind {
+    /// It comes into the stack.
+    Create,
+    /// Its properties changed.
+    Update,
+    /// It leaves the stack, or its creation is rolled back.
+    Delete,
+}
+
+/// A request of CloudFormation.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Request {
+    /// What happens.
+    #[serde(rename = "RequestType")]
+    pub kind: RequestKind,
+    /// Where the answer is put: a signed URL, good for whoever has it.
+    #[serde(rename = "ResponseURL")]
+    pub response_url: String,
+    /// The stack's ARN.
+    pub stack_id: String,
+    /// The request.
+    pub request_id: String,
+    /// The resource's name in the template.
+    pub logical_resource_id: String,
+    /// What it was answered to be; nothing where it is created.
+    pub physical_resource_id: Option<String>,
+    /// The properties, whose scalars are all strings.
+    #[serde(default)]
+    pub resource_properties: Map<String, Value>,
+}
+
+/// Without the URL: a log isn't to hold what answers for us.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("kind", &self.kind)
+            .field("stack_id", &self.stack_id)
+            .field("request_id", &self.request_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Status {
+    /// It was.
+    #[serde(rename = "SUCCESS")]
+    Success,
+    /// It wasn't, and nothing changed.
+    #[serde(rename = "FAILED")]
+    Failed,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Answer {
+    /// Whether it was done.
+    pub status: Status,
+    /// Why it wasn't; for the stack's events.
+    pub reason: String,
+    /// What the resource is from now on. Another one than before makes CloudFormation delete the one before.
+    pub physical_resource_id: String,
+    /// As asked.
+    pub stack_id: String,
+    /// As asked.
+    pub request_id: String,
+    /// As asked.
+    pub logical_resource_id: String,
+}
+
+impl Answer {
+    /// The answer to a request.
+    #[must_use]
+    pub fn new(request: &Request, physical_resource_id: String, done: Result<(), String>) -> Self {
+        let (status, reason) = match done {
+            Ok(()) => (Status::Success, String::new()),
+            Err(reason) => (Status::Failed, reason.chars().take(REASON_CHARACTERS).collect()),
+        };
+        Self {
+            status,
+            reason,
+            physical_resource_id,
+            stack_id: request.stack_id.clone(),
+            request_id: request.request_id.clone(),
+            logical_resource_id: request.logical_resource_id.clone(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The answer on its way: put to the URL that CloudFormation signed.
+//!
+//! Decides how: one PUT without a content type, since the signature has none. An answer that can't be put is an error
+//! of the invocation, which Lambda then tries again.
+
+use aws_smithy_http_client::Connector;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_smithy_runtime_api::client::http::HttpConnector;
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_types::body::SdkBody;
+use serde_json::Value;
+use tenon_entrypoint::error::chain;
+use tenon_lambda::InvocationError;
+
+use crate::request::{Answer, Request, Status};
+
+/// The request of an invocation.
+///
+/// # Errors
+/// [`InvocationError`] for what isn't CloudFormation's.
+pub fn read(payload: Value) -> Result<Request, InvocationError> {
+    serde_json::from_value(payload).map_err(|error| {
+        let message = format!("a request of CloudFormation can't be read: {error}");
+        InvocationError { error_type: "MessageForm", message }
+    })
+}
+
+/// Puts an answer to the URL of its request. A refusal is told here, since only the stack's events say it elsewhere.
+///
+/// # Errors
+/// [`InvocationError`] where it wasn't taken.
+pub async fn respond(request: &Request, answer: &Answer) -> Result<(), InvocationError> {
+    if answer.status == Status::Failed {
+        tracing::warn!(error_type = "Refused", stack = answer.stack_id, "{}", answer.reason);
+    }
+    let failed = |message: String| InvocationError {
+        error_type: "Answer",
+        message: format!("answering CloudFormation: {message}"),
+    };
+    let body = serde_json::to_vec(answer).map_err(|error| failed(error.to_string()))?;
+    let mut put = HttpRequest::new(SdkBody::from(body));
+    put.set_method("PUT").map_err(|error| failed(chain(&error)))?;
+    put.set_uri(request.response_url.as_str()).map_err(|error| failed(chain(&error)))?;
+    let connector = Connector::builder().tls_provider(Provider::Rustls(CryptoMode::Ring)).build();
+    let answered = connector.call(put).await.map_err(|error| failed(chain(&error)))?;
+    if answered.status().is_success() {
+        Ok(())
+    } else {
+        Err(failed(format!("status {}", answered.status().as_u16())))
+    }
+}

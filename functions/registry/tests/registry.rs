@@ -1,0 +1,150 @@
+//! A cluster's entry through the requests of its stacks, on the table in memory.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use serde_json::{Value, json};
+use tenon_domain::id::{ClusterName, InstallationId, Region};
+use tenon_domain::registry::Registry;
+use tenon_entrypoint::Installation;
+use tenon_registry::{Answer, Request, Status, answer};
+use tenon_table::items::{from_item, keys};
+use tenon_table::{Consistency, Item, MemoryConfig, MemoryTable, Table, block_on};
+
+const STACK: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/prod/1";
+const OTHER: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/other/2";
+
+struct World {
+    table: MemoryTable,
+    installation: Installation,
+}
+
+impl World {
+    fn new() -> Self {
+        let installation = Installation {
+            id: InstallationId::parse("tenon").unwrap(),
+            region: Region::parse("us-east-1").unwrap(),
+            account: "111122223333".to_owned(),
+        };
+        let clock = std::sync::Arc::new(|| tenon_domain::Timestamp::UNIX_EPOCH);
+        Self { table: MemoryTable::new(MemoryConfig::default(), clock), installation }
+    }
+
+    fn ask(&self, kind: &str, stack: &str, change: Value) -> Answer {
+        let mut properties = json!({
+            "Cluster": "prod",
+            "Endpoint": "https://example.eks.amazonaws.com",
+            "CertificateAuthority": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
+            "KubernetesVersion": "1.35",
+            "ServiceCidr": "10.100.0.0/16",
+            "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
+            "AgentRole": "arn:aws:iam::111122223333:role/agent",
+            "NodeRoles": ["arn:aws:iam::111122223333:role/nodes"],
+            "SubnetTags": ["karpenter.sh/discovery=prod"],
+            "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
+            "ImageOwners": ["self"],
+            "ReservedCapacity": "Disabled",
+        });
+        let Value::Object(change) = change else { unreachable!("a change is an object") };
+        properties.as_object_mut().unwrap().extend(change);
+        let mut request = json!({
+            "RequestType": kind, "ResponseURL": "https://example.com/answer", "StackId": stack,
+            "RequestId": "request", "LogicalResourceId": "Registry", "ResourceType": "Custom::TenonCluster",
+            "ResourceProperties": properties,
+        });
+        if kind != "Create" {
+            request["PhysicalResourceId"] = json!("REGION#us-east-1/CLUSTER#prod");
+        }
+        let request: Request = serde_json::from_value(request).unwrap();
+        block_on(answer(&self.table, &self.installation, &request))
+    }
+
+    fn item(&self, cluster: &str) -> Option<Item> {
+        let key = keys::registry(&self.installation.region, &ClusterName::parse(cluster).unwrap());
+        block_on(self.table.get(&key, Consistency::Strong)).unwrap()
+    }
+
+    fn entry(&self, cluster: &str) -> Option<Registry> {
+        let key = keys::registry(&self.installation.region, &ClusterName::parse(cluster).unwrap());
+        self.item(cluster).map(|item| from_item(&key, &item).unwrap())
+    }
+}
+
+#[test]
+fn an_entry_is_made_changed_and_deleted() {
+    let world = World::new();
+    let made = world.ask("Create", STACK, json!({"MaxNodes": "10"}));
+    assert_eq!(
+        (made.status, made.physical_resource_id.as_str()),
+        (Status::Success, "REGION#us-east-1/CLUSTER#prod")
+    );
+    assert_eq!(world.entry("prod").unwrap().allowed.max_nodes, Some(10));
+    let changed = world.ask("Update", STACK, json!({}));
+    assert_eq!((changed.status, changed.physical_resource_id), (Status::Success, made.physical_resource_id));
+    assert_eq!(world.entry("prod").unwrap().allowed.max_nodes, None);
+    assert_eq!(world.ask("Delete", STACK, json!({})).status, Status::Success);
+    assert!(world.item("prod").is_none());
+}
+
+#[test]
+fn a_request_that_comes_twice_is_done_once() {
+    let world = World::new();
+    for kind in ["Create", "Create", "Update", "Update", "Delete", "Delete"] {
+        assert_eq!(world.ask(kind, STACK, json!({})).status, Status::Success, "{kind}");
+    }
+}
+
+#[test]
+fn a_cluster_of_another_stack_isnt_taken_over() {
+    let world = World::new();
+    world.ask("Create", STACK, json!({}));
+    let refused = world.ask("Create", OTHER, json!({"KubernetesVersion": "1.36"}));
+    assert_eq!(refused.status, Status::Failed);
+    assert!(refused.reason.contains(STACK), "{}", refused.reason);
+    // CloudFormation rolls the refused creation back.
+    assert_eq!(world.ask("Delete", OTHER, json!({})).status, Status::Success);
+    assert_eq!(world.entry("prod").unwrap().kubernetes_version, "1.35");
+}
+
+#[test]
+fn another_name_is_another_resource() {
+    let world = World::new();
+    world.ask("Create", STACK, json!({}));
+    let moved = world.ask("Update", STACK, json!({"Cluster": "next"}));
+    assert_eq!(moved.physical_resource_id, "REGION#us-east-1/CLUSTER#next");
+    assert!(world.item("prod").is_some() && world.item("next").is_some());
+    // Which CloudFormation answers by deleting the one before.
+    world.ask("Delete", STACK, json!({}));
+    assert!(world.item("prod").is_none() && world.item("next").is_some());
+}
+
+#[test]
+fn what_is_wrong_changes_nothing_and_is_told() {
+    let world = World::new();
+    world.ask("Create", STACK, json!({}));
+    let refused = world.ask("Update", STACK, json!({"Cluster": "a b", "ServiceCidr": "10"}));
+    assert_eq!(refused.status, Status::Failed);
+    assert_eq!(refused.physical_resource_id, "REGION#us-east-1/CLUSTER#prod");
+    assert!(
+        refused.reason.contains("`Cluster`") && refused.reason.contains("`ServiceCidr`"),
+        "{}",
+        refused.reason
+    );
+    let answered = serde_json::to_value(&refused).unwrap();
+    assert_eq!((&answered["Status"], &answered["LogicalResourceId"]), (&json!("FAILED"), &json!("Registry")));
+    // A name that never was one is deleted without a word.
+    assert_eq!(world.ask("Delete", STACK, json!({"Cluster": "a b"})).status, Status::Success);
+    assert_eq!(world.entry("prod").unwrap().service_cidr, "10.100.0.0/16");
+}
+
+#[test]
+fn what_a_writer_doesnt_know_stays() {
+    use tenon_table::{Commit, CommitToken, Value as Attribute, Write};
+    let world = World::new();
+    world.ask("Create", STACK, json!({}));
+    let key = keys::registry(&world.installation.region, &ClusterName::parse("prod").unwrap());
+    let set = Item::from([("later".to_owned(), Attribute::text("kept"))]);
+    let write = Write::Set { key, set, remove: Vec::new() };
+    let token = CommitToken::parse("later").unwrap();
+    block_on(world.table.commit(&Commit { token, conditions: Vec::new(), writes: vec![write] })).unwrap();
+    world.ask("Update", STACK, json!({"KubernetesVersion": "1.36"}));
+    assert_eq!(world.item("prod").unwrap()["later"], Attribute::text("kept"));
+}
