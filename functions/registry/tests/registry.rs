@@ -25,7 +25,7 @@ impl World {
             account: "111122223333".to_owned(),
         };
         let clock = std::sync::Arc::new(|| tenon_domain::Timestamp::UNIX_EPOCH);
-        Self { table: MemoryTable::new(MemoryConfig::default(), clock), installation }
+        Self { table: MemoryTable::new(MemoryConfig::strict(1), clock), installation }
     }
 
     fn ask(&self, kind: &str, stack: &str, change: Value) -> Answer {
@@ -51,7 +51,8 @@ impl World {
             "ResourceProperties": properties,
         });
         if kind != "Create" {
-            request["PhysicalResourceId"] = json!("REGION#us-east-1/CLUSTER#prod");
+            let physical = json!("REGION#us-east-1/CLUSTER#prod");
+            request.as_object_mut().unwrap().insert("PhysicalResourceId".to_owned(), physical);
         }
         let request: Request = serde_json::from_value(request).unwrap();
         block_on(answer(&self.table, &self.installation, &request))

@@ -1,0 +1,213 @@
+//! Which rights AWS asks for each call of the adapters.
+//!
+//! Decides it for every call of the ports, one by one; a call that isn't here fails the recording. From AWS's Service
+//! Authorization Reference, "Actions, resources, and condition keys" of each service, and EC2's user guide on
+//! resource-level permissions of RunInstances and on tagging what is created, read in November 2026.
+
+use tenon_cloud::port::{
+    CreateFleetRequest, CreateLaunchTemplate, InstanceProfile, Tags, TargetCapacityType,
+};
+use tenon_region::asked::Asked;
+use tenon_region::ports::Signal;
+use tenon_table::action::{Effect, Form, form_of};
+use tenon_table::{Commit, Key};
+
+use crate::request::{
+    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, PASSED_TO, REQUEST_TAG, RESOURCE_TAG, Request,
+    SOURCE, TAG_KEYS, arn, public_arn,
+};
+
+/// The tag that says whose something is.
+const OWNER: &str = "tenon.dev/installation";
+
+/// Operations of the adapters, by AWS's names, with the actions that AWS checks for them. The adapters' sources are
+/// compared with it.
+pub const OPERATIONS: &[(&str, &[&str])] = &[
+    ("dynamodb:BatchGetItem", &["dynamodb:BatchGetItem"]),
+    ("dynamodb:DeleteItem", &["dynamodb:DeleteItem"]),
+    ("dynamodb:GetItem", &["dynamodb:GetItem"]),
+    ("dynamodb:PutItem", &["dynamodb:PutItem"]),
+    ("dynamodb:Query", &["dynamodb:Query"]),
+    (
+        "dynamodb:TransactWriteItems",
+        &["dynamodb:ConditionCheckItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+    ),
+    ("dynamodb:UpdateItem", &["dynamodb:UpdateItem"]),
+    ("ec2:CreateFleet", &["ec2:CreateFleet", "ec2:CreateTags", "ec2:RunInstances"]),
+    ("ec2:CreateLaunchTemplate", &["ec2:CreateLaunchTemplate", "ec2:CreateTags", "iam:PassRole"]),
+    ("ec2:CreateTags", &["ec2:CreateTags"]),
+    ("ec2:DeleteLaunchTemplate", &["ec2:DeleteLaunchTemplate"]),
+    ("ec2:DescribeAvailabilityZones", &["ec2:DescribeAvailabilityZones"]),
+    ("ec2:DescribeImages", &["ec2:DescribeImages"]),
+    ("ec2:DescribeInstanceTypeOfferings", &["ec2:DescribeInstanceTypeOfferings"]),
+    ("ec2:DescribeInstanceTypes", &["ec2:DescribeInstanceTypes"]),
+    ("ec2:DescribeInstances", &["ec2:DescribeInstances"]),
+    ("ec2:DescribeLaunchTemplates", &["ec2:DescribeLaunchTemplates"]),
+    ("ec2:DescribeSecurityGroups", &["ec2:DescribeSecurityGroups"]),
+    ("ec2:DescribeSpotPriceHistory", &["ec2:DescribeSpotPriceHistory"]),
+    ("ec2:DescribeSubnets", &["ec2:DescribeSubnets"]),
+    ("ec2:RunInstances", &["ec2:RunInstances"]),
+    ("ec2:TerminateInstances", &["ec2:TerminateInstances"]),
+    ("events:PutEvents", &["events:PutEvents"]),
+    ("pricing:GetProducts", &["pricing:GetProducts"]),
+    ("sqs:DeleteMessage", &["sqs:DeleteMessage"]),
+    ("sqs:ReceiveMessage", &["sqs:ReceiveMessage"]),
+    ("sqs:SendMessage", &["sqs:SendMessage"]),
+];
+
+/// Operations of the adapters that no function and no agent asks for, so no role may do them, with the reason why the
+/// adapter has them.
+pub const UNASKED: &[(&str, &str)] = &[
+    ("ec2:DeleteLaunchTemplate", "templates are few and cost nothing; nothing cleans them up yet"),
+    ("ec2:DescribeLaunchTemplates", "a template is made under a name that is its content's digest"),
+    ("ec2:RunInstances", "only as a dry run, which no class asks for yet; fleets ask for the same right"),
+];
+
+/// What AWS checks for a call.
+///
+/// # Errors
+/// The call, where this module doesn't know it.
+pub fn requests(asked: Asked<'_>) -> Result<Vec<Request>, String> {
+    Ok(match asked {
+        Asked::Get(key) => vec![table("GetItem", [key])],
+        Asked::BatchGet(keys) => vec![table("BatchGetItem", keys)],
+        Asked::Query(query) => vec![table("Query", [&Key::new(query.pk.as_str(), "")])],
+        Asked::Commit(commit) => writes(commit)?,
+        Asked::CreateFleet(fleet) => create_fleet(fleet),
+        Asked::CreateLaunchTemplate(template) => create_template(template),
+        Asked::TerminateInstances(ids) => ids
+            .iter()
+            .map(|id| {
+                Request::new("ec2:TerminateInstances", arn("ec2", &format!("instance/{id}")))
+                    .with(RESOURCE_TAG, [INSTALLATION])
+            })
+            .collect(),
+        Asked::CreateTags(ids, tags) => ids
+            .iter()
+            .map(|id| {
+                Request::new("ec2:CreateTags", arn("ec2", &format!("instance/{id}")))
+                    .with(RESOURCE_TAG, [INSTALLATION])
+                    .with(TAG_KEYS, tags.keys())
+            })
+            .collect(),
+        Asked::Other("GetProducts") => vec![Request::new("pricing:GetProducts", "*")],
+        Asked::Other(describe) if describe.starts_with("Describe") => {
+            vec![Request::new(&format!("ec2:{describe}"), "*")]
+        }
+        Asked::Other(call) => {
+            return Err(format!("`{call}`: say in tests/iam/src/calls.rs which rights it needs"));
+        }
+        Asked::Ring(signal) => vec![ring(signal)],
+    })
+}
+
+fn table<'a>(action: &str, keys: impl IntoIterator<Item = &'a Key>) -> Request {
+    let pks = keys.into_iter().map(|key| key.pk.as_str());
+    Request::new(&format!("dynamodb:{action}"), arn("dynamodb", &format!("table/{INSTALLATION}")))
+        .with(LEADING_KEYS, pks)
+}
+
+/// A transaction is checked action by action, by the names of single writes.
+fn writes(commit: &Commit) -> Result<Vec<Request>, String> {
+    let actions = commit.actions().map_err(|error| error.to_string())?;
+    match form_of(&actions) {
+        Form::Single | Form::Transaction => {}
+    }
+    let name = |effect: Effect<'_>| match effect {
+        Effect::Check => "ConditionCheckItem",
+        Effect::Put(_) => "PutItem",
+        Effect::BumpRevision { .. } | Effect::Set { .. } | Effect::Add { .. } => "UpdateItem",
+        Effect::Delete => "DeleteItem",
+    };
+    Ok(actions.iter().map(|action| table(name(action.effect), [&action.key])).collect())
+}
+
+fn ring(signal: &Signal) -> Request {
+    match signal {
+        Signal::Publish(event) => {
+            Request::new("events:PutEvents", arn("events", &format!("event-bus/{INSTALLATION}")))
+                .with(SOURCE, [event.source.as_str()])
+        }
+        Signal::RingAgent(cluster) => queue("sqs:SendMessage", &format!("agent-{cluster}")),
+        Signal::Wake { function, .. } => queue("sqs:SendMessage", function.as_str()),
+    }
+}
+
+/// An action on a queue of the installation.
+#[must_use]
+pub fn queue(action: &str, name: &str) -> Request {
+    Request::new(action, arn("sqs", &format!("{INSTALLATION}-{name}")))
+}
+
+fn owned(request: Request, tags: &Tags) -> Request {
+    match tags.get(OWNER) {
+        Some(owner) => request.with(REQUEST_TAG, [owner.as_str()]),
+        None => request,
+    }
+}
+
+/// EC2 checks CreateFleet, then each launch of it as RunInstances by the same caller, then the tags of what is made.
+fn create_fleet(fleet: &CreateFleetRequest) -> Vec<Request> {
+    let mut asked = Vec::new();
+    let tags = &fleet.tags;
+    let resource = |name: &str| arn("ec2", name);
+    let made = [("fleet/*", &tags.fleet), ("instance/*", &tags.instance), ("volume/*", &tags.volume)];
+    asked.extend(made.map(|(name, tags)| owned(Request::new("ec2:CreateFleet", resource(name)), tags)));
+    let run = [("instance/*", &tags.instance), ("volume/*", &tags.volume)];
+    asked.extend(run.map(|(name, tags)| owned(Request::new("ec2:RunInstances", resource(name)), tags)));
+    for action in ["CreateFleet", "RunInstances"] {
+        let of = if action == "CreateFleet" { &made[..] } else { &run[..] };
+        asked.extend(of.iter().map(|(name, tags)| {
+            owned(Request::new("ec2:CreateTags", resource(name)), tags).with(CREATE_ACTION, [action])
+        }));
+    }
+    for template in &fleet.launch_templates {
+        let templates = resource(&format!("launch-template/{}", template.name));
+        for action in ["ec2:CreateFleet", "ec2:RunInstances"] {
+            // A template is ours by the tags that it was made with.
+            asked.push(Request::new(action, templates.clone()).with(RESOURCE_TAG, [INSTALLATION]));
+            for with in &template.overrides {
+                let image = with.image.as_ref().map(|id| public_arn(&format!("image/{id}")));
+                let subnet = with.subnet.as_ref().map(|id| resource(&format!("subnet/{id}")));
+                asked.extend(image.into_iter().chain(subnet).map(|arn| Request::new(action, arn)));
+            }
+        }
+    }
+    if fleet.capacity_type == TargetCapacityType::Spot {
+        asked.push(Request::new("ec2:RunInstances", resource("spot-instances-request/*")));
+    }
+    asked
+}
+
+/// What a template says is checked when it is launched from, by whoever launches; its role already when it is made.
+fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
+    let data = &template.data;
+    let resource = arn("ec2", "launch-template/*");
+    let mut asked = vec![
+        owned(Request::new("ec2:CreateLaunchTemplate", resource.clone()), &template.tags),
+        owned(Request::new("ec2:CreateTags", resource), &template.tags)
+            .with(CREATE_ACTION, ["CreateLaunchTemplate"]),
+    ];
+    let interfaces = arn("ec2", "network-interface/*");
+    asked.push(owned(Request::new("ec2:RunInstances", interfaces.clone()), &data.network_interface_tags));
+    if !data.network_interface_tags.is_empty() {
+        asked.push(
+            owned(Request::new("ec2:CreateTags", interfaces), &data.network_interface_tags)
+                .with(CREATE_ACTION, ["RunInstances"]),
+        );
+    }
+    let group = |id: &dyn std::fmt::Display| arn("ec2", &format!("security-group/{id}"));
+    asked.extend(data.security_groups.iter().map(|id| Request::new("ec2:RunInstances", group(id))));
+    let snapshots = data.block_devices.iter().filter_map(|device| device.snapshot_id.as_ref());
+    let snapshot = |id: &String| Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}")));
+    asked.extend(snapshots.map(snapshot));
+    // The scenarios' profiles are named like their roles, as the cluster's stack makes them.
+    let role = data.instance_profile.as_ref().map(|profile| match profile {
+        InstanceProfile::Name(name) | InstanceProfile::Arn(name) => name.rsplit('/').next().unwrap_or(name),
+    });
+    asked.extend(role.map(|role| {
+        Request::new("iam:PassRole", format!("arn:aws:iam::{ACCOUNT}:role/{role}"))
+            .with(PASSED_TO, ["ec2.amazonaws.com"])
+    }));
+    asked
+}

@@ -1,0 +1,119 @@
+//! What is asked in a role's name by others than the recorded code: by Lambda, by Scheduler, by the agent's listening,
+//! and what no scenario plays.
+//!
+//! Decides the list, each with its reason.
+
+use serde_json::Value;
+use tenon_cloud::port::{BlockDevice, CreateLaunchTemplate, LaunchTemplateData, Tags};
+use tenon_region::asked::Asked;
+
+use crate::calls;
+use crate::request::{INSTALLATION, Request, SOURCE, arn};
+use crate::stack::{Account, Stack};
+
+/// The requests of a role beside the recorded ones.
+///
+/// # Errors
+/// What can't be worked out.
+pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
+    if role.starts_with("scheduler") {
+        return scheduled(role, stacks);
+    }
+    if let Some(cluster) = role.strip_prefix("agent of ") {
+        // Rung through a queue, which the recorded agent has in memory.
+        let own = format!("agent-{cluster}");
+        return Ok(["sqs:ReceiveMessage", "sqs:DeleteMessage"]
+            .map(|action| calls::queue(action, &own))
+            .to_vec());
+    }
+    // Lambda writes a function's output to its log, and keeps what it gave up on, as the function.
+    let log = arn("logs", &format!("log-group:/aws/lambda/{INSTALLATION}-{role}:log-stream:one"));
+    let mut asked: Vec<Request> = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        .map(|action| Request::new(action, log.clone()))
+        .to_vec();
+    asked.push(calls::queue("sqs:SendMessage", "execution-dead-letters"));
+    if role != "registry" {
+        // Lambda polls a function's queue as the function.
+        let actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"];
+        asked.extend(actions.map(|action| calls::queue(action, role)));
+    }
+    if role == "provisioner" {
+        asked.extend(unplayed()?);
+    }
+    Ok(asked)
+}
+
+/// A class whose volume is made from a snapshot: no scenario has one.
+fn unplayed() -> Result<Vec<Request>, String> {
+    let device = BlockDevice { snapshot_id: Some("snap-1".to_owned()), ..BlockDevice::default() };
+    let ours = Tags::from([("tenon.dev/installation".to_owned(), INSTALLATION.to_owned())]);
+    let data = LaunchTemplateData {
+        block_devices: vec![device],
+        network_interface_tags: ours.clone(),
+        ..LaunchTemplateData::default()
+    };
+    let template = CreateLaunchTemplate { name: "tenon-tenon-1".to_owned(), data, tags: ours };
+    calls::requests(Asked::CreateLaunchTemplate(&template))
+}
+
+/// What the schedules of the role's stack send, and where it goes if that fails.
+fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
+    let mut asked = Vec::new();
+    for stack in stacks {
+        for (_, schedule) in stack.of_kind("AWS::Scheduler::Schedule")? {
+            let text = |pointer: &str| schedule.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let of = match text("/Name").split_once("sweep-") {
+                Some((_, rest)) => format!("scheduler of {}", rest.trim_start_matches("classes-")),
+                None => "scheduler".to_owned(),
+            };
+            if of != role {
+                continue;
+            }
+            let target = text("/Target/Arn");
+            asked.push(match text("/Target/EventBridgeParameters/Source") {
+                "" => Request::new("sqs:SendMessage", target),
+                source => Request::new("events:PutEvents", target).with(SOURCE, [source]),
+            });
+            let dead_letters = text("/Target/DeadLetterConfig/Arn");
+            if !dead_letters.is_empty() {
+                asked.push(Request::new("sqs:SendMessage", dead_letters));
+            }
+        }
+    }
+    Ok(asked)
+}
+
+/// The queues that rules deliver to, and where it goes if that fails.
+///
+/// # Errors
+/// What can't be worked out.
+pub fn delivered(stack: &Stack) -> Result<Vec<Request>, String> {
+    let mut asked = Vec::new();
+    for (_, rule) in stack.of_kind("AWS::Events::Rule")? {
+        for target in crate::stack::list(rule.get("Targets")) {
+            let arns = [target.pointer("/Arn"), target.pointer("/DeadLetterConfig/Arn")];
+            let arns = arns.into_iter().flatten().filter_map(Value::as_str);
+            asked.extend(arns.map(|arn| Request::new("sqs:SendMessage", arn)));
+        }
+    }
+    Ok(asked)
+}
+
+/// The roles whose calls are recorded under another name.
+#[must_use]
+pub fn recorded_as(role: &str, account: &Account) -> Option<&'static str> {
+    let tasks = [
+        "catalog",
+        "images",
+        "node-classes",
+        "provisioner",
+        "lifecycle",
+        "interruption",
+        "disruption",
+        "registry",
+    ];
+    let found = tasks.into_iter().find(|task| *task == role);
+    // The scenarios' cluster; the agent of another is judged by what this one may.
+    let agent = (role == "agent of demo" && account.roles.contains_key(role)).then_some("agent");
+    found.or(agent)
+}

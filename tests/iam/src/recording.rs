@@ -1,0 +1,213 @@
+//! What functions and the agent ask for: every scenario is played, and every call of every port is heard.
+//!
+//! Decides nothing of its own. One call of each kind is kept.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tenon_domain::id::{InstallationId, Region};
+use tenon_entrypoint::Installation;
+use tenon_region::asked::Asked;
+use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
+use tenon_region::scenario::{Options, Player, Progress, Scenario, build, built_in};
+use tenon_registry::Status;
+use tenon_table::{
+    Commit, CommitError, Consistency, Item, Key, MemoryConfig, MemoryTable, Page, Query, Table, TableError,
+    block_on,
+};
+
+use crate::calls;
+use crate::request::{ACCOUNT, INSTALLATION, REGION, Request, Serves};
+
+/// What each task asked for: by function or `agent`, one request of each kind.
+pub type Recording = BTreeMap<&'static str, BTreeMap<Request, Request>>;
+
+/// How calls fare while a scenario is played: what is asked for on the way back from a failure is asked for too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    /// All goes well.
+    Calm,
+    /// One call in ten is throttled or its answer is lost, and one in fifty ends its task.
+    Rough,
+    /// The first answers of CreateFleet are lost, for longer than its token lives.
+    Deaf,
+    /// Every other call of EC2 is throttled.
+    Busy,
+}
+
+/// How many answers of CreateFleet are lost: a launch is sent again every minute or so, and its token lives for ten.
+const LOST_ANSWERS: u64 = 20;
+
+/// Hears all that is asked.
+#[derive(Debug)]
+struct Ear {
+    heard: Mutex<(Recording, Vec<String>)>,
+    weather: Weather,
+    calls: AtomicU64,
+}
+
+impl Ear {
+    fn note(&self, task: &'static str, asked: Asked<'_>) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        match calls::requests(asked) {
+            Ok(requests) => {
+                let serves = if task == "agent" { Serves::Cluster } else { Serves::Region };
+                let known = heard.0.entry(task).or_default();
+                for request in requests {
+                    known.entry(request.kind(serves)).or_insert(request);
+                }
+            }
+            Err(unknown) => heard.1.push(format!("{task}: {unknown}")),
+        }
+    }
+}
+
+impl Hooks for Ear {
+    fn call(&self, site: CallSite) -> Fate {
+        let fleet = site.call == "ec2.create_fleet" && site.moment == Moment::After;
+        let busy = site.call.starts_with("ec2.") && site.moment == Moment::Before;
+        if (self.weather == Weather::Deaf && !fleet) || (self.weather == Weather::Busy && !busy) {
+            return Fate::Go;
+        }
+        let nth = self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.weather {
+            Weather::Calm => Fate::Go,
+            Weather::Deaf if nth < LOST_ANSWERS => Fate::Fail,
+            Weather::Busy if nth.is_multiple_of(2) => Fate::Fail,
+            Weather::Deaf | Weather::Busy => Fate::Go,
+            // Multiplied by a large odd number, neighbours are far from each other.
+            Weather::Rough => match nth.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 {
+                draw if draw % 50 == 0 => Fate::Crash,
+                draw if draw % 10 == 0 => Fate::Fail,
+                _ => Fate::Go,
+            },
+        }
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        vec![SignedDuration::ZERO]
+    }
+
+    fn hear(&self, task: &'static str, asked: Asked<'_>) {
+        self.note(task, asked);
+    }
+}
+
+/// Plays the scenarios of folders and the built-in tour in every weather, and the requests of a cluster's stack.
+///
+/// # Errors
+/// A scenario that can't be played, or a call whose rights nobody said.
+pub fn record(folders: &[&Path]) -> Result<Recording, String> {
+    let mut files = Vec::new();
+    for folder in folders {
+        for entry in std::fs::read_dir(folder).map_err(|error| error.to_string())? {
+            let path = entry.map_err(|error| error.to_string())?.path();
+            if path.extension().is_some_and(|of| of == "yaml") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let mut texts = vec![("tour".to_owned(), built_in("tour").unwrap_or_default().to_owned())];
+    for path in files {
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        texts.push((path.display().to_string(), text));
+    }
+    let mut recording = Recording::new();
+    for weather in [Weather::Calm, Weather::Rough, Weather::Deaf, Weather::Busy] {
+        let ear = Arc::new(Ear { heard: Mutex::default(), weather, calls: AtomicU64::new(0) });
+        for (name, text) in &texts {
+            match play(&ear, text) {
+                // What a step asks for may not be there in bad weather, such as an instance to take away.
+                Err(error) if weather == Weather::Calm => return Err(format!("{name}: {error}")),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        register(&ear)?;
+        let (heard, unknown) = std::mem::take(&mut *ear.heard.lock().unwrap_or_else(PoisonError::into_inner));
+        if !unknown.is_empty() {
+            return Err(unknown.join("\n"));
+        }
+        for (task, requests) in heard {
+            recording.entry(task).or_default().extend(requests);
+        }
+    }
+    Ok(recording)
+}
+
+fn play(ear: &Arc<Ear>, text: &str) -> Result<(), String> {
+    let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
+    ear.calls.store(0, Ordering::Relaxed);
+    let hooks: Arc<dyn Hooks> = Arc::clone(ear) as Arc<dyn Hooks>;
+    let options = Options { hooks, ..Options::default() };
+    let mut region = build(&scenario, &options).map_err(|error| error.to_string())?;
+    let mut player = Player::new(&scenario);
+    while !matches!(player.advance(&mut region, Timestamp::MAX)?, Progress::Done) {
+        drop(region.take_happenings());
+    }
+    Ok(())
+}
+
+/// A cluster's stack comes, changes and goes.
+fn register(ear: &Arc<Ear>) -> Result<(), String> {
+    let id = InstallationId::parse(INSTALLATION).map_err(|error| error.to_string())?;
+    let region = Region::parse(REGION).map_err(|error| error.to_string())?;
+    let installation = Installation { id, region, account: ACCOUNT.to_owned() };
+    let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+    let table = Overheard { table: MemoryTable::new(MemoryConfig::strict(1), clock), ear: Arc::clone(ear) };
+    for kind in ["Create", "Update", "Delete"] {
+        let request = json!({
+            "RequestType": kind, "ResponseURL": "https://example.com", "StackId": "stack", "RequestId": kind,
+            "LogicalResourceId": "Registry",
+            "ResourceProperties": {
+                "Cluster": "demo", "Endpoint": "https://example.com", "CertificateAuthority": "LS0t",
+                "KubernetesVersion": "1.35", "ServiceCidr": "10.100.0.0/16", "AgentQueue": "https://example.com",
+                "AgentRole": format!("arn:aws:iam::{ACCOUNT}:role/agent"),
+                "NodeRoles": [format!("arn:aws:iam::{ACCOUNT}:role/demo-node")],
+                "SubnetTags": ["team=*"], "SecurityGroupTags": ["team=*"], "ReservedCapacity": "Disabled",
+            },
+        });
+        let request = serde_json::from_value(request).map_err(|error| error.to_string())?;
+        let answer = block_on(tenon_registry::answer(&table, &installation, &request));
+        if answer.status != Status::Success {
+            return Err(answer.reason);
+        }
+    }
+    Ok(())
+}
+
+/// The table in memory, overheard.
+struct Overheard {
+    table: MemoryTable,
+    ear: Arc<Ear>,
+}
+
+impl Table for Overheard {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+        self.ear.note("registry", Asked::Get(key));
+        self.table.get(key, consistency).await
+    }
+
+    async fn batch_get(
+        &self,
+        keys: &[Key],
+        consistency: Consistency,
+    ) -> Result<BTreeMap<Key, Item>, TableError> {
+        self.ear.note("registry", Asked::BatchGet(keys));
+        self.table.batch_get(keys, consistency).await
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        self.ear.note("registry", Asked::Query(query));
+        self.table.query(query).await
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        self.ear.note("registry", Asked::Commit(commit));
+        self.table.commit(commit).await
+    }
+}

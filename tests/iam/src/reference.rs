@@ -1,0 +1,121 @@
+//! What AWS's Service Authorization Reference says of the actions that the stacks name: which kinds of resources each
+//! has, and which condition keys AWS gives with it.
+//!
+//! Decides nothing of its own. A key that AWS doesn't give with an action is absent, so a condition on it never holds,
+//! or always, if it is of the wrong kind. `tests/iam/refresh` writes the data.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::request::Request;
+
+#[derive(Deserialize)]
+struct Reference {
+    actions: BTreeMap<String, Action>,
+}
+
+#[derive(Deserialize)]
+struct Action {
+    keys: Vec<String>,
+    resources: BTreeMap<String, Vec<String>>,
+}
+
+static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
+    // What can't be read knows no action, and the tests say that of the first one.
+    serde_json::from_str(include_str!("../reference.json")).unwrap_or(Reference { actions: BTreeMap::new() })
+});
+
+/// Whether the reference knows the action.
+#[must_use]
+pub fn knows(action: &str) -> bool {
+    REFERENCE.actions.contains_key(action)
+}
+
+/// Whether the action can be asked of that resource at all. One that isn't known here can.
+#[must_use]
+pub fn fits(action: &str, resource: &str) -> bool {
+    REFERENCE.actions.get(action).is_none_or(|known| {
+        if known.resources.is_empty() {
+            resource == "*"
+        } else {
+            of_resource(known, resource).next().is_some()
+        }
+    })
+}
+
+/// Keys that AWS gives whenever one of its services asks.
+const GLOBAL: [&str; 1] = ["aws:SourceAccount"];
+
+/// Whether AWS gives the key with the action on that resource. With one that isn't known here it gives all.
+#[must_use]
+pub fn gives(action: &str, resource: &str, key: &str) -> bool {
+    GLOBAL.contains(&key)
+        || REFERENCE.actions.get(action).is_none_or(|known| {
+            known.keys.iter().chain(of_resource(known, resource).flatten()).any(|given| is_key(given, key))
+        })
+}
+
+/// The request as AWS would ask it: without the keys that it doesn't give.
+#[must_use]
+pub fn as_asked(request: &Request) -> Request {
+    let mut asked = request.clone();
+    asked.context.retain(|key, _| gives(&request.action, &request.resource, key));
+    asked
+}
+
+fn of_resource<'a>(known: &'a Action, resource: &'a str) -> impl Iterator<Item = &'a Vec<String>> {
+    known.resources.iter().filter(|(pattern, _)| is_arn(pattern, resource)).map(|(_, keys)| keys)
+}
+
+/// `aws:RequestTag/${TagKey}` is every tag's key. Names of keys don't know case.
+fn is_key(given: &str, key: &str) -> bool {
+    match given.split_once("${") {
+        Some((prefix, _)) => key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)),
+        None => given.eq_ignore_ascii_case(key),
+    }
+}
+
+/// Whether the ARN is of a form such as `arn:${Partition}:ec2:${Region}::image/${ImageId}`.
+fn is_arn(form: &str, arn: &str) -> bool {
+    let mut rest = arn;
+    let mut open = false;
+    for (index, piece) in form.split("${").enumerate() {
+        let literal =
+            if index == 0 { piece } else { piece.split_once('}').map_or("", |(_, literal)| literal) };
+        let found = if open { rest.find(literal) } else { rest.starts_with(literal).then_some(0) };
+        let Some(at) = found else { return false };
+        rest = rest.get(at + literal.len()..).unwrap_or_default();
+        open = true;
+    }
+    // What follows the last variable belongs to it.
+    form.ends_with('}') || rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arns_have_forms() {
+        let image = "arn:${Partition}:ec2:${Region}::image/${ImageId}";
+        assert!(is_arn(image, "arn:aws:ec2:us-east-1::image/ami-1"));
+        assert!(!is_arn(image, "arn:aws:ec2:us-east-1:111122223333:subnet/subnet-1"));
+        assert!(!is_arn("arn:${Partition}:sqs:${Region}:${Account}:${QueueName}", "arn:aws:sns:a:b:c"));
+    }
+
+    #[test]
+    fn keys_come_with_actions() {
+        let instance = "arn:aws:ec2:us-east-1:111122223333:instance/i-1";
+        assert!(gives("ec2:TerminateInstances", instance, "aws:ResourceTag/tenon.dev/installation"));
+        assert!(!gives("ec2:TerminateInstances", instance, "aws:RequestTag/tenon.dev/installation"));
+        assert!(gives(
+            "dynamodb:GetItem",
+            "arn:aws:dynamodb:us-east-1:111122223333:table/t",
+            "dynamodb:leadingkeys"
+        ));
+        assert!(fits("ec2:DescribeImages", "*") && !fits("ec2:DescribeImages", instance));
+        assert!(!fits("ec2:CreateFleet", "arn:aws:ec2:us-east-1:111122223333:security-group/sg-1"));
+    }
+}

@@ -1,0 +1,154 @@
+//! The stacks: what each function and each queue of them must have, and what docs/deploy.md says of them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test fail as tests do"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tenon_region::yaml;
+
+const STACKS: [&str; 4] =
+    ["template.yaml", "infra/cluster.yaml", "infra/pod-identity.yaml", "infra/pipeline.yaml"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn stack(path: &str) -> Value {
+    yaml::parse(&read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Names and properties of the resources of a type.
+fn of_kind<'a>(stack: &'a Value, kind: &str) -> Vec<(&'a str, &'a Value)> {
+    let resources = stack["Resources"].as_object().unwrap().iter();
+    let of = resources.filter(|(_, resource)| resource["Type"] == kind);
+    of.map(|(name, resource)| (name.as_str(), &resource["Properties"])).collect()
+}
+
+fn attribute(value: &Value) -> &str {
+    value["Fn::GetAtt"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
+    let stack = stack("template.yaml");
+    let functions = of_kind(&stack, "AWS::Serverless::Function");
+    let mut built = BTreeSet::new();
+    for (name, function) in &functions {
+        let own = name.trim_end_matches("Function");
+        let folder = function["CodeUri"].as_str().unwrap();
+        let folder = folder.strip_prefix("target/lambda/").and_then(|f| f.strip_suffix('/')).unwrap();
+        assert!(
+            root().join(format!("functions/{folder}/src/main.rs")).exists(),
+            "{name}: nothing builds `{folder}`"
+        );
+        built.insert(folder.to_owned());
+        assert_eq!(attribute(&function["Role"]), format!("{own}Role.Arn"), "{name} has its own role");
+        assert_eq!(function["LoggingConfig"]["LogGroup"]["Ref"], format!("{own}Logs"), "{name}");
+        let kept = &function["EventInvokeConfig"]["DestinationConfig"]["OnFailure"]["Destination"];
+        assert_eq!(attribute(kept), "ExecutionDeadLetters.Arn", "{name}");
+        assert!(
+            function["ReservedConcurrentExecutions"].is_null(),
+            "{name} takes from the account's concurrency"
+        );
+    }
+    let folders = fs::read_dir(root().join("functions")).unwrap().map(|entry| entry.unwrap().file_name());
+    let folders: BTreeSet<String> = folders.map(|name| name.to_string_lossy().into_owned()).collect();
+    assert_eq!(built, folders, "functions of the stack and of the checkout");
+    for (name, logs) in of_kind(&stack, "AWS::Logs::LogGroup") {
+        assert!(!logs["RetentionInDays"].is_null(), "{name} is kept for ever");
+    }
+}
+
+#[test]
+fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
+    let stack = stack("template.yaml");
+    let alarmed: BTreeSet<&str> = of_kind(&stack, "AWS::CloudWatch::Alarm")
+        .into_iter()
+        .filter(|(_, alarm)| alarm["MetricName"] == "ApproximateNumberOfMessagesVisible")
+        .map(|(_, alarm)| attribute(&alarm["Dimensions"][0]["Value"]))
+        .collect();
+    for (name, queue) in of_kind(&stack, "AWS::SQS::Queue") {
+        assert_eq!(queue["SqsManagedSseEnabled"], true, "{name}");
+        if name.ends_with("DeadLetters") {
+            assert!(alarmed.contains(format!("{name}.QueueName").as_str()), "nobody looks at {name}");
+            assert_eq!(queue["MessageRetentionPeriod"], 1_209_600, "{name}");
+        } else {
+            let redrive = attribute(&queue["RedrivePolicy"]["deadLetterTargetArn"]);
+            assert_eq!(redrive, format!("{}DeadLetters.Arn", name.trim_end_matches("Queue")));
+        }
+    }
+    for (name, rule) in of_kind(&stack, "AWS::Events::Rule") {
+        for target in rule["Targets"].as_array().into_iter().flatten() {
+            assert_eq!(attribute(&target["DeadLetterConfig"]["Arn"]), "DeliveryDeadLetters.Arn", "{name}");
+        }
+    }
+}
+
+#[test]
+fn absence_is_the_alarm_where_success_is_counted() {
+    for path in STACKS {
+        let stack = stack(path);
+        for (name, alarm) in of_kind(&stack, "AWS::CloudWatch::Alarm") {
+            let counts = alarm["ComparisonOperator"] == "LessThanThreshold";
+            let missing = if counts { "breaching" } else { "notBreaching" };
+            assert_eq!(alarm["TreatMissingData"], missing, "{path}, {name}");
+        }
+    }
+}
+
+#[test]
+fn the_state_outlives_its_stack() {
+    let stack = stack("template.yaml");
+    let table = &stack["Resources"]["Table"];
+    assert_eq!(
+        (&table["DeletionPolicy"], &table["UpdateReplacePolicy"]),
+        (&"Retain".into(), &"Retain".into())
+    );
+    let properties = &table["Properties"];
+    assert_eq!(properties["DeletionProtectionEnabled"], true);
+    assert_eq!(properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true);
+}
+
+#[test]
+fn the_deployment_document_names_every_stack_alarm_and_dead_letter_queue() {
+    let document = read("docs/deploy.md");
+    let told: BTreeSet<&str> = document.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
+    let mut missing = BTreeSet::new();
+    for path in STACKS {
+        if !document.contains(&format!("[{path}](../{path})")) {
+            missing.insert(path.to_owned());
+        }
+        for (name, alarm) in of_kind(&stack(path), "AWS::CloudWatch::Alarm") {
+            let full = alarm["AlarmName"]["Fn::Sub"].as_str().unwrap().replace("${Cluster}", "<cluster>");
+            let short = full.trim_start_matches("${Installation}-").to_owned();
+            let of_queue = short.ends_with("-dead-letters") && told.contains("<queue>-dead-letters");
+            let of_function = short.ends_with("-waiting") && told.contains("<function>-waiting");
+            if !of_queue && !of_function && !told.contains(short.as_str()) {
+                missing.insert(format!("{name}: {short}"));
+            }
+        }
+    }
+    for (name, _) in stack("template.yaml")["Parameters"].as_object().unwrap() {
+        if !told.contains(name.as_str()) {
+            missing.insert(name.clone());
+        }
+    }
+    assert!(missing.is_empty(), "docs/deploy.md doesn't name {missing:?}");
+    let alarms = |path: &str| of_kind(&stack(path), "AWS::CloudWatch::Alarm").len();
+    let sentence =
+        format!("{} in a region, {} in a cluster", alarms("template.yaml"), alarms("infra/cluster.yaml"));
+    let sentence = sentence.replace(", 1 in", ", one in");
+    assert!(document.contains(&sentence), "docs/deploy.md doesn't say `{sentence}`");
+}
