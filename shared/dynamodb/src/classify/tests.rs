@@ -160,10 +160,9 @@ async fn a_canceled_transaction_is_judged_by_its_reasons() {
         check_commit(&transaction(), 400, canceled(&reasons), expected).await;
     }
     check_commit(&transaction(), 400, canceled(&[]), UNAVAILABLE).await;
-    match committed(&transaction(), 400, canceled(&[LOST, NONE, NONE])).await {
-        CommitError::LostRace { lost } => assert_eq!(lost, transaction().conditions[..1]),
-        other => panic!("{other:?}"),
-    }
+    let error = committed(&transaction(), 400, canceled(&[LOST, NONE, NONE])).await;
+    let CommitError::LostRace { lost } = error else { panic!("{error:?}") };
+    assert_eq!(lost, transaction().conditions[..1]);
 }
 
 async fn check_read(status: u16, body: Json, expected: &str) {
