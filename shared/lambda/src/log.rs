@@ -12,7 +12,7 @@ use crate::invocation::InvocationError;
 /// Lambda's variable for the level of a function's own lines.
 const LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 
-/// Begins to log. Later calls change nothing.
+/// Begins to log, panics too.
 pub(crate) fn begin() {
     let level = level(std::env::var(LEVEL).ok().as_deref());
     let lines = tracing_subscriber::fmt()
@@ -25,6 +25,7 @@ pub(crate) fn begin() {
         .finish();
     // Whoever set another one before wants that one.
     let _ = tracing::subscriber::set_global_default(lines);
+    std::panic::set_hook(Box::new(|panic| tracing::error!(error_type = "Panic", "{panic}")));
 }
 
 /// The level of Lambda's name for it; INFO where it says none.

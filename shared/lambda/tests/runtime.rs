@@ -1,7 +1,11 @@
 //! A function's process from end to end: Lambda's runtime API and AWS's services are one server of this test's, and the
 //! function is this test's own binary once more, with a function's environment.
 
-#![expect(clippy::expect_used, reason = "helpers of an integration test fail as tests do")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of an integration test fail as tests do, and one of them has to"
+)]
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -21,7 +25,7 @@ use tenon_table::{Consistency, Key, Table};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// Reads an item and rings a bell: one call of each kind of client.
+/// Reads an item and rings a bell: one call of each kind of client. Panics for the cluster `broken`.
 struct Rings;
 
 impl Handler for Rings {
@@ -31,6 +35,9 @@ impl Handler for Rings {
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, _: &[Cause]) -> Result<(), HandlerError> {
         let Scope::Cluster(cluster) = scope else { return Ok(()) };
+        if cluster.as_str() == "broken" {
+            panic!("this cluster is broken");
+        }
         let key = Key { pk: format!("CLUSTER#{cluster}"), sk: "REVISION".to_owned() };
         let item = ports.table().get(&key, Consistency::Strong).await?;
         if item.is_some() {
@@ -143,10 +150,8 @@ fn record(id: &str, body: &str) -> Value {
     json!({"messageId": id, "body": body, "eventSource": "aws:sqs"})
 }
 
-#[tokio::test]
-async fn a_batch_goes_through_the_process_and_its_failures_come_back() {
-    let wake = json!({"source": "tenon", "detail-type": "Wake", "detail": {"cluster": "prod"}}).to_string();
-    let event = json!({"Records": [record("good", &wake), record("bad", "{")]});
+/// Serves one event to a function, and gives its answer, the calls that it made and its errors in the log.
+async fn invoked(event: Value) -> ((String, Value), Vec<(String, Value)>, Vec<Value>) {
     let (answers, mut answer) = mpsc::unbounded_channel();
     let server = Server { events: Arc::new(Mutex::new(vec![event])), answers, calls: Arc::default() };
     let router = Router::new()
@@ -158,26 +163,45 @@ async fn a_batch_goes_through_the_process_and_its_failures_come_back() {
     let at = listener.local_addr().expect("a bound socket has an address");
     let served = tokio::spawn(async move { axum::serve(listener, router).await });
     let function = Function::start(at, &VARIABLES);
-    let (kind, answer) = answer.recv().await.expect("the function answers");
+    let answer = answer.recv().await.expect("the function answers");
+    served.abort();
+    let calls = server.calls.lock().expect("no test panics with the lock").clone();
+    let output = function.end();
+    let lines = output.lines().filter_map(|line| serde_json::from_str(line).ok());
+    (answer, calls, lines.filter(|line: &Value| line["level"] == "ERROR").collect())
+}
+
+fn wake(cluster: &str) -> Value {
+    json!({"source": "tenon", "detail-type": "Wake", "detail": {"cluster": cluster}})
+}
+
+#[tokio::test]
+async fn a_batch_goes_through_the_process_and_its_failures_come_back() {
+    let event = json!({"Records": [record("good", &wake("prod").to_string()), record("bad", "{")]});
+    let ((kind, answer), calls, errors) = invoked(event).await;
     assert_eq!(
         (kind.as_str(), answer),
         ("response", json!({"batchItemFailures": [{"itemIdentifier": "bad"}]}))
     );
-    let calls = server.calls.lock().expect("no test panics with the lock").clone();
     assert_eq!(calls.len(), 2, "{calls:?}");
     assert_eq!(calls[0].0, "DynamoDB_20120810.GetItem");
     assert_eq!(calls[0].1["TableName"], "tenon-state");
     assert_eq!(calls[1].0, "AmazonSQS.SendMessage");
     let queue = "https://sqs.us-east-1.amazonaws.com/123456789012/tenon-provisioner";
     assert_eq!(calls[1].1["QueueUrl"], queue);
-    served.abort();
-    let output = function.end();
-    let logged: Vec<Value> = output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let errors: Vec<&Value> = logged.iter().filter(|line| line["level"] == "ERROR").collect();
-    assert_eq!(errors.len(), 1, "{output}");
+    assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(errors[0]["error_type"], "MessageForm");
     assert_eq!(errors[0]["messages"], "bad");
     assert_eq!(errors[0]["span"]["requestId"], "r1");
+}
+
+#[tokio::test]
+async fn a_panic_is_told_and_is_the_invocations_error() {
+    let ((kind, _), calls, errors) = invoked(wake("broken")).await;
+    assert_eq!((kind.as_str(), calls.len()), ("error", 0));
+    assert_eq!(errors[0]["error_type"], "Panic");
+    let message = errors[0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("this cluster is broken"), "{message}");
 }
 
 #[tokio::test]

@@ -8,19 +8,19 @@ use crate::measure::Measured;
 /// A line for each function, under a head.
 pub(crate) fn table(measured: &[Measured]) -> String {
     let mut text =
-        format!("{:<14}{:>10}{:>10}{:>10}{:>10}\n", "FUNCTION", "MIB", "MIN MS", "MEDIAN MS", "MAX MS");
+        format!("{:<14}{:>10}{:>10}{:>10}{:>10}\n", "FUNCTION", "MB", "MIN MS", "MEDIAN MS", "MAX MS");
     for one in measured {
         let [min, median, max] = [one.min(), one.median(), one.max()].map(milliseconds);
         // Writing to a text can't fail.
         let _ =
-            writeln!(text, "{:<14}{:>10}{min:>10}{median:>10}{max:>10}", one.function, mebibytes(one.bytes));
+            writeln!(text, "{:<14}{:>10}{min:>10}{median:>10}{max:>10}", one.function, megabytes(one.bytes));
     }
     text
 }
 
 /// With two decimals.
-fn mebibytes(bytes: u64) -> String {
-    hundredths(u128::from(bytes) * 100 / (1024 * 1024))
+fn megabytes(bytes: u64) -> String {
+    hundredths(u128::from(bytes) / 10_000)
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -39,7 +39,7 @@ mod tests {
     fn a_table_has_a_line_a_function() {
         let one = Measured {
             function: "node-classes".to_owned(),
-            bytes: 9 * 1024 * 1024 + 512 * 1024,
+            bytes: 9_504_999,
             starts: vec![
                 Duration::from_micros(4_870),
                 Duration::from_micros(5_004),
@@ -48,7 +48,7 @@ mod tests {
         };
         assert_eq!(
             table(&[one]),
-            "FUNCTION             MIB    MIN MS MEDIAN MS    MAX MS\n\
+            "FUNCTION              MB    MIN MS MEDIAN MS    MAX MS\n\
              node-classes        9.50      4.87      5.00     61.23\n"
         );
     }

@@ -309,11 +309,18 @@ fn the_functions_document_names_every_error_type() {
     for path in [
         "shared/entrypoint/src/error.rs",
         "shared/lambda/src/invocation.rs",
+        "shared/lambda/src/log.rs",
         "shared/lambda/src/runtime.rs",
         "shared/lambda/src/signals.rs",
     ] {
         let source = read(path);
-        let marks = ["=> \"", "error_type: \"", "const ERROR_TYPE: &str = \"", "const DEADLINE: &str = \""];
+        let marks = [
+            "=> \"",
+            "error_type: \"",
+            "error_type = \"",
+            "const ERROR_TYPE: &str = \"",
+            "const DEADLINE: &str = \"",
+        ];
         let named = source.lines().filter_map(|line| {
             let rest = marks.iter().find_map(|mark| line.split_once(mark))?.1;
             rest.split_once('"').map(|(name, _)| name.to_owned())
