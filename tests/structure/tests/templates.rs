@@ -1,10 +1,6 @@
 //! The stacks: what each function and each queue of them must have, and what docs/deploy.md says of them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of an integration test fail as tests do"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
 use std::collections::BTreeSet;
 use std::fs;
