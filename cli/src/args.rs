@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use tenon_domain::SignedDuration;
-use tenon_domain::id::{InstanceType, ParseIdError, Region};
+use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
 
 use crate::errors::{Failure, Problem};
 use crate::output::Format;
@@ -152,12 +152,28 @@ pub(crate) struct ScenarioArgs {
 /// Where `tenon local` serves unless it is told otherwise.
 pub(crate) const DEFAULT_PORT: u16 = 7878;
 
-/// `--local`.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct LocalTarget {
-    /// Ask the region that `tenon local` runs on this machine
-    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "7878")]
+/// Which region is meant: `--local`, or an account's.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TargetArgs {
+    /// Ask the region that `tenon local` runs on this machine, not an account
+    #[arg(
+        long,
+        value_name = "PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "7878",
+        conflicts_with_all = ["region", "installation"]
+    )]
     pub(crate) local: Option<u16>,
+    #[command(flatten)]
+    pub(crate) region: RegionArgs,
+    /// The installation, which is also the name of its table and of its bus
+    #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
+    pub(crate) installation: InstallationId,
+}
+
+fn parse_installation(text: &str) -> Result<InstallationId, ParseIdError> {
+    InstallationId::parse(text)
 }
 
 /// `tenon get`.
@@ -165,6 +181,7 @@ pub(crate) struct LocalTarget {
 #[command(after_help = "\
 Examples:
   tenon get claims --local
+  tenon get catalog --region eu-west-1
   tenon get nodes --local -o yaml
   tenon get types m5.large --local=7900 -o json")]
 pub(crate) struct GetArgs {
@@ -177,7 +194,7 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     pub(crate) cluster: Option<String>,
     #[command(flatten)]
-    pub(crate) target: LocalTarget,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -189,6 +206,7 @@ Ends with 1 when no decision is recorded.
 
 Examples:
   tenon why claim default-3k9x2 --local
+  tenon why image ami-0abc --installation staging
   tenon why pod default/web-0 --local
   tenon why node ip-10-0-0-1.ec2.internal --local -o json")]
 pub(crate) struct WhyArgs {
@@ -201,7 +219,7 @@ pub(crate) struct WhyArgs {
     #[arg(long)]
     pub(crate) cluster: Option<String>,
     #[command(flatten)]
-    pub(crate) target: LocalTarget,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -213,8 +231,13 @@ Events about an AMI: ami-available, ami-failed, ami-deregistered, ami-disabled, 
 Events about an INSTANCE: spot-interruption, rebalance, instance-shutting-down,
 instance-stopped, instance-terminated. Ends with 1 when no rule takes the event.
 
+In an account, events of our own sources go to the installation's bus. AWS takes no events of
+its own sources from others, so those go to the queues that the rules would send them to, which
+needs sqs:SendMessage on them.
+
 Examples:
   tenon event spot-interruption i-0abc --local
+  tenon event pipeline ami-0abc --region eu-west-1
   tenon event event.json --local")]
 pub(crate) struct EventArgs {
     /// A word for an event, or a file with one as EventBridge delivers it; `-` is standard input
@@ -224,7 +247,7 @@ pub(crate) struct EventArgs {
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     #[command(flatten)]
-    pub(crate) target: LocalTarget,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

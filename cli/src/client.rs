@@ -5,9 +5,10 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::ErrorList;
-use crate::args::LocalTarget;
+use crate::api::{ErrorList, EventSent, ItemList, JournalList};
 use crate::errors::{Failure, Problem};
+use crate::state::{Kind, StoryOf};
+use crate::target::Target;
 
 /// A region that runs on this machine.
 pub(crate) struct Client {
@@ -16,28 +17,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// The region that the call names.
-    ///
-    /// # Errors
-    /// [`Failure`] without `--local`: this build has no other.
-    pub(crate) fn new(target: LocalTarget) -> Result<Self, Failure> {
-        let Some(port) = target.local else {
-            let message = "this build of tenon reads no AWS account";
-            let remedy = "add `--local` to ask a region that `tenon local` runs on this machine; for the state table of an \
-                          account, query it with `aws dynamodb query`, or use a build with the feature `aws`";
-            return Err(Problem::new(message, remedy).at("--local").into());
-        };
+    /// The region that answers on this port of 127.0.0.1.
+    pub(crate) fn new(port: u16) -> Self {
         // Answers that are errors have a document, too.
         let agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
-        Ok(Self { port, agent })
+        Self { port, agent }
     }
 
     /// Asks for a document.
-    pub(crate) fn get<T: DeserializeOwned>(
-        &self,
-        path: &[&str],
-        query: &[(&str, Option<&str>)],
-    ) -> Result<T, Failure> {
+    fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, Option<&str>)]) -> Result<T, Failure> {
         let path: Vec<String> = path.iter().map(|part| encoded(part)).collect();
         let mut request = self.agent.get(self.url(&path.join("/")));
         for (name, value) in query {
@@ -46,11 +34,6 @@ impl Client {
             }
         }
         self.read(request.call())
-    }
-
-    /// Sends a document.
-    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, document: &Value) -> Result<T, Failure> {
-        self.read(self.agent.post(self.url(path)).send_json(document))
     }
 
     fn url(&self, path: &str) -> String {
@@ -83,6 +66,20 @@ impl Client {
         }
         let errors: ErrorList = response.body_mut().read_json().map_err(|e| unreadable(&e))?;
         Err(Failure(errors.errors))
+    }
+}
+
+impl Target for Client {
+    fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure> {
+        self.get(&["items"], &[("kind", Some(kind.as_str())), ("cluster", cluster), ("name", name)])
+    }
+
+    fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure> {
+        self.get(&["journal", of.as_str(), name], &[("cluster", cluster)])
+    }
+
+    fn send(&self, event: &Value) -> Result<EventSent, Failure> {
+        self.read(self.agent.post(self.url("events")).send_json(event))
     }
 }
 

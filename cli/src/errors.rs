@@ -138,6 +138,17 @@ impl Failure {
     }
 }
 
+/// An error with everything below it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(below) = source {
+        text += &format!(": {below}");
+        source = below.source();
+    }
+    text
+}
+
 /// The known names that are nearest to one that isn't, nearest first: at most three, and only near ones.
 pub(crate) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     const SHOWN: usize = 3;

@@ -2,16 +2,20 @@
 //!
 //! Decides the exit status: 0 done, 1 done but the answer is "no", 2 the input or the call is wrong.
 
+#[cfg(feature = "aws")]
+mod account;
 mod api;
 mod args;
 mod catalogue;
 mod client;
 mod commands;
+mod envelope;
 mod errors;
 mod input;
 mod output;
 mod server;
 mod state;
+mod target;
 
 use std::process::ExitCode;
 

@@ -172,7 +172,22 @@ fn without_a_region_the_remedy_is_named() {
     let output = tenon(&["get", "claims", &format!("--local={port}")]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("start a region with `tenon local`"));
-    let output = tenon(&["why", "claim", "x"]);
+}
+
+#[test]
+#[cfg(not(feature = "aws"))]
+fn a_build_without_aws_says_how_to_get_the_rest() {
+    let output = tenon(&["why", "claim", "x", "--installation", "staging"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("--local"));
+    let errors = text(&output.stderr);
+    for part in ["reads no AWS account", "`staging`", "`us-east-1`", "add `--local`", "--features aws"] {
+        assert!(errors.contains(part), "{errors}");
+    }
+}
+
+#[test]
+fn a_region_is_one_on_this_machine_or_one_of_an_account() {
+    let output = tenon(&["get", "claims", "--local", "--region", "eu-west-1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
 }

@@ -8,12 +8,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tenon_domain::id::{ImageId, InstanceId, ParseIdError};
 
-use crate::api::EventSent;
 use crate::args::EventArgs;
-use crate::client::Client;
 use crate::errors::{Failure, Outcome, Problem, did_you_mean, quoted};
 use crate::input;
 use crate::output::{self, Format};
+use crate::target;
 
 /// What an event is about.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +56,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Outcome, Failure> {
         (None, None) => from_file(&args.what)?,
         (None, Some(_)) => return Err(unknown(&args.what)),
     };
-    let client = Client::new(args.target)?;
-    let sent: EventSent = client.post("events", &event)?;
+    let sent = target::open(&args.target)?.send(&event)?;
     match args.output.format {
         Format::Table => {
             let what = event.get("detail-type").and_then(Value::as_str).unwrap_or("event");

@@ -4,22 +4,15 @@
 
 use serde_json::Value;
 
-use crate::api::ItemList;
 use crate::args::GetArgs;
-use crate::client::Client;
 use crate::errors::{Failure, Outcome};
 use crate::output::{self, Columns, Format};
 use crate::state::Kind;
+use crate::target;
 
 /// Runs the command.
 pub(crate) fn run(args: &GetArgs) -> Result<Outcome, Failure> {
-    let client = Client::new(args.target)?;
-    let query = [
-        ("kind", Some(args.kind.as_str())),
-        ("cluster", args.cluster.as_deref()),
-        ("name", args.name.as_deref()),
-    ];
-    let list: ItemList = client.get(&["items"], &query)?;
+    let list = target::open(&args.target)?.items(args.kind, args.cluster.as_deref(), args.name.as_deref())?;
     match args.output.format {
         Format::Table if list.items.is_empty() => eprintln!("no {} found", args.kind.as_str()),
         Format::Table => {

@@ -1,17 +1,14 @@
 //! `tenon why`: the decisions that led there, newest last.
 
-use crate::api::JournalList;
 use crate::args::WhyArgs;
-use crate::client::Client;
 use crate::errors::{Failure, Outcome};
 use crate::output::{self, Format};
 use crate::state::Story;
+use crate::target;
 
 /// Runs the command.
 pub(crate) fn run(args: &WhyArgs) -> Result<Outcome, Failure> {
-    let client = Client::new(args.target)?;
-    let path = ["journal", args.kind.as_str(), args.name.as_str()];
-    let list: JournalList = client.get(&path, &[("cluster", args.cluster.as_deref())])?;
+    let list = target::open(&args.target)?.journal(args.kind, args.cluster.as_deref(), &args.name)?;
     match args.output.format {
         Format::Table => {
             output::write(&list.records.iter().map(told).collect::<String>())?;

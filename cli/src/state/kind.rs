@@ -77,6 +77,16 @@ impl Kind {
         }
     }
 
+    /// Whether a cluster has to be named for it, where there are several.
+    pub(crate) const fn belongs_to(self) -> BelongsTo {
+        match self {
+            Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Rollouts | Self::Events => {
+                BelongsTo::Cluster
+            }
+            Self::Images | Self::Types | Self::Unavailable | Self::Catalog => BelongsTo::Region,
+        }
+    }
+
     /// The attribute that `NAME` is compared with.
     pub(crate) const fn name_attribute(self) -> &'static str {
         match self {
@@ -86,6 +96,15 @@ impl Kind {
             Self::Catalog => "part",
         }
     }
+}
+
+/// Whose items they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BelongsTo {
+    /// The region's: all clusters share them.
+    Region,
+    /// One cluster's.
+    Cluster,
 }
 
 /// What `tenon why` tells the story of.
@@ -106,6 +125,14 @@ pub(crate) enum StoryOf {
 impl StoryOf {
     /// All of them.
     pub(crate) const ALL: [Self; 5] = [Self::Claim, Self::Node, Self::Pod, Self::Class, Self::Image];
+
+    /// Whose decisions they are; a cluster has its own about the region's images.
+    pub(crate) const fn belongs_to(self) -> BelongsTo {
+        match self {
+            Self::Claim | Self::Node | Self::Pod | Self::Class => BelongsTo::Cluster,
+            Self::Image => BelongsTo::Region,
+        }
+    }
 
     /// Its name on the command line.
     pub(crate) const fn as_str(self) -> &'static str {

@@ -20,8 +20,8 @@ use super::json;
 pub(crate) struct Scope<'a> {
     /// The region.
     pub(crate) region: &'a Region,
-    /// The cluster.
-    pub(crate) cluster: &'a ClusterName,
+    /// The cluster; none for what belongs to the region alone.
+    pub(crate) cluster: Option<&'a ClusterName>,
     /// The time, which decides what today is.
     pub(crate) now: Timestamp,
 }
@@ -30,10 +30,10 @@ pub(crate) struct Scope<'a> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
     /// The table.
-    #[error("the table can't be read: {0}")]
+    #[error("the table can't be read")]
     Table(#[from] TableError),
     /// The agent's snapshot.
-    #[error("the agent's snapshot can't be read: {0}")]
+    #[error("the agent's snapshot can't be read")]
     Snapshot(#[from] snapshot::ReadError),
 }
 
@@ -44,8 +44,8 @@ pub(crate) async fn list<T: Table>(
     scope: Scope<'_>,
     name: Option<&str>,
 ) -> Result<Vec<Json>, ListError> {
-    let cluster = || keys::cluster_pk(scope.cluster);
-    let region = || keys::region_pk(scope.region);
+    let cluster = || scope.cluster.map(keys::cluster_pk);
+    let region = || Some(keys::region_pk(scope.region));
     let items = match kind {
         Kind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
         Kind::Pools => by_prefix(table, cluster(), keys::NODE_POOL).await?,
@@ -82,7 +82,9 @@ pub(super) async fn query<T: Table>(
     query_all(table, &Query::new(pk, range, Consistency::Eventual)).await
 }
 
-async fn by_prefix<T: Table>(table: &T, pk: String, prefix: &str) -> Result<Vec<Json>, ListError> {
+/// Items of a partition; of none where there is no such partition.
+async fn by_prefix<T: Table>(table: &T, pk: Option<String>, prefix: &str) -> Result<Vec<Json>, ListError> {
+    let Some(pk) = pk else { return Ok(Vec::new()) };
     let items = query(table, pk, SkRange::Prefix(prefix.to_owned())).await?;
     Ok(items.iter().map(|(_, item)| Json::Object(json::item(item))).collect())
 }
@@ -102,7 +104,8 @@ async fn catalog<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, Lis
 /// Today's decisions about the cluster and about the region, in the order in which they were made.
 async fn events<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
     let mut lines: Vec<(String, Map<String, Json>)> = Vec::new();
-    for of in [JournalOf::Cluster(scope.cluster), JournalOf::Region(scope.region)] {
+    let cluster = scope.cluster.map(JournalOf::Cluster);
+    for of in cluster.into_iter().chain([JournalOf::Region(scope.region)]) {
         let found = query(table, of.day_pk(scope.now), SkRange::All).await?;
         lines.extend(found.iter().map(|(key, item)| (key.sk.clone(), json::item(item))));
     }
@@ -112,8 +115,9 @@ async fn events<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, List
 
 /// The Nodes of the agent's last report.
 async fn nodes<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+    let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
     let mut cache = ChunkCache::default();
-    let found = snapshot::read(table, scope.cluster, Consistency::Strong, &mut cache).await?;
+    let found = snapshot::read(table, cluster, Consistency::Strong, &mut cache).await?;
     let mut nodes: Vec<Node> = found.map(|snapshot| snapshot.nodes).unwrap_or_default();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(nodes.iter().map(node).collect())

@@ -8,6 +8,6 @@ mod kind;
 mod list;
 mod story;
 
-pub(crate) use kind::{Kind, StoryOf};
+pub(crate) use kind::{BelongsTo, Kind, StoryOf};
 pub(crate) use list::{ListError, Scope, clusters, list};
 pub(crate) use story::{Story, story};

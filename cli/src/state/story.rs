@@ -37,30 +37,27 @@ pub(crate) async fn story<T: Table>(
     scope: Scope<'_>,
 ) -> Result<Vec<Story>, ListError> {
     let subject = |kind, name: &str| Subject { kind, name: name.to_owned() };
-    let cluster = JournalOf::Cluster(scope.cluster);
-    let mut subjects: Vec<(JournalOf<'_>, Subject)> = Vec::new();
-    match of {
-        StoryOf::Claim => subjects.push((cluster, subject(SubjectKind::Claim, name))),
+    let cluster = scope.cluster.map(JournalOf::Cluster);
+    let subjects: Vec<Subject> = match of {
+        StoryOf::Claim => vec![subject(SubjectKind::Claim, name)],
         StoryOf::Node => {
             let claims = claims_of_node(table, name, scope).await?;
-            subjects.extend(claims.iter().map(|claim| (cluster, subject(SubjectKind::Claim, claim))));
+            claims.iter().map(|claim| subject(SubjectKind::Claim, claim)).collect()
         }
         StoryOf::Pod => {
             let name = if name.contains('/') { name.to_owned() } else { format!("default/{name}") };
-            subjects.push((cluster, subject(SubjectKind::Pod, &name)));
             let claims = claims_of_pod(table, &name, scope).await?;
-            subjects.extend(claims.iter().map(|claim| (cluster, subject(SubjectKind::Claim, claim))));
+            let claims = claims.iter().map(|claim| subject(SubjectKind::Claim, claim));
+            std::iter::once(subject(SubjectKind::Pod, &name)).chain(claims).collect()
         }
-        StoryOf::Class => subjects.push((cluster, subject(SubjectKind::Class, name))),
-        StoryOf::Image => {
-            let image = subject(SubjectKind::Image, name);
-            subjects.push((JournalOf::Region(scope.region), image.clone()));
-            subjects.push((cluster, image));
-        }
-    }
+        StoryOf::Class => vec![subject(SubjectKind::Class, name)],
+        StoryOf::Image => vec![subject(SubjectKind::Image, name)],
+    };
+    let region = (of == StoryOf::Image).then_some(JournalOf::Region(scope.region));
+    let journals: Vec<JournalOf<'_>> = region.into_iter().chain(cluster).collect();
     // Of decisions in one millisecond the order is that of a claim's life: their keys' revisions are of different counters.
     let mut records: BTreeSet<(Timestamp, Decision, String, Story)> = BTreeSet::new();
-    for (journal, subject) in &subjects {
+    for (journal, subject) in journals.iter().flat_map(|journal| subjects.iter().map(move |s| (journal, s))) {
         for (key, item) in query(table, journal.subject_pk(subject), SkRange::All).await? {
             // A record of a form that can't be read must not hide the others.
             if let Ok(record) = journal_from_item(&key, &item) {
@@ -91,8 +88,9 @@ async fn claims_of_node<T: Table>(
     name: &str,
     scope: Scope<'_>,
 ) -> Result<BTreeSet<String>, ListError> {
+    let Some(cluster) = scope.cluster else { return Ok(BTreeSet::new()) };
     let prefix = SkRange::Prefix(keys::NODE_CLAIM.to_owned());
-    let items = query(table, keys::cluster_pk(scope.cluster), prefix).await?;
+    let items = query(table, keys::cluster_pk(cluster), prefix).await?;
     let claims = items.iter().filter_map(|(key, item)| from_item::<Claim>(key, item).ok());
     let is = |claim: &Claim| {
         let instance = claim.state.instance().is_some_and(|instance| instance.id.as_str() == name);
@@ -108,8 +106,9 @@ async fn claims_of_pod<T: Table>(
     name: &str,
     scope: Scope<'_>,
 ) -> Result<BTreeSet<String>, ListError> {
+    let Some(cluster) = scope.cluster else { return Ok(BTreeSet::new()) };
     let prefix = SkRange::Prefix(keys::LAUNCH.to_owned());
-    let items = query(table, keys::cluster_pk(scope.cluster), prefix).await?;
+    let items = query(table, keys::cluster_pk(cluster), prefix).await?;
     let launches = items.iter().filter_map(|(key, item)| from_item::<Launch>(key, item).ok());
     let claims = launches.flat_map(|launch| launch.claims);
     let counts = claims.filter(|claim| claim.pods.iter().any(|pod| pod.name.to_string() == name));

@@ -25,7 +25,7 @@ use tenon_table::items::{from_item, keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, Table, block_on};
 
 use crate::args::{LocalArgs, Until};
-use crate::errors::{Failure, Problem, did_you_mean, quoted};
+use crate::errors::{Failure, Problem, chain, did_you_mean, quoted};
 use crate::input;
 
 /// The tag by which clusters find what is theirs.
@@ -92,16 +92,6 @@ impl World {
         }
         Ok(Self { region, region_name, scenario, name, warnings, events_sent: 0, calls })
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text += &format!(": {error}");
-        source = error.source();
-    }
-    text
 }
 
 /// A built-in scenario, or one of a file.

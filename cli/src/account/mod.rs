@@ -1,0 +1,89 @@
+//! An installation in an AWS account: its table, its bus and its queues.
+//!
+//! Decides how the account is reached: credentials as the AWS CLI finds them, endpoints as the environment says, one
+//! TLS client for all services. What is read and how is [`crate::api`]'s, as for a region on this machine.
+//!
+//! Names are those that `template.yaml` gives: the table and the bus are named like the installation.
+
+mod send;
+
+use std::time::Duration;
+
+use aws_config::BehaviorVersion;
+use aws_sdk_dynamodb::config::{ProvideCredentials as _, Region as SdkRegion};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_types::SdkConfig;
+use serde_json::Value;
+use tenon_domain::Timestamp;
+use tenon_domain::id::{InstallationId, Region};
+use tenon_dynamodb::DynamoTable;
+use tokio::runtime::Runtime;
+
+use crate::api::{EventSent, ItemList, JournalList, Reading};
+use crate::errors::{Failure, Problem, chain};
+use crate::state::{Kind, StoryOf};
+use crate::target::Target;
+
+/// How long one call of the table may take. People wait longer than functions, from further away.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An installation of an account, in one region.
+pub(crate) struct Account {
+    runtime: Runtime,
+    config: SdkConfig,
+    region: Region,
+    installation: InstallationId,
+    table: DynamoTable,
+}
+
+impl Account {
+    /// Reaches for it. Nothing is asked of it yet, but the credentials are there.
+    ///
+    /// # Errors
+    /// [`Failure`] without credentials.
+    pub(crate) fn open(region: Region, installation: InstallationId) -> Result<Self, Failure> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+                Problem::new(format!("no runtime can be made: {error}"), "free memory or file descriptors")
+            })?;
+        let config = runtime.block_on(config(&region));
+        runtime.block_on(check_credentials(&config))?;
+        let client = aws_sdk_dynamodb::Client::new(&config);
+        let table = DynamoTable::with_call_timeout(&client, installation.as_str(), CALL_TIMEOUT);
+        Ok(Self { runtime, config, region, installation, table })
+    }
+
+    fn reading(&self) -> Reading<'_, DynamoTable> {
+        Reading { table: &self.table, region: &self.region, now: Timestamp::now() }
+    }
+}
+
+impl Target for Account {
+    fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure> {
+        Ok(self.runtime.block_on(self.reading().items(kind, cluster, name))?)
+    }
+
+    fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure> {
+        Ok(self.runtime.block_on(self.reading().journal(of, cluster, name))?)
+    }
+
+    fn send(&self, event: &Value) -> Result<EventSent, Failure> {
+        Ok(self.runtime.block_on(send::send(self, event, Timestamp::now()))?)
+    }
+}
+
+async fn config(region: &Region) -> SdkConfig {
+    let http =
+        aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
+    let region = SdkRegion::new(region.as_str().to_owned());
+    aws_config::defaults(BehaviorVersion::latest()).region(region).http_client(http).load().await
+}
+
+/// The SDK finds out that there are no credentials only when it signs, and says so in a cause of a cause.
+async fn check_credentials(config: &SdkConfig) -> Result<(), Problem> {
+    let remedy = "sign in with `aws sso login`, or name a profile by `AWS_PROFILE`; to ask a region on this machine, \
+                  add `--local`";
+    let wrong = |why: String| Problem::new(format!("no AWS credentials: {why}"), remedy);
+    let provider = config.credentials_provider().ok_or_else(|| wrong("nothing provides them".to_owned()))?;
+    provider.provide_credentials().await.map(drop).map_err(|error| wrong(chain(&error)))
+}

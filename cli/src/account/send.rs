@@ -1,0 +1,113 @@
+//! Sending an event to an installation.
+//!
+//! Decides the way: events of our own sources go to the installation's bus, whose rules do the rest. EventBridge takes no
+//! events of AWS's sources from anybody else, so those go where the default bus's rules would put them: onto the queues of
+//! the functions, in the envelope in which EventBridge delivers them.
+//!
+//! Which functions get an event is read from the template that this build comes with; EventBridge doesn't tell.
+
+use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use serde_json::Value;
+use tenon_domain::Timestamp;
+use tenon_region::wiring::{BusName, Wiring};
+
+use super::Account;
+use crate::api::EventSent;
+use crate::envelope::{self, Envelope};
+use crate::errors::{Problem, chain};
+
+/// Sends the event.
+pub(super) async fn send(account: &Account, event: &Value, now: Timestamp) -> Result<EventSent, Problem> {
+    let bus = envelope::bus_of(event)?;
+    let wiring = Wiring::built_in().map_err(|error| {
+        Problem::new(chain(&error), "use a build whose `template.yaml` can be read by its own rules")
+    })?;
+    match bus {
+        BusName::Tenon => put(account, event, &wiring, now).await,
+        BusName::Default => deliver(account, event, &wiring, now).await,
+    }
+}
+
+/// Puts it on the installation's bus.
+async fn put(
+    account: &Account,
+    event: &Value,
+    wiring: &Wiring,
+    now: Timestamp,
+) -> Result<EventSent, Problem> {
+    let complete = complete(account, event, None, now);
+    let text = |name: &str| complete.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let entry = PutEventsRequestEntry::builder()
+        .event_bus_name(account.installation.as_str())
+        .source(text("source"))
+        .detail_type(text("detail-type"))
+        .detail(complete.get("detail").map(ToString::to_string).unwrap_or_default())
+        .build();
+    let bus = &account.installation;
+    let refused = |why: String| {
+        let remedy =
+            "check `--region` and `--installation`, and that you may `events:PutEvents` for this source";
+        Problem::new(format!("the bus `{bus}` doesn't take the event: {why}"), remedy)
+    };
+    let client = aws_sdk_eventbridge::Client::new(&account.config);
+    let answer = client.put_events().entries(entry).send().await.map_err(|error| refused(chain(&error)))?;
+    let failed = answer.entries().iter().find(|entry| entry.error_code().is_some());
+    if let Some(entry) = failed {
+        let words = [entry.error_code(), entry.error_message()];
+        return Err(refused(words.into_iter().flatten().collect::<Vec<_>>().join(": ")));
+    }
+    Ok(EventSent::of(&wiring.route(BusName::Tenon, &complete), complete))
+}
+
+/// Puts it on the queues of the functions that the default bus's rules name.
+async fn deliver(
+    account: &Account,
+    event: &Value,
+    wiring: &Wiring,
+    now: Timestamp,
+) -> Result<EventSent, Problem> {
+    let client = aws_sdk_sqs::Client::new(&account.config);
+    let functions = wiring.route(BusName::Default, &complete(account, event, None, now));
+    let mut sent = complete(account, event, None, now);
+    for function in &functions {
+        let queue = format!("{}-{function}", account.installation);
+        let refused = |why: String| {
+            let remedy = format!(
+                "check `--region` and `--installation`, and that you may `sqs:GetQueueUrl` and `sqs:SendMessage`; or \
+                 invoke the function itself: `aws lambda invoke --function-name {queue} --payload …`"
+            );
+            Problem::new(format!("the queue `{queue}` doesn't take the event: {why}"), remedy)
+        };
+        let url = client.get_queue_url().queue_name(&queue).send().await.map_err(|e| refused(chain(&e)))?;
+        let url = url.queue_url().ok_or_else(|| refused("it has no URL".to_owned()))?;
+        sent = complete(account, event, owner_of(url), now);
+        let message = client.send_message().queue_url(url).message_body(sent.to_string());
+        message.send().await.map_err(|error| refused(chain(&error)))?;
+    }
+    Ok(EventSent::of(&functions, sent))
+}
+
+fn complete(account: &Account, event: &Value, owner: Option<&str>, now: Timestamp) -> Value {
+    // Milliseconds tell a person's events apart.
+    let number = u64::try_from(now.as_millisecond()).unwrap_or_default();
+    envelope::complete(event, &Envelope { number, account: owner, region: &account.region, now })
+}
+
+/// The account in a queue's URL: `https://sqs.<region>.amazonaws.com/<account>/<queue>`.
+fn owner_of(url: &str) -> Option<&str> {
+    url.rsplit('/').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owner_of;
+
+    #[test]
+    fn a_queues_url_names_its_account() {
+        assert_eq!(
+            owner_of("https://sqs.us-east-1.amazonaws.com/111122223333/tenon-images"),
+            Some("111122223333")
+        );
+        assert_eq!(owner_of("nonsense"), None);
+    }
+}
