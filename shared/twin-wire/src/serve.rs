@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body::Frame;
@@ -22,6 +22,7 @@ use crate::answer;
 use crate::error::{Refusal, of_call, refused};
 use crate::fleet;
 use crate::form::Form;
+use crate::pricing;
 use crate::request::{Request, Run};
 use crate::types;
 use crate::xml::Xml;
@@ -35,7 +36,7 @@ struct Served {
     requests: Arc<AtomicU64>,
 }
 
-/// Serves a twin's EC2 at a listener, until the future is dropped.
+/// Serves a twin's EC2 and prices at a listener, until the future is dropped.
 ///
 /// # Errors
 /// When the listener fails.
@@ -44,8 +45,15 @@ pub async fn serve(twin: RegionTwin, listener: TcpListener) -> io::Result<()> {
     axum::serve(listener, Router::new().route("/", post(handle)).with_state(served)).await
 }
 
-async fn handle(State(served): State<Served>, body: Bytes) -> Response {
+async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -> Response {
     let request_id = format!("twin-{}", served.requests.fetch_add(1, Ordering::Relaxed));
+    // JSON protocols name their operation in a header, EC2's in the form.
+    if let Some(target) = headers.get(pricing::TARGET_HEADER) {
+        return match pricing::answer(&served.twin, target.as_bytes(), &body).await {
+            Some((status, document)) => send_json(status, document, &request_id),
+            None => Body::new(BrokenOff).into_response(),
+        };
+    }
     let (action, request) = match read(&body) {
         Ok(read) => read,
         Err(refusal) => return refuse(&refusal, &request_id),
@@ -76,6 +84,12 @@ fn read(body: &[u8]) -> Result<(String, Request), Refusal> {
 
 fn send(status: StatusCode, document: String, request_id: &str) -> Response {
     let headers = [("content-type", "text/xml;charset=UTF-8"), ("x-amzn-requestid", request_id)];
+    (status, headers, document).into_response()
+}
+
+fn send_json(status: u16, document: String, request_id: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amzn-requestid", request_id)];
     (status, headers, document).into_response()
 }
 

@@ -9,7 +9,7 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
 use aws_types::SdkConfig;
-use tenon_aws::AwsEc2;
+use tenon_aws::{AwsEc2, AwsPricing};
 use tenon_cloud::port::ImageState;
 use tenon_cloud::twin::{Call, Pool, RegionTwin};
 use tenon_domain::id::{ImageId, SubnetId, Zone};
@@ -48,6 +48,7 @@ impl MotoServer {
 #[derive(Debug)]
 pub struct WireServer {
     ec2: AwsEc2,
+    pricing: AwsPricing,
     served: TwinServer,
 }
 
@@ -61,7 +62,15 @@ impl WireServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let endpoint = format!("http://{}", listener.local_addr().expect("a bound port"));
         tokio::spawn(tenon_twin_wire::serve(served.twin().clone(), listener));
-        Self { ec2: AwsEc2::new(&config(&endpoint)), served }
+        let config = config(&endpoint);
+        let pricing = AwsPricing::new(&config, "us-east-1".parse().unwrap());
+        Self { ec2: AwsEc2::new(&config), pricing, served }
+    }
+
+    /// The twin's prices, through the adapter.
+    #[must_use]
+    pub fn pricing(&self) -> &AwsPricing {
+        &self.pricing
     }
 
     /// The twin behind the wire.

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
 
+use std::collections::BTreeMap;
+
 use tenon_cloud::port::{InstanceFilter, TargetCapacityType};
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
-use tenon_cloud::{Class, Ec2, Ec2Error};
+use tenon_cloud::{Class, Ec2, Ec2Error, Pricing};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 
 edges!(WireServer::new().await);
@@ -43,5 +45,32 @@ fn a_throttled_call_is_throttled_and_not_asked_again() {
         let error = server.ec2().describe_instances(&InstanceFilter::default(), None).await.unwrap_err();
         assert_eq!(error.class(), Class::Throttled);
         assert_eq!(server.twin().calls()[&Call::DescribeInstances].made, 1);
+    });
+}
+
+async fn all_prices<P: Pricing>(pricing: &P) -> BTreeMap<String, String> {
+    let (mut found, mut next) = (BTreeMap::new(), None);
+    loop {
+        let page = pricing.on_demand_prices(next).await.unwrap();
+        found.extend(page.items.into_iter().map(|p| (p.instance_type.to_string(), p.price.to_string())));
+        next = page.next;
+        if next.is_none() {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn the_price_list_says_what_the_twin_says() {
+    run(async {
+        let server = WireServer::new().await;
+        let (over_the_wire, of_the_twin) =
+            (all_prices(server.pricing()).await, all_prices(server.twin()).await);
+        assert_eq!(over_the_wire, of_the_twin);
+        assert!(
+            over_the_wire.len() > 500 && over_the_wire.contains_key("m5.metal"),
+            "{}",
+            over_the_wire.len()
+        );
     });
 }
