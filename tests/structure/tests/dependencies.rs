@@ -49,6 +49,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
             "tenon-structure-tests",
             "tenon-dynamodb-tests",
             "tenon-ec2-tests",
+            "tenon-deploy-tests",
             "tenon-iam-tests",
         ],
     ),

@@ -1,0 +1,78 @@
+//! `tenon get`, `why` and `event` of the build for accounts, against what is deployed.
+
+use serde_json::Value;
+
+use crate::images::{becomes, deregister};
+use crate::launches::launch;
+use crate::network::make_image;
+use crate::tools::tenon;
+use crate::wait::eventually;
+use crate::world::rehearse;
+
+async fn json(arguments: &[&str]) -> Value {
+    let printed = tenon(&[arguments, &["-o", "json"]].concat()).await;
+    serde_json::from_str(&printed.well(&arguments.join(" "))).expect("JSON")
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn get_and_why_read_the_table() {
+    rehearse(|world| async {
+        let (_, _, instance) = launch(world).await;
+        let instance = instance.instance_id().expect("an id").to_owned();
+        eventually("the claim's launch", || world.account.item(format!("INSTANCE#{instance}"), "INSTANCE"))
+            .await;
+        assert_eq!(json(&["get", "types", "m5.large"]).await["items"][0]["name"], "m5.large");
+        assert_eq!(json(&["get", "catalog"]).await["items"].as_array().map(Vec::len), Some(4));
+        assert_eq!(json(&["get", "classes"]).await["items"][0]["name"], "default");
+        for kind in ["nodes", "pools", "images", "unavailable", "rollouts", "events"] {
+            tenon(&["get", kind, "--cluster", "prod"]).await.well(kind);
+        }
+        let claims = json(&["get", "claims"]).await;
+        let claims = claims["items"].as_array().unwrap();
+        let claim =
+            claims.iter().find(|claim| claim["instance"]["id"] == instance.as_str()).expect("the claim");
+        let name = claim["name"].as_str().unwrap();
+        let story = json(&["why", "claim", name]).await;
+        let decisions: Vec<&str> =
+            story["records"].as_array().unwrap().iter().map(|r| r["decision"].as_str().unwrap()).collect();
+        assert_eq!(decisions, ["Planned", "Launched"]);
+        assert_eq!(json(&["why", "node", &instance]).await, story, "an instance's story is its claim's");
+
+        let refused = tenon(&["get", "claims", "--cluster", "other"]).await;
+        assert_eq!(refused.status, Some(2));
+        assert!(
+            refused.err.contains("there is no cluster `other`") && refused.err.contains("`prod`"),
+            "{}",
+            refused.err
+        );
+        assert_eq!(tenon(&["get", "claims", "absent"]).await.status, Some(1));
+        let elsewhere = tenon(&["get", "types", "--installation", "absent"]).await;
+        assert_eq!(elsewhere.status, Some(2));
+        assert!(elsewhere.err.contains("ResourceNotFoundException"), "{}", elsewhere.err);
+    });
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn events_reach_the_functions() {
+    rehearse(|world| async {
+        let account = &world.account;
+        let image = make_image(&account.ec2, "by-hand").await;
+        // AWS takes events of its own sources from nobody: these go to the function's queue.
+        let sent = json(&["event", "ami-available", &image]).await;
+        assert_eq!(
+            (&sent["functions"][0], &sent["event"]["account"]),
+            (&"images".into(), &"000000000000".into())
+        );
+        becomes(account, &image, "available").await;
+        deregister(&account.ec2, &image).await;
+        // Those of a pipeline go to the installation's bus.
+        let sent = json(&["event", "pipeline", &image]).await;
+        assert_eq!(sent["functions"][0], "images");
+        becomes(account, &image, "deregistered").await;
+        let refused = tenon(&["event", "ami-available", &image, "--installation", "absent"]).await;
+        assert_eq!(refused.status, Some(2), "{}{}", refused.out, refused.err);
+        assert!(refused.err.contains("the queue `absent-images`"), "{}", refused.err);
+    });
+}

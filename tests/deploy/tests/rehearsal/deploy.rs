@@ -1,0 +1,67 @@
+//! Deploying both stacks, once and again.
+
+use crate::account::{ACCOUNT, INSTALLATION, REGION};
+use crate::cluster::CLUSTER;
+use crate::network::DISCOVERY;
+use crate::tools::{root, sam};
+use crate::world::rehearse;
+
+/// Deploys a stack; what sam printed.
+async fn deploy(stack: &str, template: &str, parameters: &[String]) -> String {
+    let mut arguments = vec!["deploy", "--template-file", template, "--stack-name", stack, "--resolve-s3"];
+    arguments.extend(["--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]);
+    arguments.extend(["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]);
+    arguments.extend(["--region", REGION, "--parameter-overrides"]);
+    arguments.extend(parameters.iter().map(String::as_str));
+    sam(&arguments).await.well(&format!("the deployment of `{template}`"))
+}
+
+/// The region's stack, on this machine's architecture: its binaries run here.
+async fn region_stack() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        "x86_64" => "x86_64",
+        other => panic!("Lambda has no architecture `{other}`: rehearse on x86_64 or aarch64"),
+    };
+    deploy(INSTALLATION, "template.yaml", &[format!("Architecture={architecture}")]).await
+}
+
+/// The stack of the one cluster.
+async fn cluster_stack() -> String {
+    let parameters = [
+        ("Installation", INSTALLATION.to_owned()),
+        ("Cluster", CLUSTER.to_owned()),
+        ("Endpoint", format!("https://{CLUSTER}.example.eks.amazonaws.com")),
+        ("CertificateAuthority", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned()),
+        ("KubernetesVersion", "1.35".to_owned()),
+        ("ServiceCidr", "10.100.0.0/16".to_owned()),
+        ("NodeRoles", format!("arn:aws:iam::{ACCOUNT}:role/{CLUSTER}-node")),
+        ("SubnetTags", format!("{DISCOVERY}={CLUSTER}")),
+        ("SecurityGroupTags", format!("{DISCOVERY}={CLUSTER}")),
+        // moto's account isn't ministack's, and owns what is registered there.
+        ("ImageOwners", "self,amazon,123456789012".to_owned()),
+    ];
+    let parameters: Vec<String> = parameters
+        .into_iter()
+        .map(|(key, value)| format!("ParameterKey={key},ParameterValue=\"{value}\""))
+        .collect();
+    deploy(&format!("{INSTALLATION}-{CLUSTER}"), "infra/cluster.yaml", &parameters).await
+}
+
+/// Deploys both, the region's first.
+pub(crate) async fn both_stacks() {
+    let bootstrap = root().join("target/lambda/catalog/bootstrap");
+    assert!(bootstrap.exists(), "`{}` isn't there: run `infra/build host`", bootstrap.display());
+    region_stack().await;
+    cluster_stack().await;
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn a_second_deployment_changes_nothing() {
+    rehearse(|_| async {
+        for printed in [region_stack().await, cluster_stack().await] {
+            assert!(printed.contains("No changes to deploy"), "{printed}");
+        }
+    });
+}

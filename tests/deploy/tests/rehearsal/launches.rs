@@ -1,0 +1,77 @@
+//! Launches: an agent's doorbell ends in an instance.
+
+use std::time::Instant;
+
+use aws_sdk_ec2::types::{Filter, Instance};
+use tenon_table::{Item, Value};
+
+use crate::account::{Account, INSTALLATION};
+use crate::cluster::CLUSTER;
+use crate::wait::{eventually, timed};
+use crate::world::{World, rehearse};
+
+/// The cluster's instances in EC2.
+pub(crate) async fn instances(account: &Account) -> Vec<Instance> {
+    let ours = Filter::builder().name("tag:tenon.dev/cluster").values(CLUSTER).build();
+    let found = account.ec2.describe_instances().filters(ours).send().await.expect("EC2 answers");
+    found.reservations.unwrap_or_default().into_iter().flat_map(|r| r.instances.unwrap_or_default()).collect()
+}
+
+/// A pod appears, is reported, and gets a node; when the bell was rung, and when EC2 had the instance.
+pub(crate) async fn launch(world: &World) -> (Instant, Instant, Instance) {
+    let account = &world.account;
+    let before: Vec<String> = instances(account).await.into_iter().filter_map(|i| i.instance_id).collect();
+    let rung = world.cluster.lock().await.add_pod().await;
+    let (instance, seen) = timed("an instance", || async {
+        instances(account)
+            .await
+            .into_iter()
+            .find(|i| i.instance_id.as_ref().is_some_and(|id| !before.contains(id)))
+    })
+    .await;
+    (rung, seen, instance)
+}
+
+/// The claims in the table.
+pub(crate) async fn claims(account: &Account) -> Vec<Item> {
+    let items = account.items(format!("CLUSTER#{CLUSTER}"), "NODECLAIM#").await;
+    items.into_iter().map(|(_, item)| item).collect()
+}
+
+fn text<'a>(item: &'a Item, name: &str) -> Option<&'a str> {
+    item.get(name).and_then(Value::as_text)
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn a_doorbell_leads_to_an_instance() {
+    rehearse(|world| async {
+        let account = &world.account;
+        let (_, _, instance) = launch(world).await;
+        let id = instance.instance_id().expect("an id");
+        let tag =
+            |key: &str| instance.tags().iter().find(|tag| tag.key() == Some(key)).and_then(|tag| tag.value());
+        assert_eq!(tag("tenon.dev/installation"), Some(INSTALLATION));
+        assert_eq!(instance.image_id(), Some(world.network.image.as_str()));
+        let owner =
+            eventually("the owner of the instance", || account.item(format!("INSTANCE#{id}"), "INSTANCE"))
+                .await;
+        let claim = text(&owner, "claim").expect("a claim").to_owned();
+        let found = claims(account).await;
+        let found = found.iter().find(|item| text(item, "name") == Some(&claim)).expect("its claim");
+        assert_eq!((text(found, "phase"), text(found, "pool")), (Some("Launched"), Some("default")));
+
+        // Everything that this woke is done: the pod is counted on its claim, and nothing more is launched for it.
+        account.settled().await;
+        let before = instances(account).await.len();
+        world.cluster.lock().await.report().await;
+        account
+            .send(
+                "provisioner",
+                r#"{"source":"tenon.schedule","detail-type":"Sweep","detail":{"cluster":"prod"}}"#,
+            )
+            .await;
+        account.settled().await;
+        assert_eq!(instances(account).await.len(), before);
+    });
+}

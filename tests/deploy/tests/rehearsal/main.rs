@@ -1,0 +1,26 @@
+//! Both stacks, deployed with the binaries that are released, driven as AWS and an agent drive them.
+//!
+//! All tests share one deployment, which the first of them makes, and take turns. None depends on what another did.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of an integration test fail as tests do"
+)]
+
+mod account;
+mod catalog;
+mod cluster;
+mod command_line;
+mod dead_letters;
+mod deploy;
+mod figures;
+mod images;
+mod launches;
+mod network;
+mod readme;
+mod tools;
+mod versions;
+mod wait;
+mod world;

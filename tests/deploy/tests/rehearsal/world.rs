@@ -1,0 +1,70 @@
+//! The one deployment that all tests share, and their turns.
+
+use std::future::Future;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, OnceCell};
+
+use tenon_cloud::twin::{RegionTwin, TwinConfig};
+
+use crate::account::{Account, REGION};
+use crate::cluster::Cluster;
+use crate::network::Network;
+use crate::tools::variable;
+use crate::{catalog, deploy};
+
+/// What is deployed.
+pub(crate) struct World {
+    pub(crate) account: Account,
+    pub(crate) network: Network,
+    pub(crate) cluster: Mutex<Cluster>,
+}
+
+/// The clients keep connections, which live as long as what drives them.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+});
+static WORLD: OnceCell<World> = OnceCell::const_new();
+/// The server and the functions are shared: what one test waits for mustn't be late for another's work.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Runs a test on the deployment, when it is its turn.
+pub(crate) fn rehearse<F: Future<Output = ()>>(test: impl FnOnce(&'static World) -> F) {
+    RUNTIME.block_on(async {
+        let _turn = TURN.lock().await;
+        let world = WORLD.get_or_init(World::deploy).await;
+        test(world).await;
+    });
+}
+
+impl World {
+    async fn deploy() -> Self {
+        // A deployment that failed fails all tests; trying it again for each would only take its time.
+        static BEGUN: AtomicBool = AtomicBool::new(false);
+        assert!(!BEGUN.swap(true, Ordering::SeqCst), "the deployment failed: see the first test that did");
+        serve_prices().await;
+        let account = Account::new().await;
+        let network = Network::make(&account.ec2).await;
+        let begun = Instant::now();
+        deploy::both_stacks().await;
+        println!("both stacks deployed in {:.1} s", begun.elapsed().as_secs_f64());
+        let begun = Instant::now();
+        catalog::run_schedules(&account).await;
+        println!("the catalogue filled in {:.1} s", begun.elapsed().as_secs_f64());
+        let cluster = Cluster::join(&account, &network).await;
+        Self { account, network, cluster: Mutex::new(cluster) }
+    }
+}
+
+/// Neither server has a price list: the twin's, on the port that the functions ask.
+async fn serve_prices() {
+    let address = variable("TENON_PRICING_ADDRESS");
+    let listener = TcpListener::bind(&address).await.unwrap_or_else(|error| panic!("{address}: {error}"));
+    let config = TwinConfig::new(REGION.parse().unwrap(), 1, std::sync::Arc::new(jiff::Timestamp::now));
+    let twin = RegionTwin::new(config).expect("there is data for the region");
+    tokio::spawn(tenon_twin_wire::serve(twin, listener));
+}
