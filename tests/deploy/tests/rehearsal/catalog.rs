@@ -63,10 +63,9 @@ pub(crate) async fn run_schedules(account: &Account) {
 /// A part's entry in the catalogue, once it has content.
 pub(crate) async fn part(account: &Account, part: CatalogPart) -> Option<Item> {
     let catalog = account.item(format!("REGION#{REGION}"), "CATALOG").await?;
-    match catalog.get(part.as_str())? {
-        Attribute::M(entry) => Some(entry.clone()),
-        other => panic!("`{part}` is {other:?}"),
-    }
+    let entry = catalog.get(part.as_str())?;
+    let Attribute::M(entry) = entry else { panic!("`{part}` is {entry:?}") };
+    Some(entry.clone())
 }
 
 async fn generation(account: &Account, of: CatalogPart) -> Option<String> {
