@@ -170,14 +170,14 @@ impl Window {
     /// [`BudgetError`] for what the peer refuses as well.
     pub fn parse(schedule: &str, duration: &str) -> Result<Self, BudgetError> {
         let duration = parse_duration(duration)?;
-        let macros = schedule.starts_with('@');
-        if !macros && schedule.split_whitespace().count() != 5 {
+        let form = match schedule.starts_with('@') {
+            true => MACROS.iter().any(|(name, _)| schedule.starts_with(name)),
+            false => schedule.split_whitespace().count() >= FIELDS,
+        };
+        if !form {
             return Err(BudgetError::Schedule(schedule.to_owned()));
         }
         let cron = parse_cron(schedule);
-        if macros && cron.is_err() {
-            return Err(BudgetError::Schedule(schedule.to_owned()));
-        }
         Ok(Self { schedule: Schedule { text: schedule.to_owned(), cron }, duration })
     }
 
@@ -307,6 +307,8 @@ fn parse_duration(text: &str) -> Result<SignedDuration, BudgetError> {
     minutes.checked_mul(60).map(SignedDuration::from_secs).ok_or_else(wrong)
 }
 
+/// Minute, hour, day of the month, month, day of the week.
+const FIELDS: usize = 5;
 /// The shortcuts, each with its five fields.
 const MACROS: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
@@ -325,7 +327,11 @@ const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /// are checked first.
 fn parse_cron(text: &str) -> Result<Cron, String> {
     let fields = MACROS.iter().find(|(name, _)| *name == text).map_or(text, |(_, fields)| fields);
-    let names: [&[&str]; 5] = [&[], &[], &[], &MONTHS, &WEEKDAYS];
+    let count = fields.split_whitespace().count();
+    if count != FIELDS {
+        return Err(format!("it has {count} fields instead of {FIELDS}"));
+    }
+    let names: [&[&str]; FIELDS] = [&[], &[], &[], &MONTHS, &WEEKDAYS];
     for (field, names) in fields.split_whitespace().zip(names) {
         if let Some(word) = field.split([',', '-', '/']).find(|word| !is_cron_word(word, names)) {
             return Err(format!("`{word}` in field `{field}` is neither a number, `*` nor a name"));

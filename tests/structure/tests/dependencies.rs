@@ -51,6 +51,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
             "tenon-ec2-tests",
             "tenon-deploy-tests",
             "tenon-iam-tests",
+            "tenon-cluster-tests",
         ],
     ),
 ];

@@ -143,7 +143,13 @@ pub(super) fn read_ami_terms(spec: At<'_>) -> Vec<AmiSelectorTerm> {
         let given: Vec<&str> = all.into_iter().filter(|key| term.has(key)).collect();
         for alone in ["alias", "id"] {
             let others: Vec<&str> = given.iter().copied().filter(|key| *key != alone).collect();
-            if term.has(alone) && !others.is_empty() {
+            // Karpenter forgot the parameter in its rule: the term counts by its id or alias there, and here.
+            if term.has(alone) && others == ["ssmParameter"] {
+                term.warn(
+                    format!("`{alone}` can't be combined with `ssmParameter`; only `{alone}` counts"),
+                    "write them as separate terms, or keep one of them",
+                );
+            } else if term.has(alone) && !others.is_empty() {
                 term.error(
                     format!("`{alone}` can't be combined with {}", quoted(&others)),
                     "write them as separate terms, or keep one of them",

@@ -1,0 +1,19 @@
+//! Tests against a real Kubernetes control plane, and of the CustomResourceDefinitions that are installed there.
+//!
+//! `tests/servers/control-plane` starts the control plane; `tests/cluster.rs` needs it and is ignored without. What is
+//! here is their harness: a client, manifests, waiting with a deadline. It decides nothing about Tenon.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a harness of tests fails as tests do"
+)]
+
+mod cases;
+mod cluster;
+mod definitions;
+
+pub use cases::{Case, Table, Verdict, accepted, rejected};
+pub use cluster::{Cluster, DEADLINE};
+pub use definitions::{Definition, definitions};
