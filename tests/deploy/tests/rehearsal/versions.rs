@@ -86,6 +86,7 @@ async fn work(world: &World, known_image: &str) {
 
 async fn goes_on(world: &World, version: u64) {
     let account = &world.account;
+    let dead_letters = account.dead_letters().await;
     let image = make_image(&account.ec2, &format!("of-version-{version}")).await;
     account.send("images", &state_change(&image, "available").to_string()).await;
     becomes(account, &image, "available").await;
@@ -105,8 +106,7 @@ async fn goes_on(world: &World, version: u64) {
         lost.iter().all(|key| is_its_writers_own(key)),
         "attributes that aren't known were lost: {lost:?}"
     );
-    let dead = account.depth("catalog-dead-letters").await + account.depth("images-dead-letters").await;
-    assert_eq!(dead, 0);
+    assert_eq!(account.dead_letters().await, dead_letters);
     assert!(!launches::claims(account).await.is_empty());
 }
 
