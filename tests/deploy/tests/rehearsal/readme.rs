@@ -3,6 +3,7 @@
 //! In what is expected `…` stands for any characters, and as a line of its own for any further lines; how many blanks
 //! are between words doesn't count.
 
+use crate::images::becomes;
 use crate::launches::launch;
 use crate::tools::{root, shell};
 use crate::world::rehearse;
@@ -90,6 +91,10 @@ fn an_example_is_a_command_and_its_lines() {
 fn the_readmes_queries_print_what_it_says() {
     rehearse(|world| async {
         launch(world).await;
+        // The class's image is found by a sweep, which is due every five minutes.
+        let sweep = r#"{"source":"tenon.schedule","detail-type":"Sweep","detail":{}}"#;
+        world.account.send("images", sweep).await;
+        becomes(&world.account, &world.network.image, "available").await;
         world.account.settled().await;
         let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
         let examples = examples(&readme);
