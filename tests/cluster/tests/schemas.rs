@@ -1,7 +1,12 @@
 //! The CustomResourceDefinitions against our reader of manifests, without a server: both know the same fields, and the
 //! reader says of each manifest of the tables what they say it does.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of an integration test fail as tests do"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

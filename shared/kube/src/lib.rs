@@ -1,1 +1,0 @@
-//! The agent's port of an API server over kube-rs.
