@@ -1,7 +1,7 @@
 //! The state table on DynamoDB: the port over aws-sdk-dynamodb.
 //!
 //! Decides how the port's calls are said in DynamoDB's words and how long an answer may take. What may be asked is
-//! decided by the port, whose checks run before anything is sent; what an error means by [`classify`].
+//! decided by the port, whose checks run before anything is sent; what an error means by `classify`.
 //!
 //! It doesn't retry, cache or count, and it doesn't make the table: that is the stack's. TLS, region and credentials
 //! are the client's that it is given.

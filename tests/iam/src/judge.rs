@@ -1,7 +1,7 @@
 //! IAM's decision about one request: a library evaluates statements, AWS's reference says what there is to evaluate.
 //!
 //! Decides which library: the crate `iam-rs`. It does what IAM's user guide says of everything that our policies use,
-//! which [`tests`] hold it to: sets of values and missing keys, `Null`, wildcards, case. It knows no policy variables in
+//! which tests hold it to: sets of values and missing keys, `Null`, wildcards, case. It knows no policy variables in
 //! sets of values and no `*` as a request's resource; our policies use no variables, and the latter is handled here.
 //! Rejected: the npm package `@cloud-copilot/iam-simulate`, which knows those too and gives the same answers, for its
 //! licence (AGPL), which our tests' code would have to take on.
