@@ -23,12 +23,12 @@ const BYTES_MAX: u64 = 15_000_000;
 const STARTS: usize = 20;
 
 const USAGE: &str = "usage: tenon-cold-start [DIRECTORY]
-Measures DIRECTORY/<name>/bootstrap of every function, and whatever else is there; DIRECTORY is target/lambda unless it
+Measures DIRECTORY/<name>/bootstrap of every function, and whatever else is there; DIRECTORY is target/functions unless it
 is given.";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let directory = arguments.next().map_or_else(|| PathBuf::from("target/lambda"), PathBuf::from);
+    let directory = arguments.next().map_or_else(|| PathBuf::from("target/functions"), PathBuf::from);
     if arguments.next().is_some() || directory.as_os_str() == "--help" {
         eprintln!("{USAGE}");
         return ExitCode::from(2);

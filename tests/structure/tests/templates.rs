@@ -43,7 +43,7 @@ fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
     for (name, function) in &functions {
         let own = name.trim_end_matches("Function");
         let folder = function["CodeUri"].as_str().unwrap();
-        let folder = folder.strip_prefix("target/lambda/").and_then(|f| f.strip_suffix('/')).unwrap();
+        let folder = folder.strip_prefix("target/functions/").and_then(|f| f.strip_suffix('/')).unwrap();
         assert!(
             root().join(format!("functions/{folder}/src/main.rs")).exists(),
             "{name}: nothing builds `{folder}`"

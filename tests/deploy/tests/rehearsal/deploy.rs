@@ -50,7 +50,7 @@ async fn cluster_stack() -> String {
 
 /// Deploys both, the region's first.
 pub(crate) async fn both_stacks() {
-    let bootstrap = root().join("target/lambda/catalog/bootstrap");
+    let bootstrap = root().join("target/functions/catalog/bootstrap");
     assert!(bootstrap.exists(), "`{}` isn't there: run `infra/build host`", bootstrap.display());
     region_stack().await;
     cluster_stack().await;
