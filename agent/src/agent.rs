@@ -4,19 +4,22 @@
 //! in the cluster.
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_cluster::note::Told;
 use tenon_cluster::object::{Kind, Object};
 use tenon_cluster::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_cluster::{Kube, KubeError, Precondition};
+use tenon_cluster::{Action, Kube, KubeError, Note, Precondition};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::{ActionReport, Unreadable};
 use tenon_table::{Consistency, Table, TableError};
 
 use crate::bell::{Bell, Ring};
-use crate::converge::{Outcome, execute_op, observe_view, read_actions};
+use crate::converge::{Outcome, execute_op, note_of_op, observe_view, read_actions};
+use crate::decided::Decided;
 use crate::drain::Refused;
+use crate::faces::{execute_face, observe_shown, plan_faces};
 use crate::generation::{Generations, Memory, lease_key};
 use crate::plan::plan_convergence;
 
@@ -29,6 +32,10 @@ const TABLE_EVERY: SignedDuration = SignedDuration::from_secs(120);
 pub const ACTIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Register, taint and delete follow each other in one step; more rounds than this wait for the next one.
 const ROUNDS_OF_A_STEP: usize = 4;
+/// A NodeClaim that ends is deleted and then let go; a third look sees that nothing is left to do.
+const ROUNDS_OF_SHOWING: usize = 3;
+/// What couldn't be shown is tried again after so long.
+const SHOWN_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// The agent of one cluster.
 #[derive(Debug)]
@@ -42,6 +49,8 @@ pub struct Agent<K, T, B> {
     refused: Refused,
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
+    decided: Decided,
+    told: Told,
 }
 
 /// What this agent knows to be in the table.
@@ -65,7 +74,7 @@ pub enum Reported {
 }
 
 /// What a convergence came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Converged {
     /// How far each action is; the next report carries them.
     pub reports: Vec<ActionReport>,
@@ -75,6 +84,8 @@ pub struct Converged {
     pub operations: usize,
     /// Actions that can't be read: left alone, for a newer agent.
     pub unreadable: Vec<Unreadable>,
+    /// What of the objects in Kubernetes couldn't be written: tried again at the next step.
+    pub unwritten: Vec<KubeError>,
 }
 
 /// Why a step didn't end. The next step begins anew; nothing is lost.
@@ -107,6 +118,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             refused: Refused::default(),
             reports: Vec::new(),
             unheard: None,
+            decided: Decided::default(),
+            told: Told::default(),
         }
     }
 
@@ -224,7 +237,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         }
     }
 
-    /// Reads all actions and brings the Nodes nearer to what they ask for.
+    /// Reads all actions and brings the Nodes nearer to what they ask for; then shows in Kubernetes what functions
+    /// decided.
     ///
     /// # Errors
     /// [`AgentError`]; the next convergence begins anew.
@@ -244,15 +258,49 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 let outcome = execute_op(&self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
                 progressed |= outcome == Outcome::Done;
+                self.tell(note_of_op(op, outcome), now).await;
             }
             if !progressed {
                 break;
             }
         }
+        let unwritten = self.show(&actions, now).await?;
+        if !unwritten.is_empty() {
+            next = next.into_iter().chain(now.saturating_add(SHOWN_AGAIN).ok()).min();
+        }
         // A second is the floor: what waits for pods or budgets is looked at then.
         let floor = now.saturating_add(SignedDuration::from_millis(100)).unwrap_or(Timestamp::MAX);
         let next = next.unwrap_or(latest).clamp(floor, latest);
-        Ok(Converged { reports: self.reports.clone(), next, operations, unreadable })
+        Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
+    }
+
+    /// Shows in Kubernetes what functions decided. What can't be written doesn't keep the rest from it.
+    async fn show(&mut self, actions: &[Action], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
+        self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
+        let mut unwritten = Vec::new();
+        for _ in 0..ROUNDS_OF_SHOWING {
+            let shown = observe_shown(&self.kube).await?;
+            let faces = plan_faces(&self.decided, &shown, actions, now);
+            for op in &faces.ops {
+                if let Err(error) = execute_face(&self.kube, op).await {
+                    unwritten.push(error);
+                }
+            }
+            for note in faces.notes {
+                self.tell(Some(note), now).await;
+            }
+            if faces.ops.is_empty() || !unwritten.is_empty() {
+                break;
+            }
+        }
+        Ok(unwritten)
+    }
+
+    /// Tells of an object, unless the same was told just now. Nobody waits for it, and nobody misses it.
+    async fn tell(&mut self, note: Option<Note>, now: Timestamp) {
+        if let Some(note) = note.filter(|note| self.told.tells(note, now)) {
+            let _lost = self.kube.note(&note).await;
+        }
     }
 }
 
@@ -274,7 +322,7 @@ async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError>
     volumes.extend(list(kube, Kind::PersistentVolumeClaim).await?);
     volumes.extend(list(kube, Kind::StorageClass).await?);
     Ok(ClusterObjects {
-        pods: list(kube, Kind::Pod).await?,
+        pods: kube.pods().await?,
         nodes: list(kube, Kind::Node).await?,
         daemon_sets: list(kube, Kind::DaemonSet).await?,
         pdbs: list(kube, Kind::PodDisruptionBudget).await?,

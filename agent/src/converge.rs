@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
-use tenon_cluster::{Action, ActionKind, Deletion, Eviction, Kube, KubeError, Precondition, action};
+use tenon_cluster::{
+    Action, ActionKind, Deletion, Eviction, Kind, Kube, KubeError, Note, NoteKind, ObjectKey, PodRef,
+    Precondition, action,
+};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Unreadable;
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
@@ -55,15 +57,15 @@ pub async fn observe_view<K: Kube>(
         return Ok(View::default());
     }
     let nodes = kube.list(Kind::Node).await?;
-    let mut pods: BTreeMap<String, Vec<Object>> = BTreeMap::new();
+    let mut pods: BTreeMap<String, Vec<PodRef>> = BTreeMap::new();
     let mut refused = refused.clone();
     if actions.iter().any(|action| action.kind == ActionKind::Drain) {
-        let all = kube.list(Kind::Pod).await?;
-        let uids: BTreeSet<&str> = all.iter().map(|pod| object::uid(pod)).collect();
+        let all = kube.pods().await?;
+        let uids: BTreeSet<&str> = all.iter().map(|pod| pod.uid.as_str()).collect();
         refused.retain(|uid| uids.contains(uid));
         for pod in &all {
-            if let Some(node) = text(pod, "/spec/nodeName") {
-                pods.entry(node.to_owned()).or_default().push(Arc::clone(pod));
+            if let Some(node) = &pod.node {
+                pods.entry(node.clone()).or_default().push(Arc::clone(pod));
             }
         }
     }
@@ -116,6 +118,33 @@ pub async fn execute_op<K: Kube>(
         // Somebody else was faster, or it is gone: the next look shows it.
         Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(Outcome::Waits),
         other => other,
+    }
+}
+
+/// What is told of an operation, with the peer's reasons.
+#[must_use]
+pub fn note_of_op(op: &Op, outcome: Outcome) -> Option<Note> {
+    let note = |about: &ObjectKey, uid: &str, kind, reason: &str, message: &str| {
+        let (about, uid) = (about.clone(), uid.to_owned());
+        Some(Note { about, uid, kind, reason: reason.to_owned(), message: message.to_owned() })
+    };
+    match (op, outcome) {
+        (Op::Pod(PodOp::Evict { pod, uid }), Outcome::Done) => {
+            note(pod, uid, NoteKind::Normal, "Evicted", "evicted to drain its node")
+        }
+        (Op::Pod(PodOp::Evict { pod, uid }), Outcome::Waits) => note(
+            pod,
+            uid,
+            NoteKind::Warning,
+            "FailedDraining",
+            "a PodDisruptionBudget forbids its eviction now",
+        ),
+        (Op::Pod(PodOp::Delete { pod, uid, .. }), Outcome::Done) => {
+            let message =
+                "deleted without asking its PodDisruptionBudgets: the drain's deadline leaves no more time";
+            note(pod, uid, NoteKind::Normal, "Disrupted", message)
+        }
+        (Op::Pod(PodOp::Delete { .. }) | Op::Patch { .. } | Op::Delete { .. }, _) => None,
     }
 }
 

@@ -9,10 +9,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
-use tenon_cluster::object::{self, Object, ObjectKey, text};
-use tenon_domain::labels::DO_NOT_DISRUPT;
-use tenon_domain::taint::Taint;
+use tenon_cluster::ObjectKey;
+use tenon_cluster::pod::{Criticality, Disruption, PodLife, PodRef, PodRunner, SeenPod};
 
 /// The shortest drain: catches pods that were bound while the taint spread.
 pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);
@@ -93,7 +91,7 @@ impl Refused {
 #[derive(Debug, Clone, Copy)]
 pub struct Drain<'a> {
     /// The pods that are bound to it.
-    pub pods: &'a [Object],
+    pub pods: &'a [PodRef],
     /// Since when it is being drained: the Node's deletion timestamp.
     pub since: Timestamp,
     /// When it has to be over.
@@ -114,25 +112,24 @@ pub struct DrainPlan {
 /// Plans a drain's next moment.
 #[must_use]
 pub fn plan_drain(drain: &Drain<'_>, refused: &Refused, now: Timestamp) -> DrainPlan {
-    let waited: Vec<&Object> = drain.pods.iter().filter(|pod| is_waited_for(pod, now)).collect();
+    let waited: Vec<&PodRef> = drain.pods.iter().filter(|pod| is_waited_for(pod, now)).collect();
     let tier = waited.iter().map(|pod| tier_of(pod)).min();
     let mut ops = Vec::new();
     let mut next: Vec<Timestamp> = Vec::new();
     for pod in &waited {
-        let Some(key) = ObjectKey::of(pod) else { continue };
-        let uid = object::uid(pod).to_owned();
+        let (key, uid) = (pod.key.clone(), pod.uid.clone());
         let forced_at = force_at(pod, drain.deadline);
         if let (Some(at), Some(deadline)) = (forced_at, drain.deadline)
             && at <= now
         {
             // A pod that goes in time anyway is left alone.
-            if object::deleted_at(pod).is_none_or(|goes| goes > deadline) {
+            if pod.deleted_at.is_none_or(|goes| goes > deadline) {
                 ops.push(PodOp::Delete { pod: key, uid, grace_seconds: remaining_seconds(deadline, now) });
             }
             continue;
         }
         next.extend(forced_at);
-        let may_evict = Some(tier_of(pod)) == tier && object::deleted_at(pod).is_none() && !is_kept(pod, now);
+        let may_evict = Some(tier_of(pod)) == tier && pod.deleted_at.is_none() && !is_kept(pod, now);
         if may_evict {
             match refused.until(&uid).filter(|at| *at > now) {
                 Some(at) => next.push(at),
@@ -153,56 +150,42 @@ pub fn plan_drain(drain: &Drain<'_>, refused: &Refused, now: Timestamp) -> Drain
 
 /// Whether a drain isn't over while the pod is there.
 #[must_use]
-pub fn is_waited_for(pod: &Value, now: Timestamp) -> bool {
-    let finished = matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"));
-    let mirror = pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
-    let static_pod = text(pod, "/metadata/ownerReferences/0/kind") == Some("Node");
-    let disrupted = Taint::disrupted();
-    let tolerates = object::tolerations(pod).iter().any(|toleration| toleration.tolerates(&disrupted));
-    let stuck = object::deleted_at(pod).is_some_and(|at| now.duration_since(at) > STUCK_AFTER);
-    !finished && !mirror && !static_pod && !tolerates && !stuck
+pub fn is_waited_for(pod: &SeenPod, now: Timestamp) -> bool {
+    let stuck = pod.deleted_at.is_some_and(|at| now.duration_since(at) > STUCK_AFTER);
+    let stays = pod.runner == PodRunner::Kubelet || pod.disruption == Disruption::Tolerated;
+    pod.life == PodLife::Active && !stays && !stuck
 }
 
 /// The pod's tier.
 #[must_use]
-pub fn tier_of(pod: &Value) -> Tier {
-    let critical = matches!(
-        text(pod, "/spec/priorityClassName"),
-        Some("system-cluster-critical" | "system-node-critical")
-    );
-    let daemon = object::controller(pod).is_some_and(|owner| text(owner, "/kind") == Some("DaemonSet"));
-    match (critical, daemon) {
-        (false, false) => Tier::Workload,
-        (false, true) => Tier::Daemon,
-        (true, false) => Tier::CriticalWorkload,
-        (true, true) => Tier::CriticalDaemon,
+pub const fn tier_of(pod: &SeenPod) -> Tier {
+    match (pod.criticality, pod.runner) {
+        (Criticality::Ordinary, PodRunner::Other | PodRunner::Kubelet) => Tier::Workload,
+        (Criticality::Ordinary, PodRunner::DaemonSet) => Tier::Daemon,
+        (Criticality::Critical, PodRunner::Other | PodRunner::Kubelet) => Tier::CriticalWorkload,
+        (Criticality::Critical, PodRunner::DaemonSet) => Tier::CriticalDaemon,
     }
 }
 
 /// Whether `karpenter.sh/do-not-disrupt` keeps the pod where it is: `true`, or a duration since its start that isn't
 /// over. Any other value is ignored.
 #[must_use]
-pub fn is_kept(pod: &Value, now: Timestamp) -> bool {
-    let annotations = object::texts(pod, "/metadata/annotations");
-    let Some(value) = annotations.into_iter().find(|(key, _)| *key == DO_NOT_DISRUPT).map(|(_, value)| value)
-    else {
-        return false;
-    };
+pub fn is_kept(pod: &SeenPod, now: Timestamp) -> bool {
+    let Some(value) = &pod.do_not_disrupt else { return false };
     if value == "true" {
         return true;
     }
     match value.parse::<SignedDuration>() {
         Ok(duration) if duration.is_positive() => {
-            object::time(pod, "/status/startTime").is_none_or(|start| now.duration_since(start) < duration)
+            pod.started_at.is_none_or(|start| now.duration_since(start) < duration)
         }
         Ok(_) | Err(_) => false,
     }
 }
 
 /// When the deadline leaves a pod no more than its grace. Pods without a grace are never deleted by force.
-fn force_at(pod: &Value, deadline: Option<Timestamp>) -> Option<Timestamp> {
-    let grace = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64)?;
-    deadline?.saturating_sub(SignedDuration::from_secs(grace)).ok()
+fn force_at(pod: &SeenPod, deadline: Option<Timestamp>) -> Option<Timestamp> {
+    deadline?.saturating_sub(SignedDuration::from_secs(pod.grace_seconds?)).ok()
 }
 
 fn remaining_seconds(deadline: Timestamp, now: Timestamp) -> u32 {
@@ -212,18 +195,18 @@ fn remaining_seconds(deadline: Timestamp, now: Timestamp) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::sync::Arc;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn pod(name: &str, patch: Value) -> Object {
+    fn pod(name: &str, patch: Value) -> PodRef {
         let mut pod = json!({"kind": "Pod", "metadata": {"name": name, "namespace": "a", "uid": name},
             "spec": {"terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
         merge(&mut pod, patch);
-        Arc::new(pod)
+        Arc::new(SeenPod::read(&pod).unwrap())
     }
 
     fn merge(target: &mut Value, patch: Value) {
@@ -237,7 +220,7 @@ mod tests {
         }
     }
 
-    fn check(pods: &[Object], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
+    fn check(pods: &[PodRef], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
         let drain = Drain { pods, since: at(0), deadline: deadline.map(at) };
         let plan = plan_drain(&drain, &Refused::default(), at(now));
         let found: Vec<String> = plan

@@ -103,6 +103,7 @@ mod tests {
             pending_pods: 0,
             buckets: BTreeMap::new(),
             chunks: vec![],
+            index: None,
         }
     }
 

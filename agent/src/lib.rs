@@ -9,9 +9,14 @@
 
 pub mod agent;
 pub mod bell;
+#[cfg(feature = "binary")]
+pub mod binary;
 pub mod converge;
+pub mod decided;
 pub mod drain;
+pub mod faces;
 pub mod generation;
+pub mod pace;
 pub mod plan;
 pub mod window;
 

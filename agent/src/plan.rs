@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenon_cluster::object::{self, Object, text};
-use tenon_cluster::{Action, ActionKind};
+use tenon_cluster::{Action, ActionKind, PodRef};
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
 use tenon_domain::taint::{DISRUPTED, Taint, UNREGISTERED, merge_taints};
@@ -26,7 +26,7 @@ pub struct View {
     /// All Nodes.
     pub nodes: Vec<Object>,
     /// Pods by the Node that they are bound to.
-    pub pods: BTreeMap<String, Vec<Object>>,
+    pub pods: BTreeMap<String, Vec<PodRef>>,
     /// Pods whose budgets said no.
     pub refused: Refused,
 }

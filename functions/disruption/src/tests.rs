@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenon_cloud::port::Architecture;
 use tenon_cloud::twin::NewImage;
+use tenon_cluster::SeenPod;
 use tenon_cluster::action::{Action, ActionKind, PREFIX};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance};
@@ -32,7 +33,10 @@ fn cluster(nodes: u32) -> Cluster {
         let claim = claim(n, &name, cluster.world.clock.now());
         cluster.put(set(keys::claim(&cluster.name, &claim.name), &claim)).unwrap();
         cluster.objects.nodes.push(Arc::new(node(&name, n)));
-        cluster.objects.pods.push(Arc::new(pod(&format!("web-{n}"), "1500m", Some(&name))));
+        cluster
+            .objects
+            .pods
+            .push(Arc::new(SeenPod::read(&pod(&format!("web-{n}"), "1500m", Some(&name))).unwrap()));
     }
     let image = cluster.world.ec2.add_image(NewImage::named("new", Architecture::X86_64));
     cluster.resolve(&[(image, Architecture::X86_64)]).unwrap();

@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use tenon_cloud::Ec2Error;
 use tenon_cloud::port::TargetCapacityType;
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, Pool};
+use tenon_cluster::SeenPod;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::launch::LaunchState;
@@ -28,7 +29,8 @@ const TYPES: [&str; 3] = ["m5.large", "m5.xlarge", "m6g.large"];
 fn cluster(pods: usize) -> Cluster {
     let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
     cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
-    cluster.objects.pods = (0..pods).map(|n| Arc::new(pod(&format!("web-{n}"), "1500m", None))).collect();
+    let waiting = |name: &str| Arc::new(SeenPod::read(&pod(name, "1500m", None)).unwrap());
+    cluster.objects.pods = (0..pods).map(|n| waiting(&format!("web-{n}"))).collect();
     cluster.report().unwrap();
     cluster
 }
@@ -247,7 +249,7 @@ fn a_template_that_is_gone_is_made_anew_in_the_same_wake() {
     for template in &request.launch_templates {
         block_on(tenon_cloud::Ec2::delete_launch_template(&cluster.world.ec2, &template.name)).unwrap();
     }
-    cluster.objects.pods.push(Arc::new(pod("late", "1500m", None)));
+    cluster.objects.pods.push(Arc::new(SeenPod::read(&pod("late", "1500m", None)).unwrap()));
     cluster.report().unwrap();
     wake(&cluster);
     check_settled(&cluster, 2);

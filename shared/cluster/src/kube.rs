@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::note::Note;
 use crate::object::{Kind, Object, ObjectKey};
+use crate::pod::PodRef;
 
 /// An API server, with the agent's rights.
 pub trait Kube: Send + Sync {
@@ -17,6 +19,13 @@ pub trait Kube: Send + Sync {
     /// # Errors
     /// [`KubeError`] says what the caller does next.
     fn list(&self, kind: Kind) -> impl Future<Output = Result<Vec<Object>, KubeError>> + Send;
+
+    /// All pods, in the order of their namespaces and names; finished ones may be missing. A pod that didn't change
+    /// since it was asked for last is the same shared one.
+    ///
+    /// # Errors
+    /// [`KubeError`] says what the caller does next.
+    fn pods(&self) -> impl Future<Output = Result<Vec<PodRef>, KubeError>> + Send;
 
     /// One object, or nothing.
     ///
@@ -41,6 +50,19 @@ pub trait Kube: Send + Sync {
         precondition: &Precondition,
     ) -> impl Future<Output = Result<Object, KubeError>> + Send;
 
+    /// Applies the `status` of an object, given with `apiVersion`, `kind` and `metadata.name`, as the only one who
+    /// decides it: server-side apply by [`FIELD_MANAGER`], conflicts forced.
+    ///
+    /// # Errors
+    /// [`KubeError::NotFound`] where the object isn't there: it isn't made.
+    fn apply_status(&self, object: &Value) -> impl Future<Output = Result<Object, KubeError>> + Send;
+
+    /// Tells people about an object (`events.k8s.io/v1 Event`). Best effort: it may be lost, or told twice.
+    ///
+    /// # Errors
+    /// [`KubeError`]; nobody has to do anything about it.
+    fn note(&self, note: &Note) -> impl Future<Output = Result<(), KubeError>> + Send;
+
     /// Deletes an object, if it still has this UID (any, where that is empty); `grace_seconds` is a pod's, its own
     /// where absent. Finalizers hold it.
     ///
@@ -59,6 +81,9 @@ pub trait Kube: Send + Sync {
     /// [`KubeError`] says what the caller does next.
     fn evict(&self, pod: &ObjectKey, uid: &str) -> impl Future<Output = Result<Eviction, KubeError>> + Send;
 }
+
+/// Who owns the fields that the agent applies.
+pub const FIELD_MANAGER: &str = "tenon-agent";
 
 /// What must hold for a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,15 +1,19 @@
 //! Clusters, seen from outside: the port to an API server, the forms in which a cluster's state and its actions lie
 //! in the table, and a simulated cluster.
 //!
-//! Objects are JSON in Kubernetes' own form ([`object::Object`]). What crosses to the table is a projection: the
+//! Objects are JSON in Kubernetes' own form ([`object::Object`]), pods what is left of theirs ([`pod::SeenPod`]). What crosses to the table is a projection: the
 //! fields that scheduling and draining need ([`snapshot`]). Functions read it back into the domain's types.
 
 pub mod action;
 pub mod kube;
+pub mod note;
 pub mod object;
+pub mod pod;
 pub mod simulated;
 pub mod snapshot;
 
 pub use action::{Action, ActionKind};
 pub use kube::{Deletion, Eviction, Kube, KubeError, Precondition};
+pub use note::{Note, NoteKind};
 pub use object::{Kind, Object, ObjectKey};
+pub use pod::{PodRef, SeenPod};

@@ -4,7 +4,9 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::Value;
 use tenon_cluster::simulated::SimulatedCluster;
-use tenon_cluster::{Deletion, Eviction, Kind, Kube, KubeError, Object, ObjectKey, Precondition};
+use tenon_cluster::{
+    Deletion, Eviction, Kind, Kube, KubeError, Note, Object, ObjectKey, PodRef, Precondition,
+};
 
 use crate::gate::{Evicting, Gate, Moment, Passage};
 use crate::ports::SharedOutbox;
@@ -95,6 +97,9 @@ macro_rules! gated {
 
 gated! {
     "kube.list" fn list(kind: Kind) -> Vec<Object>;
+    "kube.list" fn pods() -> Vec<PodRef>;
+    "kube.apply_status" fn apply_status(object: &Value) -> Object;
+    "kube.note" fn note(note: &Note) -> ();
     "kube.get" fn get(key: &ObjectKey) -> Option<Object>;
     "kube.create" fn create(object: Value) -> Object;
     "kube.patch" fn patch(key: &ObjectKey, patch: &Value, precondition: &Precondition) -> Object;

@@ -1,7 +1,7 @@
 //! A cluster of the region: the simulated cluster, the kubelets of its instances, and its agent.
 //!
-//! Decides when the agent looks: when the cluster changed (a batch window), when it is rung, when it wants to, and
-//! after a crash. What it then does is the agent's.
+//! Decides what becomes of an agent that crashes or falls silent. When it looks is its own pace's, as in a real cluster,
+//! and what it then does is the agent's.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_agent::bell::DETAIL_TYPE;
-use tenon_agent::window::Window;
-use tenon_agent::{Agent, Bell, BellError, Converged, Reported, Ring};
+use tenon_agent::pace::{Pace, StepEnded, run_step};
+use tenon_agent::{Agent, Bell, BellError, Ring};
 use tenon_cloud::twin::InstanceRecord;
 use tenon_cluster::Kind;
 use tenon_cluster::object::at;
@@ -31,9 +31,6 @@ use crate::ports::{GatedTable, SharedOutbox, Signal};
 
 /// How long a crashed agent takes to be there again.
 const RESTART: SignedDuration = SignedDuration::from_secs(5);
-
-/// How long the agent waits after a step that failed.
-const RETRY: SignedDuration = SignedDuration::from_secs(2);
 
 type LocalAgent = Agent<GatedKube, GatedTable, LocalBell>;
 
@@ -57,16 +54,7 @@ pub type AgentRun = Pin<Box<dyn Future<Output = AgentEnded> + Send>>;
 /// A step of the agent that ended.
 pub struct AgentEnded {
     agent: Box<LocalAgent>,
-    converged: Option<Converged>,
-    reported: Outcome,
-    errors: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Done,
-    Later(Timestamp),
-    Failed,
+    step: StepEnded,
 }
 
 /// Whether an agent speaks.
@@ -85,13 +73,9 @@ pub struct Site {
     boot: BootTimes,
     agent: AgentSlot,
     gate: Gate,
-    window: Window,
+    pace: Pace,
     version_noted: u64,
-    heard: bool,
-    under_way: bool,
     voice: Voice,
-    converge_at: Timestamp,
-    beat_at: Timestamp,
     nodes: BTreeMap<String, &'static str>,
     pods: PodCounts,
 }
@@ -111,13 +95,9 @@ impl Site {
             boot,
             agent: AgentSlot::None,
             gate: Gate::new("agent", Arc::new(Undisturbed)),
-            window: Window::default(),
+            pace: Pace::default(),
             version_noted: 0,
-            heard: true,
-            under_way: false,
             voice: Voice::Speaks,
-            converge_at: Timestamp::MIN,
-            beat_at: Timestamp::MIN,
             nodes: BTreeMap::new(),
             pods: cluster.pod_counts(),
             cluster,
@@ -231,60 +211,35 @@ impl Site {
             return None;
         }
         self.version_noted = version;
-        self.window.observe_change(now);
-        self.window.due()
+        self.pace.observe_change(now)
     }
 
     /// The agent's doorbell rang.
     pub const fn hear(&mut self) {
-        self.heard = true;
+        self.pace.observe_ring();
     }
 
     /// The agent crashed; when it is there again.
     pub fn agent_crashed(&mut self, now: Timestamp) -> Timestamp {
         self.agent = AgentSlot::None;
-        self.heard = true;
-        self.beat_at = Timestamp::MIN;
+        self.pace.restart();
         now.checked_add(RESTART).unwrap_or(now)
     }
 
     /// Starts a step of the agent, if one is due and none is under way.
     pub fn start_agent(&mut self, now: Timestamp, world: &AgentWorld) -> Option<(Gate, AgentRun)> {
-        let changed = self.window.due().is_some_and(|at| at <= now);
-        // What an action waits for may just have come: a Node that joined, a pod that went.
-        let converge = self.heard || now >= self.converge_at || (changed && self.under_way);
-        let report = changed || now >= self.beat_at;
-        if self.voice == Voice::Silent || (!converge && !report) {
+        if self.voice == Voice::Silent || matches!(self.agent, AgentSlot::Running) {
             return None;
         }
+        let work = self.pace.begin(now)?;
         let mut agent = match std::mem::replace(&mut self.agent, AgentSlot::Running) {
-            AgentSlot::Running => return None,
             AgentSlot::Idle(agent) => agent,
-            AgentSlot::None => Box::new(self.new_agent(world)),
+            AgentSlot::Running | AgentSlot::None => Box::new(self.new_agent(world)),
         };
-        if converge {
-            self.heard = false;
-        }
-        self.window.close();
         let clock = world.clock.clone();
         let run = Box::pin(async move {
-            let mut errors = Vec::new();
-            let mut converged = None;
-            if converge {
-                match agent.converge(clock.now()).await {
-                    Ok(done) => converged = Some(done),
-                    Err(error) => errors.push(tenon_entrypoint::error::chain(&error)),
-                }
-            }
-            let reported = match agent.report(clock.now()).await {
-                Ok(Reported::Changed(_) | Reported::Unchanged) => Outcome::Done,
-                Ok(Reported::Later(at)) => Outcome::Later(at),
-                Err(error) => {
-                    errors.push(tenon_entrypoint::error::chain(&error));
-                    Outcome::Failed
-                }
-            };
-            AgentEnded { agent, converged, reported, errors }
+            let step = run_step(&mut agent, work, || clock.now()).await;
+            AgentEnded { agent, step }
         });
         Some((self.gate.clone(), run))
     }
@@ -304,29 +259,13 @@ impl Site {
 
     /// Ends a step of the agent; when it looks next, and what it did.
     pub fn agent_ended(&mut self, ended: AgentEnded, now: Timestamp) -> (Timestamp, Vec<Happening>) {
-        let after = |duration| now.checked_add(duration).unwrap_or(Timestamp::MAX);
-        let failed = ended.converged.is_none() && !ended.errors.is_empty();
-        match ended.converged {
-            Some(converged) => {
-                self.converge_at = converged.next;
-                self.under_way = !converged.reports.is_empty();
-            }
-            None if failed => self.converge_at = self.converge_at.max(after(RETRY)),
-            None => {}
-        }
-        self.beat_at = match ended.reported {
-            Outcome::Done => after(tenon_agent::agent::HEARTBEAT_EVERY),
-            Outcome::Later(at) => at,
-            Outcome::Failed => after(RETRY),
-        };
+        let due = self.pace.end(&ended.step, now);
         self.agent = AgentSlot::Idle(ended.agent);
-        let happened = ended
-            .errors
-            .into_iter()
-            .map(|error| Happening::new(now, HappeningKind::Action, format!("agent of {}", self.name), error))
-            .collect();
-        let due = self.converge_at.min(self.beat_at).min(self.window.due().unwrap_or(Timestamp::MAX));
-        let due = if self.heard { now } else { due.max(now) };
+        let told = ended.step.errors.iter().map(|error| {
+            let error = tenon_entrypoint::error::chain(error);
+            Happening::new(now, HappeningKind::Action, format!("agent of {}", self.name), error)
+        });
+        let happened = told.collect();
         (due, happened)
     }
 }

@@ -11,6 +11,7 @@ use tenon_catalog::Catalog;
 use tenon_cloud::Account;
 use tenon_cloud::port::{ImageState, InstanceState, Tags};
 use tenon_cloud::twin::RegionTwin;
+use tenon_cluster::SeenPod;
 use tenon_cluster::snapshot::{self, ClusterObjects, Encoder, Manifest};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
@@ -155,7 +156,7 @@ impl<'a, S: Server> Line<'a, S> {
 
     /// The cluster gets pods that wait for a node.
     pub(crate) async fn add_pods(&mut self, count: usize, cpu: &str) {
-        self.objects.pods = (0..count).map(|n| Arc::new(pod(n, cpu))).collect();
+        self.objects.pods = (0..count).map(|n| Arc::new(SeenPod::read(&pod(n, cpu)).unwrap())).collect();
         self.report().await;
     }
 

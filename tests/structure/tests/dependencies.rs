@@ -19,7 +19,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
         Peers::Together,
         &["tenon-bound", "tenon-table", "tenon-cloud", "tenon-cluster", "tenon-entrypoint"],
     ),
-    ("adapters of services", Peers::Apart, &["tenon-aws", "tenon-dynamodb", "tenon-twin-wire"]),
+    ("adapters of services", Peers::Apart, &["tenon-aws", "tenon-dynamodb", "tenon-kube", "tenon-twin-wire"]),
     ("runtimes", Peers::Apart, &["tenon-lambda"]),
     ("launching", Peers::Apart, &["tenon-launching"]),
     (

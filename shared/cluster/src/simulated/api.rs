@@ -9,11 +9,15 @@ use serde_json::{Value, json};
 use super::store::{child, merge_patch, metadata};
 use super::{SimulatedCluster, world::World};
 use crate::kube::{Deletion, Eviction, Kube, KubeError, Precondition};
+use crate::note::Note;
 use crate::object::{self, Kind, Object, ObjectKey, text};
+use crate::pod::PodRef;
 
 /// Fields of `metadata` that only the API server sets.
 const SERVER_FIELDS: [&str; 5] =
     ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
+/// An API server keeps events for an hour; this one the latest.
+const NOTES_KEPT: usize = 10_000;
 /// For how long the API server lets pods stay on a node that isn't ready (`DefaultTolerationSeconds`).
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
@@ -94,6 +98,21 @@ impl World {
         }
     }
 
+    /// Replaces the status: it has one writer.
+    fn apply_status(&mut self, object: &Value) -> Result<Object, KubeError> {
+        let invalid = || KubeError::Invalid {
+            key: format!("{} {}", text(object, "/kind").unwrap_or("(no kind)"), object::name(object)),
+            message: "give `kind`, one that is known, and `metadata.name`".to_owned(),
+        };
+        let key = ObjectKey::of(object).ok_or_else(invalid)?;
+        let Some(old) = self.store.get(&key) else { return Err(KubeError::NotFound { key }) };
+        let mut applied = Value::clone(old);
+        if let (Some(fields), Some(status)) = (applied.as_object_mut(), object.get("status")) {
+            fields.insert("status".to_owned(), status.clone());
+        }
+        self.store.update(applied)
+    }
+
     fn patch(
         &mut self,
         key: &ObjectKey,
@@ -138,6 +157,13 @@ impl Kube for SimulatedCluster {
         Ok(self.objects(kind))
     }
 
+    async fn pods(&self) -> Result<Vec<PodRef>, KubeError> {
+        let mut world = self.world();
+        let World { store, pods, .. } = &mut *world;
+        let all: Vec<Object> = store.all(Kind::Pod).map(Arc::clone).collect();
+        Ok(pods.read(&all))
+    }
+
     async fn get(&self, key: &ObjectKey) -> Result<Option<Object>, KubeError> {
         Ok(self.world().store.get(key).map(Arc::clone))
     }
@@ -153,6 +179,19 @@ impl Kube for SimulatedCluster {
         precondition: &Precondition,
     ) -> Result<Object, KubeError> {
         self.world().patch(key, patch, precondition)
+    }
+
+    async fn apply_status(&self, object: &Value) -> Result<Object, KubeError> {
+        self.world().apply_status(object)
+    }
+
+    async fn note(&self, note: &Note) -> Result<(), KubeError> {
+        let notes = &mut self.world().notes;
+        if notes.len() == NOTES_KEPT {
+            notes.pop_front();
+        }
+        notes.push_back(note.clone());
+        Ok(())
     }
 
     async fn delete(

@@ -35,6 +35,7 @@ pub use nodes::NodeSpec;
 pub use scheduler::Score;
 
 use crate::kube::{Deletion, KubeError};
+use crate::note::Note;
 use crate::object::{self, Kind, Object, ObjectKey, text};
 use world::World;
 
@@ -204,6 +205,12 @@ impl SimulatedCluster {
             (name, pods)
         };
         world.store.all(Kind::Node).map(of).collect()
+    }
+
+    /// What was told of objects lately, in its order.
+    #[must_use]
+    pub fn notes(&self) -> Vec<Note> {
+        self.world().notes.iter().cloned().collect()
     }
 
     /// The evictions that were let through, in their order.

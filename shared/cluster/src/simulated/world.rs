@@ -3,7 +3,7 @@
 //! Decides the order in which things happen: timers by time, then by kind and name; after each moment the controllers
 //! by key, then the scheduler, until nothing changes any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -12,7 +12,9 @@ use super::nodes::Kubelet;
 use super::scheduler::Scheduler;
 use super::store::{Name, Store};
 use super::{Evicted, SimulationConfig, pods};
+use crate::note::Note;
 use crate::object::{self, Kind, ObjectKey, text};
+use crate::pod::PodReader;
 
 /// Controllers that feed each other for ever would be a fault of this simulation: they are cut off.
 const ROUNDS_OF_A_MOMENT: usize = 1_000;
@@ -48,6 +50,8 @@ pub(super) struct World {
     pub(super) store: Store,
     pub(super) kubelets: BTreeMap<String, Kubelet>,
     pub(super) evictions: Vec<Evicted>,
+    pub(super) notes: VecDeque<Note>,
+    pub(super) pods: PodReader,
     pub(super) scheduler: Scheduler,
     timers: BTreeSet<(Timestamp, Timer)>,
 }
@@ -71,6 +75,8 @@ impl World {
             store,
             kubelets: BTreeMap::new(),
             evictions: vec![],
+            notes: VecDeque::new(),
+            pods: PodReader::default(),
             scheduler,
             timers: BTreeSet::new(),
         }

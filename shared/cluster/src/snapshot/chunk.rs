@@ -107,7 +107,7 @@ impl Chunk {
 }
 
 /// The digest by which content is addressed.
-pub(super) fn content_digest(content: &str) -> String {
+pub(crate) fn content_digest(content: &str) -> String {
     Digest::of_texts([content]).hex().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
 }
 

@@ -8,19 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
 
 use super::bucket::{MOST_BUCKETS, bucket_count, bucket_of};
 use super::chunk::content_digest;
+use super::index::index_for;
 use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION, project};
 use crate::object::{self, Object, text};
+use crate::pod::{PodLife, PodRef, Shape};
 
 /// What the agent saw, and what it did.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterObjects {
     /// Pods; finished ones are left out of the snapshot.
-    pub pods: Vec<Object>,
+    pub pods: Vec<PodRef>,
     /// Nodes.
     pub nodes: Vec<Object>,
     /// DaemonSets.
@@ -55,28 +57,19 @@ pub struct Encoded {
 }
 
 /// Encodes snapshots; remembers what it read, so that only what changed is read and written out again. An object is the
-/// same one where it is shared, a pod also where its `resourceVersion` is.
+/// same one where it is shared. What it keeps is text: as a tree, JSON is many times as large.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    seen: Vec<Object>,
-    pods: BTreeMap<String, Known>,
-    rows: Vec<Row>,
-    shapes: Vec<Entry>,
+    seen: Vec<PodRef>,
+    rows: Vec<PodRef>,
+    shapes: BTreeMap<String, Arc<Shape>>,
     pending: usize,
     plain: BTreeMap<ChunkKind, Plain>,
     digests: BTreeMap<ChunkKind, Digests>,
 }
 
-/// A pod that was read.
-#[derive(Debug, Clone)]
-struct Known {
-    version: String,
-    shape: String,
-    row: Arc<Value>,
-}
-
-/// One object on its way into a chunk: the name that decides its bucket, and its content.
-type Entry = (String, Arc<Value>);
+/// One object on its way into a chunk: the name that decides its bucket, and its content as JSON.
+type Entry = (String, Box<str>);
 
 /// A kind, its objects, and what of one of them goes into chunks.
 type PlainKind<'a> = (ChunkKind, &'a [Object], fn(&Value) -> Value);
@@ -85,7 +78,7 @@ type PlainKind<'a> = (ChunkKind, &'a [Object], fn(&Value) -> Value);
 #[derive(Debug, Default)]
 struct Plain {
     seen: Vec<Object>,
-    entries: Vec<Entry>,
+    entries: BTreeMap<String, (Object, Box<str>)>,
 }
 
 /// The digests of a kind's buckets, while what is in them doesn't change.
@@ -112,49 +105,32 @@ impl Encoder {
         build.add(ChunkKind::Pods, rows.len(), digests, |buckets| pod_chunks(rows, buckets));
         build.add(ChunkKind::Shapes, shapes.len(), digests, |buckets| shape_chunks(shapes, buckets));
         for (kind, Plain { entries, .. }) in plain {
-            build.add(*kind, entries.len(), digests, |buckets| item_chunks(entries, buckets));
+            let texts = || entries.iter().map(|(name, (_, text))| (name.as_str(), &**text));
+            build.add(*kind, entries.len(), digests, |buckets| item_chunks(texts(), buckets));
         }
         let reports = report_entries(objects);
         digests.remove(&ChunkKind::Reports);
-        build.add(ChunkKind::Reports, reports.len(), digests, |buckets| item_chunks(&reports, buckets));
+        let texts = || reports.iter().map(|(claim, text)| (claim.as_str(), &**text));
+        build.add(ChunkKind::Reports, reports.len(), digests, |buckets| item_chunks(texts(), buckets));
         build.finish(previous, taken_at, u32::try_from(self.pending).unwrap_or(u32::MAX))
     }
 
-    /// Reads the pods that aren't finished, by namespace, name and UID.
-    fn read_pods(&mut self, pods: &[Object]) {
+    /// Takes the pods that aren't finished, by namespace, name and UID.
+    fn read_pods(&mut self, pods: &[PodRef]) {
         if are_same(&self.seen, pods) {
             return;
         }
-        let mut shapes: BTreeMap<String, Arc<Value>> = std::mem::take(&mut self.shapes).into_iter().collect();
-        let before: Vec<String> = shapes.keys().cloned().collect();
-        let mut read = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| !is_finished(pod)) {
-            let uid = object::uid(pod).to_owned();
-            let version = text(pod, "/metadata/resourceVersion").unwrap_or_default();
-            let known = match self.pods.remove(&uid) {
-                Some(known) if known.version == version && !version.is_empty() => known,
-                Some(_) | None => {
-                    let shape = project::pod_shape(pod);
-                    let digest = content_digest(&shape.to_string());
-                    shapes.entry(digest.clone()).or_insert_with(|| Arc::new(shape));
-                    Known { version: version.to_owned(), shape: digest, row: Arc::new(project::pod_row(pod)) }
-                }
-            };
-            read.insert((object::namespace(pod).to_owned(), object::name(pod).to_owned(), uid), known);
-        }
-        let used: BTreeSet<&str> = read.values().map(|known| known.shape.as_str()).collect();
-        shapes.retain(|digest, _| used.contains(digest.as_str()));
-        if !shapes.keys().eq(&before) {
+        let mut rows: Vec<PodRef> = pods.iter().filter(|pod| pod.life == PodLife::Active).cloned().collect();
+        rows.sort_by(|one, other| (&one.key, &one.uid).cmp(&(&other.key, &other.uid)));
+        let shapes: BTreeMap<String, Arc<Shape>> =
+            rows.iter().map(|pod| (pod.shape().digest().to_owned(), Arc::clone(pod.shape()))).collect();
+        if !shapes.keys().eq(self.shapes.keys()) {
             self.digests.remove(&ChunkKind::Shapes);
         }
         self.digests.remove(&ChunkKind::Pods);
-        self.shapes = shapes.into_iter().collect();
-        self.pods = read.iter().map(|((_, _, uid), known)| (uid.clone(), known.clone())).collect();
-        self.rows = read
-            .into_iter()
-            .map(|((namespace, name, _), known)| Row { at: format!("{namespace}/{name}"), known })
-            .collect();
-        self.pending = pods.iter().filter(|pod| is_pending(pod)).count();
+        self.pending = pods.iter().filter(|pod| pod.is_pending()).count();
+        self.shapes = shapes;
+        self.rows = rows;
         self.seen = pods.to_vec();
     }
 
@@ -164,40 +140,30 @@ impl Encoder {
         if are_same(&plain.seen, objects) {
             return;
         }
-        let mut entries: Vec<Entry> = objects
-            .iter()
-            .map(|object| {
-                let kind = text(object, "/kind").unwrap_or_default();
-                let name = format!("{kind}/{}/{}", object::namespace(object), object::name(object));
-                (name, Arc::new(project(object)))
-            })
-            .collect();
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        if plain.entries != entries {
+        let mut before = std::mem::take(&mut plain.entries);
+        let had = before.len();
+        let mut changed = false;
+        for object in objects {
+            let of = text(object, "/kind").unwrap_or_default();
+            let name = format!("{of}/{}/{}", object::namespace(object), object::name(object));
+            let known = before.remove(&name);
+            let content = match &known {
+                Some((seen, content)) if Arc::ptr_eq(seen, object) => content.clone(),
+                Some(_) | None => project(object).to_string().into_boxed_str(),
+            };
+            changed |= known.is_none_or(|(_, known)| known != content);
+            plain.entries.insert(name, (Arc::clone(object), content));
+        }
+        if changed || had != plain.entries.len() {
             self.digests.remove(&kind);
         }
-        *plain = Plain { seen: objects.to_vec(), entries };
+        plain.seen = objects.to_vec();
     }
 }
 
 /// Whether these are the very same objects: nobody changes a shared one.
-fn are_same(seen: &[Object], objects: &[Object]) -> bool {
+fn are_same<T>(seen: &[Arc<T>], objects: &[Arc<T>]) -> bool {
     seen.len() == objects.len() && seen.iter().zip(objects).all(|(one, other)| Arc::ptr_eq(one, other))
-}
-
-fn is_finished(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"))
-}
-
-fn is_pending(pod: &Value) -> bool {
-    text(pod, "/spec/nodeName").is_none() && !is_finished(pod) && object::deleted_at(pod).is_none()
-}
-
-/// A pod on its way into a chunk.
-#[derive(Debug)]
-struct Row {
-    at: String,
-    known: Known,
 }
 
 /// Collects chunks of all kinds.
@@ -304,44 +270,57 @@ impl<'a> Build<'a> {
             restored_at: previous.and_then(|manifest| manifest.restored_at),
             pending_pods,
             buckets: self.buckets,
+            index: index_for(&self.chunks, previous.and_then(|manifest| manifest.index.as_ref())),
             chunks: self.chunks,
         };
         Encoded { manifest, new: self.new, dropped, changed }
     }
 }
 
-fn pod_chunks(rows: &[Row], buckets: u32) -> BTreeMap<u32, String> {
-    let mut contents: BTreeMap<u32, BTreeMap<&str, Vec<&Value>>> = BTreeMap::new();
-    for row in rows {
-        let groups = contents.entry(bucket_of(&row.at, buckets)).or_default();
-        groups.entry(&row.known.shape).or_default().push(&row.known.row);
+/// `{"groups": {<digest of the shape>: [<row>, ...]}, "v": 1}` by bucket.
+fn pod_chunks(rows: &[PodRef], buckets: u32) -> BTreeMap<u32, String> {
+    let mut contents: BTreeMap<u32, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for pod in rows {
+        let at = format!("{}/{}", pod.key.namespace, pod.key.name);
+        let groups = contents.entry(bucket_of(&at, buckets)).or_default();
+        groups.entry(pod.shape().digest()).or_default().push(pod.row());
     }
-    contents
-        .into_iter()
-        .map(|(bucket, groups)| (bucket, json!({"v": VERSION, "groups": groups}).to_string()))
-        .collect()
+    let content = |groups: BTreeMap<&str, Vec<&str>>| {
+        let groups: Vec<String> =
+            groups.iter().map(|(digest, rows)| format!("\"{digest}\":[{}]", rows.join(","))).collect();
+        versioned(&format!("\"groups\":{{{}}}", groups.join(",")))
+    };
+    contents.into_iter().map(|(bucket, groups)| (bucket, content(groups))).collect()
 }
 
-fn shape_chunks(shapes: &[Entry], buckets: u32) -> BTreeMap<u32, String> {
-    let mut contents: BTreeMap<u32, Map<String, Value>> = BTreeMap::new();
+/// `{"shapes": {<digest>: <shape>}, "v": 1}` by bucket.
+fn shape_chunks(shapes: &BTreeMap<String, Arc<Shape>>, buckets: u32) -> BTreeMap<u32, String> {
+    let mut contents: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for (digest, shape) in shapes {
-        contents.entry(bucket_of(digest, buckets)).or_default().insert(digest.clone(), Value::clone(shape));
+        let named = format!("\"{digest}\":{}", shape.text());
+        contents.entry(bucket_of(digest, buckets)).or_default().push(named);
     }
     contents
         .into_iter()
-        .map(|(bucket, shapes)| (bucket, json!({"v": VERSION, "shapes": shapes}).to_string()))
+        .map(|(bucket, shapes)| (bucket, versioned(&format!("\"shapes\":{{{}}}", shapes.join(",")))))
         .collect()
 }
 
-fn item_chunks(entries: &[Entry], buckets: u32) -> BTreeMap<u32, String> {
-    let mut contents: BTreeMap<u32, Vec<&Value>> = BTreeMap::new();
+/// `{"items": [<item>, ...], "v": 1}` by bucket.
+fn item_chunks<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>, buckets: u32) -> BTreeMap<u32, String> {
+    let mut contents: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for (name, item) in entries {
         contents.entry(bucket_of(name, buckets)).or_default().push(item);
     }
     contents
         .into_iter()
-        .map(|(bucket, items)| (bucket, json!({"v": VERSION, "items": items}).to_string()))
+        .map(|(bucket, items)| (bucket, versioned(&format!("\"items\":[{}]", items.join(",")))))
         .collect()
+}
+
+/// A chunk's JSON around its one member, with the form's version. Digests are hexadecimal: nothing is escaped.
+fn versioned(member: &str) -> String {
+    format!("{{{member},\"v\":{VERSION}}}")
 }
 
 /// The kinds that hold one object after the other, and what of an object they hold.
@@ -362,7 +341,7 @@ fn plain_kinds(objects: &ClusterObjects) -> [PlainKind<'_>; 8] {
 fn report_entries(objects: &ClusterObjects) -> Vec<Entry> {
     let mut reports: Vec<&ActionReport> = objects.reports.iter().collect();
     reports.sort();
-    reports.into_iter().map(|of| (of.claim.clone(), Arc::new(report(of)))).collect()
+    reports.into_iter().map(|of| (of.claim.clone(), report(of).to_string().into_boxed_str())).collect()
 }
 
 fn report(report: &ActionReport) -> Value {

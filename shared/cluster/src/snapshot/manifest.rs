@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenon_table::{Item, ItemError, from_item, to_item};
 
+use super::index::{Differences, Index};
 use super::{ChunkKind, ChunkRef, VERSION};
 
 /// What a generation consists of.
@@ -26,6 +27,34 @@ pub struct Manifest {
     pub buckets: BTreeMap<ChunkKind, u32>,
     /// The chunks, by kind and bucket.
     pub chunks: Vec<ChunkRef>,
+    /// What names most of them, where they are many.
+    pub index: Option<Index>,
+}
+
+/// A manifest as its item says it, before its index was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    manifest: Manifest,
+    gone: Vec<(ChunkKind, u32)>,
+    /// The digest of its index.
+    pub(super) index: Option<String>,
+}
+
+impl Named {
+    /// The manifest with what its index names.
+    pub(super) fn whole(self, index: Option<Index>) -> Manifest {
+        let Self { mut manifest, gone, .. } = self;
+        if let Some(index) = &index {
+            manifest.chunks = index.with(Differences { changed: manifest.chunks, gone });
+        }
+        manifest.index = index;
+        manifest
+    }
+
+    /// Its generation.
+    pub(super) const fn generation(&self) -> u64 {
+        self.manifest.generation
+    }
 }
 
 /// When the agent last said that a generation is how the cluster is.
@@ -72,6 +101,9 @@ struct ManifestForm {
     pending_pods: u32,
     buckets: BTreeMap<String, u32>,
     chunks: Vec<String>,
+    index: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,6 +119,10 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError::Form`], where the table can't hold it.
     pub fn to_item(&self) -> Result<Item, ManifestError> {
+        let differences = match &self.index {
+            Some(index) => index.differences(&self.chunks),
+            None => Differences { changed: self.chunks.clone(), gone: Vec::new() },
+        };
         let form = ManifestForm {
             v: VERSION,
             revision: self.revision,
@@ -96,7 +132,9 @@ impl Manifest {
             restored_at: self.restored_at.map(|at| at.to_string()),
             pending_pods: self.pending_pods,
             buckets: self.buckets.iter().map(|(kind, count)| (kind.to_string(), *count)).collect(),
-            chunks: self.chunks.iter().map(ToString::to_string).collect(),
+            chunks: differences.changed.iter().map(ToString::to_string).collect(),
+            index: self.index.as_ref().map(|index| index.digest.clone()),
+            gone: differences.gone.iter().map(|(kind, bucket)| format!("{kind}/{bucket}")).collect(),
         };
         to_item(&form).map_err(ManifestError::Form)
     }
@@ -105,7 +143,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`ManifestError`] says what is wrong with it.
-    pub fn from_item(item: &Item) -> Result<Self, ManifestError> {
+    pub(super) fn from_item(item: &Item) -> Result<Named, ManifestError> {
         let form: ManifestForm = from_item(item).map_err(ManifestError::Form)?;
         check_version(form.v)?;
         let buckets = form.buckets.iter().filter_map(|(kind, count)| Some((ChunkKind::parse(kind)?, *count)));
@@ -113,7 +151,11 @@ impl Manifest {
             None => None,
             Some(text) => Some(read_time("restored_at", text)?),
         };
-        Ok(Self {
+        let place = |text: &String| {
+            let (kind, bucket) = text.split_once('/')?;
+            Some((ChunkKind::parse(kind)?, bucket.parse().ok()?))
+        };
+        let manifest = Self {
             revision: form.revision,
             generation: form.generation,
             taken_at: read_time("taken_at", &form.taken_at)?,
@@ -121,7 +163,9 @@ impl Manifest {
             pending_pods: form.pending_pods,
             buckets: buckets.collect(),
             chunks: form.chunks.iter().filter_map(|chunk| ChunkRef::parse(chunk)).collect(),
-        })
+            index: None,
+        };
+        Ok(Named { manifest, gone: form.gone.iter().filter_map(place).collect(), index: form.index })
     }
 }
 
@@ -173,6 +217,7 @@ mod tests {
                 digest: "4f3c8a2b9d1e0f56".into(),
                 bytes: 51,
             }],
+            index: None,
         }
     }
 
@@ -190,9 +235,9 @@ mod tests {
     #[test]
     fn a_manifest_comes_back_and_unknown_kinds_are_left_out() {
         let mut item = manifest().to_item().unwrap();
-        assert_eq!(Manifest::from_item(&item).unwrap(), manifest());
+        assert_eq!(Manifest::from_item(&item).unwrap().whole(None), manifest());
         item.insert("chunks".into(), tenon_table::Value::L(vec![tenon_table::Value::text("leases/0/aa/1")]));
-        assert!(Manifest::from_item(&item).unwrap().chunks.is_empty());
+        assert!(Manifest::from_item(&item).unwrap().whole(None).chunks.is_empty());
         item.insert("taken_at".into(), tenon_table::Value::text("then"));
         assert_eq!(
             Manifest::from_item(&item).unwrap_err().to_string(),

@@ -1,8 +1,8 @@
 //! The form in which a cluster's snapshot lies in the table, version 1: `AGENT#<cluster>` with `CHUNK#<kind>#<digest>`,
 //! `MANIFEST` and `HEARTBEAT`.
 //!
-//! Decides the form, what is left out of the objects, and the order of writes: chunks, then the manifest, so that
-//! a reader of any manifest finds its chunks. Chunks are content-addressed: only what changed is written.
+//! Decides the form, what is left out of the objects, and the order of writes: chunks, their index where they are many,
+//! then the manifest, so that a reader of any manifest finds its chunks. Chunks are content-addressed: only what changed is written.
 //!
 //! Invariants: a chunk's name is the digest of its content; chunks that a manifest dropped stay for
 //! [`RETIRED_CHUNKS_STAY`], so that readers of that manifest don't tear; one object that can't be read never hides
@@ -14,6 +14,7 @@
 mod bucket;
 mod chunk;
 mod encode;
+mod index;
 mod manifest;
 mod project;
 mod read;
@@ -30,9 +31,14 @@ use tenon_table::Key;
 
 pub use chunk::{Chunk, ChunkError, ChunkRef};
 pub use encode::{ClusterObjects, Encoded, Encoder};
+pub use index::Index;
 pub use manifest::{Heartbeat, Manifest, ManifestError};
+pub use project::keep;
 pub use read::{ChunkCache, ReadError, read, read_manifest};
 pub use write::{WriteError, beat, retire_orphans, write};
+
+pub(crate) use chunk::content_digest as shape_digest;
+pub(crate) use project::{pod_row, pod_shape};
 
 /// The version of the forms that are written.
 pub const VERSION: u32 = 1;

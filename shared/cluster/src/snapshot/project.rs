@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::object::{self, list, text};
+use crate::object::{self, Kind, list, text};
 
 /// Labels that every pod of a controller has of its own: they stay with the pod, or no two pods would be alike.
 const OWN_LABELS: [&str; 3] = [
@@ -38,7 +38,7 @@ const POD_FIELDS: [&str; 11] = [
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What the pod needs, without what is its own: equal pods have equal shapes.
-pub(super) fn pod_shape(pod: &Value) -> Value {
+pub(crate) fn pod_shape(pod: &Value) -> Value {
     let mut shape = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -62,7 +62,7 @@ pub(super) fn pod_shape(pod: &Value) -> Value {
 /// What is the pod's own: `[name, uid, created, node, phase, flags, started, deleted, labels]`; times in seconds since
 /// 1970, the last ones left out where they are absent. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n`
 /// nominated.
-pub(super) fn pod_row(pod: &Value) -> Value {
+pub(crate) fn pod_row(pod: &Value) -> Value {
     let seconds = |pointer: &str| object::time(pod, pointer).map_or(Value::Null, |at| json!(at.as_second()));
     let own: Map<String, Value> = object::texts(pod, "/metadata/labels")
         .filter(|(key, _)| OWN_LABELS.contains(key))
@@ -245,6 +245,36 @@ pub(super) fn karpenter_object(object: &Value) -> Value {
     copy(object.get("status").unwrap_or(&Value::Null), &mut status, &["providerID", "nodeName"]);
     let status = (!status.is_empty()).then_some(json!(status));
     whole(object, metadata(object), object.get("spec").cloned().unwrap_or(Value::Null), status)
+}
+
+/// What a store keeps of an object: what its projection and the agent's plans read, and nothing of the rest. Projected
+/// again, it gives what the whole object gives. Pods are kept as [`crate::pod::SeenPod`].
+#[must_use]
+pub fn keep(kind: Kind, object: &Value) -> Value {
+    let mut kept = match kind {
+        Kind::Node => node(object),
+        Kind::DaemonSet => daemon_set(object),
+        Kind::PodDisruptionBudget => pdb(object),
+        Kind::PersistentVolume | Kind::PersistentVolumeClaim | Kind::StorageClass => volume_object(object),
+        Kind::Namespace => namespace(object),
+        // Their statuses are written here, and compared before.
+        Kind::NodePool | Kind::Ec2NodeClass | Kind::NodeClaim => {
+            let spec = object.get("spec").cloned().unwrap_or(Value::Null);
+            whole(object, metadata(object), spec, object.get("status").cloned())
+        }
+        Kind::Pod
+        | Kind::Deployment
+        | Kind::ReplicaSet
+        | Kind::StatefulSet
+        | Kind::Job
+        | Kind::PriorityClass
+        | Kind::Lease => object.clone(),
+    };
+    let source = object.get("metadata").unwrap_or(&Value::Null);
+    if let Some(metadata) = kept.get_mut("metadata").and_then(Value::as_object_mut) {
+        copy(source, metadata, &["uid", "resourceVersion", "ownerReferences"]);
+    }
+    kept
 }
 
 /// A Namespace: its labels.

@@ -14,9 +14,10 @@ use tenon_domain::manifest::{self, ManifestErrors, Object as Read};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot, Unreadable};
 use tenon_table::{Consistency, Item, Key, Table, TableError, limits};
 
+use super::index::index_key;
 use super::{
-    Chunk, ChunkError, ChunkKind, ChunkRef, Heartbeat, Manifest, ManifestError, chunk_key, heartbeat_key,
-    manifest_key,
+    Chunk, ChunkError, ChunkKind, ChunkRef, Heartbeat, Index, Manifest, ManifestError, chunk_key,
+    heartbeat_key, manifest_key,
 };
 use crate::object::{self, text};
 
@@ -89,7 +90,36 @@ pub async fn read_manifest<T: Table>(
     consistency: Consistency,
 ) -> Result<Option<Manifest>, ReadError> {
     let item = table.get(&manifest_key(cluster), consistency).await.map_err(ReadError::Table)?;
-    item.map(|item| Manifest::from_item(&item).map_err(ReadError::Manifest)).transpose()
+    match item {
+        Some(item) => Ok(Some(whole(table, cluster, &item, None).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The manifest of an item with its index, which is read where it isn't the known one.
+async fn whole<T: Table>(
+    table: &T,
+    cluster: &ClusterName,
+    item: &Item,
+    known: Option<&Index>,
+) -> Result<Manifest, ReadError> {
+    let named = Manifest::from_item(item).map_err(ReadError::Manifest)?;
+    let index = match &named.index {
+        None => None,
+        Some(digest) => match known.filter(|known| known.digest == *digest) {
+            Some(known) => Some(known.clone()),
+            None => {
+                let key = index_key(cluster, digest);
+                let chunk = format!("index/{digest}");
+                let torn = || ReadError::Torn { chunk: chunk.clone(), generation: named.generation() };
+                // It was written before its manifest, which only a consistent read is sure to see.
+                let found = table.get(&key, Consistency::Strong).await.map_err(ReadError::Table)?;
+                let read = Index::from_item(digest.clone(), &found.ok_or_else(torn)?);
+                Some(read.map_err(|source| ReadError::Chunk { chunk: chunk.clone(), source })?)
+            }
+        },
+    };
+    Ok(named.whole(index))
 }
 
 /// Reads the cluster's snapshot; nothing where the agent never reported.
@@ -105,7 +135,8 @@ pub async fn read<T: Table>(
     let keys = [manifest_key(cluster), heartbeat_key(cluster)];
     let found = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
     let Some(item) = found.get(&manifest_key(cluster)) else { return Ok(None) };
-    let manifest = Manifest::from_item(item).map_err(ReadError::Manifest)?;
+    let known = cache.manifest.as_ref().and_then(|manifest| manifest.index.as_ref());
+    let manifest = whole(table, cluster, item, known).await?;
     // A heartbeat that can't be read says nothing: the manifest's own time counts.
     let heartbeat = found.get(&heartbeat_key(cluster)).and_then(|item| Heartbeat::from_item(item).ok());
     let named: BTreeSet<Name> =

@@ -12,6 +12,7 @@ use tenon_table::{
     TableError, Value, Write, query_all,
 };
 
+use super::index::index_key;
 use super::{
     CHUNK_PREFIX, ChunkRef, Encoded, Heartbeat, Manifest, ManifestError, RETIRED_CHUNKS_STAY, chunk_key,
     heartbeat_key, manifest_key, partition,
@@ -52,6 +53,12 @@ pub async fn write<T: Table>(
         let write = Write::Put { key: chunk_key(cluster, &chunk.name), item: chunk.to_item() };
         send(table, (&format!("c-{}", chunk.name.digest), vec![]), write).await?;
     }
+    let known = base.and_then(|manifest| manifest.index.as_ref());
+    let replaced = known.filter(|known| encoded.manifest.index.as_ref() != Some(known));
+    if let Some(index) = encoded.manifest.index.as_ref().filter(|index| known != Some(index)) {
+        let write = Write::Put { key: index_key(cluster, &index.digest), item: index.to_item() };
+        send(table, (&format!("i-{}", index.digest), vec![]), write).await?;
+    }
     let revision = base.map_or(0, |manifest| manifest.revision);
     let manifest = Manifest { generation, revision: revision.saturating_add(1), ..encoded.manifest.clone() };
     let key = manifest_key(cluster);
@@ -59,6 +66,10 @@ pub async fn write<T: Table>(
     let condition = Condition::Item { key: key.clone(), expect };
     let write = Write::Put { key, item: manifest.to_item().map_err(WriteError::Form)? };
     send(table, (&format!("m-{generation}-{}", manifest.revision), vec![condition]), write).await?;
+    if let Some(replaced) = replaced {
+        // The manifest is written; one that stays is found by whoever leads next.
+        let _stays = retire(table, index_key(cluster, &replaced.digest), manifest.taken_at).await;
+    }
     Ok(manifest)
 }
 
@@ -105,8 +116,9 @@ pub async fn retire_orphans<T: Table>(
     manifest: &Manifest,
     now: Timestamp,
 ) -> Result<usize, WriteError> {
-    let named: BTreeSet<Key> =
-        manifest.chunks.iter().map(|chunk: &ChunkRef| chunk_key(cluster, chunk)).collect();
+    let chunks = manifest.chunks.iter().map(|chunk: &ChunkRef| chunk_key(cluster, chunk));
+    let index = manifest.index.iter().map(|index| index_key(cluster, &index.digest));
+    let named: BTreeSet<Key> = chunks.chain(index).collect();
     let query =
         Query::new(partition(cluster), SkRange::Prefix(CHUNK_PREFIX.to_owned()), Consistency::Eventual);
     let chunks = query_all(table, &query).await.map_err(WriteError::Table)?;

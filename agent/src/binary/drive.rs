@@ -1,0 +1,118 @@
+//! The leader's loop: changes, rings and times into steps.
+//!
+//! Decides nothing about when: it tells the pace what happens and does what the pace says. A step isn't interrupted by
+//! SIGTERM, only by the end of the lease.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tenon_cluster::Kube;
+use tenon_domain::snapshot::ActionProgress;
+use tenon_table::Table;
+use tokio::sync::watch;
+
+use super::aws::{Doorbell, Heard};
+use super::logging::chain;
+use super::metrics::{Metrics, Step};
+use crate::agent::{Agent, Reported};
+use crate::bell::Bell;
+use crate::pace::{Pace, StepEnded, run_step};
+
+/// The wait after a queue that gave no answer.
+const DOORBELL_RETRY: Duration = Duration::from_secs(5);
+/// A step that takes longer is dropped: its calls have timeouts of their own, and there are many of them in a large drain.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Drives the agent until it is told to stop.
+pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
+    agent: &mut Agent<K, T, B>,
+    (mut changes, doorbell): (watch::Receiver<u64>, &Doorbell),
+    metrics: &Metrics,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut pace = Pace::default();
+    let mut due = Timestamp::now();
+    let mut rings = std::pin::pin!(listen(doorbell));
+    while !*stopped.borrow() {
+        metrics.turn();
+        let now = Timestamp::now();
+        if due <= now
+            && let Some(work) = pace.begin(now)
+        {
+            // Seen before the step begins: what comes during it is looked at after it.
+            changes.mark_unchanged();
+            let started = Instant::now();
+            let step = run_step(agent, work, Timestamp::now);
+            if let Ok(ended) = tokio::time::timeout(STEP_TIMEOUT, step).await {
+                tell(metrics, &ended, started.elapsed());
+                due = pace.end(&ended, Timestamp::now());
+            } else {
+                tracing::error!(error_type = "StepTimeout", "a step took too long and begins anew");
+                pace.restart();
+                due = Timestamp::now();
+            }
+            continue;
+        }
+        due = pace.due(now);
+        let wait = Duration::try_from(due.duration_since(now)).unwrap_or_default();
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            changed = changes.changed() => {
+                // The watches are there for as long as the agent.
+                if changed.is_ok() {
+                    pace.observe_change(Timestamp::now());
+                }
+            }
+            () = &mut rings => {
+                metrics.rings.inc();
+                pace.observe_ring();
+                rings.set(listen(doorbell));
+            }
+            _ = stopped.changed() => {}
+        }
+        due = pace.due(Timestamp::now());
+    }
+}
+
+/// Waits until somebody rings.
+async fn listen(doorbell: &Doorbell) {
+    loop {
+        match doorbell.listen().await {
+            Ok(Heard::Ring) => return,
+            Ok(Heard::Nothing) => {}
+            Err(error) => {
+                tracing::warn!(error_type = "Doorbell", error = %chain(&error), "the agent's queue isn't heard");
+                tokio::time::sleep(DOORBELL_RETRY).await;
+            }
+        }
+    }
+}
+
+fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {
+    metrics.step_seconds.observe(took.as_secs_f64());
+    let outcome = if ended.errors.is_empty() { "ended" } else { "failed" };
+    metrics.steps.get_or_create(&Step { outcome }).inc();
+    for error in &ended.errors {
+        tracing::warn!(error_type = "Step", error = %chain(error), "a step begins anew");
+    }
+    if let Some(converged) = &ended.converged {
+        let working =
+            converged.reports.iter().filter(|report| report.progress != ActionProgress::Done).count();
+        metrics.actions.set(i64::try_from(working).unwrap_or(i64::MAX));
+        for error in &converged.unwritten {
+            tracing::warn!(error_type = "Unwritten", error = %chain(error), "Kubernetes doesn't show it yet");
+        }
+        for unreadable in &converged.unreadable {
+            tracing::error!(error_type = "Unreadable", name = unreadable.name, errors = ?unreadable.errors, "left alone");
+        }
+    }
+    if let Some(reported) = &ended.reported {
+        metrics.reported_at.set(Timestamp::now().as_duration().as_secs_f64());
+        if let Reported::Changed(ring) = reported {
+            let (generation, pending) = (ring.generation, ring.pending_pods);
+            metrics.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+            metrics.pending_pods.set(i64::from(pending));
+            tracing::info!(generation, pending_pods = pending, changed = ?ring.changed, "reported");
+        }
+    }
+}

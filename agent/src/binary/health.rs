@@ -1,0 +1,51 @@
+//! `/healthz`, `/readyz` and `/metrics`.
+//!
+//! Decides when the process is beyond help. A standby is as healthy and as ready as a leader: it takes over.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::metrics::Metrics;
+
+/// A main loop that didn't turn for so long hangs. The longest step has a minute.
+const HANGS_AFTER_SECONDS: i64 = 120;
+
+/// Serves until the handle is aborted.
+///
+/// # Errors
+/// The address is taken.
+pub(super) async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<JoinHandle<()>> {
+    let listener = TcpListener::bind(address).await?;
+    tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
+    let router = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(|| async { "ok" }))
+        .route("/metrics", get(exposition))
+        .with_state(metrics);
+    Ok(tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(error_type = "Health", %error, "health isn't served any more");
+        }
+    }))
+}
+
+async fn healthz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, String) {
+    let ago = metrics.turned_ago();
+    if ago > HANGS_AFTER_SECONDS {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("the main loop didn't turn for {ago} s"));
+    }
+    (StatusCode::OK, "ok".to_owned())
+}
+
+async fn exposition(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.text())
+}

@@ -1,0 +1,99 @@
+//! What Prometheus is told of the agent.
+//!
+//! Decides the names; docs/agent.md lists them.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Seconds that steps take: from an unchanged world to a first list of a large one.
+const STEP_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0];
+
+/// What became of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Step {
+    /// `ended` or `failed`.
+    pub(super) outcome: &'static str,
+}
+
+/// The agent's metrics.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    registry: Registry,
+    /// 1 where this replica leads.
+    pub(super) leader: Gauge,
+    /// Steps by outcome.
+    pub(super) steps: Family<Step, Counter>,
+    /// How long they take.
+    pub(super) step_seconds: Histogram,
+    /// The generation that was written last.
+    pub(super) generation: Gauge<i64, AtomicI64>,
+    /// Pods that wait for a node, as of then.
+    pub(super) pending_pods: Gauge<i64, AtomicI64>,
+    /// Actions that aren't done.
+    pub(super) actions: Gauge<i64, AtomicI64>,
+    /// When a report ended last, in seconds since 1970.
+    pub(super) reported_at: Gauge<f64, AtomicU64>,
+    /// Rings heard.
+    pub(super) rings: Counter,
+    /// When the main loop turned last, in seconds since 1970: what `/healthz` looks at.
+    turned_at: AtomicI64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("tenon_agent");
+        let metrics = (Gauge::default(), Family::default(), Histogram::new(STEP_SECONDS), Gauge::default());
+        let (leader, steps, step_seconds, generation) = metrics;
+        let (pending_pods, actions, reported_at) = (Gauge::default(), Gauge::default(), Gauge::default());
+        let rings = Counter::default();
+        registry.register("leader", "Whether this replica leads", leader.clone());
+        registry.register("steps", "Steps by outcome", steps.clone());
+        registry.register("step_seconds", "How long steps take", step_seconds.clone());
+        registry.register("snapshot_generation", "The generation written last", generation.clone());
+        registry.register("pending_pods", "Pods that wait for a node", pending_pods.clone());
+        registry.register("actions", "Actions that aren't done", actions.clone());
+        registry.register("reported_timestamp_seconds", "When a report ended last", reported_at.clone());
+        registry.register("rings", "Rings of the doorbell", rings.clone());
+        let turned_at = AtomicI64::new(Timestamp::now().as_second());
+        Self {
+            registry,
+            leader,
+            steps,
+            step_seconds,
+            generation,
+            pending_pods,
+            actions,
+            reported_at,
+            rings,
+            turned_at,
+        }
+    }
+}
+
+impl Metrics {
+    /// The main loop turned.
+    pub(super) fn turn(&self) {
+        self.turned_at.store(Timestamp::now().as_second(), Ordering::Relaxed);
+    }
+
+    /// Seconds since the main loop turned.
+    pub(super) fn turned_ago(&self) -> i64 {
+        Timestamp::now().as_second() - self.turned_at.load(Ordering::Relaxed)
+    }
+
+    /// The exposition format.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string doesn't fail.
+        let _written = encode(&mut text, &self.registry);
+        text
+    }
+}

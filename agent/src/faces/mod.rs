@@ -1,0 +1,332 @@
+//! What Kubernetes shows of what functions decided: statuses of NodePools, EC2NodeClasses and NodeClaims, and the
+//! NodeClaims themselves.
+//!
+//! Decides, purely, for a moment: which objects are made, which statuses are applied, which objects go, and what is told
+//! of them. It decides nothing about claims. Planned again in the world that it makes, nothing comes out.
+//!
+//! Invariants: a NodeClaim that Tenon didn't make isn't touched; one of ours holds until its instance is gone; what is
+//! shown already isn't written again.
+
+mod conditions;
+mod node_claim;
+mod notes;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
+use tenon_cluster::{Action, Kube, KubeError, Note, Precondition};
+use tenon_domain::api::node_class::InstanceProfile;
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::labels;
+use tenon_domain::pool_status::PoolStatus;
+use tenon_domain::resources::ResourceList;
+
+use crate::decided::Decided;
+
+pub use notes::note_of_failure;
+
+/// Annotation of a NodeClaim that Tenon made: the launch that it came from.
+pub const LAUNCH_ANNOTATION: &str = "tenon.dev/launch";
+
+/// What Kubernetes shows.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// NodePools.
+    pub pools: Vec<Object>,
+    /// EC2NodeClasses.
+    pub classes: Vec<Object>,
+    /// NodeClaims.
+    pub claims: Vec<Object>,
+    /// Nodes.
+    pub nodes: Vec<Object>,
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FaceOp {
+    /// Applies a status.
+    Status(Value),
+    /// Makes a NodeClaim.
+    Create(Value),
+    /// Deletes a NodeClaim: our finalizer holds it.
+    Delete(ObjectKey, String),
+    /// Lets a NodeClaim go.
+    Release {
+        /// Which.
+        key: ObjectKey,
+        /// What it was planned from.
+        version: String,
+        /// The finalizers that stay.
+        finalizers: Vec<Value>,
+    },
+}
+
+/// What is done, and what is told once it was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Faces {
+    /// Operations, in order.
+    pub ops: Vec<FaceOp>,
+    /// What is told.
+    pub notes: Vec<Note>,
+}
+
+/// Reads what Kubernetes shows.
+///
+/// # Errors
+/// [`KubeError`]: try again at the next step.
+pub async fn observe_shown<K: Kube>(kube: &K) -> Result<Shown, KubeError> {
+    Ok(Shown {
+        pools: list(kube, Kind::NodePool).await?,
+        classes: list(kube, Kind::Ec2NodeClass).await?,
+        claims: list(kube, Kind::NodeClaim).await?,
+        nodes: list(kube, Kind::Node).await?,
+    })
+}
+
+/// The objects of a kind; none of one that isn't installed.
+async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, KubeError> {
+    match kube.list(kind).await {
+        Err(KubeError::UnknownKind { .. }) => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// Plans what Kubernetes is to show.
+#[must_use]
+pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Timestamp) -> Faces {
+    let mut faces = Faces::default();
+    for pool in &decided.pools {
+        let object = shown.pools.iter().find(|object| object::name(object) == pool.name.as_str());
+        faces.ops.extend(object.and_then(|object| changed_status(object, pool_status(pool))));
+    }
+    for class in &decided.classes {
+        let object = shown.classes.iter().find(|object| object::name(object) == class.name.as_str());
+        faces.ops.extend(object.and_then(|object| changed_status(object, class_status(class))));
+    }
+    let actions: BTreeMap<&str, &Action> =
+        actions.iter().map(|action| (action.claim.as_str(), action)).collect();
+    let objects: BTreeMap<&str, &Object> =
+        shown.claims.iter().map(|claim| (object::name(claim), claim)).collect();
+    let nodes = Nodes::new(&shown.nodes);
+    for claim in decided.claims.values() {
+        let name = claim.name.as_str();
+        let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
+        match (objects.get(name), actions.get(name)) {
+            (Some(object), _) => plan_claim(claim, object, &nodes, (&mut faces, now)),
+            // Its labels are the action's, which comes right after its launch.
+            (None, Some(action)) if claim.phase().has_instance() => {
+                let made = node_claim::object(claim, action, pool.map(|pool| &**pool));
+                let status = node_claim::status(claim, &made, nodes.of(claim), now);
+                faces.notes.extend(notes::launched(claim));
+                faces.ops.push(FaceOp::Create(made));
+                faces.ops.push(FaceOp::Status(with_status(Kind::NodeClaim, name, status)));
+            }
+            (None, _) => faces.notes.extend(note_of_failure(claim, now)),
+        }
+    }
+    for object in shown.claims.iter().filter(|object| is_ours(object)) {
+        let known = decided.claims.contains_key(object::name(object));
+        // A claim that the table forgot: its object goes with the last Node, or when the user says so.
+        if !known && (object::deleted_at(object).is_some() || !nodes.has(object)) {
+            plan_end(object, &mut faces);
+        }
+    }
+    faces
+}
+
+fn plan_claim(claim: &Claim, object: &Object, nodes: &Nodes<'_>, (faces, now): (&mut Faces, Timestamp)) {
+    if !is_ours(object) {
+        return;
+    }
+    match claim.phase() {
+        ClaimPhase::Planned | ClaimPhase::LaunchFailed | ClaimPhase::Terminated => plan_end(object, faces),
+        ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Initialized
+        | ClaimPhase::Disrupting
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating => {
+            let node = nodes.of(claim);
+            let status = node_claim::status(claim, object, node, now);
+            faces.notes.extend(notes::transitions(claim, object, &status));
+            faces.ops.extend(changed_status(object, status));
+            if claim.state.removal().is_some() && object::deleted_at(object).is_none() {
+                faces.notes.extend(notes::removal(claim, object, node));
+                faces.ops.push(delete(object));
+            }
+        }
+    }
+}
+
+/// Deletes a NodeClaim and lets it go, one after the other.
+fn plan_end(object: &Object, faces: &mut Faces) {
+    let finalizers = object::list(object, "/metadata/finalizers");
+    let ours = json!(labels::TERMINATION_FINALIZER);
+    if object::deleted_at(object).is_none() {
+        faces.ops.push(delete(object));
+    } else if finalizers.contains(&ours) {
+        faces.ops.push(FaceOp::Release {
+            key: key(object),
+            version: text(object, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
+            finalizers: finalizers.iter().filter(|finalizer| **finalizer != ours).cloned().collect(),
+        });
+    }
+}
+
+fn delete(object: &Value) -> FaceOp {
+    FaceOp::Delete(key(object), object::uid(object).to_owned())
+}
+
+fn key(object: &Value) -> ObjectKey {
+    ObjectKey::new(Kind::NodeClaim, "", object::name(object))
+}
+
+fn is_ours(object: &Value) -> bool {
+    object::texts(object, "/metadata/annotations").any(|(key, _)| key == LAUNCH_ANNOTATION)
+}
+
+/// Nodes by their providerID.
+struct Nodes<'a>(BTreeMap<&'a str, &'a Object>);
+
+impl<'a> Nodes<'a> {
+    fn new(nodes: &'a [Object]) -> Self {
+        Self(nodes.iter().filter_map(|node| Some((text(node, "/spec/providerID")?, node))).collect())
+    }
+
+    fn of(&self, claim: &Claim) -> Option<&'a Value> {
+        let id = node_claim::provider_id(claim)?;
+        self.0.get(id.as_str()).map(|node| &***node)
+    }
+
+    fn has(&self, object: &Value) -> bool {
+        text(object, "/status/providerID").is_some_and(|id| self.0.contains_key(id))
+    }
+}
+
+/// The operation that shows a status, where it isn't shown.
+fn changed_status(object: &Value, status: Value) -> Option<FaceOp> {
+    let kind = Kind::parse(text(object, "/kind")?)?;
+    let name = object::name(object);
+    let known = object.get("status").cloned().unwrap_or(Value::Null);
+    (in_order(known) != in_order(status.clone())).then(|| FaceOp::Status(with_status(kind, name, status)))
+}
+
+/// A status with its conditions by type: the API server keeps them in an order of its own.
+fn in_order(mut status: Value) -> Value {
+    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.sort_by_cached_key(|condition| text(condition, "/type").unwrap_or_default().to_owned());
+    }
+    status
+}
+
+fn with_status(kind: Kind, name: &str, status: Value) -> Value {
+    json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "metadata": {"name": name}, "status": status})
+}
+
+/// Source: KARPENTER.md 1.2.2.
+fn pool_status(pool: &PoolStatus) -> Value {
+    let conditions: Vec<Value> = pool
+        .conditions
+        .iter()
+        .map(|condition| {
+            conditions::form(conditions::Shown {
+                kind: condition.condition.as_str(),
+                status: condition.status.as_str(),
+                reason: &condition.reason,
+                message: &condition.message,
+                since: condition.since,
+                generation: pool.generation,
+            })
+        })
+        .collect();
+    json!({"nodes": pool.nodes, "resources": quantities(&pool.resources), "conditions": conditions})
+}
+
+/// Source: KARPENTER.md 1.1.3.
+fn class_status(class: &ClassStatus) -> Value {
+    let conditions: Vec<Value> = class
+        .conditions
+        .iter()
+        .map(|condition| {
+            conditions::form(conditions::Shown {
+                kind: condition.condition.as_str(),
+                status: condition.status.as_str(),
+                reason: condition.reason.as_str(),
+                message: &condition.message,
+                since: condition.since,
+                generation: condition.observed_generation,
+            })
+        })
+        .collect();
+    let subnets: Vec<Value> = class
+        .subnets
+        .iter()
+        .map(|subnet| json!({"id": subnet.id.as_str(), "zone": subnet.zone.as_str(), "zoneID": subnet.zone_id.as_str()}))
+        .collect();
+    let groups: Vec<Value> = class
+        .security_groups
+        .iter()
+        .map(|group| json!({"id": group.id.as_str(), "name": group.name}))
+        .collect();
+    let images: Vec<Value> = class
+        .images
+        .iter()
+        .map(|image| {
+            let architecture =
+                json!({"key": labels::ARCH, "operator": "In", "values": [label(&image.architecture)]});
+            json!({"id": image.id.as_str(), "name": image.name, "requirements": [architecture]})
+        })
+        .collect();
+    let mut status = Map::new();
+    for (field, list) in [("subnets", subnets), ("securityGroups", groups), ("amis", images)] {
+        if !list.is_empty() {
+            status.insert(field.to_owned(), Value::Array(list));
+        }
+    }
+    if let Some(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) = &class.instance_profile {
+        status.insert("instanceProfile".to_owned(), json!(profile));
+    }
+    status.insert("conditions".to_owned(), Value::Array(conditions));
+    Value::Object(status)
+}
+
+fn label(architecture: &Architecture) -> &str {
+    match architecture {
+        Architecture::X86_64 => "amd64",
+        Architecture::Arm64 => "arm64",
+        Architecture::Other(other) => other,
+    }
+}
+
+fn quantities(list: &ResourceList) -> Map<String, Value> {
+    list.iter().map(|(name, quantity)| (name.as_str().to_owned(), json!(quantity.to_string()))).collect()
+}
+
+/// Carries out one operation. What isn't as it was seen is planned again.
+///
+/// # Errors
+/// [`KubeError`] where the API server gives no answer, or refuses what no later try would change.
+pub async fn execute_face<K: Kube>(kube: &K, op: &FaceOp) -> Result<(), KubeError> {
+    let done = match op {
+        FaceOp::Status(object) => kube.apply_status(object).await.map(|_| ()),
+        FaceOp::Create(object) => kube.create(object.clone()).await.map(|_| ()),
+        FaceOp::Delete(key, uid) => kube.delete(key, uid, None).await.map(|_| ()),
+        FaceOp::Release { key, version, finalizers } => {
+            let patch = json!({"metadata": {"finalizers": finalizers}});
+            let precondition = Precondition::ResourceVersion(version.clone());
+            kube.patch(key, &patch, &precondition).await.map(|_| ())
+        }
+    };
+    match done {
+        Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

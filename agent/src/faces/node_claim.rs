@@ -1,0 +1,198 @@
+//! A claim as a NodeClaim: the object that is made once, and its status.
+//!
+//! Decides labels, requirements and conditions. The spec is what became of the claim: its type, zone and capacity type, for
+//! a NodeClaim is made when EC2 gave an instance, and its spec can't change.
+//!
+//! Source: KARPENTER.md 1.3 and 3.6.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tenon_cluster::Action;
+use tenon_cluster::object::{self, Kind, text};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
+use tenon_domain::id::ProviderId;
+use tenon_domain::labels;
+
+use super::conditions::{self, Shown, holds, known, since};
+use super::{LAUNCH_ANNOTATION, quantities};
+
+/// Fields of the pool's template that claims have too.
+const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", "terminationGracePeriod", "expireAfter"];
+
+/// `spec.providerID` of the claim's Node.
+pub(super) fn provider_id(claim: &Claim) -> Option<String> {
+    let instance = claim.state.instance()?;
+    Some(ProviderId { zone: instance.zone.clone(), instance: instance.id.clone() }.to_string())
+}
+
+/// The NodeClaim.
+pub(super) fn object(claim: &Claim, action: &Action, pool: Option<&Value>) -> Value {
+    let mut metadata = json!({
+        "name": claim.name.as_str(),
+        "labels": action.labels,
+        "annotations": action.annotations,
+        "finalizers": [labels::TERMINATION_FINALIZER],
+    });
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.insert(LAUNCH_ANNOTATION.to_owned(), json!(claim.launch.as_str()));
+    }
+    if let (Some(pool), Some(fields)) = (pool, metadata.as_object_mut()) {
+        // Deleting the pool deletes its claims. Nothing is blocked: that takes a right on the pool's finalizers.
+        let owner = json!({"apiVersion": Kind::NodePool.api_version(), "kind": Kind::NodePool.as_str(),
+            "name": claim.pool.as_str(), "uid": object::uid(pool)});
+        fields.insert("ownerReferences".to_owned(), json!([owner]));
+    }
+    json!({
+        "apiVersion": Kind::NodeClaim.api_version(),
+        "kind": Kind::NodeClaim.as_str(),
+        "metadata": metadata,
+        "spec": spec(claim, pool.unwrap_or(&Value::Null)),
+    })
+}
+
+fn spec(claim: &Claim, pool: &Value) -> Value {
+    let template = object::at(pool, "/spec/template/spec").unwrap_or(&Value::Null);
+    let mut spec = Map::new();
+    let class = json!({"group": labels::PROVIDER_DOMAIN, "kind": Kind::Ec2NodeClass.as_str(), "name": claim.class.as_str()});
+    spec.insert("nodeClassRef".to_owned(), class);
+    spec.insert("requirements".to_owned(), requirements(claim, template));
+    if !claim.requests.is_empty() {
+        spec.insert("resources".to_owned(), json!({"requests": quantities(&claim.requests)}));
+    }
+    for field in TEMPLATE_FIELDS {
+        if let Some(value) = template.get(field).filter(|value| !value.is_null()) {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
+    Value::Object(spec)
+}
+
+/// The pool's requirements, but for those that are settled: those have one value.
+fn requirements(claim: &Claim, template: &Value) -> Value {
+    let mut settled = vec![(labels::NODEPOOL, claim.pool.to_string())];
+    if let Some(instance) = claim.state.instance() {
+        settled.push((labels::INSTANCE_TYPE, instance.instance_type.to_string()));
+        settled.push((labels::ZONE, instance.zone.to_string()));
+        settled.push((labels::CAPACITY_TYPE, instance.capacity_type.as_str().to_owned()));
+    }
+    let open = object::list(template, "/requirements").iter().filter(|requirement| {
+        let key = text(requirement, "/key").unwrap_or_default();
+        settled.iter().all(|(known, _)| *known != key)
+    });
+    let mut found: Vec<Value> = open.cloned().collect();
+    found.extend(settled.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]})));
+    Value::Array(found)
+}
+
+/// Its status. What the object shows and the claim's state doesn't tell any more stays.
+pub(super) fn status(claim: &Claim, object: &Value, node: Option<&Value>, now: Timestamp) -> Value {
+    let mut status = Map::new();
+    let mut set = |field: &str, value: Value| status.insert(field.to_owned(), value);
+    if let Some(instance) = claim.state.instance() {
+        set("imageID", json!(instance.image.as_str()));
+    }
+    if let Some(id) = provider_id(claim) {
+        set("providerID", json!(id));
+    }
+    let name = claim.state.node().map(|node| node.as_str().to_owned());
+    if let Some(name) = name.or_else(|| text(object, "/status/nodeName").map(str::to_owned)) {
+        set("nodeName", json!(name));
+    }
+    for field in ["capacity", "allocatable"] {
+        let pointer = format!("/status/{field}");
+        let of = |object: &Value| object::at(object, &pointer).cloned();
+        if let Some(list) = node.and_then(of).or_else(|| of(object)) {
+            set(field, list);
+        }
+    }
+    set("conditions", Value::Array(shown_conditions(claim, object, now)));
+    Value::Object(status)
+}
+
+/// A condition's type, status, reason and message.
+type Told = (&'static str, &'static str, String, String);
+
+fn told(kind: &'static str, status: &'static str, reason: &str, message: &str) -> Told {
+    (kind, status, reason.to_owned(), message.to_owned())
+}
+
+fn shown_conditions(claim: &Claim, object: &Value, now: Timestamp) -> Vec<Value> {
+    let generation = object::at(object, "/metadata/generation").and_then(Value::as_u64).unwrap_or(1);
+    let otherwise = claim.state.since().unwrap_or(claim.created_at).min(now);
+    let found = steps(claim, object).into_iter().chain(marks(claim));
+    found
+        .map(|(kind, status, reason, message)| {
+            let since = since(object, kind, status, otherwise);
+            conditions::form(Shown { kind, status, reason: &reason, message: &message, since, generation })
+        })
+        .collect()
+}
+
+/// Launched, Registered, Initialized, and Ready where all of them hold.
+fn steps(claim: &Claim, object: &Value) -> Vec<Told> {
+    let registered = claim.state.node().is_some() || holds(object, "Registered");
+    let initialized = match claim.phase() {
+        ClaimPhase::Initialized | ClaimPhase::Disrupting => true,
+        ClaimPhase::Draining | ClaimPhase::Drained | ClaimPhase::Terminating => holds(object, "Initialized"),
+        ClaimPhase::Planned
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Terminated => false,
+    };
+    let step = |kind: &'static str, holds: bool, reason: &str, message: &str| {
+        if holds { told(kind, "True", kind, "") } else { told(kind, "Unknown", reason, message) }
+    };
+    vec![
+        told("Launched", "True", "Launched", ""),
+        step("Registered", registered, "NodeNotFound", "Node not registered with cluster"),
+        step("Initialized", initialized, "NodeNotInitialized", "Node not initialized"),
+        step(
+            "Ready",
+            registered && initialized,
+            "ReconcilingDependents",
+            "not registered, or not initialized",
+        ),
+    ]
+}
+
+/// What is only there while it holds.
+fn marks(claim: &Claim) -> Vec<Told> {
+    let mut marks = Vec::new();
+    if let Some(drift) = &claim.drift {
+        let message = format!("it has `{}`, its class gives `{}`", drift.from, drift.to);
+        marks.push(told("Drifted", "True", drift.reason.as_str(), &message));
+    }
+    match &claim.state {
+        ClaimState::Disrupting { .. } => {
+            let reason = if claim.drift.is_some() { "Drifted" } else { "Disrupted" };
+            marks.push(told("DisruptionReason", "True", reason, ""));
+        }
+        ClaimState::Draining { reason, .. } => {
+            marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
+            marks.push(told("Drained", "Unknown", "Draining", "pods are being evicted"));
+        }
+        ClaimState::Drained { reason, .. } => {
+            marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
+            marks.push(told("Drained", "True", "Drained", ""));
+        }
+        ClaimState::Terminating { reason, .. } => {
+            marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
+            marks.push(told("Drained", "True", "Drained", ""));
+            marks.push(told("InstanceTerminating", "True", "InstanceTerminating", ""));
+        }
+        ClaimState::Planned
+        | ClaimState::LaunchFailed { .. }
+        | ClaimState::Launched { .. }
+        | ClaimState::Registered { .. }
+        | ClaimState::Initialized { .. }
+        | ClaimState::Terminated { .. } => {}
+    }
+    marks
+}
+
+/// Whether a condition came to hold.
+pub(super) fn came_true(object: &Value, status: &Value, kind: &str) -> bool {
+    let after = json!({"status": status});
+    holds(&after, kind) && !holds(object, kind) && known(&after, kind).is_some()
+}

@@ -1,0 +1,87 @@
+//! What is told of claims as events, with the peer's reasons where it has one (KARPENTER.md 3.15).
+//!
+//! Decides the words. A step is told when it is shown: a standby that takes over may tell it again.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenon_cluster::note::TOLD_AGAIN_AFTER;
+use tenon_cluster::object::{self, Kind, ObjectKey};
+use tenon_cluster::{Note, NoteKind};
+use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+
+use super::node_claim::came_true;
+
+fn note(claim: &Claim, uid: &str, kind: NoteKind, reason: &str, message: String) -> Note {
+    let about = ObjectKey::new(Kind::NodeClaim, "", claim.name.as_str());
+    Note { about, uid: uid.to_owned(), kind, reason: reason.to_owned(), message }
+}
+
+/// EC2 gave an instance.
+pub(super) fn launched(claim: &Claim) -> Option<Note> {
+    let instance = claim.state.instance()?;
+    let message = format!(
+        "launched {} as {} in {}, {}",
+        instance.id,
+        instance.instance_type,
+        instance.zone,
+        instance.capacity_type.as_str()
+    );
+    Some(note(claim, "", NoteKind::Normal, "Launched", message))
+}
+
+/// EC2 gave none. There is no NodeClaim to tell it of, so its pool is told; once, while it is news.
+#[must_use]
+pub fn note_of_failure(claim: &Claim, now: Timestamp) -> Option<Note> {
+    let ClaimState::LaunchFailed { at, failure } = &claim.state else { return None };
+    (now.duration_since(*at) < TOLD_AGAIN_AFTER).then(|| Note {
+        about: ObjectKey::new(Kind::NodePool, "", claim.pool.as_str()),
+        uid: String::new(),
+        kind: NoteKind::Warning,
+        reason: failure.reason.clone(),
+        message: format!("claim {}: {}", claim.name, failure.message),
+    })
+}
+
+/// Steps that are about to be shown.
+pub(super) fn transitions(claim: &Claim, object: &Value, status: &Value) -> Vec<Note> {
+    let node = claim.state.node().map_or_else(String::new, ToString::to_string);
+    let steps = [
+        ("Registered", "Registered", format!("Node {node} joined")),
+        ("Initialized", "Initialized", format!("Node {node} is initialized")),
+        ("DisruptionReason", "DisruptionWaitingReadiness", "waits until its replacement serves".to_owned()),
+    ];
+    let uid = object::uid(object);
+    steps
+        .into_iter()
+        .filter(|(kind, ..)| came_true(object, status, kind))
+        .filter(|(kind, ..)| *kind != "DisruptionReason" || claim.state.removal().is_none())
+        .map(|(_, reason, message)| note(claim, uid, NoteKind::Normal, reason, message))
+        .collect()
+}
+
+/// The claim goes: told of it and of its Node.
+pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Vec<Note> {
+    let Some(removal) = claim.state.removal() else { return Vec::new() };
+    let (reason, kind) = match removal {
+        RemovalReason::Drifted
+        | RemovalReason::Deleted
+        | RemovalReason::Expired
+        | RemovalReason::Abandoned => ("DisruptionTerminating", NoteKind::Normal),
+        RemovalReason::SpotInterrupted => ("SpotInterrupted", NoteKind::Warning),
+        RemovalReason::CapacityReservationInterrupted => {
+            ("CapacityReservationInstanceInterrupted", NoteKind::Warning)
+        }
+        RemovalReason::ScheduledChange => ("InstanceUnhealthy", NoteKind::Warning),
+        RemovalReason::InstanceStopped => ("InstanceStopping", NoteKind::Warning),
+        RemovalReason::InstanceTerminated => ("InstanceTerminating", NoteKind::Warning),
+        RemovalReason::RegistrationTimeout => ("RegistrationTimeout", NoteKind::Warning),
+    };
+    let message = format!("goes: {}", removal.as_str());
+    let of_claim = note(claim, object::uid(object), kind, reason, message.clone());
+    let of_node = node.map(|node| Note {
+        about: ObjectKey::node(object::name(node)),
+        uid: object::uid(node).to_owned(),
+        ..note(claim, "", kind, reason, message)
+    });
+    std::iter::once(of_claim).chain(of_node).collect()
+}

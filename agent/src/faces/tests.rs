@@ -1,0 +1,239 @@
+//! What a user sees of claims, and what is left alone.
+
+use super::*;
+use tenon_cluster::ActionKind;
+use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason};
+use tenon_domain::id::{
+    ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
+    Zone,
+};
+use tenon_domain::quantity::Quantity;
+use tenon_domain::resources::ResourceName;
+use tenon_table::block_on;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn instance() -> LaunchedInstance {
+    LaunchedInstance {
+        id: InstanceId::parse("i-0abc").unwrap(),
+        instance_type: InstanceType::parse("m5.large").unwrap(),
+        zone: Zone::parse("us-east-1a").unwrap(),
+        subnet: None,
+        capacity_type: CapacityType::Spot,
+        image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
+    }
+}
+
+fn node_name() -> NodeName {
+    NodeName::parse("n").unwrap()
+}
+
+fn launched() -> ClaimState {
+    ClaimState::Launched { instance: instance(), at: at(10) }
+}
+
+fn initialized() -> ClaimState {
+    ClaimState::Initialized { instance: instance(), node: node_name(), at: at(30) }
+}
+
+fn draining() -> ClaimState {
+    ClaimState::Draining {
+        instance: instance(),
+        node: Some(node_name()),
+        reason: RemovalReason::SpotInterrupted,
+        at: at(40),
+        deadline: None,
+    }
+}
+
+fn terminated() -> ClaimState {
+    ClaimState::Terminated {
+        instance: Some(instance()),
+        node: Some(node_name()),
+        reason: RemovalReason::SpotInterrupted,
+        at: at(50),
+    }
+}
+
+fn claim(state: ClaimState) -> Claim {
+    Claim {
+        name: ClaimName::parse("default-abcde").unwrap(),
+        revision: 2,
+        pool: NodePoolName::parse("default").unwrap(),
+        class: NodeClassName::parse("linux").unwrap(),
+        launch: LaunchId::parse("launch-1").unwrap(),
+        created_at: at(5),
+        state,
+        drift: None,
+        role: CommandRole::None,
+        requests: ResourceList::new().with(ResourceName::CPU, Quantity::from_integer(2)),
+    }
+}
+
+fn action() -> Action {
+    Action {
+        claim: ClaimName::parse("default-abcde").unwrap(),
+        number: 2,
+        kind: ActionKind::Register,
+        provider_id: Some("aws:///us-east-1a/i-0abc".to_owned()),
+        node: None,
+        labels: [("karpenter.sh/nodepool".to_owned(), "default".to_owned())].into(),
+        annotations: [("karpenter.sh/nodepool-hash".to_owned(), "1".to_owned())].into(),
+        taints: vec![],
+        startup_taints: vec![],
+        deadline: None,
+    }
+}
+
+struct World {
+    kube: SimulatedCluster,
+}
+
+impl World {
+    fn new() -> Self {
+        let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
+        let template = json!({"spec": {"nodeClassRef": {"name": "linux"}, "expireAfter": "Never",
+            "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                {"key": "topology.kubernetes.io/zone", "operator": "Exists"}]}});
+        kube.apply(json!({"kind": "NodePool", "metadata": {"name": "default", "uid": "pool"},
+            "spec": {"template": template}}))
+            .unwrap();
+        Self { kube }
+    }
+
+    /// Plans and carries out until nothing is left to do; what was told.
+    fn show(&self, claims: &[Claim]) -> Vec<String> {
+        let mut decided = Decided::default();
+        decided.claims = claims.iter().map(|claim| (claim.name.to_string(), claim.clone())).collect();
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            let shown = block_on(observe_shown(&self.kube)).unwrap();
+            let faces = plan_faces(&decided, &shown, &[action()], at(100));
+            told.extend(faces.notes.iter().map(|note| format!("{} {}", note.about, note.reason)));
+            for op in &faces.ops {
+                block_on(execute_face(&self.kube, op)).unwrap();
+            }
+            if faces.ops.is_empty() {
+                return told;
+            }
+        }
+        let shown = block_on(observe_shown(&self.kube)).unwrap();
+        assert_eq!(plan_faces(&decided, &shown, &[action()], at(100)), Faces::default());
+        told
+    }
+
+    fn object(&self) -> Option<Object> {
+        self.kube.object(Kind::NodeClaim, "", "default-abcde")
+    }
+
+    fn conditions(&self) -> Vec<String> {
+        let object = self.object().unwrap();
+        object::list(&object, "/status/conditions")
+            .iter()
+            .map(|c| {
+                let of = |pointer| text(c, pointer).unwrap_or_default();
+                format!("{} {} {} {}", of("/type"), of("/status"), of("/reason"), of("/lastTransitionTime"))
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_launched_claim_is_shown_as_the_peer_would() {
+    let world = World::new();
+    assert_eq!(world.show(&[claim(launched())]), ["NodeClaim default-abcde Launched"]);
+    let object = world.object().unwrap();
+    let mut object = Value::clone(&object);
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        object["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    insta::assert_snapshot!(format!("{object:#}"));
+}
+
+#[test]
+fn its_steps_become_conditions_and_events() {
+    let world = World::new();
+    world.show(&[claim(launched())]);
+    let told = world.show(&[claim(initialized())]);
+    assert_eq!(told, ["NodeClaim default-abcde Registered", "NodeClaim default-abcde Initialized"]);
+    assert_eq!(
+        world.conditions(),
+        [
+            "Launched True Launched 1970-01-01T00:00:10Z",
+            "Registered True Registered 1970-01-01T00:00:30Z",
+            "Initialized True Initialized 1970-01-01T00:00:30Z",
+            "Ready True Ready 1970-01-01T00:00:30Z"
+        ]
+    );
+    assert_eq!(world.show(&[claim(initialized())]), [""; 0]);
+    let disrupting = ClaimState::Disrupting {
+        instance: instance(),
+        node: node_name(),
+        command: CommandId::parse("command-1").unwrap(),
+        at: at(35),
+    };
+    assert_eq!(world.show(&[claim(disrupting)]), ["NodeClaim default-abcde DisruptionWaitingReadiness"]);
+    assert_eq!(world.conditions()[4], "DisruptionReason True Disrupted 1970-01-01T00:00:35Z");
+}
+
+#[test]
+fn a_claim_that_goes_is_deleted_and_held_until_its_instance_is_gone() {
+    let world = World::new();
+    world.show(&[claim(initialized())]);
+    assert_eq!(world.show(&[claim(draining())]), ["NodeClaim default-abcde SpotInterrupted"]);
+    let object = world.object().unwrap();
+    assert!(object::deleted_at(&object).is_some());
+    assert_eq!(world.conditions()[5], "Drained Unknown Draining 1970-01-01T00:00:40Z");
+    world.show(&[claim(terminated())]);
+    assert!(world.object().is_none());
+    assert_eq!(world.show(&[claim(terminated())]), [""; 0]);
+}
+
+#[test]
+fn a_claim_whose_launch_failed_is_told_of_its_pool_while_that_is_news() {
+    let world = World::new();
+    let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "none".into() };
+    let failed = |second| claim(ClaimState::LaunchFailed { at: at(second), failure: failure.clone() });
+    assert_eq!(world.show(&[failed(99)]), ["NodePool default InsufficientCapacityError"]);
+    // Long before the 100th second.
+    assert_eq!(world.show(&[failed(-50)]), [""; 0]);
+    assert!(world.object().is_none());
+}
+
+#[test]
+fn what_the_user_deletes_holds_until_it_is_terminated() {
+    let world = World::new();
+    world.show(&[claim(initialized())]);
+    world.kube.delete(Kind::NodeClaim, "", "default-abcde");
+    world.show(&[claim(initialized())]);
+    assert!(object::deleted_at(&world.object().unwrap()).is_some());
+}
+
+#[test]
+fn a_claim_that_the_table_forgot_goes_with_its_node() {
+    let world = World::new();
+    world.show(&[claim(initialized())]);
+    world
+        .kube
+        .apply(json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "aws:///us-east-1a/i-0abc"}}))
+        .unwrap();
+    world.show(&[]);
+    assert!(object::deleted_at(&world.object().unwrap()).is_none(), "its Node lives");
+    world.kube.delete(Kind::Node, "", "n");
+    world.show(&[]);
+    assert!(world.object().is_none());
+}
+
+#[test]
+fn a_node_claim_of_somebody_else_is_left_alone() {
+    let world = World::new();
+    let theirs = json!({"kind": "NodeClaim", "metadata": {"name": "default-abcde"}, "spec": {}});
+    world.kube.apply(theirs).unwrap();
+    world.show(&[claim(initialized())]);
+    world.show(&[]);
+    assert!(world.object().unwrap().get("status").is_none());
+}

@@ -1,0 +1,34 @@
+//! The agent in a cluster: configuration, clients, run.
+
+use std::process::ExitCode;
+
+use tenon_agent::binary::{Configuration, logging, run};
+
+/// Frees pages that a large list left behind, which the system's allocator keeps.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    logging::start();
+    let configuration = match Configuration::read(|name| std::env::var(name).ok()) {
+        Ok(configuration) => configuration,
+        Err(errors) => {
+            tracing::error!(error_type = "Configuration", "{errors}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(error_type = "Runtime", %error, "no runtime");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(configuration)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error_type = "Start", error = %logging::chain(&*error), "the agent can't start");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! When the agent looks: when the cluster changed (a batch window), when it is rung, when it wants to, and after a start.
+//!
+//! Decides when a step is due, what is in it, and when the next one is. It has no clock and waits for nothing: the
+//! binary and the region on one machine drive it, each with its own.
+//!
+//! Invariants: a change is looked at once its window closes; a ring is never lost, however long a step takes; a step that
+//! failed is tried again soon.
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_cluster::Kube;
+use tenon_cluster::snapshot::ChunkKind;
+use tenon_table::Table;
+
+use crate::agent::{Agent, AgentError, Converged, HEARTBEAT_EVERY, Reported};
+use crate::bell::Bell;
+use crate::window::Window;
+
+/// How long the agent waits after a step that failed.
+pub const RETRY: SignedDuration = SignedDuration::from_secs(2);
+
+/// Functions answer a changed pool or class within so long: a wake, and a look at EC2.
+pub const ANSWERED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// It reports.
+    Report,
+    /// It converges, and reports what came of it.
+    ConvergeAndReport,
+}
+
+/// When the agent looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pace {
+    window: Window,
+    rung: Rung,
+    under_way: UnderWay,
+    converge_at: Timestamp,
+    beat_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rung {
+    Yes,
+    No,
+}
+
+/// Whether an action may wait for what just changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnderWay {
+    Something,
+    Nothing,
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub struct StepEnded {
+    /// What the convergence came to, if there was one and it ended.
+    pub converged: Option<Converged>,
+    /// What the report came to, if it ended.
+    pub reported: Option<Reported>,
+    /// Why either didn't.
+    pub errors: Vec<AgentError>,
+}
+
+impl Default for Pace {
+    /// An agent that just started: it looks at once.
+    fn default() -> Self {
+        Self {
+            window: Window::default(),
+            rung: Rung::Yes,
+            under_way: UnderWay::Nothing,
+            converge_at: Timestamp::MIN,
+            beat_at: Timestamp::MIN,
+        }
+    }
+}
+
+impl Pace {
+    /// Something changed in the cluster; when that is looked at.
+    pub fn observe_change(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.window.observe_change(now);
+        self.window.due()
+    }
+
+    /// The doorbell rang.
+    pub const fn observe_ring(&mut self) {
+        self.rung = Rung::Yes;
+    }
+
+    /// The agent starts anew: it looks at once, and knows nothing of what it wrote.
+    pub const fn restart(&mut self) {
+        self.rung = Rung::Yes;
+        self.beat_at = Timestamp::MIN;
+    }
+
+    /// Begins a step, if one is due.
+    pub fn begin(&mut self, now: Timestamp) -> Option<Work> {
+        let changed = self.window.due().is_some_and(|at| at <= now);
+        // What an action waits for may just have come: a Node that joined, a pod that went.
+        let waited = changed && self.under_way == UnderWay::Something;
+        let converge = self.rung == Rung::Yes || now >= self.converge_at || waited;
+        if !converge && !changed && now < self.beat_at {
+            return None;
+        }
+        self.window.close();
+        if !converge {
+            return Some(Work::Report);
+        }
+        self.rung = Rung::No;
+        Some(Work::ConvergeAndReport)
+    }
+
+    /// A step ended; when the next one is due.
+    pub fn end(&mut self, ended: &StepEnded, now: Timestamp) -> Timestamp {
+        let after = |duration| now.checked_add(duration).unwrap_or(Timestamp::MAX);
+        match &ended.converged {
+            Some(converged) => {
+                self.converge_at = converged.next;
+                let waits = !converged.reports.is_empty();
+                self.under_way = if waits { UnderWay::Something } else { UnderWay::Nothing };
+            }
+            None if !ended.errors.is_empty() => self.converge_at = self.converge_at.max(after(RETRY)),
+            None => {}
+        }
+        if let Some(Reported::Changed(ring)) = &ended.reported
+            && ring.changed.iter().any(is_answered)
+        {
+            self.converge_at = self.converge_at.min(after(ANSWERED_AFTER));
+        }
+        self.beat_at = match &ended.reported {
+            Some(Reported::Changed(_) | Reported::Unchanged) => after(HEARTBEAT_EVERY),
+            Some(Reported::Later(at)) => *at,
+            None => after(RETRY),
+        };
+        self.due(now)
+    }
+
+    /// When a step is due; `now` where it is already.
+    #[must_use]
+    pub fn due(&self, now: Timestamp) -> Timestamp {
+        if self.rung == Rung::Yes {
+            return now;
+        }
+        let window = self.window.due().unwrap_or(Timestamp::MAX);
+        self.converge_at.min(self.beat_at).min(window).max(now)
+    }
+}
+
+/// Whether functions answer a change of this kind with a status that nobody rings for: somebody may wait to see it.
+const fn is_answered(kind: &ChunkKind) -> bool {
+    matches!(kind, ChunkKind::NodePools | ChunkKind::NodeClasses)
+}
+
+/// Carries out a step.
+pub async fn run_step<K: Kube, T: Table, B: Bell>(
+    agent: &mut Agent<K, T, B>,
+    work: Work,
+    clock: impl Fn() -> Timestamp + Send,
+) -> StepEnded {
+    let mut ended = StepEnded { converged: None, reported: None, errors: Vec::new() };
+    if work == Work::ConvergeAndReport {
+        match agent.converge(clock()).await {
+            Ok(done) => ended.converged = Some(done),
+            Err(error) => ended.errors.push(error),
+        }
+    }
+    match agent.report(clock()).await {
+        Ok(reported) => ended.reported = Some(reported),
+        Err(error) => ended.errors.push(error),
+    }
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bell::Ring;
+    use tenon_cluster::KubeError;
+    use tenon_domain::snapshot::{ActionProgress, ActionReport};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn converged(next: i64, waits: usize) -> StepEnded {
+        let report = |_| ActionReport { claim: "a".into(), number: 1, progress: ActionProgress::Done };
+        let converged = Converged {
+            reports: (0..waits).map(report).collect(),
+            next: at(next),
+            operations: 0,
+            unreadable: vec![],
+            unwritten: vec![],
+        };
+        StepEnded { converged: Some(converged), reported: Some(Reported::Unchanged), errors: vec![] }
+    }
+
+    fn rested(waits: usize) -> Pace {
+        let mut pace = Pace::default();
+        assert_eq!(pace.begin(at(0)), Some(Work::ConvergeAndReport));
+        assert_eq!(pace.end(&converged(60, waits), at(0)), at(40));
+        assert_eq!(pace.begin(at(39)), None);
+        pace
+    }
+
+    #[test]
+    fn it_beats_converges_and_hears() {
+        let mut pace = rested(0);
+        assert_eq!(pace.begin(at(40)), Some(Work::Report));
+        assert_eq!(pace.begin(at(60)), Some(Work::ConvergeAndReport));
+        let mut pace = rested(0);
+        pace.observe_ring();
+        assert_eq!(pace.due(at(3)), at(3));
+        assert_eq!(pace.begin(at(3)), Some(Work::ConvergeAndReport));
+        // Rung while the step runs: it runs again.
+        pace.observe_ring();
+        assert_eq!(pace.end(&converged(60, 0), at(4)), at(4));
+    }
+
+    #[test]
+    fn a_change_is_reported_and_what_is_under_way_is_looked_at() {
+        let check = |waits, expected| {
+            let mut pace = rested(waits);
+            assert_eq!(pace.observe_change(at(10)), Some(at(11)));
+            assert_eq!((pace.begin(at(10)), pace.begin(at(11))), (None, Some(expected)));
+            assert_eq!(pace.begin(at(12)), None);
+        };
+        check(0, Work::Report);
+        check(1, Work::ConvergeAndReport);
+    }
+
+    #[test]
+    fn a_step_that_failed_is_tried_again_soon() {
+        let mut pace = rested(0);
+        pace.begin(at(60));
+        let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_cluster::Kind::Node });
+        let failed = StepEnded { converged: None, reported: None, errors: vec![error] };
+        assert_eq!(pace.end(&failed, at(60)), at(62));
+    }
+
+    #[test]
+    fn a_changed_class_is_answered_soon() {
+        let mut pace = rested(0);
+        pace.observe_change(at(20));
+        assert_eq!(pace.begin(at(21)), Some(Work::Report));
+        let ring = Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0 };
+        let ended = StepEnded { converged: None, reported: Some(Reported::Changed(ring)), errors: vec![] };
+        assert_eq!(pace.end(&ended, at(21)), at(26));
+        assert_eq!(pace.begin(at(26)), Some(Work::ConvergeAndReport));
+    }
+
+    #[test]
+    fn one_that_starts_anew_looks_at_once() {
+        let mut pace = rested(0);
+        pace.restart();
+        assert_eq!(pace.begin(at(1)), Some(Work::ConvergeAndReport));
+    }
+}

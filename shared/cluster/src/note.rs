@@ -1,0 +1,89 @@
+//! What is told of an object to the people who look at it: an Event of `events.k8s.io/v1`.
+//!
+//! Decides the shape, and how often the same is told: dashboards count events by reason, and the API server keeps each
+//! for an hour.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::object::ObjectKey;
+
+/// The same isn't told again so soon. Source: the peer's events, KARPENTER.md 3.15.
+pub const TOLD_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(2);
+
+/// Something to be told of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Note {
+    /// Of which.
+    pub about: ObjectKey,
+    /// Its UID; empty where it isn't known.
+    pub uid: String,
+    /// Whether somebody should worry.
+    pub kind: NoteKind,
+    /// A CamelCase reason; the peer's where it has one.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// `Event.type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoteKind {
+    /// All is as it should be.
+    Normal,
+    /// It isn't.
+    Warning,
+}
+
+impl NoteKind {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// What was told lately.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told(BTreeMap<(ObjectKey, String), Timestamp>);
+
+impl Told {
+    /// Whether a note is to be told now; then it counts as told.
+    pub fn tells(&mut self, note: &Note, now: Timestamp) -> bool {
+        self.0.retain(|_, at| now.duration_since(*at) < TOLD_AGAIN_AFTER);
+        let key = (note.about.clone(), note.reason.clone());
+        if self.0.contains_key(&key) {
+            return false;
+        }
+        self.0.insert(key, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_is_told_every_two_minutes() {
+        let note = |reason: &str| Note {
+            about: ObjectKey::node("a"),
+            uid: String::new(),
+            kind: NoteKind::Warning,
+            reason: reason.to_owned(),
+            message: String::new(),
+        };
+        let mut told = Told::default();
+        let mut check = |reason: &str, second: i64, expected: bool| {
+            assert_eq!(told.tells(&note(reason), Timestamp::from_second(second).unwrap()), expected);
+        };
+        check("FailedDraining", 0, true);
+        check("FailedDraining", 119, false);
+        check("Draining", 119, true);
+        check("FailedDraining", 120, true);
+    }
+}

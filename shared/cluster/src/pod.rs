@@ -1,0 +1,289 @@
+//! A pod as it is kept between two looks: what is its own, what it shares with its equals, and what a drain asks.
+//!
+//! Decides what is left of a pod once it was read. Twenty thousand pods are kept at a time, and most are like some
+//! other: what they need is there once ([`Shape`]), and a pod's own part is a few hundred bytes. Nobody keeps their JSON.
+//!
+//! Invariants: equal needs are one shape; a pod that is read again as it was is the same shared one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenon_domain::labels::DO_NOT_DISRUPT;
+use tenon_domain::taint::Taint;
+
+use crate::object::{self, Kind, Object, ObjectKey, text};
+use crate::snapshot::{pod_row, pod_shape, shape_digest};
+
+/// A pod that was seen, shared: listing thousands copies nothing.
+pub type PodRef = Arc<SeenPod>;
+
+/// Fewer shapes than this aren't worth looking for those that nobody has any more.
+const FEW_SHAPES: usize = 64;
+
+/// A pod that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenPod {
+    /// Which.
+    pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
+    /// Its `resourceVersion`; empty where it has none.
+    pub version: String,
+    /// The Node that it is bound to.
+    pub node: Option<String>,
+    /// Whether its containers ended for good.
+    pub life: PodLife,
+    /// `metadata.deletionTimestamp`.
+    pub deleted_at: Option<Timestamp>,
+    /// `status.startTime`.
+    pub started_at: Option<Timestamp>,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace_seconds: Option<i64>,
+    /// What `karpenter.sh/do-not-disrupt` says.
+    pub do_not_disrupt: Option<String>,
+    /// Whether the cluster can't do without it.
+    pub criticality: Criticality,
+    /// Who runs it.
+    pub runner: PodRunner,
+    /// Whether it stays on a node that is being disrupted.
+    pub disruption: Disruption,
+    row: Box<str>,
+    shape: Arc<Shape>,
+}
+
+/// Whether a pod is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodLife {
+    /// It waits, starts or runs.
+    Active,
+    /// `Succeeded` or `Failed`.
+    Finished,
+}
+
+/// Whether a pod is critical.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Criticality {
+    /// Its priority class is `system-cluster-critical` or `system-node-critical`.
+    Critical,
+    /// It isn't.
+    Ordinary,
+}
+
+/// Who runs a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodRunner {
+    /// A DaemonSet.
+    DaemonSet,
+    /// The kubelet itself: a static pod, or the mirror of one.
+    Kubelet,
+    /// Any other controller, or nobody.
+    Other,
+}
+
+/// What a pod does on a node that is being disrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disruption {
+    /// It tolerates `karpenter.sh/disrupted`: it stays, and nobody waits for it.
+    Tolerated,
+    /// It has to go.
+    Leaves,
+}
+
+/// What equal pods need.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shape {
+    digest: String,
+    text: Box<str>,
+}
+
+impl Shape {
+    /// The digest that rows name it by.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Its JSON.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl SeenPod {
+    /// Reads one pod, with a shape of its own. Nothing without a name.
+    #[must_use]
+    pub fn read(pod: &Value) -> Option<Self> {
+        Shapes::default().read(pod)
+    }
+
+    /// What the pod needs.
+    #[must_use]
+    pub const fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// What is its own, as JSON.
+    #[must_use]
+    pub fn row(&self) -> &str {
+        &self.row
+    }
+
+    /// The pod, going at a time: as it is known to be before the API server tells.
+    #[must_use]
+    pub fn going(&self, at: Timestamp) -> Self {
+        Self { deleted_at: Some(self.deleted_at.unwrap_or(at)), ..self.clone() }
+    }
+
+    /// Whether it waits for a node.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.node.is_none() && self.life == PodLife::Active && self.deleted_at.is_none()
+    }
+
+    /// Whether it says the same as the other but for its `resourceVersion`: nothing that anybody reads changed.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let own = self.uid == other.uid && self.row == other.row && self.life == other.life;
+        own && self.shape == other.shape && self.do_not_disrupt == other.do_not_disrupt
+    }
+}
+
+/// The shapes that are in use, each once.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    known: BTreeMap<String, Weak<Shape>>,
+    clean_at: usize,
+}
+
+impl Shapes {
+    /// Reads a pod. Nothing without a name.
+    pub fn read(&mut self, pod: &Value) -> Option<SeenPod> {
+        let owner = |kind: &str| object::controller(pod).is_some_and(|of| text(of, "/kind") == Some(kind));
+        let mirror = object::at(pod, "/metadata/annotations/kubernetes.io~1config.mirror").is_some();
+        let disrupted = Taint::disrupted();
+        let tolerates = object::tolerations(pod).iter().any(|toleration| toleration.tolerates(&disrupted));
+        let critical = matches!(
+            text(pod, "/spec/priorityClassName"),
+            Some("system-cluster-critical" | "system-node-critical")
+        );
+        let kept = object::texts(pod, "/metadata/annotations").find(|(key, _)| *key == DO_NOT_DISRUPT);
+        let runner = if mirror || text(pod, "/metadata/ownerReferences/0/kind") == Some("Node") {
+            PodRunner::Kubelet
+        } else if owner("DaemonSet") {
+            PodRunner::DaemonSet
+        } else {
+            PodRunner::Other
+        };
+        let finished = matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"));
+        Some(SeenPod {
+            key: ObjectKey::new(Kind::Pod, namespace(pod), text(pod, "/metadata/name")?),
+            uid: object::uid(pod).to_owned(),
+            version: text(pod, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
+            node: text(pod, "/spec/nodeName").map(str::to_owned),
+            life: if finished { PodLife::Finished } else { PodLife::Active },
+            deleted_at: object::deleted_at(pod),
+            started_at: object::time(pod, "/status/startTime"),
+            grace_seconds: object::at(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64),
+            do_not_disrupt: kept.map(|(_, value)| value.to_owned()),
+            criticality: if critical { Criticality::Critical } else { Criticality::Ordinary },
+            runner,
+            disruption: if tolerates { Disruption::Tolerated } else { Disruption::Leaves },
+            row: pod_row(pod).to_string().into_boxed_str(),
+            shape: self.intern(pod_shape(pod).to_string()),
+        })
+    }
+
+    fn intern(&mut self, text: String) -> Arc<Shape> {
+        let digest = shape_digest(&text);
+        if let Some(known) = self.known.get(&digest).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.known.len() >= self.clean_at {
+            self.known.retain(|_, shape| shape.strong_count() > 0);
+            self.clean_at = self.known.len().saturating_mul(2).max(FEW_SHAPES);
+        }
+        let shape = Arc::new(Shape { digest: digest.clone(), text: text.into_boxed_str() });
+        self.known.insert(digest, Arc::downgrade(&shape));
+        shape
+    }
+}
+
+fn namespace(pod: &Value) -> &str {
+    match object::namespace(pod) {
+        "" => "default",
+        namespace => namespace,
+    }
+}
+
+/// Reads lists of pods, again and again: what was read before isn't read again. An object is the same one where it is
+/// shared, or where its `resourceVersion` is.
+#[derive(Debug, Default)]
+pub struct PodReader {
+    shapes: Shapes,
+    seen: Vec<Object>,
+    read: Vec<PodRef>,
+}
+
+impl PodReader {
+    /// The pods of a list, in its order; those without a name are left out.
+    pub fn read(&mut self, pods: &[Object]) -> Vec<PodRef> {
+        let same = self.seen.len() == pods.len()
+            && self.seen.iter().zip(pods).all(|(one, other)| Arc::ptr_eq(one, other));
+        if same {
+            return self.read.clone();
+        }
+        let mut known: BTreeMap<String, PodRef> =
+            std::mem::take(&mut self.read).into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
+        self.read = pods.iter().filter_map(|pod| self.shapes.read_again(pod, &mut known)).collect();
+        self.seen = pods.to_vec();
+        self.read.clone()
+    }
+}
+
+impl Shapes {
+    fn read_again(&mut self, pod: &Value, known: &mut BTreeMap<String, PodRef>) -> Option<PodRef> {
+        let version = text(pod, "/metadata/resourceVersion").unwrap_or_default();
+        match known.remove(object::uid(pod)) {
+            Some(known) if known.version == version && !version.is_empty() => Some(known),
+            Some(_) | None => self.read(pod).map(Arc::new),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str, version: u32, cpu: &str) -> Object {
+        Arc::new(
+            json!({"kind": "Pod", "metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()},
+            "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]}}),
+        )
+    }
+
+    #[test]
+    fn equal_needs_are_one_shape_while_somebody_has_them() {
+        let mut reader = PodReader::default();
+        let read = reader.read(&[pod("a", 1, "1"), pod("b", 1, "1"), pod("c", 1, "2")]);
+        let [a, b, c] = &read[..] else { panic!("{read:?}") };
+        assert!(Arc::ptr_eq(a.shape(), b.shape()) && !Arc::ptr_eq(a.shape(), c.shape()));
+        let mut shapes = Shapes::default();
+        for cpu in 0..1_000 {
+            shapes.read(&pod("a", 1, &cpu.to_string())).unwrap();
+        }
+        assert!(shapes.known.len() <= FEW_SHAPES, "{}", shapes.known.len());
+    }
+
+    #[test]
+    fn what_did_not_change_is_the_same_pod() {
+        let mut reader = PodReader::default();
+        let before = reader.read(&[pod("a", 1, "1"), pod("b", 1, "1")]);
+        let after = reader.read(&[pod("a", 1, "1"), pod("b", 2, "1")]);
+        assert!(Arc::ptr_eq(&before[0], &after[0]) && !Arc::ptr_eq(&before[1], &after[1]));
+        assert!(before[1].is_like(&after[1]));
+    }
+}

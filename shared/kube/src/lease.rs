@@ -1,0 +1,236 @@
+//! The lease by which one of several replicas leads.
+//!
+//! Decides, as client-go's leader election does, when a replica takes the lease, renews it and gives it up. No maintained
+//! crate fits: kube-leader-election and kubert depend on older releases of kube, and the former judges another replica's
+//! clock by its own.
+//!
+//! Invariants: a replica takes a lease that isn't its own only after it saw it unchanged for a whole lease's duration, by
+//! its own clock; a leader knows by its own clock alone when it must have stopped.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
+
+/// For how long a lease holds without being renewed.
+pub const DURATION: Duration = Duration::from_secs(15);
+/// A leader that couldn't renew for so long stops; others wait for [`DURATION`].
+pub const RENEW_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is tried.
+pub const EVERY: Duration = Duration::from_secs(2);
+/// A try is given up after so long.
+const TRY_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What a lease says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Held {
+    holder: String,
+    renewed: Option<Timestamp>,
+    transitions: i32,
+}
+
+/// What a replica saw last.
+#[derive(Debug, Clone)]
+struct Seen {
+    held: Held,
+    since: Instant,
+}
+
+/// What to do about a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    /// It is ours: renew it.
+    Renew,
+    /// Nobody's: take it.
+    Take,
+    /// Somebody else's.
+    Wait,
+}
+
+/// Whether this replica leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It does, until then unless it renews.
+    Leads(Instant),
+    /// Another does, or nobody yet.
+    Stands,
+}
+
+/// One replica's view of the lease.
+pub struct Election {
+    api: Api<Lease>,
+    name: String,
+    identity: String,
+    seen: Option<Seen>,
+    leads_until: Option<Instant>,
+}
+
+impl std::fmt::Debug for Election {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, identity, leads_until, .. } = self;
+        write!(f, "Election {{ {name}, {identity}, {leads_until:?} }}")
+    }
+}
+
+impl Election {
+    /// A replica that doesn't lead yet. `identity` is its own: the pod's name.
+    #[must_use]
+    pub fn new(client: Client, (namespace, name): (&str, &str), identity: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            seen: None,
+            leads_until: None,
+        }
+    }
+
+    /// Takes or renews the lease, if that may be. To be called every [`EVERY`].
+    ///
+    /// # Errors
+    /// [`Error`]: it isn't known whether it did. A leader stays one until the time that it was told before.
+    pub async fn campaign(&mut self) -> Result<Standing, Error> {
+        // By the clock of before the call: the server's moment is later.
+        let now = Instant::now();
+        let tried = tokio::time::timeout(TRY_TIMEOUT, self.try_once(now)).await;
+        let result = tried.map_err(|elapsed| Error::Service(elapsed.into())).and_then(|tried| tried);
+        match result {
+            Ok(Standing::Leads(until)) => self.leads_until = Some(until),
+            Ok(Standing::Stands) => self.leads_until = None,
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Whether it leads now, as far as it knows.
+    #[must_use]
+    pub fn standing(&self, now: Instant) -> Standing {
+        match self.leads_until {
+            Some(until) if now < until => Standing::Leads(until),
+            Some(_) | None => Standing::Stands,
+        }
+    }
+
+    async fn try_once(&mut self, now: Instant) -> Result<Standing, Error> {
+        let Some(lease) = self.api.get_opt(&self.name).await? else {
+            let lease = Lease { metadata: self.metadata(None), spec: Some(self.spec(None)) };
+            return self.written(self.api.create(&PostParams::default(), &lease).await, now);
+        };
+        let held = held_of(&lease);
+        if self.seen.as_ref().is_none_or(|seen| seen.held != held) {
+            self.seen = Some(Seen { held: held.clone(), since: now });
+        }
+        match judge(self.seen.as_ref(), &self.identity, now) {
+            Judgement::Wait => Ok(Standing::Stands),
+            Judgement::Renew | Judgement::Take => {
+                let version = lease.metadata.resource_version.clone();
+                let spec = Some(self.spec(lease.spec.as_ref()));
+                let mut metadata = lease.metadata;
+                metadata.managed_fields = None;
+                metadata.resource_version = version;
+                let lease = Lease { metadata, spec };
+                self.written(self.api.replace(&self.name, &PostParams::default(), &lease).await, now)
+            }
+        }
+    }
+
+    fn written(&mut self, written: Result<Lease, Error>, now: Instant) -> Result<Standing, Error> {
+        match written {
+            Ok(lease) => {
+                self.seen = Some(Seen { held: held_of(&lease), since: now });
+                Ok(Standing::Leads(now + RENEW_WITHIN))
+            }
+            // Another replica was faster.
+            Err(Error::Api(status)) if status.code == 409 => Ok(Standing::Stands),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the lease up, so that another replica needn't wait. Best effort.
+    ///
+    /// # Errors
+    /// [`Error`]: it ends by itself after [`DURATION`].
+    pub async fn release(&mut self) -> Result<(), Error> {
+        if self.leads_until.take().is_none() {
+            return Ok(());
+        }
+        let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(()) };
+        if held_of(&lease).holder != self.identity {
+            return Ok(());
+        }
+        if let Some(spec) = &mut lease.spec {
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+        }
+        lease.metadata.managed_fields = None;
+        self.api.replace(&self.name, &PostParams::default(), &lease).await.map(|_| ())
+    }
+
+    fn metadata(&self, version: Option<String>) -> ObjectMeta {
+        ObjectMeta { name: Some(self.name.clone()), resource_version: version, ..ObjectMeta::default() }
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime(Timestamp::now());
+        let ours = before.is_some_and(|spec| spec.holder_identity.as_deref() == Some(&self.identity));
+        let transitions = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
+        let acquired = before.and_then(|spec| spec.acquire_time.clone()).filter(|_| ours);
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: acquired.or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(if ours { transitions } else { transitions.saturating_add(1) }),
+            ..LeaseSpec::default()
+        }
+    }
+}
+
+fn held_of(lease: &Lease) -> Held {
+    let spec = lease.spec.clone().unwrap_or_default();
+    Held {
+        holder: spec.holder_identity.unwrap_or_default(),
+        renewed: spec.renew_time.map(|at| at.0),
+        transitions: spec.lease_transitions.unwrap_or(0),
+    }
+}
+
+fn judge(seen: Option<&Seen>, identity: &str, now: Instant) -> Judgement {
+    match seen {
+        None => Judgement::Take,
+        Some(seen) if seen.held.holder == identity => Judgement::Renew,
+        Some(seen) if seen.held.holder.is_empty() => Judgement::Take,
+        Some(seen) if now.duration_since(seen.since) >= DURATION => Judgement::Take,
+        Some(_) => Judgement::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anothers_lease_is_taken_only_after_it_stood_still_for_its_duration() {
+        let start = Instant::now();
+        let check = |holder: &str, seconds: u64, expected| {
+            let held = Held { holder: holder.to_owned(), renewed: None, transitions: 0 };
+            let seen = Seen { held, since: start };
+            assert_eq!(judge(Some(&seen), "me", start + Duration::from_secs(seconds)), expected);
+        };
+        check("me", 100, Judgement::Renew);
+        check("other", 0, Judgement::Wait);
+        check("other", 14, Judgement::Wait);
+        check("other", 15, Judgement::Take);
+        check("", 0, Judgement::Take);
+        assert_eq!(judge(None, "me", start), Judgement::Take);
+    }
+
+    #[test]
+    fn a_leader_stops_before_its_lease_may_be_taken() {
+        assert!(RENEW_WITHIN + TRY_TIMEOUT < DURATION);
+    }
+}

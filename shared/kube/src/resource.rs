@@ -1,0 +1,62 @@
+//! Where an API server serves each kind: group, version, plural and path.
+//!
+//! Decides the words of the URLs and of RBAC rules. It asks no server: the kinds are a closed list.
+
+use tenon_cluster::object::{Kind, Scope};
+
+/// The plural by which URLs and RBAC rules name a kind.
+#[must_use]
+pub const fn plural(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pod => "pods",
+        Kind::Node => "nodes",
+        Kind::Namespace => "namespaces",
+        Kind::PersistentVolume => "persistentvolumes",
+        Kind::PersistentVolumeClaim => "persistentvolumeclaims",
+        Kind::StorageClass => "storageclasses",
+        Kind::DaemonSet => "daemonsets",
+        Kind::Deployment => "deployments",
+        Kind::ReplicaSet => "replicasets",
+        Kind::StatefulSet => "statefulsets",
+        Kind::Job => "jobs",
+        Kind::PodDisruptionBudget => "poddisruptionbudgets",
+        Kind::PriorityClass => "priorityclasses",
+        Kind::Lease => "leases",
+        Kind::NodePool => "nodepools",
+        Kind::Ec2NodeClass => "ec2nodeclasses",
+        Kind::NodeClaim => "nodeclaims",
+    }
+}
+
+/// Group and version; the core group is empty.
+#[must_use]
+pub fn group_version(kind: Kind) -> (&'static str, &'static str) {
+    kind.api_version().split_once('/').unwrap_or(("", kind.api_version()))
+}
+
+/// The path of a kind's collection: of a namespace, or of all where none is named.
+#[must_use]
+pub fn collection(kind: Kind, namespace: &str) -> String {
+    let (group, _) = group_version(kind);
+    let root = if group.is_empty() { "/api" } else { "/apis" };
+    let within = match kind.scope() {
+        Scope::Namespaced if !namespace.is_empty() => format!("namespaces/{namespace}/"),
+        Scope::Namespaced | Scope::Cluster => String::new(),
+    };
+    format!("{root}/{}/{within}{}", kind.api_version(), plural(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let check = |kind, namespace, expected: &str| assert_eq!(collection(kind, namespace), expected);
+        check(Kind::Pod, "", "/api/v1/pods");
+        check(Kind::Pod, "shop", "/api/v1/namespaces/shop/pods");
+        check(Kind::Node, "ignored", "/api/v1/nodes");
+        check(Kind::NodeClaim, "", "/apis/karpenter.sh/v1/nodeclaims");
+        check(Kind::Lease, "kube-system", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases");
+    }
+}

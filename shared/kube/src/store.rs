@@ -1,0 +1,441 @@
+//! The objects of one kind as its watch told of them, and whether that can be relied on.
+//!
+//! Decides what a list answers: the objects as of the last event; an error while the kind was never listed, or since its
+//! watch fails without end. It asks no server.
+//!
+//! Invariants: a list is never a part of one: the objects of a relisting take the place of the old ones at its end; an
+//! older version never takes the place of a newer one; what the agent wrote itself is seen at once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tenon_cluster::object::{self, Kind, Object, text};
+use tenon_cluster::{KubeError, PodRef};
+use tokio::sync::watch;
+
+use crate::classify::Denied;
+
+/// A watch that fails for so long doesn't tell any more what there is. Shorter troubles are those of a load balancer or
+/// an API server that restarts.
+const TROUBLE_FOR: Duration = Duration::from_secs(10);
+/// A watch that fails is tried again within this, its connection's timeout included: one that hasn't failed for longer
+/// works again, whether or not there was anything to tell.
+const TROUBLE_OVER_AFTER: Duration = Duration::from_secs(15);
+
+/// Namespace and name.
+pub(crate) type Name = (String, String);
+
+/// What is kept of an object.
+pub(crate) trait Kept: Clone + Send + 'static {
+    /// `metadata.resourceVersion`.
+    fn version(&self) -> &str;
+    /// `metadata.uid`.
+    fn uid(&self) -> &str;
+    /// Whether nothing that anybody reads differs.
+    fn is_like(&self, other: &Self) -> bool;
+}
+
+impl Kept for PodRef {
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (**self).is_like(other) && self.deleted_at == other.deleted_at
+    }
+}
+
+impl Kept for Object {
+    fn version(&self) -> &str {
+        text(self, "/metadata/resourceVersion").unwrap_or_default()
+    }
+
+    fn uid(&self) -> &str {
+        object::uid(self)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let without_version = |object: &Value| {
+            let mut object = object.clone();
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("resourceVersion");
+            }
+            object
+        };
+        without_version(self) == without_version(other)
+    }
+}
+
+/// Counts changes up, and wakes who waits for one.
+#[derive(Debug, Clone)]
+pub struct Changes(watch::Sender<u64>);
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+impl Changes {
+    /// Follows the count from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+
+    fn tell(&self) {
+        self.0.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+/// The objects of one kind.
+#[derive(Debug)]
+pub(crate) struct Cell<T> {
+    kind: Kind,
+    state: Mutex<State<T>>,
+    changes: Changes,
+    news: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    objects: BTreeMap<Name, T>,
+    filling: Option<BTreeMap<Name, T>>,
+    phase: Phase,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Never listed.
+    Empty,
+    /// Listed, and followed.
+    Listed,
+}
+
+#[derive(Debug, Clone)]
+struct Trouble {
+    first: Instant,
+    last: Instant,
+    error: KubeError,
+}
+
+/// What a list would answer.
+#[derive(Debug)]
+pub(crate) enum Answer<T> {
+    /// All objects, by namespace and name.
+    Objects(Vec<T>),
+    /// It isn't listed yet, and nothing went wrong so far.
+    NotYet,
+    /// It can't be relied on.
+    Failed(KubeError),
+}
+
+impl<T: Kept> Cell<T> {
+    pub(crate) fn new(kind: Kind, changes: Changes) -> Self {
+        let state = State { objects: BTreeMap::new(), filling: None, phase: Phase::Empty, trouble: None };
+        Self { kind, state: Mutex::new(state), changes, news: watch::Sender::new(()) }
+    }
+
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing in here leaves anything half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Told whenever [`Cell::answer`] may have become another.
+    pub(crate) fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    fn tell(&self) {
+        self.changes.tell();
+        self.news.send_replace(());
+    }
+
+    /// A relisting begins.
+    pub(crate) fn begin(&self) {
+        self.state().filling = Some(BTreeMap::new());
+    }
+
+    /// An object of the relisting. One that is known in this version stays the same shared one.
+    pub(crate) fn fill(&self, name: Name, object: T) {
+        let mut state = self.state();
+        let known = state.objects.get(&name).filter(|known| known.version() == object.version()).cloned();
+        if let Some(filling) = &mut state.filling {
+            filling.insert(name, known.unwrap_or(object));
+        }
+    }
+
+    /// The relisting is whole.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state();
+        if let Some(filled) = state.filling.take() {
+            state.objects = filled;
+            state.phase = Phase::Listed;
+        }
+        state.trouble = None;
+        drop(state);
+        self.tell();
+    }
+
+    /// An object is there, or changed.
+    pub(crate) fn put(&self, name: Name, object: T) {
+        let mut state = self.state();
+        state.trouble = None;
+        let known = state.objects.get(&name);
+        if known.is_some_and(|known| is_newer(known.version(), object.version())) {
+            return;
+        }
+        let alike = known.is_some_and(|known| known.is_like(&object));
+        state.objects.insert(name, object);
+        drop(state);
+        if !alike {
+            self.tell();
+        }
+    }
+
+    /// An object is gone.
+    pub(crate) fn remove(&self, name: &Name, version: &str) {
+        let mut state = self.state();
+        state.trouble = None;
+        if state.objects.get(name).is_some_and(|known| is_newer(known.version(), version)) {
+            return;
+        }
+        let had = state.objects.remove(name).is_some();
+        drop(state);
+        if had {
+            self.tell();
+        }
+    }
+
+    /// The agent itself changed an object: seen at once, or the next round of the same step would plan it again. One that
+    /// the watch already took away stays away.
+    pub(crate) fn observe_own(&self, name: Name, object: T) {
+        let known = self.state().objects.get(&name).is_some_and(|known| known.uid() == object.uid());
+        if known {
+            self.put(name, object);
+        }
+    }
+
+    /// The agent itself took an object away, or changed it by `change` in a way that the watch will tell.
+    pub(crate) fn change_own(&self, name: &Name, uid: &str, change: impl FnOnce(&T) -> Option<T>) {
+        let mut state = self.state();
+        let Some(known) = state.objects.get(name).filter(|known| known.uid() == uid) else { return };
+        match change(known) {
+            Some(changed) => state.objects.insert(name.clone(), changed),
+            None => state.objects.remove(name),
+        };
+        drop(state);
+        self.tell();
+    }
+
+    /// The watch failed.
+    pub(crate) fn fail(&self, error: KubeError, now: Instant) {
+        let mut state = self.state();
+        let gone = matches!(error, KubeError::UnknownKind { .. });
+        let first = match &state.trouble {
+            Some(trouble) if now.duration_since(trouble.last) < TROUBLE_OVER_AFTER => trouble.first,
+            Some(_) | None => now,
+        };
+        state.trouble = Some(Trouble { first, last: now, error });
+        let emptied = gone && !state.objects.is_empty();
+        if gone {
+            state.objects.clear();
+        }
+        drop(state);
+        if emptied {
+            self.changes.tell();
+        }
+        self.news.send_replace(());
+    }
+
+    /// What a list answers now.
+    pub(crate) fn answer(&self, now: Instant) -> Answer<T> {
+        let state = self.state();
+        let trouble = state.trouble.as_ref();
+        if let Some(error) = trouble.map(|trouble| &trouble.error).filter(|error| is_final(error)) {
+            return Answer::Failed(error.clone());
+        }
+        match (state.phase, trouble) {
+            (Phase::Empty, Some(trouble)) if trouble.is_lasting(now) => Answer::Failed(trouble.error.clone()),
+            // An API server that just got a definition says for a moment that it initializes.
+            (Phase::Empty, _) => Answer::NotYet,
+            (Phase::Listed, Some(trouble)) if trouble.is_lasting(now) => {
+                Answer::Failed(trouble.error.clone())
+            }
+            (Phase::Listed, _) => Answer::Objects(state.objects.values().cloned().collect()),
+        }
+    }
+}
+
+impl Trouble {
+    fn is_lasting(&self, now: Instant) -> bool {
+        let again = now.duration_since(self.last) < TROUBLE_OVER_AFTER;
+        again && self.last.duration_since(self.first) >= TROUBLE_FOR
+    }
+}
+
+/// Whether the next try ends in the same way unless somebody does something.
+fn is_final(error: &KubeError) -> bool {
+    match error {
+        KubeError::UnknownKind { .. } => true,
+        KubeError::Unavailable(cause) => cause.is::<Denied>(),
+        KubeError::NotFound { .. } | KubeError::Conflict { .. } | KubeError::Invalid { .. } => false,
+    }
+}
+
+/// Whether a version is newer than another: API servers count them up (Kubernetes 1.35, `resourceVersion` is comparable).
+/// Of those that aren't numbers none is newer.
+fn is_newer(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version > than,
+        _ => false,
+    }
+}
+
+/// Where an object belongs.
+pub(crate) fn name_of(object: &Value) -> Name {
+    (object::namespace(object).to_owned(), object::name(object).to_owned())
+}
+
+/// An object as it is kept: with `apiVersion` and `kind`, which items of lists don't have.
+pub(crate) fn keep_object(kind: Kind, mut object: Value) -> Object {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), kind.api_version().into());
+        fields.insert("kind".to_owned(), kind.as_str().into());
+    }
+    Arc::new(tenon_cluster::snapshot::keep(kind, &object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(version: u32, label: &str) -> Object {
+        Arc::new(json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version.to_string(),
+            "labels": {"l": label}}}))
+    }
+
+    fn name() -> Name {
+        (String::new(), "a".to_owned())
+    }
+
+    fn listed() -> (Cell<Object>, watch::Receiver<u64>) {
+        let changes = Changes::default();
+        let cell = Cell::new(Kind::Node, changes.clone());
+        cell.begin();
+        cell.fill(name(), node(5, "x"));
+        assert!(matches!(cell.answer(Instant::now()), Answer::NotYet));
+        cell.finish();
+        (cell, changes.subscribe())
+    }
+
+    fn labels(cell: &Cell<Object>) -> Vec<String> {
+        match cell.answer(Instant::now()) {
+            Answer::Objects(all) => all
+                .iter()
+                .map(|node| text(node, "/metadata/labels/l").unwrap_or_default().to_owned())
+                .collect(),
+            other @ (Answer::NotYet | Answer::Failed(_)) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_older_version_never_takes_a_newer_ones_place() {
+        let (cell, changes) = listed();
+        cell.put(name(), node(7, "y"));
+        cell.put(name(), node(6, "x"));
+        assert_eq!(labels(&cell), ["y"]);
+        cell.remove(&name(), "6");
+        assert_eq!(labels(&cell), ["y"]);
+        cell.remove(&name(), "8");
+        assert!(labels(&cell).is_empty());
+        assert!(changes.has_changed().unwrap());
+    }
+
+    #[test]
+    fn what_nobody_reads_wakes_nobody() {
+        let (cell, mut changes) = listed();
+        changes.mark_unchanged();
+        cell.put(name(), node(9, "x"));
+        assert!(!changes.has_changed().unwrap());
+        cell.put(name(), node(10, "z"));
+        assert!(changes.has_changed().unwrap());
+    }
+
+    #[test]
+    fn own_changes_are_seen_at_once_and_wake_no_dead() {
+        let (cell, mut changes) = listed();
+        changes.mark_unchanged();
+        cell.observe_own(name(), node(6, "own"));
+        assert_eq!(labels(&cell), ["own"]);
+        assert!(changes.has_changed().unwrap());
+        cell.remove(&name(), "7");
+        cell.observe_own(name(), node(6, "late"));
+        assert!(labels(&cell).is_empty());
+    }
+
+    #[test]
+    fn a_relisting_is_seen_at_its_end_and_keeps_what_is_the_same() {
+        let (cell, _changes) = listed();
+        let Answer::Objects(before) = cell.answer(Instant::now()) else { panic!() };
+        cell.begin();
+        assert_eq!(labels(&cell), ["x"]);
+        cell.fill(name(), node(5, "x"));
+        cell.finish();
+        let Answer::Objects(after) = cell.answer(Instant::now()) else { panic!() };
+        assert!(Arc::ptr_eq(&before[0], &after[0]));
+    }
+
+    #[test]
+    fn only_a_lasting_trouble_is_told() {
+        let (cell, _changes) = listed();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let error = || KubeError::Unavailable(Arc::new(std::io::Error::other("refused")));
+        let check = |seconds, failed: bool| {
+            assert_eq!(matches!(cell.answer(at(seconds)), Answer::Failed(_)), failed, "after {seconds} s");
+        };
+        cell.fail(error(), at(0));
+        check(1, false);
+        cell.fail(error(), at(9));
+        check(9, false);
+        cell.fail(error(), at(12));
+        check(12, true);
+        // It would have failed again.
+        check(28, false);
+        cell.fail(error(), at(40));
+        check(41, false);
+    }
+
+    #[test]
+    fn a_first_list_waits_for_what_passes_and_not_for_rights() {
+        let cell: Cell<Object> = Cell::new(Kind::Node, Changes::default());
+        cell.fail(KubeError::Unavailable(Arc::new(std::io::Error::other("initializing"))), Instant::now());
+        assert!(matches!(cell.answer(Instant::now()), Answer::NotYet));
+        let denied = Denied { verb: "list", resource: "nodes".to_owned(), message: String::new() };
+        cell.fail(KubeError::Unavailable(Arc::new(denied)), Instant::now());
+        assert!(matches!(cell.answer(Instant::now()), Answer::Failed(_)));
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_told_at_once_and_has_no_objects() {
+        let (cell, _changes) = listed();
+        cell.fail(KubeError::UnknownKind { kind: Kind::NodePool }, Instant::now());
+        assert!(matches!(cell.answer(Instant::now()), Answer::Failed(KubeError::UnknownKind { .. })));
+        cell.begin();
+        cell.finish();
+        assert!(labels(&cell).is_empty());
+    }
+}

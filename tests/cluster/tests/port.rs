@@ -1,0 +1,530 @@
+//! The agent's port on a real API server, under the agent's own rights: each call, what each refusal is, and that every
+//! verb of its roles is needed.
+//!
+//! Run by `tests/servers/control-plane -- cargo test --workspace --test port -- --ignored`.
+
+#![expect(clippy::expect_used, reason = "tests fail by them")]
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
+use tenon_cluster::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
+use tenon_cluster_tests::Cluster;
+use tenon_domain::manifest;
+use tenon_kube::lease::{Election, Standing};
+use tenon_kube::{KubeClient, Listing, WATCHED};
+
+/// What the agent may do, as the chart installs it.
+const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
+const NAMESPACE: &str = "tenon-system";
+/// Nothing here takes the API server as long.
+const SOON: Duration = Duration::from_secs(20);
+
+struct World {
+    admin: Cluster,
+    agent: Cluster,
+    kube: KubeClient,
+    number: u32,
+}
+
+type Told = Result<(), String>;
+
+fn told(what: &str) -> impl Fn(KubeError) -> String + '_ {
+    move |error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("{what}: {error}: {cause}")
+    }
+}
+
+/// The agent's own client.
+async fn client() -> tenon_kube::Client {
+    let path = std::env::var("TENON_AGENT_KUBECONFIG").expect("run it by tests/servers/control-plane");
+    let file = kube::config::Kubeconfig::read_from(&path).expect("the kubeconfig can be read");
+    let options = kube::config::KubeConfigOptions::default();
+    let config = tenon_kube::Config::from_custom_kubeconfig(file, &options).await.expect("it is whole");
+    tenon_kube::client_of(config).expect("a client can be made of it")
+}
+
+impl World {
+    async fn new(listing: Listing) -> Self {
+        let (admin, agent) = (Cluster::admin().await, Cluster::agent().await);
+        admin.install_definitions().await;
+        admin.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}")).await;
+        for object in roles() {
+            admin.apply_object(&object).await;
+        }
+        for object in roles() {
+            for (group, resource, verb, name) in grants(&object) {
+                wait_for_right(&agent, &object, (&group, &resource, &verb, &name), true).await;
+            }
+        }
+        let kube = KubeClient::start(client().await, listing, "port");
+        Self { admin, agent, kube, number: 0 }
+    }
+
+    fn name(&mut self, what: &str) -> String {
+        self.number += 1;
+        let at = jiff::Timestamp::now().as_microsecond();
+        format!("{what}-{at}-{}", self.number)
+    }
+
+    async fn apply(&self, object: Value) -> ObjectKey {
+        self.admin.apply_object(&object).await;
+        ObjectKey::of(&object).expect("it has a name and a known kind")
+    }
+
+    /// Waits until the store shows what is looked for.
+    async fn seen(&self, kind: Kind, name: &str, is: impl Fn(&Value) -> bool) -> Result<Object, String> {
+        let start = Instant::now();
+        loop {
+            let all = self.kube.list(kind).await.map_err(told("list"))?;
+            if let Some(found) = all.iter().find(|one| object::name(one) == name && is(one)) {
+                return Ok(found.clone());
+            }
+            if start.elapsed() > SOON {
+                return Err(format!("`{kind} {name}` isn't seen as it should be"));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn pod_uid(&self, key: &ObjectKey) -> Result<String, String> {
+        let start = Instant::now();
+        loop {
+            let pods = self.kube.pods().await.map_err(told("list pods"))?;
+            if let Some(pod) = pods.iter().find(|pod| pod.key == *key) {
+                return Ok(pod.uid.clone());
+            }
+            if start.elapsed() > SOON {
+                return Err(format!("`{key}` isn't seen"));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn pod(&mut self, label: &str) -> ObjectKey {
+        let name = self.name("port");
+        self.apply(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"app": label}},
+            "spec": {"nodeSelector": {"nowhere": "at-all"}, "containers": [{"name": "a", "image": "none"}]}}))
+            .await
+    }
+
+    async fn budget(&mut self, label: &str) {
+        let name = self.name("port");
+        self.apply(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"minAvailable": 1, "unhealthyPodEvictionPolicy": "IfHealthyBudget",
+                "selector": {"matchLabels": {"app": label}}}}))
+            .await;
+    }
+
+    /// Every call that the agent makes.
+    async fn all(&mut self) -> Told {
+        self.lists().await?;
+        self.nodes().await?;
+        self.pods().await?;
+        self.claims().await?;
+        self.statuses().await?;
+        self.notes().await?;
+        self.leases().await
+    }
+
+    async fn lists(&mut self) -> Told {
+        for kind in WATCHED {
+            self.kube.list(kind).await.map_err(told("list"))?;
+        }
+        self.kube.pods().await.map_err(told("list pods"))?;
+        Ok(())
+    }
+
+    async fn nodes(&mut self) -> Told {
+        let name = self.name("port");
+        let key = self
+            .apply(json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "finalizers": ["karpenter.sh/termination"], "labels": {"a": "1"}}}))
+            .await;
+        let seen = self.seen(Kind::Node, &name, |_| true).await?;
+        let version = text(&seen, "/metadata/resourceVersion").unwrap_or_default().to_owned();
+        let patch = json!({"metadata": {"labels": {"a": "2"}}});
+        let precondition = Precondition::ResourceVersion(version.clone());
+        // A kubelet may have written meanwhile, which kwok is.
+        let patched = match self.kube.patch(&key, &patch, &precondition).await {
+            Err(KubeError::Conflict { .. }) => self.kube.patch(&key, &patch, &Precondition::None).await,
+            other => other,
+        };
+        patched.map_err(told("patch node"))?;
+        let now = self.kube.list(Kind::Node).await.map_err(told("list"))?;
+        let own = now.iter().find(|node| object::name(node) == name).expect("it is there");
+        assert_eq!(text(own, "/metadata/labels/a"), Some("2"), "what was written is seen at once");
+        let stale = self.kube.patch(&key, &patch, &precondition).await;
+        assert!(matches!(stale, Err(KubeError::Conflict { .. })), "{stale:?}");
+        let other = self
+            .kube
+            .delete(&key, "another", None)
+            .await
+            .map_err(|error| matches!(error, KubeError::Conflict { .. }));
+        if other == Err(false) {
+            return Err("delete node".to_owned());
+        }
+        let uid = object::uid(&seen).to_owned();
+        let deleted = self.kube.delete(&key, &uid, None).await.map_err(told("delete node"))?;
+        assert_eq!(deleted, Deletion::Accepted);
+        let now = self.kube.list(Kind::Node).await.map_err(told("list"))?;
+        let own = now.iter().find(|node| object::name(node) == name).expect("its finalizer holds it");
+        assert!(object::deleted_at(own).is_some(), "seen at once");
+        let release = json!({"metadata": {"finalizers": null}});
+        self.kube.patch(&key, &release, &Precondition::None).await.map_err(told("patch node"))?;
+        let now = self.kube.list(Kind::Node).await.map_err(told("list"))?;
+        assert!(now.iter().all(|node| object::name(node) != name), "it is gone at once");
+        let gone = self.kube.patch(&key, &patch, &Precondition::None).await;
+        assert!(matches!(gone, Err(KubeError::NotFound { .. })), "{gone:?}");
+        assert_eq!(
+            self.kube.delete(&key, &uid, None).await.map_err(told("delete node"))?,
+            Deletion::NotFound
+        );
+        Ok(())
+    }
+
+    async fn pods(&mut self) -> Told {
+        let label = self.name("app");
+        let (one, other) = (self.pod(&label).await, self.pod(&label).await);
+        let (uid, other_uid) = (self.pod_uid(&one).await?, self.pod_uid(&other).await?);
+        let conflict = self.kube.evict(&one, &other_uid).await.map_err(told("evict"))?;
+        assert_eq!(conflict, Eviction::Conflict);
+        assert_eq!(self.kube.evict(&one, &uid).await.map_err(told("evict"))?, Eviction::Evicted);
+        assert_eq!(self.kube.evict(&one, &uid).await.map_err(told("evict"))?, Eviction::NotFound);
+        let deleted = self.kube.delete(&other, &other_uid, Some(1)).await.map_err(told("delete pod"))?;
+        assert_eq!(deleted, Deletion::Accepted);
+        let start = Instant::now();
+        loop {
+            let pods = self.kube.pods().await.map_err(told("list pods"))?;
+            if pods.iter().all(|pod| pod.uid != other_uid) {
+                break;
+            }
+            assert!(start.elapsed() < SOON, "it is gone");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    async fn claims(&mut self) -> Told {
+        let name = self.name("port");
+        let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {"name": name, "finalizers": ["karpenter.sh/termination"],
+                "labels": {"karpenter.sh/nodepool": "default"}},
+            "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "a"},
+                "resources": {"requests": {"cpu": "2"}},
+                "requirements": [
+                    {"key": "karpenter.sh/nodepool", "operator": "In", "values": ["default"]},
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1a"]},
+                    {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"]}]}});
+        let key = ObjectKey::new(Kind::NodeClaim, "", &name);
+        let made = self.kube.create(claim.clone()).await.map_err(told("create claim"))?;
+        let again = self.kube.create(claim).await;
+        assert!(matches!(again, Err(KubeError::Conflict { .. })), "{again:?}");
+        self.seen(Kind::NodeClaim, &name, |_| true).await?;
+        let status = json!({"providerID": "aws:///us-east-1a/i-0abc", "imageID": "ami-1", "capacity": {"cpu": "2"},
+            "conditions": [condition("Launched"), condition("Ready")]});
+        self.show(Kind::NodeClaim, &name, &status).await?;
+        let wrong = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
+            "status": {"providerID": 3}});
+        let wrong = self.kube.apply_status(&wrong).await;
+        assert!(matches!(wrong, Err(KubeError::Invalid { .. })), "{wrong:?}");
+        self.kube.delete(&key, object::uid(&made), None).await.map_err(told("delete claim"))?;
+        let release = json!({"metadata": {"finalizers": null}});
+        self.kube.patch(&key, &release, &Precondition::None).await.map_err(told("patch claim"))?;
+        let now = self.kube.list(Kind::NodeClaim).await.map_err(told("list"))?;
+        assert!(now.iter().all(|claim| object::name(claim) != name), "it is gone at once");
+        Ok(())
+    }
+
+    /// Applies a status twice: the second time nothing changes; and once with less, which takes the rest away.
+    async fn show(&mut self, kind: Kind, name: &str, status: &Value) -> Told {
+        let object = |status: &Value| json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "metadata": {"name": name}, "status": status});
+        let written = self.kube.apply_status(&object(status)).await.map_err(told("apply status"))?;
+        assert_eq!(written.get("status"), Some(status), "{kind}");
+        let version = text(&written, "/metadata/resourceVersion").map(str::to_owned);
+        let again = self.kube.apply_status(&object(status)).await.map_err(told("apply status"))?;
+        assert_eq!(
+            text(&again, "/metadata/resourceVersion").map(str::to_owned),
+            version,
+            "{kind}: nothing changed"
+        );
+        let less = json!({"conditions": [condition("Ready")]});
+        let fewer = self.kube.apply_status(&object(&less)).await.map_err(told("apply status"))?;
+        assert_eq!(fewer.pointer("/status/conditions"), less.get("conditions"), "{kind}");
+        Ok(())
+    }
+
+    async fn statuses(&mut self) -> Told {
+        let name = self.name("port");
+        self.apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+            "spec": {"template": {"spec": {"requirements": [],
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "a"}}}}}))
+            .await;
+        let status = json!({"nodes": 1, "resources": {"cpu": "2", "nodes": "1"},
+            "conditions": [condition("NodeClassReady"), condition("Ready"), condition("tenon.dev/Unsupported")]});
+        self.show(Kind::NodePool, &name, &status).await?;
+        self.apply(json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name},
+            "spec": {"role": "r", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": [{"tags": {"a": "b"}}], "securityGroupSelectorTerms": [{"tags": {"a": "b"}}]}}))
+            .await;
+        let arch = json!({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]});
+        let status = json!({"subnets": [{"id": "subnet-1", "zone": "us-east-1a", "zoneID": "use1-az1"}],
+            "securityGroups": [{"id": "sg-1", "name": "nodes"}],
+            "amis": [{"id": "ami-1", "name": "al2023", "requirements": [arch]}], "instanceProfile": "nodes",
+            "conditions": [condition("AMIsReady"), condition("Ready")]});
+        self.show(Kind::Ec2NodeClass, &name, &status).await
+    }
+
+    async fn notes(&mut self) -> Told {
+        let about = self.pod("noted").await;
+        let uid = self.pod_uid(&about).await?;
+        let note = Note {
+            about,
+            uid,
+            kind: NoteKind::Warning,
+            reason: "FailedDraining".to_owned(),
+            message: "a budget".to_owned(),
+        };
+        self.kube.note(&note).await.map_err(told("note"))?;
+        self.kube.note(&note).await.map_err(told("note again"))
+    }
+
+    async fn leases(&mut self) -> Told {
+        let ours = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "tenon-agent", "namespace": NAMESPACE}});
+        let generation = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "tenon-agent-generation", "namespace": "kube-system"}});
+        for lease in [&ours, &generation] {
+            self.admin.apply_object(lease).await;
+            self.admin.delete(lease).await;
+        }
+        let mut election = Election::new(self.agent.client(), (NAMESPACE, "tenon-agent"), "port");
+        for what in ["take", "renew"] {
+            let standing = election.campaign().await.map_err(|error| format!("{what} the lease: {error}"))?;
+            assert!(matches!(standing, Standing::Leads(_)), "{what}");
+        }
+        let mut rival = Election::new(self.agent.client(), (NAMESPACE, "tenon-agent"), "rival");
+        let standing = rival.campaign().await.map_err(|error| format!("another's lease: {error}"))?;
+        assert_eq!(standing, Standing::Stands);
+        election.release().await.map_err(|error| format!("release the lease: {error}"))?;
+        let standing = rival.campaign().await.map_err(|error| format!("a released lease: {error}"))?;
+        assert!(matches!(standing, Standing::Leads(_)));
+        let key = ObjectKey::of(&generation).expect("it has a name");
+        assert_eq!(self.kube.get(&key).await.map_err(told("get lease"))?, None);
+        self.kube.create(generation).await.map_err(told("create lease"))?;
+        let patch = json!({"metadata": {"annotations": {"tenon.dev/generation-written": "1"}}});
+        self.kube.patch(&key, &patch, &Precondition::None).await.map_err(told("patch lease"))?;
+        Ok(())
+    }
+}
+
+fn condition(kind: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": "Because", "message": "", "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+fn roles() -> Vec<Value> {
+    manifest::objects("rbac.yaml", RBAC)
+}
+
+/// Group, resource, verb and name of all that a role grants.
+fn grants(role: &Value) -> Vec<(String, String, String, String)> {
+    let texts = |rule: &Value, field: &str| -> Vec<String> {
+        let list = rule.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+        list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+    };
+    let mut found = Vec::new();
+    for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
+        let name = texts(rule, "resourceNames").into_iter().next().unwrap_or_default();
+        for group in texts(rule, "apiGroups") {
+            for resource in texts(rule, "resources") {
+                for verb in texts(rule, "verbs") {
+                    found.push((group.clone(), resource.clone(), verb, name.clone()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The role without one verb on one resource: the rule is split by resources.
+fn without(role: &Value, (group, resource, verb, name): (&str, &str, &str, &str)) -> Value {
+    let mut rules = Vec::new();
+    for grant in grants(role) {
+        if (grant.0.as_str(), grant.1.as_str(), grant.2.as_str(), grant.3.as_str())
+            == (group, resource, verb, name)
+        {
+            continue;
+        }
+        let names = if grant.3.is_empty() { Value::Null } else { json!([grant.3]) };
+        rules.push(json!({"apiGroups": [grant.0], "resources": [grant.1], "verbs": [grant.2], "resourceNames": names}));
+    }
+    let mut role = role.clone();
+    role.as_object_mut().expect("a role is a map").insert("rules".to_owned(), Value::Array(rules));
+    role
+}
+
+/// Waits until the API server's authorizer knows.
+async fn wait_for_right(
+    agent: &Cluster,
+    role: &Value,
+    (group, resource, verb, name): (&str, &str, &str, &str),
+    expected: bool,
+) {
+    let namespace = text(role, "/metadata/namespace").map(str::to_owned);
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let attributes = ResourceAttributes {
+        group: some(group),
+        resource: Some(resource.to_owned()),
+        subresource: some(subresource),
+        verb: Some(verb.to_owned()),
+        name: some(name),
+        namespace,
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..Default::default() };
+    let api: Api<SelfSubjectAccessReview> = Api::all(agent.client());
+    let start = Instant::now();
+    loop {
+        let answer = api
+            .create(&PostParams::default(), &review)
+            .await
+            .expect("everybody may ask for their own rights");
+        if answer.status.is_some_and(|status| status.allowed == expected) {
+            return;
+        }
+        assert!(start.elapsed() < SOON, "`{verb}` on `{resource}` should be {expected} by now");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs tests/servers/control-plane"]
+async fn each_call_is_allowed_and_does_what_the_port_says() {
+    for listing in [Listing::Streamed, Listing::Paged] {
+        let mut world = World::new(listing).await;
+        world.all().await.expect("the agent's own role is enough");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs tests/servers/control-plane"]
+async fn budgets_refuse_evictions() {
+    let mut world = World::new(Listing::Streamed).await;
+    let label = world.name("app");
+    let pod = world.pod(&label).await;
+    let uid = world.pod_uid(&pod).await.expect("it is seen");
+    // A pod that isn't ready goes unless a healthy budget is asked for: it has to run.
+    let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.admin.client(), "default");
+    let running =
+        json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    let patch = kube::api::Patch::Merge(&running);
+    api.patch_status(&pod.name, &kube::api::PatchParams::default(), &patch)
+        .await
+        .expect("an admin may say so");
+    world.budget(&label).await;
+    let start = Instant::now();
+    let refused = loop {
+        let eviction = world.kube.evict(&pod, &uid).await.expect("it is an answer");
+        if let Eviction::TooManyRequests { message } = eviction {
+            break message;
+        }
+        assert!(start.elapsed() < SOON, "the budget doesn't cover it: {eviction:?}");
+    };
+    assert!(refused.contains("disruption budget"), "{refused}");
+    world.budget(&label).await;
+    let start = Instant::now();
+    loop {
+        let two = world.kube.evict(&pod, &uid).await.expect("it is an answer");
+        match two {
+            Eviction::TooManyRequests { message } if message.contains("more than one") => break,
+            other @ (Eviction::Evicted
+            | Eviction::NotFound
+            | Eviction::TooManyRequests { .. }
+            | Eviction::Conflict) => assert!(start.elapsed() < SOON, "{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs tests/servers/control-plane"]
+async fn every_verb_is_needed() {
+    // Each list is asked for in both ways, so both rights are.
+    let _granted = World::new(Listing::Streamed).await;
+    let mut superfluous = Vec::new();
+    for role in roles().iter().filter(|role| role.get("rules").is_some()) {
+        for (group, resource, verb, name) in grants(role) {
+            let grant = (group.as_str(), resource.as_str(), verb.as_str(), name.as_str());
+            let admin = Cluster::admin().await;
+            let agent = Cluster::agent().await;
+            admin.apply_object(&without(role, grant)).await;
+            wait_for_right(&agent, role, grant, false).await;
+            let mut failed = None;
+            for listing in [Listing::Streamed, Listing::Paged] {
+                let kube = KubeClient::start(client().await, listing, "port");
+                let mut world = World { admin: admin.clone(), agent: agent.clone(), kube, number: 0 };
+                let needs_all = verb != "list" && verb != "watch";
+                let told = if needs_all { world.all().await } else { world.lists().await };
+                failed = failed.or(told.err());
+                if failed.is_some() {
+                    break;
+                }
+            }
+            match failed {
+                Some(told) => println!("without `{verb}` on `{resource}.{group}`: {told}"),
+                None => superfluous.push(format!("`{verb}` on `{resource}.{group}` {name}")),
+            }
+            admin.apply_object(role).await;
+            wait_for_right(&agent, role, grant, true).await;
+        }
+    }
+    assert!(superfluous.is_empty(), "nothing needs {}", superfluous.join(", "));
+}
+
+#[tokio::test]
+#[ignore = "needs tests/servers/control-plane"]
+async fn a_kind_without_its_definition_is_unknown() {
+    let agent = Cluster::agent().await;
+    let unknown = tenon_kube::classify::classify(
+        tenon_kube::classify::Call { verb: "list", kind: Kind::NodePool, part: "", key: None },
+        agent
+            .client()
+            .request::<Value>(
+                kube::core::Request::new("/apis/karpenter.sh/v99/nodepools")
+                    .list(&kube::api::ListParams::default())
+                    .expect("a request can be made"),
+            )
+            .await
+            .expect_err("there is no such version"),
+    );
+    let denied = matches!(&unknown, KubeError::Unavailable(cause) if cause.to_string().contains("`list`"));
+    assert!(denied || matches!(unknown, KubeError::UnknownKind { .. }), "{unknown:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs tests/servers/control-plane"]
+async fn changes_are_told_and_what_nobody_reads_is_not() {
+    let world = World::new(Listing::Streamed).await;
+    let name = format!("port-{}", std::process::id());
+    let node =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"a": "1"}}});
+    let mut changes = world.kube.changes();
+    world.kube.list(Kind::Namespace).await.expect("it is allowed");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    changes.mark_unchanged();
+    world.admin.apply_object(&node).await;
+    tokio::time::timeout(SOON, changes.changed()).await.expect("it is told").expect("the watches are there");
+    world.seen(Kind::Namespace, &name, |_| true).await.expect("it is seen");
+}
