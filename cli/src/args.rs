@@ -271,6 +271,9 @@ pub(crate) struct LocalArgs {
     /// What happens: `tour`, another built-in scenario, or a file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) scenario: Option<String>,
+    /// A real cluster on this machine instead of the simulated one, in real time; its pods' nodes are run by kwok
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["filename", "scenario", "speed", "bill"])]
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// What every choice of the region follows from; the scenario's own without
     #[arg(long)]
     pub(crate) seed: Option<u64>,

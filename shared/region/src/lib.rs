@@ -12,6 +12,7 @@ pub mod gated_kube;
 pub mod happening;
 mod kept;
 pub mod kubelet;
+pub mod outside;
 pub mod ports;
 pub mod queue;
 mod record;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tenon_cloud::port::InstanceState;
 use tenon_cloud::twin::InstanceRecord;
+use tenon_cluster::simulated::PodCounts;
+use tenon_domain::api::pod::{Pod, PodPhase};
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::{Command, CommandState};
-use tenon_domain::id::ClusterName;
+use tenon_domain::id::{ClusterName, NodeName};
 use tenon_domain::launch::Launch;
 use tenon_domain::money::UsdPerHour;
 use tenon_table::Key;
@@ -72,26 +73,65 @@ impl Region {
         self.kept.commands.of(&self.table, cluster, items::keys::COMMAND)
     }
 
+    /// A cluster's pods; of one that isn't in this process, as its agent last reported them.
+    #[must_use]
+    pub fn pod_counts(&self, cluster: &ClusterName) -> PodCounts {
+        if let Some(site) = self.site(cluster) {
+            return site.cluster().pod_counts();
+        }
+        let mut counts = PodCounts::default();
+        for pod in self.reported(cluster).iter().flat_map(|reported| &reported.pods) {
+            let count = match (pod.deleted_at, &pod.node, pod.phase) {
+                (Some(_), _, _) => &mut counts.terminating,
+                (None, None, _) => &mut counts.pending,
+                (None, Some(_), PodPhase::Pending) => &mut counts.starting,
+                (None, Some(_), PodPhase::Running | PodPhase::Unknown) => &mut counts.running,
+                (None, Some(_), PodPhase::Succeeded | PodPhase::Failed) => continue,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    /// The names of a cluster's Nodes, with how many pods are on each, DaemonSets' left out.
+    fn pods_by_node(&self, cluster: &ClusterName) -> Vec<(String, usize)> {
+        if let Some(site) = self.site(cluster) {
+            let pods = site.cluster().pods_by_node();
+            return site
+                .node_names()
+                .into_iter()
+                .map(|name| {
+                    let count = pods.get(&name).map_or(0, Vec::len);
+                    (name, count)
+                })
+                .collect();
+        }
+        let Some(reported) = self.reported(cluster) else { return Vec::new() };
+        let counted = |name: &NodeName| {
+            let on_node = reported.pods.iter().filter(|pod| pod.node.as_ref() == Some(name));
+            on_node.filter(|pod| !is_daemon_pod(pod)).count()
+        };
+        reported.nodes.iter().map(|node| (node.name.to_string(), counted(&node.name))).collect()
+    }
+
     /// A cluster's nodes, by name.
     #[must_use]
     pub fn nodes(&self, cluster: &ClusterName) -> Vec<NodeView> {
-        let Some(site) = self.site(cluster) else { return Vec::new() };
         let by_name: BTreeMap<String, Arc<InstanceRecord>> = self
             .twin
             .instances()
             .into_iter()
             .filter_map(|record| Some((record.instance.node_name().ok()?.to_string(), record)))
             .collect();
-        let pods = site.cluster().pods_by_node();
-        site.node_names()
+        self.pods_by_node(cluster)
             .into_iter()
-            .filter_map(|name| {
+            .filter_map(|(name, pods)| {
                 let instance = &by_name.get(&name)?.instance;
                 Some(NodeView {
                     instance_type: instance.instance_type.to_string(),
                     zone: instance.zone.to_string(),
                     capacity_type: instance.capacity_type.as_str().to_owned(),
-                    pods: pods.get(&name).map_or(0, Vec::len),
+                    pods,
                     price: self.twin.price(instance.capacity_type, &instance.instance_type, &instance.zone),
                     name,
                 })
@@ -118,15 +158,14 @@ impl Region {
                 left.push(format!("{} is {}", record.instance.id, state.as_str()));
             }
         }
-        for site in self.sites() {
-            self.site_unsettled(site.name(), &mut left);
+        for cluster in self.clusters() {
+            self.cluster_unsettled(cluster, &mut left);
         }
         Unsettled(left)
     }
 
-    fn site_unsettled(&self, cluster: &ClusterName, left: &mut Vec<String>) {
-        let Some(site) = self.site(cluster) else { return };
-        let pods = site.cluster().pod_counts();
+    fn cluster_unsettled(&self, cluster: &ClusterName, left: &mut Vec<String>) {
+        let pods = self.pod_counts(cluster);
         for (count, what) in
             [(pods.pending, "pending"), (pods.starting, "starting"), (pods.terminating, "terminating")]
         {
@@ -163,7 +202,10 @@ impl Region {
     /// The time since the region began.
     #[must_use]
     pub fn elapsed(&self) -> jiff::SignedDuration {
-        let start: Timestamp = crate::clock::START.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-        self.now().duration_since(start)
+        self.now().duration_since(self.started())
     }
+}
+
+fn is_daemon_pod(pod: &Pod) -> bool {
+    pod.shape.owner.as_ref().is_some_and(|owner| owner.kind == "DaemonSet")
 }

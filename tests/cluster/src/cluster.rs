@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, Request, Status};
 use kube::discovery::{self, Scope};
@@ -80,6 +80,14 @@ impl Cluster {
                 &resource,
             ),
         }
+    }
+
+    /// All objects of a kind, in all namespaces.
+    pub async fn all(&self, version: &str, kind: &str) -> Vec<DynamicObject> {
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let (resource, _) = self.resource(&GroupVersionKind::gvk(group, version, kind)).await;
+        let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
+        api.list(&ListParams::default()).await.expect("objects can be listed").items
     }
 
     async fn resource(&self, kind: &GroupVersionKind) -> (ApiResource, Scope) {

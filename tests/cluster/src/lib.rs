@@ -13,7 +13,9 @@
 mod cases;
 mod cluster;
 mod definitions;
+mod live;
 
 pub use cases::{Case, Table, Verdict, accepted, rejected};
 pub use cluster::{Cluster, DEADLINE};
 pub use definitions::{Definition, definitions};
+pub use live::{Live, Moment};

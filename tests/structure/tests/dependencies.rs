@@ -38,6 +38,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
         ],
     ),
     ("a region on this machine", Peers::Apart, &["tenon-region"]),
+    ("a region beside a real cluster", Peers::Apart, &["tenon-live"]),
     ("testkit", Peers::Apart, &["tenon-testkit"]),
     (
         "tools",

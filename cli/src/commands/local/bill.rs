@@ -83,7 +83,11 @@ pub(super) fn run(mut world: World, args: &LocalArgs) -> Result<Outcome, Failure
     let unsettled = world.region.unsettled().0;
     match args.output.format {
         Format::Table => {
-            Lines::new(Format::Table).end(&world.region, &unsettled, Ending::Stopped)?;
+            Lines::new(Format::Table, world.region.started()).end(
+                &world.region,
+                &unsettled,
+                Ending::Stopped,
+            )?;
             output::write(&table(&document))?
         }
         Format::Json | Format::Yaml => output::write(&output::document_text(args.output.format, &document))?,

@@ -1,8 +1,7 @@
 //! What a run prints: a line for each thing that happens, and how things stand in the end.
 
 use serde::Serialize;
-use tenon_domain::SignedDuration;
-use tenon_region::clock::START;
+use tenon_domain::{SignedDuration, Timestamp};
 use tenon_region::engine::Region;
 use tenon_region::happening::{Happening, HappeningKind, for_people};
 
@@ -52,12 +51,13 @@ struct NodeSummary {
 pub(super) struct Lines {
     format: Format,
     colour: Colour,
+    start: Timestamp,
 }
 
 impl Lines {
-    /// Lines in a format.
-    pub(super) fn new(format: Format) -> Self {
-        Self { format, colour: Colour::of_stdout() }
+    /// Lines in a format, of a region that begins then.
+    pub(super) fn new(format: Format, start: Timestamp) -> Self {
+        Self { format, colour: Colour::of_stdout(), start }
     }
 
     /// What begins, for people.
@@ -94,7 +94,7 @@ impl Lines {
 
     fn told(&self, happening: &Happening) -> String {
         let Happening { at, kind, subject, message, .. } = happening;
-        let at = START.parse().map_or_else(|_| at.to_string(), |start| clock(at.duration_since(start)));
+        let at = clock(at.duration_since(self.start));
         if *kind == HappeningKind::Note && subject == "scenario" {
             return format!("\n{at}  {}\n", self.colour.paint("1", message));
         }
@@ -195,11 +195,11 @@ impl Summary {
     fn of(region: &Region, unsettled: &[String]) -> Self {
         let mut pods = PodSummary { running: 0, pending: 0 };
         let mut nodes = Vec::new();
-        for site in region.sites() {
-            let counts = site.cluster().pod_counts();
+        for cluster in region.clusters() {
+            let counts = region.pod_counts(cluster);
             pods.running += counts.running;
             pods.pending += counts.pending + counts.starting;
-            nodes.extend(region.nodes(site.name()).into_iter().map(|node| NodeSummary {
+            nodes.extend(region.nodes(cluster).into_iter().map(|node| NodeSummary {
                 name: node.name,
                 instance_type: node.instance_type,
                 zone: node.zone,

@@ -7,6 +7,7 @@
 mod answers;
 mod bill;
 mod lines;
+mod live;
 mod pace;
 mod world;
 
@@ -35,12 +36,15 @@ enum Ended {
 
 /// Runs the command.
 pub(crate) fn run(args: &LocalArgs) -> Result<Outcome, Failure> {
+    if let Some(kubeconfig) = &args.kubeconfig {
+        return live::run(args, kubeconfig);
+    }
     let world = World::new(args)?;
     if args.bill {
         return bill::run(world, args);
     }
     let server = serve(args)?;
-    let lines = Lines::new(args.output.format);
+    let lines = Lines::new(args.output.format, world.region.started());
     let mut local = Local {
         player: Player::new(&world.scenario),
         pace: Pace::new(args.speed, world.region.now()),

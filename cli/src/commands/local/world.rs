@@ -86,9 +86,13 @@ impl World {
         let region = build(&scenario, &options).map_err(|error| wrong(&error))?;
         let region_name = RegionName::parse(scenario.region.as_str()).map_err(|error| wrong(&error))?;
         if let Some((manifests, _)) = &given {
-            grant(&region, &region_name, &scenario, manifests).map_err(|message| {
-                Failure::from(Problem::new(message, "change the manifests' EC2NodeClass").in_file(&name))
-            })?;
+            let cluster = scenario.clusters.first().map(|cluster| cluster.name.as_str());
+            let classes = &manifests.node_classes;
+            cluster.map_or(Ok(()), |cluster| grant(&region, &region_name, cluster, classes)).map_err(
+                |message| {
+                    Failure::from(Problem::new(message, "change the manifests' EC2NodeClass").in_file(&name))
+                },
+            )?;
         }
         Ok(Self { region, region_name, scenario, name, warnings, events_sent: 0, calls })
     }
@@ -118,8 +122,6 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
         let message = format!("there is no NodePool in `{}`", files.join("`, `"));
         return Err(Problem::new(message, input::NODE_POOL_EXAMPLE).into());
     }
-    let discovery = manifests.node_classes.iter().find_map(|class| tags_of(class).remove(DISCOVERY));
-    let cluster = discovery.filter(|name| ClusterName::parse(name.as_str()).is_ok());
     Ok(Scenario {
         title: "Your manifests on a region of this machine".to_owned(),
         region: args.region.resolve()?.to_string(),
@@ -127,13 +129,20 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
         types: Vec::new(),
         zones: Vec::new(),
         clusters: vec![ClusterForm {
-            name: cluster.unwrap_or_else(|| "local".to_owned()),
+            name: cluster_of(&manifests.node_classes),
             max_nodes: None,
             objects: Vec::<Value>::new(),
         }],
         images: Vec::new(),
         steps: vec![Step::Settle(SETTLE_WITHIN)],
     })
+}
+
+/// The cluster that classes are of, by what they discover their networks by.
+pub(super) fn cluster_of(classes: &[Ec2NodeClass]) -> String {
+    let discovery = classes.iter().find_map(|class| tags_of(class).remove(DISCOVERY));
+    let cluster = discovery.filter(|name| ClusterName::parse(name.as_str()).is_ok());
+    cluster.unwrap_or_else(|| "local".to_owned())
 }
 
 /// The tags that a class finds its subnets and security groups by; a wildcard takes any value.
@@ -151,7 +160,7 @@ fn tags_of(class: &Ec2NodeClass) -> BTreeMap<String, String> {
 }
 
 /// Images that a class's terms select, one for each architecture.
-fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
+pub(super) fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
     let terms = class.ami_selector.iter().filter_map(|term| match term {
         AmiSelectorTerm::Match { name, tags, .. } => Some((name, tags)),
         AmiSelectorTerm::Id(_) | AmiSelectorTerm::Alias { .. } | AmiSelectorTerm::SsmParameter(_) => None,
@@ -169,30 +178,29 @@ fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
     terms.flat_map(|term| ["x86_64", "arm64"].map(|architecture| image(term, architecture))).collect()
 }
 
-/// Gives the first cluster what the manifests' classes ask for: networks with their tags, and leave to use their roles.
-fn grant(
+/// Gives a cluster what its classes ask for: networks with their tags, and leave to use their roles.
+pub(super) fn grant(
     region: &Region,
     name: &RegionName,
-    scenario: &Scenario,
-    manifests: &Manifests,
+    cluster: &str,
+    classes: &[Ec2NodeClass],
 ) -> Result<(), String> {
-    let Some(cluster) = scenario.clusters.first() else { return Ok(()) };
-    for class in &manifests.node_classes {
+    for class in classes {
         let mut tags = tags_of(class);
-        if tags.get(DISCOVERY) != Some(&cluster.name) {
+        if tags.get(DISCOVERY).map(String::as_str) != Some(cluster) {
             // The registry allows a cluster what carries its own name.
-            tags.insert(DISCOVERY.to_owned(), cluster.name.clone());
+            tags.insert(DISCOVERY.to_owned(), cluster.to_owned());
         }
         if tags.len() > 1 {
             region.twin().add_network(&tags).map_err(|error| error.to_string())?;
         }
     }
-    let cluster = ClusterName::parse(cluster.name.as_str()).map_err(|error| error.to_string())?;
+    let cluster = ClusterName::parse(cluster).map_err(|error| error.to_string())?;
     let key = keys::registry(name, &cluster);
     let found = block_on(region.table().get(&key, Consistency::Strong)).map_err(|error| error.to_string())?;
     let Some(item) = found else { return Ok(()) };
     let mut registry: Registry = from_item(&key, &item).map_err(|error| chain(&error))?;
-    for class in &manifests.node_classes {
+    for class in classes {
         match &class.identity {
             NodeIdentity::Role(role) => registry.allowed.node_roles.insert(role.clone()),
             NodeIdentity::InstanceProfile(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) => {
@@ -200,7 +208,9 @@ fn grant(
             }
         };
     }
-    let token = CommitToken::parse("registry-of-manifests").map_err(|error| error.to_string())?;
+    // What another set of classes may use is another commit.
+    let roles = registry.allowed.node_roles.iter().chain(&registry.allowed.instance_profiles);
+    let token = CommitToken::of_texts(["registry of classes"].into_iter().chain(roles.map(String::as_str)));
     let commit = Commit { token, conditions: Vec::new(), writes: vec![put(key, &registry)] };
     block_on(region.table().commit(&commit)).map_err(|error| chain(&error))
 }

@@ -1,11 +1,13 @@
 //! Looking at a region, and the few things that a player does to it from outside.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tenon_cloud::Ec2;
 use tenon_cloud::twin::RegionTwin;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::Installation;
 use tenon_table::MemoryTable;
 
 use super::{FailedInvocation, PodDeletion, Region};
@@ -27,6 +29,12 @@ impl Region {
     #[must_use]
     pub const fn table(&self) -> &MemoryTable {
         &self.table
+    }
+
+    /// Whose functions these are.
+    #[must_use]
+    pub const fn installation(&self) -> &Arc<Installation> {
+        &self.installation
     }
 
     /// A cluster.

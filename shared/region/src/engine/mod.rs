@@ -22,6 +22,7 @@ use crate::functions::Functions;
 use crate::gate::Hooks;
 use crate::happening::{Happening, Listeners};
 use crate::kept::Kept;
+use crate::outside::OutsideCluster;
 use crate::ports::{Outbox, SharedOutbox};
 use crate::queue::Queue;
 use crate::site::Site;
@@ -52,6 +53,8 @@ pub struct Region {
     next_event: u64,
     outbox: SharedOutbox,
     pub(crate) sites: BTreeMap<ClusterName, Site>,
+    pub(crate) outside: BTreeMap<ClusterName, Box<dyn OutsideCluster>>,
+    started: Timestamp,
     pub(crate) log: Vec<Happening>,
     listeners: Listeners,
     failures: Vec<FailedInvocation>,
@@ -83,6 +86,7 @@ impl Region {
         let wiring = Wiring::built_in()?;
         let queues =
             wiring.queues.iter().map(|(function, spec)| (*function, Queue::new(spec.clone()))).collect();
+        let started = parts.clock.now();
         let mut region = Self {
             clock: parts.clock,
             table: parts.table,
@@ -98,6 +102,8 @@ impl Region {
             next_event: 0,
             outbox: Arc::new(Mutex::new(Outbox::default())),
             sites: BTreeMap::new(),
+            outside: BTreeMap::new(),
+            started,
             log: Vec::new(),
             listeners: Listeners::Some,
             failures: Vec::new(),
@@ -118,11 +124,17 @@ impl Region {
     /// [`WiringError`] when the cluster's stack can't be played.
     pub fn add_site(&mut self, site: Site) -> Result<(), WiringError> {
         let cluster = site.name().clone();
+        self.add_stack(&cluster)?;
+        self.sites.insert(cluster.clone(), site);
+        self.timeline.at(self.clock.now(), Due::Agent(cluster));
+        Ok(())
+    }
+
+    /// Adds the schedules of a cluster's stack.
+    pub(crate) fn add_stack(&mut self, cluster: &ClusterName) -> Result<(), WiringError> {
         for schedule in cluster_schedules(self.installation.id.as_str(), cluster.as_str())? {
             self.add_schedule(schedule);
         }
-        self.sites.insert(cluster.clone(), site);
-        self.timeline.at(self.clock.now(), Due::Agent(cluster));
         Ok(())
     }
 
@@ -136,6 +148,12 @@ impl Region {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// When it began.
+    #[must_use]
+    pub const fn started(&self) -> Timestamp {
+        self.started
     }
 
     /// When something is due next.
@@ -193,10 +211,17 @@ impl Region {
         };
         let cluster =
             record.instance.tags.get(CLUSTER_TAG).and_then(|name| ClusterName::parse(name.as_str()).ok());
-        let Some(site) = cluster.and_then(|cluster| self.sites.get(&cluster)) else { return };
+        let Some(cluster) = cluster else { return };
+        let (site, outside) = (self.sites.get(&cluster), self.outside.get(&cluster));
         match text("/detail/state") {
-            Some("running") => site.power_on(&record),
-            Some("stopping" | "stopped" | "shutting-down" | "terminated") => site.power_off(&record),
+            Some("running") => {
+                site.into_iter().for_each(|site| site.power_on(&record));
+                outside.into_iter().for_each(|cluster| cluster.power_on(&record));
+            }
+            Some("stopping" | "stopped" | "shutting-down" | "terminated") => {
+                site.into_iter().for_each(|site| site.power_off(&record));
+                outside.into_iter().for_each(|cluster| cluster.power_off(&record));
+            }
             Some(_) | None => {}
         }
     }
@@ -208,7 +233,9 @@ impl Region {
             Due::Delivery { function, body } => self.enqueue(function, body, now),
             Due::Ring(cluster) => {
                 self.usage.agent_rings += 1;
-                if let Some(site) = self.sites.get_mut(&cluster) {
+                if let Some(outside) = self.outside.get(&cluster) {
+                    outside.ring();
+                } else if let Some(site) = self.sites.get_mut(&cluster) {
                     site.hear();
                     self.timeline.at(now, Due::Agent(cluster));
                 }

@@ -12,7 +12,7 @@ mod transcript;
 pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, Step};
 pub use play::{Player, Progress};
 pub(crate) use setup::new_image;
-pub use setup::{Options, SetupError, build};
+pub use setup::{Options, SetupError, add_outside, build};
 pub use transcript::{Transcript, play_to_transcript};
 
 /// The built-in scenarios by name.

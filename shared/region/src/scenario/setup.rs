@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::data::DataError;
 use tenon_cloud::port::{Architecture, Tags};
 use tenon_cloud::twin::{
-    ImageOutcome, NewImage, NotPossible, RegionTwin, Throttling, TwinConfig, TypeSelection,
+    Delays, ImageOutcome, NewImage, NotPossible, RegionTwin, Throttling, TwinConfig, TypeSelection,
 };
 use tenon_cluster::KubeError;
 use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
@@ -22,6 +22,7 @@ use crate::clock::{Clock, START};
 use crate::engine::{Parts, Region};
 use crate::gate::{Hooks, Undisturbed};
 use crate::kubelet::BootTimes;
+use crate::outside::OutsideCluster;
 use crate::site::Site;
 use crate::wiring::WiringError;
 
@@ -36,8 +37,12 @@ pub struct Options {
     pub staleness_max: SignedDuration,
     /// How long EC2 may not show what it did.
     pub consistency_delay_max: SignedDuration,
+    /// How long things take in EC2.
+    pub delays: Delays,
     /// How long nodes take.
     pub boot: BootTimes,
+    /// When the region's time begins.
+    pub start: Timestamp,
 }
 
 impl Default for Options {
@@ -47,7 +52,9 @@ impl Default for Options {
             hooks: Arc::new(Undisturbed),
             staleness_max: SignedDuration::from_secs(1),
             consistency_delay_max: SignedDuration::from_secs(5),
+            delays: Delays::default(),
             boot: BootTimes::default(),
+            start: START.parse().unwrap_or(Timestamp::UNIX_EPOCH),
         }
     }
 }
@@ -81,8 +88,7 @@ pub enum SetupError {
 /// [`SetupError`].
 pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupError> {
     let seed = options.seed.unwrap_or(scenario.seed);
-    let start: Timestamp = START.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-    let clock = Clock::at(start);
+    let clock = Clock::at(options.start);
     let region = RegionName::parse(scenario.region.as_str())?;
     let installation =
         Installation { id: InstallationId::parse("tenon")?, region, account: "111122223333".to_owned() };
@@ -97,9 +103,6 @@ pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupErro
     let twin = RegionTwin::new(twin_config(scenario, options, (&installation, seed), &clock)?)?;
     for image in &scenario.images {
         twin.add_image(new_image(image));
-    }
-    for cluster in &scenario.clusters {
-        twin.add_network(&Tags::from([("karpenter.sh/discovery".to_owned(), cluster.name.clone())]))?;
     }
     let hooks = Arc::clone(&options.hooks);
     let mut made = Region::new(Parts { clock, table, twin, installation, hooks })?;
@@ -118,6 +121,7 @@ fn twin_config(
     let mut config = TwinConfig::new(installation.region.clone(), seed, clock.as_fn());
     config.account.clone_from(&installation.account);
     config.consistency_delay_max = options.consistency_delay_max;
+    config.delays = options.delays;
     config.throttling = Throttling::Enforced;
     if !scenario.types.is_empty() {
         let types: BTreeSet<InstanceType> =
@@ -146,8 +150,7 @@ fn add_cluster(
     options: &Options,
     seed: u64,
 ) -> Result<(), SetupError> {
-    let name = ClusterName::parse(form.name.as_str())?;
-    register(region, &name, form)?;
+    let name = prepare(region, form)?;
     let cluster =
         SimulatedCluster::new(SimulationConfig { seed, ..SimulationConfig::default() }, region.now());
     for object in &form.objects {
@@ -155,6 +158,29 @@ fn add_cluster(
     }
     region.add_site(Site::new(name, cluster, options.boot))?;
     Ok(())
+}
+
+/// Adds a cluster that isn't in this process to a region: with its network and its stack, as [`build`] adds those that
+/// are. The form's objects are nobody's: the cluster has its own.
+///
+/// # Errors
+/// [`SetupError`].
+pub fn add_outside(
+    region: &mut Region,
+    form: &ClusterForm,
+    cluster: Box<dyn OutsideCluster>,
+) -> Result<(), SetupError> {
+    let name = prepare(region, form)?;
+    Ok(region.add_outside(name, cluster)?)
+}
+
+/// A cluster's network and its stack.
+fn prepare(region: &Region, form: &ClusterForm) -> Result<ClusterName, SetupError> {
+    let name = ClusterName::parse(form.name.as_str())?;
+    let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
+    region.twin.add_network(&discovery)?;
+    register(region, &name, form)?;
+    Ok(name)
 }
 
 /// What the cluster's own stack writes.

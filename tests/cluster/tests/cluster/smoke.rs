@@ -60,6 +60,7 @@ async fn a_node_that_was_created_is_kept_ready_and_runs_what_the_scheduler_binds
         let node = pod.spec.and_then(|spec| spec.node_name);
         assert_eq!(node.as_deref(), Some("smoke"), "{:?}", pod.metadata.name);
     }
+    deployments.delete("web", &Default::default()).await.expect("the Deployment can be deleted");
     nodes.delete("smoke", &Default::default()).await.expect("the node can be deleted");
 }
 

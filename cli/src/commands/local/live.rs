@@ -1,0 +1,213 @@
+//! `tenon local --kubeconfig`: the region beside a real cluster on this machine.
+//!
+//! Decides what the account of such a cluster has: the networks, images and node roles that the classes in the cluster ask
+//! for, those that come later among them. Time is the real one, and what the agent does is told like what happens in the
+//! region.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::id::{ClusterName, Region as RegionName};
+use tenon_domain::manifest::node_class_from_value;
+use tenon_domain::{SignedDuration, Timestamp};
+use tenon_live::{AgentNews, Client, LiveCluster, LiveError, LiveWorld, Telling, classes, client};
+use tenon_region::bill::CountedCalls;
+use tenon_region::engine::Region;
+use tenon_region::gate::{Hooks, Undisturbed};
+use tenon_region::happening::{Happening, HappeningKind};
+use tenon_region::kubelet::BootTimes;
+use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
+use tokio::runtime::Runtime;
+
+use super::lines::{Ending, Lines};
+use super::world::{World, cluster_of, grant, images_of};
+use super::{Ended, answers, deadline};
+use crate::api::Request;
+use crate::args::{DEFAULT_PORT, LocalArgs, Speed, Until};
+use crate::errors::{Failure, Outcome, Problem, chain};
+use crate::output::Reader;
+use crate::server::Server;
+
+/// The longest that the region stands still.
+const TURN: Duration = Duration::from_millis(50);
+/// How often it is looked for new classes.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Nobody waits for machines that aren't there; still a node takes a moment, as it does elsewhere.
+const BOOT: BootTimes =
+    BootTimes { joins_after: SignedDuration::from_secs(3), ready_after: SignedDuration::ZERO };
+
+/// Nor for images.
+const IMAGES_TAKE: SignedDuration = SignedDuration::from_secs(1);
+
+struct Live {
+    world: World,
+    cluster: String,
+    telling: Telling,
+    api: Client,
+    runtime: Runtime,
+    granted: BTreeSet<String>,
+    looked_at: Instant,
+    deadline: Timestamp,
+    server: Server,
+    lines: Lines,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &LocalArgs, kubeconfig: &Path) -> Result<Outcome, Failure> {
+    if args.until == Some(Until::Settled) {
+        let remedy = "give a duration such as `10m`, or leave it out and end it with Ctrl-C";
+        return Err(Problem::new("a real cluster never settles", remedy).at("--until").into());
+    }
+    let mut live = Live::begin(args, kubeconfig)?;
+    live.lines.begin(&live.world, Speed::Times(1.0), Some(live.server.port))?;
+    let ended = live.run()?;
+    let left = live.world.region.unsettled().0;
+    let ending = match ended {
+        Ended::Reached => Ending::Reached,
+        Ended::Stopped => Ending::Stopped,
+    };
+    live.lines.end(&live.world.region, &left, ending)?;
+    Ok(Outcome::Done)
+}
+
+fn wrong(error: &LiveError) -> Failure {
+    Problem::new(chain(error), "see docs/local.md").at("--kubeconfig").into()
+}
+
+/// The classes that can be read; what is wrong with the others is in their conditions.
+fn read_classes(runtime: &Runtime, api: &Client) -> Result<Vec<Ec2NodeClass>, LiveError> {
+    let found = runtime.block_on(classes(api))?;
+    Ok(found.iter().filter_map(|class| node_class_from_value(class).ok()).collect())
+}
+
+impl Live {
+    fn begin(args: &LocalArgs, kubeconfig: &Path) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| {
+            Failure::from(Problem::new(format!("no threads for the cluster's side: {error}"), "try again"))
+        })?;
+        let api = runtime.block_on(client(kubeconfig)).map_err(|error| wrong(&error))?;
+        let classes = read_classes(&runtime, &api).map_err(|error| wrong(&error))?;
+        let cluster = cluster_of(&classes);
+        let mut world = world(args, kubeconfig)?;
+        let setup =
+            |error: &dyn std::error::Error| Failure::from(Problem::new(chain(error), "see docs/local.md"));
+        let name = ClusterName::parse(cluster.as_str()).map_err(|error| setup(&error))?;
+        let given = LiveWorld {
+            name,
+            installation: Arc::clone(world.region.installation()),
+            table: world.region.table().clone(),
+            boot: BOOT,
+        };
+        let (outside, telling, _) = LiveCluster::start(runtime.handle(), (api.clone(), api.clone()), given);
+        let form = ClusterForm { name: cluster.clone(), max_nodes: None, objects: Vec::new() };
+        add_outside(&mut world.region, &form, Box::new(outside)).map_err(|error| setup(&error))?;
+        let start = world.region.started();
+        let mut live = Self {
+            cluster,
+            telling,
+            api,
+            runtime,
+            granted: BTreeSet::new(),
+            looked_at: Instant::now(),
+            deadline: deadline(args, start),
+            server: Server::start(args.port.unwrap_or(DEFAULT_PORT))?,
+            lines: Lines::new(args.output.format, start),
+            world,
+        };
+        live.grant_to(&classes);
+        Ok(live)
+    }
+
+    fn run(&mut self) -> Result<Ended, Failure> {
+        loop {
+            let region = &mut self.world.region;
+            region.run_until(Timestamp::now().min(self.deadline));
+            let news = self.telling.pass_on(region, Duration::ZERO);
+            let happened = told(region, &self.cluster, news);
+            for happening in self.lines.worth_telling(happened) {
+                if self.lines.happened(&happening)? == Reader::Gone {
+                    return Ok(Ended::Stopped);
+                }
+            }
+            if self.world.region.now() >= self.deadline {
+                return Ok(Ended::Reached);
+            }
+            match self.server.next(TURN) {
+                Some(ask) if ask.request == Request::Stop => return Ok(Ended::Stopped),
+                Some(ask) => {
+                    let answer = answers::answer(&mut self.world, &ask.request);
+                    ask.answer(answer);
+                }
+                None => {}
+            }
+            if self.looked_at.elapsed() >= LOOK_EVERY {
+                self.looked_at = Instant::now();
+                // One that can't be listed now is listed the next time.
+                let classes = read_classes(&self.runtime, &self.api).unwrap_or_default();
+                self.grant_to(&classes);
+            }
+        }
+    }
+
+    /// Gives the cluster what classes ask for that weren't there before.
+    fn grant_to(&mut self, classes: &[Ec2NodeClass]) {
+        let (region, name) = (&mut self.world.region, &self.world.region_name);
+        let new: Vec<Ec2NodeClass> =
+            classes.iter().filter(|class| !self.granted.contains(class.name.as_str())).cloned().collect();
+        if new.is_empty() {
+            return;
+        }
+        self.granted.extend(new.iter().map(|class| class.name.to_string()));
+        for image in new.iter().flat_map(images_of) {
+            // That it becomes available is what lets the class be looked at again.
+            region.make_image(&ImageForm { takes: Some(IMAGES_TAKE), ..image });
+        }
+        if let Err(message) = grant(region, name, &self.cluster, &new) {
+            region.note(&self.cluster, format!("the classes can't have what they ask for: {message}"));
+        }
+    }
+}
+
+/// What happened in the region, and what its cluster told.
+fn told(region: &mut Region, cluster: &str, news: Vec<AgentNews>) -> Vec<Happening> {
+    let mut happened = region.take_happenings();
+    let subject = format!("agent of {cluster}");
+    happened.extend(news.into_iter().map(|news| {
+        let message = match news {
+            AgentNews::Reported { generation, pending_pods } => {
+                format!("reported generation {generation}, {pending_pods} pods wait")
+            }
+            AgentNews::Crashed => "crashed".to_owned(),
+            AgentNews::Trouble(message) => message,
+        };
+        Happening::new(region.now(), HappeningKind::Action, subject.clone(), message)
+    }));
+    happened
+}
+
+/// A region in which nothing has happened, at the real time.
+fn world(args: &LocalArgs, kubeconfig: &Path) -> Result<World, Failure> {
+    let scenario = Scenario {
+        title: format!("The cluster of {} with a region of this machine", kubeconfig.display()),
+        region: args.region.resolve()?.to_string(),
+        seed: 0,
+        types: Vec::new(),
+        zones: Vec::new(),
+        clusters: Vec::new(),
+        images: Vec::new(),
+        steps: Vec::new(),
+    };
+    let calls = Arc::new(CountedCalls::new(Arc::new(Undisturbed)));
+    let hooks: Arc<dyn Hooks> = Arc::<CountedCalls>::clone(&calls);
+    let options = Options { seed: args.seed, hooks, start: Timestamp::now(), ..Options::default() };
+    let setup =
+        |error: &dyn std::error::Error| Failure::from(Problem::new(chain(error), "see docs/local.md"));
+    let region = build(&scenario, &options).map_err(|error| setup(&error))?;
+    let region_name = RegionName::parse(scenario.region.as_str()).map_err(|error| setup(&error))?;
+    let name = kubeconfig.display().to_string();
+    Ok(World { region, region_name, scenario, name, warnings: Vec::new(), events_sent: 0, calls })
+}

@@ -1,0 +1,291 @@
+//! A region on this machine whose cluster is the real one, for tests: one at a time, in real time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tenon_cloud::port::{Instance, InstanceState};
+use tenon_cloud::twin::{Delays, Span};
+use tenon_domain::id::ClusterName;
+use tenon_live::{AgentHold, LiveCluster, LiveWorld, Telling};
+use tenon_region::engine::Region;
+use tenon_region::kubelet::BootTimes;
+use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
+use tokio::runtime::Runtime;
+
+use crate::cluster::Cluster;
+
+/// What the agent may do, as the chart installs it.
+const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
+/// The machines of tests boot faster than those of EC2.
+const BOOT: BootTimes =
+    BootTimes { joins_after: SignedDuration::from_secs(1), ready_after: SignedDuration::ZERO };
+/// And EC2 does what it is asked in a moment, so that what is measured is Kubernetes and Tenon.
+const DELAYS: Delays = Delays {
+    start: Span::seconds(0, 0),
+    shut_down: Span::seconds(1, 2),
+    stop: Span::seconds(1, 2),
+    image: Span::seconds(1, 2),
+};
+/// The longest that the region stands still while a test waits.
+const TURN: Duration = Duration::from_millis(50);
+/// The cluster's name in the registry.
+const NAME: &str = "demo";
+/// Two regions would make Nodes for the same pods.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A region with a real cluster.
+pub struct Live {
+    /// The region.
+    pub region: Region,
+    /// A hold on the cluster's agent.
+    pub agent: AgentHold,
+    /// The cluster's administrator.
+    pub admin: Cluster,
+    /// A namespace of the test's own.
+    pub namespace: String,
+    /// What happened while the test waited last, a line each.
+    pub told: Vec<String>,
+    telling: Telling,
+    runtime: Runtime,
+    _one: MutexGuard<'static, ()>,
+}
+
+/// How the cluster is at a moment.
+#[derive(Debug)]
+pub struct Moment {
+    /// Its Nodes.
+    pub nodes: Vec<Node>,
+    /// The pods of the test's namespace.
+    pub pods: Vec<Pod>,
+}
+
+impl Moment {
+    /// The pods that run and are Ready and stay.
+    pub fn ready_pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| {
+            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let ready =
+                conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
+            ready && pod.metadata.deletion_timestamp.is_none()
+        })
+    }
+
+    /// The names of the Nodes.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.iter().filter_map(|node| node.metadata.name.clone()).collect()
+    }
+}
+
+impl Live {
+    /// A region with an image, beside the cluster that was started for tests, in which nothing of another test is left.
+    #[must_use]
+    pub fn start(namespace: &str) -> Self {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let (admin, agent) = runtime.block_on(async {
+            let (admin, agent) = (Cluster::admin().await, Cluster::agent().await);
+            admin.install_definitions().await;
+            clear(&admin).await;
+            for name in ["tenon-system", namespace] {
+                admin
+                    .apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"))
+                    .await;
+            }
+            admin.apply(RBAC).await;
+            (admin, agent)
+        });
+        let scenario = Scenario {
+            title: namespace.to_owned(),
+            region: "us-east-1".to_owned(),
+            seed: 1,
+            types: Vec::new(),
+            zones: Vec::new(),
+            clusters: Vec::new(),
+            images: vec![image("node-1")],
+            steps: Vec::new(),
+        };
+        let options = Options { start: Timestamp::now(), delays: DELAYS, ..Options::default() };
+        let mut region = build(&scenario, &options).expect("a region");
+        let world = LiveWorld {
+            name: ClusterName::parse(NAME).expect("a name"),
+            installation: Arc::clone(region.installation()),
+            table: region.table().clone(),
+            boot: BOOT,
+        };
+        let clients = (admin.client(), agent.client());
+        let (cluster, telling, agent) = LiveCluster::start(runtime.handle(), clients, world);
+        let form = ClusterForm { name: NAME.to_owned(), max_nodes: None, objects: Vec::new() };
+        add_outside(&mut region, &form, Box::new(cluster)).expect("a stack");
+        Self {
+            region,
+            agent,
+            admin,
+            namespace: namespace.to_owned(),
+            told: Vec::new(),
+            telling,
+            runtime,
+            _one: one,
+        }
+    }
+
+    /// Applies manifests; `NAMESPACE` stands for the test's.
+    pub fn apply(&self, yaml: &str) {
+        self.runtime.block_on(self.admin.apply(&yaml.replace("NAMESPACE", &self.namespace)));
+    }
+
+    /// Makes an image that takes the place of the first one; pending first.
+    pub fn make_image(&mut self, name: &str) -> tenon_domain::id::ImageId {
+        self.region.make_image(&image(name))
+    }
+
+    /// The instances that EC2 says are running.
+    #[must_use]
+    pub fn running(&self) -> Vec<Instance> {
+        let records = self.region.twin().instances().into_iter();
+        records
+            .map(|record| record.instance.clone())
+            .filter(|one| one.state == InstanceState::Running)
+            .collect()
+    }
+
+    /// How the cluster is now.
+    #[must_use]
+    pub fn look(&self) -> Moment {
+        let nodes: Api<Node> = Api::all(self.admin.client());
+        let pods: Api<Pod> = Api::namespaced(self.admin.client(), &self.namespace);
+        self.runtime.block_on(async {
+            Moment {
+                nodes: nodes.list(&ListParams::default()).await.expect("Nodes are listed").items,
+                pods: pods.list(&ListParams::default()).await.expect("pods are listed").items,
+            }
+        })
+    }
+
+    /// How many replicas of the namespace's Deployments are Ready.
+    #[must_use]
+    pub fn ready_replicas(&self) -> usize {
+        let deployments: Api<Deployment> = Api::namespaced(self.admin.client(), &self.namespace);
+        let all =
+            self.runtime.block_on(deployments.list(&ListParams::default())).expect("Deployments are listed");
+        let ready = all.items.iter().filter_map(|one| one.status.as_ref()?.ready_replicas);
+        ready.filter_map(|count| usize::try_from(count).ok()).sum()
+    }
+
+    /// Deletes the namespace's Deployments; their pods go after them.
+    pub fn delete_deployments(&self) {
+        let deployments: Api<Deployment> = Api::namespaced(self.admin.client(), &self.namespace);
+        let (how, which) = (DeleteParams::default(), ListParams::default());
+        let deleting = deployments.delete_collection(&how, &which);
+        let _going = self.runtime.block_on(deleting).expect("Deployments are deleted");
+    }
+
+    /// Lets the region go on until what is asked for is so; how long that took.
+    ///
+    /// # Panics
+    /// If it isn't so in time: with what happened, and how the cluster is.
+    pub fn until(&mut self, what: &str, within: Duration, mut is_so: impl FnMut(&Self) -> bool) -> Duration {
+        let began = Instant::now();
+        self.told.clear();
+        while began.elapsed() < within {
+            self.region.run_until(Timestamp::now());
+            for news in self.telling.pass_on(&mut self.region, TURN) {
+                self.told.push(format!("{:>6.1} s  {news:?}", began.elapsed().as_secs_f64()));
+            }
+            for happened in self.region.take_happenings() {
+                let at = began.elapsed().as_secs_f64();
+                self.told.push(format!("{at:>6.1} s  {}: {}", happened.subject, happened.message));
+            }
+            if is_so(self) {
+                println!("{what}: after {:.1} s", began.elapsed().as_secs_f64());
+                return began.elapsed();
+            }
+        }
+        let left = self.region.unsettled().0;
+        panic!(
+            "{what}: not within {within:?}\n{}\nunsettled: {left:?}\n{:#?}",
+            self.told.join("\n"),
+            summary(&self.look())
+        )
+    }
+}
+
+fn image(name: &str) -> ImageForm {
+    ImageForm {
+        name: name.to_owned(),
+        architecture: "x86_64".to_owned(),
+        tags: [("team".to_owned(), "platform".to_owned())].into(),
+        takes: Some(SignedDuration::from_secs(2)),
+        fails: false,
+    }
+}
+
+fn summary(moment: &Moment) -> Value {
+    let pods: Vec<Value> = moment
+        .pods
+        .iter()
+        .map(|pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            json!([
+                pod.metadata.name,
+                node,
+                pod.status.as_ref().and_then(|status| status.phase.clone()),
+                pod.metadata.deletion_timestamp.is_some()
+            ])
+        })
+        .collect();
+    let nodes: Vec<Value> = moment
+        .nodes
+        .iter()
+        .map(|node| {
+            let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone());
+            json!([
+                node.metadata.name,
+                node.metadata.labels,
+                taints,
+                node.metadata.deletion_timestamp.is_some()
+            ])
+        })
+        .collect();
+    json!({"nodes": nodes, "pods": pods})
+}
+
+/// Takes away what an earlier test left: its pods and their controllers, pools, classes, claims and Nodes, and what the
+/// agent remembers of a table that is gone.
+async fn clear(admin: &Cluster) {
+    for (version, kind) in [
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("v1", "Pod"),
+        ("karpenter.sh/v1", "NodePool"),
+        ("karpenter.sh/v1", "NodeClaim"),
+        ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+        ("v1", "Node"),
+    ] {
+        for object in admin.all(version, kind).await {
+            remove(admin, (version, kind), &object).await;
+        }
+    }
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "tenon-agent-generation", "namespace": "kube-system"}});
+    let _none = admin.api_of(&lease).await.delete("tenon-agent-generation", &DeleteParams::default()).await;
+}
+
+async fn remove(admin: &Cluster, (version, kind): (&str, &str), object: &DynamicObject) {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let place = json!({"apiVersion": version, "kind": kind,
+        "metadata": {"name": name, "namespace": object.metadata.namespace}});
+    let api = admin.api_of(&place).await;
+    if object.metadata.finalizers.is_some() {
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let _gone = api.patch(&name, &PatchParams::default(), &free).await;
+    }
+    let _gone = api.delete(&name, &DeleteParams::default().grace_period(0)).await;
+}

@@ -1,0 +1,87 @@
+//! How long five hundred pods wait for nodes that are launched for them, beside nodes that are there.
+//!
+//! Run by `tests/servers/control-plane -- cargo test --workspace --test many -- --ignored --nocapture`.
+
+use std::time::Duration;
+
+use tenon_cluster_tests::Live;
+
+/// Neither takes longer.
+const WITHIN: Duration = Duration::from_secs(300);
+/// How much longer pods may wait for nodes that aren't there than for the scheduler alone.
+const MOST: f64 = 1.3;
+const PODS: usize = 500;
+
+const CLASS: &str = "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiFamily: AL2023
+  role: demo-node
+  amiSelectorTerms: [{tags: {team: platform}}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+";
+
+/// Five Deployments of a hundred pods each, of different sizes.
+fn mixed() -> String {
+    let sizes = [("100m", "128Mi"), ("250m", "512Mi"), ("500m", "1Gi"), ("1", "1Gi"), ("500m", "4Gi")];
+    let one = |(n, (cpu, memory)): (usize, &(&str, &str))| {
+        format!(
+            "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: mixed-{n}, namespace: NAMESPACE}}
+spec:
+  replicas: 100
+  selector: {{matchLabels: {{app: mixed-{n}}}}}
+  template:
+    metadata: {{labels: {{app: mixed-{n}}}}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{{name: app, image: app, resources: {{requests: {{cpu: {cpu}, memory: {memory}}}}}}}]
+"
+        )
+    };
+    sizes.iter().enumerate().map(one).collect::<Vec<_>>().join("---")
+}
+
+/// A NodePool of any size.
+const ANY: &str = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: any}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+        - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+        - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
+  disruption: {consolidateAfter: Never}
+";
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn five_hundred_pods_run_soon_after_they_would_on_nodes_that_are_there() {
+    let mut live = Live::start("many");
+    live.apply(CLASS);
+    live.apply(ANY);
+    live.until("the class and the pool are there", WITHIN, |live| live.region.unsettled().0.is_empty());
+    live.apply(&mixed());
+    let launched = live.until("on nodes that are launched", WITHIN, |live| live.ready_replicas() == PODS);
+    println!("{}", live.told.join("\n"));
+    let nodes = live.look().nodes.len();
+    live.delete_deployments();
+    live.until("the pods are gone", WITHIN, |live| live.look().pods.is_empty());
+    live.apply(&mixed());
+    let there = live.until("on nodes that are there", WITHIN, |live| live.ready_replicas() == PODS);
+    let ratio = launched.as_secs_f64() / there.as_secs_f64();
+    println!(
+        "{PODS} mixed pods on {nodes} nodes: {launched:.1?} where they are launched, {there:.1?} where they are there: {ratio:.2} times"
+    );
+    assert_eq!(live.look().nodes.len(), nodes, "the nodes stayed");
+    assert!(ratio <= MOST, "{ratio:.2} times as long, where at most {MOST} is meant to be");
+}

@@ -1,0 +1,175 @@
+//! The whole of Tenon with a real cluster: functions, table and EC2 of a region on this machine; API server, scheduler,
+//! controllers and pods of Kubernetes itself; the agent under its own rights.
+//!
+//! Run by `tests/servers/control-plane -- cargo test --workspace --test region -- --ignored`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use tenon_cloud::port::{Instance, TargetCapacityType};
+use tenon_cluster_tests::{Live, Moment};
+
+/// Nodes of the pool boot in a second; what takes longer than this doesn't happen.
+const SOON: Duration = Duration::from_secs(90);
+/// A roll goes node by node, with a launch and a drain each.
+const ROLL: Duration = Duration::from_secs(300);
+const REPLICAS: usize = 6;
+/// Of which so many may be missing at a time.
+const BUDGET: usize = 2;
+
+const CLASS: &str = "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiFamily: AL2023
+  role: demo-node
+  amiSelectorTerms: [{tags: {team: platform}}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+";
+/// Small nodes, so that there are several.
+const POOL: &str = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    metadata: {labels: {team: web}}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [m5.large, m6i.large, c5.large]}
+      taints: [{key: example.com/web, value: 'true', effect: NoSchedule}]
+      startupTaints: []
+  disruption: {consolidateAfter: Never, budgets: [{nodes: '1'}]}
+";
+const WEB: &str = "
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: NAMESPACE}
+spec:
+  maxUnavailable: 2
+  selector: {matchLabels: {app: web}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: NAMESPACE}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      nodeSelector: {team: web}
+      tolerations: [{key: example.com/web, operator: Exists}]
+      containers: [{name: web, image: web, resources: {requests: {cpu: 800m, memory: 1Gi}}}]
+";
+
+fn all_run(moment: &Moment) -> bool {
+    moment.pods.len() == REPLICAS && moment.ready_pods().count() == REPLICAS
+}
+
+/// A cluster whose pods run on nodes that were launched for them.
+fn serving(namespace: &str) -> Live {
+    let mut live = Live::start(namespace);
+    live.apply(CLASS);
+    live.apply(POOL);
+    live.apply(WEB);
+    live.until("pods that waited run", SOON, |live| all_run(&live.look()));
+    live
+}
+
+fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Instances whose Nodes have pods of the test.
+fn with_pods(live: &Live, moment: &Moment) -> Vec<Instance> {
+    let nodes: BTreeSet<&str> =
+        moment.pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref()).collect();
+    live.running().into_iter().filter(|one| nodes.contains(one.private_dns_name.as_str())).collect()
+}
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn pending_pods_get_nodes_that_the_real_scheduler_fills() {
+    let mut live = serving("nodes");
+    live.until("claims are initialised", SOON, |live| {
+        let registered = |node: &Node| {
+            label(node, "karpenter.sh/registered") == Some("true")
+                && label(node, "karpenter.sh/initialized") == Some("true")
+        };
+        live.region.unsettled().0.is_empty() && live.look().nodes.iter().all(registered)
+    });
+    let moment = live.look();
+    assert_eq!(moment.nodes.len(), live.running().len(), "one Node for each instance");
+    assert!(
+        moment.nodes.len() >= 3,
+        "six pods of 800m need three nodes of two vCPUs: {:?}",
+        moment.node_names()
+    );
+    for node in &moment.nodes {
+        let spec = node.spec.as_ref().expect("a Node has a spec");
+        let taints: Vec<_> = spec.taints.iter().flatten().map(|taint| taint.key.as_str()).collect();
+        assert_eq!(taints, ["example.com/web"], "the taints of its birth are gone");
+        assert_eq!(label(node, "karpenter.sh/nodepool"), Some("default"));
+        assert_eq!(label(node, "karpenter.sh/capacity-type"), Some("spot"));
+        assert_eq!(label(node, "team"), Some("web"));
+        let ours = node.metadata.finalizers.iter().flatten().any(|one| one == "karpenter.sh/termination");
+        assert!(ours, "{:?}", node.metadata.finalizers);
+    }
+}
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn an_interrupted_node_is_drained_within_the_budget_and_replaced() {
+    let mut live = serving("interruption");
+    let victim = with_pods(&live, &live.look()).into_iter().next().expect("a node has pods");
+    assert_eq!(victim.capacity_type, TargetCapacityType::Spot);
+    live.region.twin().interrupt_spot(&victim.id).expect("EC2 takes it back");
+    let mut fewest = REPLICAS;
+    let name = victim.private_dns_name;
+    live.until("the interrupted node is gone and its pods run", SOON, |live| {
+        let moment = live.look();
+        fewest = fewest.min(moment.ready_pods().count());
+        all_run(&moment) && !moment.node_names().contains(&name)
+    });
+    assert!(
+        fewest >= REPLICAS - BUDGET,
+        "{fewest} pods were left of {REPLICAS}, the budget allows {BUDGET} to be missing"
+    );
+    assert!(live.running().iter().all(|one| one.id != victim.id), "its instance is terminated");
+}
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn a_new_image_rolls_the_nodes_while_the_agent_crashes() {
+    let mut live = serving("roll");
+    let before: BTreeSet<_> = live.running().into_iter().map(|one| one.id).collect();
+    let image = live.make_image("node-2");
+    let mut fewest = REPLICAS;
+    let mut crashed_at = BTreeSet::new();
+    live.until("all nodes have the new image", ROLL, |live| {
+        let moment = live.look();
+        fewest = fewest.min(moment.ready_pods().count());
+        // Once with each number of old nodes left: before, amid and after drains.
+        let old = live.running().iter().filter(|one| before.contains(&one.id)).count();
+        if crashed_at.insert(old) {
+            live.agent.crash();
+        }
+        let rolled = live.running().iter().all(|one| one.image == image);
+        rolled && all_run(&moment) && moment.nodes.len() == live.running().len()
+    });
+    assert!(
+        crashed_at.len() > before.len(),
+        "the agent crashed with each number of old nodes: {crashed_at:?}"
+    );
+    assert!(
+        fewest >= REPLICAS - BUDGET,
+        "{fewest} pods were left of {REPLICAS}, the budget allows {BUDGET} to be missing"
+    );
+}
