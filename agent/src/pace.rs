@@ -1,4 +1,5 @@
-//! When the agent looks: when the cluster changed (a batch window), when it is rung, when it wants to, and after a start.
+//! When the agent looks: when the cluster changed (a batch window), when a Node did that an action waits for, when it is
+//! rung, when it wants to, and after a start.
 //!
 //! Decides when a step is due, what is in it, and when the next one is. It has no clock and waits for nothing: the
 //! binary and the region on one machine drive it, each with its own.
@@ -7,8 +8,8 @@
 //! failed is tried again soon.
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cluster::Kube;
 use tenon_cluster::snapshot::ChunkKind;
+use tenon_cluster::{Kube, Versions};
 use tenon_table::Table;
 
 use crate::agent::{Agent, AgentError, Converged, HEARTBEAT_EVERY, Reported};
@@ -26,14 +27,34 @@ pub const ANSWERED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 pub enum Work {
     /// It reports.
     Report,
+    /// It converges; what came of it is reported with what else changes.
+    Converge,
     /// It converges, and reports what came of it.
     ConvergeAndReport,
+}
+
+impl Work {
+    const fn converges(self) -> bool {
+        match self {
+            Self::Converge | Self::ConvergeAndReport => true,
+            Self::Report => false,
+        }
+    }
+
+    const fn reports(self) -> bool {
+        match self {
+            Self::Report | Self::ConvergeAndReport => true,
+            Self::Converge => false,
+        }
+    }
 }
 
 /// When the agent looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace {
+    seen: Versions,
     window: Window,
+    nodes: Window,
     rung: Rung,
     under_way: UnderWay,
     converge_at: Timestamp,
@@ -56,6 +77,8 @@ enum UnderWay {
 /// What a step came to.
 #[derive(Debug)]
 pub struct StepEnded {
+    /// What it was to do.
+    pub work: Work,
     /// What the convergence came to, if there was one and it ended.
     pub converged: Option<Converged>,
     /// What the report came to, if it ended.
@@ -68,7 +91,9 @@ impl Default for Pace {
     /// An agent that just started: it looks at once.
     fn default() -> Self {
         Self {
-            window: Window::default(),
+            seen: Versions::default(),
+            window: Window::of_reports(),
+            nodes: Window::of_nodes(),
             rung: Rung::Yes,
             under_way: UnderWay::Nothing,
             converge_at: Timestamp::MIN,
@@ -78,10 +103,22 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Something changed in the cluster; when that is looked at.
-    pub fn observe_change(&mut self, now: Timestamp) -> Option<Timestamp> {
+    /// The cluster is like that; when it is looked at, if something changed since it was observed last.
+    pub fn observe(&mut self, versions: Versions, now: Timestamp) -> Option<Timestamp> {
+        let before = std::mem::replace(&mut self.seen, versions);
+        if versions == before {
+            return None;
+        }
         self.window.observe_change(now);
-        self.window.due()
+        if versions.nodes != before.nodes {
+            self.nodes.observe_change(now);
+        }
+        Some(self.due(now))
+    }
+
+    /// The cluster is like that as a step begins: the step sees it.
+    pub const fn note(&mut self, versions: Versions) {
+        self.seen = versions;
     }
 
     /// The doorbell rang.
@@ -102,14 +139,27 @@ impl Pace {
         let waited = changed && self.under_way == UnderWay::Something;
         let converge = self.rung == Rung::Yes || now >= self.converge_at || waited;
         if !converge && !changed && now < self.beat_at {
-            return None;
+            let joined = self.joined().is_some_and(|at| at <= now);
+            if joined {
+                self.nodes.close();
+            }
+            return joined.then_some(Work::Converge);
         }
         self.window.close();
         if !converge {
             return Some(Work::Report);
         }
+        self.nodes.close();
         self.rung = Rung::No;
         Some(Work::ConvergeAndReport)
+    }
+
+    /// When changed Nodes are looked at that an action may wait for.
+    fn joined(&self) -> Option<Timestamp> {
+        match self.under_way {
+            UnderWay::Something => self.nodes.due(),
+            UnderWay::Nothing => None,
+        }
     }
 
     /// A step ended; when the next one is due.
@@ -121,7 +171,7 @@ impl Pace {
                 let waits = !converged.reports.is_empty();
                 self.under_way = if waits { UnderWay::Something } else { UnderWay::Nothing };
             }
-            None if !ended.errors.is_empty() => self.converge_at = self.converge_at.max(after(RETRY)),
+            None if ended.work.converges() => self.converge_at = after(RETRY),
             None => {}
         }
         if let Some(Reported::Changed(ring)) = &ended.reported
@@ -129,11 +179,12 @@ impl Pace {
         {
             self.converge_at = self.converge_at.min(after(ANSWERED_AFTER));
         }
-        self.beat_at = match &ended.reported {
-            Some(Reported::Changed(_) | Reported::Unchanged) => after(HEARTBEAT_EVERY),
-            Some(Reported::Later(at)) => *at,
-            None => after(RETRY),
-        };
+        match &ended.reported {
+            Some(Reported::Changed(_) | Reported::Unchanged) => self.beat_at = after(HEARTBEAT_EVERY),
+            Some(Reported::Later(at)) => self.beat_at = *at,
+            None if ended.work.reports() => self.beat_at = after(RETRY),
+            None => {}
+        }
         self.due(now)
     }
 
@@ -143,8 +194,8 @@ impl Pace {
         if self.rung == Rung::Yes {
             return now;
         }
-        let window = self.window.due().unwrap_or(Timestamp::MAX);
-        self.converge_at.min(self.beat_at).min(window).max(now)
+        let windows = self.window.due().into_iter().chain(self.joined());
+        windows.fold(self.converge_at.min(self.beat_at), Timestamp::min).max(now)
     }
 }
 
@@ -159,16 +210,18 @@ pub async fn run_step<K: Kube, T: Table, B: Bell>(
     work: Work,
     clock: impl Fn() -> Timestamp + Send,
 ) -> StepEnded {
-    let mut ended = StepEnded { converged: None, reported: None, errors: Vec::new() };
-    if work == Work::ConvergeAndReport {
+    let mut ended = StepEnded { work, converged: None, reported: None, errors: Vec::new() };
+    if work.converges() {
         match agent.converge(clock()).await {
             Ok(done) => ended.converged = Some(done),
             Err(error) => ended.errors.push(error),
         }
     }
-    match agent.report(clock()).await {
-        Ok(reported) => ended.reported = Some(reported),
-        Err(error) => ended.errors.push(error),
+    if work.reports() {
+        match agent.report(clock()).await {
+            Ok(reported) => ended.reported = Some(reported),
+            Err(error) => ended.errors.push(error),
+        }
     }
     ended
 }
@@ -193,7 +246,8 @@ mod tests {
             unreadable: vec![],
             unwritten: vec![],
         };
-        StepEnded { converged: Some(converged), reported: Some(Reported::Unchanged), errors: vec![] }
+        let reported = Some(Reported::Unchanged);
+        StepEnded { work: Work::ConvergeAndReport, converged: Some(converged), reported, errors: vec![] }
     }
 
     fn rested(waits: usize) -> Pace {
@@ -222,7 +276,7 @@ mod tests {
     fn a_change_is_reported_and_what_is_under_way_is_looked_at() {
         let check = |waits, expected| {
             let mut pace = rested(waits);
-            assert_eq!(pace.observe_change(at(10)), Some(at(11)));
+            assert_eq!(pace.observe(Versions { all: 1, nodes: 0 }, at(10)), Some(at(11)));
             assert_eq!((pace.begin(at(10)), pace.begin(at(11))), (None, Some(expected)));
             assert_eq!(pace.begin(at(12)), None);
         };
@@ -231,21 +285,55 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_an_action_waits_for_is_looked_at_in_the_middle_of_a_burst() {
+        let check = |waits, expected| {
+            let mut pace = rested(waits);
+            pace.observe(Versions { all: 1, nodes: 0 }, at(10));
+            pace.observe(Versions { all: 2, nodes: 1 }, at(10) + SignedDuration::from_millis(900));
+            pace.observe(Versions { all: 3, nodes: 1 }, at(11));
+            assert_eq!(pace.begin(at(11)), expected);
+            // The burst is reported as it would have been.
+            assert_eq!(pace.begin(at(11) + SignedDuration::from_millis(999)), None);
+            assert_eq!(pace.begin(at(12)).is_some(), true);
+        };
+        check(0, None);
+        check(1, Some(Work::Converge));
+    }
+
+    #[test]
+    fn a_convergence_alone_leaves_the_heartbeat_where_it_was() {
+        let mut pace = rested(1);
+        pace.observe(Versions { all: 1, nodes: 1 }, at(39));
+        assert_eq!(pace.begin(at(39) + SignedDuration::from_millis(100)), Some(Work::Converge));
+        let ended = StepEnded { work: Work::Converge, reported: None, ..converged(60, 1) };
+        assert_eq!(pace.end(&ended, at(39) + SignedDuration::from_millis(200)), at(40));
+    }
+
+    #[test]
     fn a_step_that_failed_is_tried_again_soon() {
+        let failed = |work| {
+            let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_cluster::Kind::Node });
+            StepEnded { work, converged: None, reported: None, errors: vec![error] }
+        };
         let mut pace = rested(0);
-        pace.begin(at(60));
-        let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_cluster::Kind::Node });
-        let failed = StepEnded { converged: None, reported: None, errors: vec![error] };
-        assert_eq!(pace.end(&failed, at(60)), at(62));
+        let work = pace.begin(at(60)).unwrap();
+        assert_eq!(pace.end(&failed(work), at(60)), at(62));
+        // Rung before it was due: what it was rung for is still to be done.
+        let mut pace = rested(0);
+        pace.observe_ring();
+        let work = pace.begin(at(10)).unwrap();
+        assert_eq!((work, pace.end(&failed(work), at(10))), (Work::ConvergeAndReport, at(12)));
+        assert_eq!(pace.begin(at(12)), Some(Work::ConvergeAndReport));
     }
 
     #[test]
     fn a_changed_class_is_answered_soon() {
         let mut pace = rested(0);
-        pace.observe_change(at(20));
+        pace.observe(Versions { all: 1, nodes: 0 }, at(20));
         assert_eq!(pace.begin(at(21)), Some(Work::Report));
         let ring = Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0 };
-        let ended = StepEnded { converged: None, reported: Some(Reported::Changed(ring)), errors: vec![] };
+        let reported = Some(Reported::Changed(ring));
+        let ended = StepEnded { work: Work::Report, converged: None, reported, errors: vec![] };
         assert_eq!(pace.end(&ended, at(21)), at(26));
         assert_eq!(pace.begin(at(26)), Some(Work::ConvergeAndReport));
     }

@@ -1,38 +1,47 @@
-//! When a change is reported: one second after the last one, ten seconds after the first at most.
+//! When a change is looked at: a while after the last one, and a longer while after the first at most.
 //!
 //! What of it must be reported then, and what may wait for the next heartbeat, is the report's own decision.
-//!
-//! Source: the peer's batching (KARPENTER.md 3.3): 1 s idle, 10 s at most.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Changes come in bursts: a report waits until the cluster was quiet for so long.
-pub const IDLE: SignedDuration = SignedDuration::from_secs(1);
-/// A cluster that is never quiet is reported all the same.
-pub const LONGEST: SignedDuration = SignedDuration::from_secs(10);
-
 /// A window that collects changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
+    idle: SignedDuration,
+    longest: SignedDuration,
     open: Option<(Timestamp, Timestamp)>,
 }
 
 impl Window {
+    /// Of changes that are reported. They come in bursts: a report waits until the cluster was quiet for a second, and
+    /// one that is never quiet is reported after ten all the same. Source: the peer's batching (KARPENTER.md 3.3).
+    #[must_use]
+    pub const fn of_reports() -> Self {
+        Self { idle: SignedDuration::from_secs(1), longest: SignedDuration::from_secs(10), open: None }
+    }
+
+    /// Of Nodes while an action waits for one: no pod runs on a Node before it is registered, however restless the
+    /// cluster is. Nodes that join together are registered together.
+    #[must_use]
+    pub const fn of_nodes() -> Self {
+        Self { idle: SignedDuration::from_millis(100), longest: SignedDuration::from_millis(500), open: None }
+    }
+
     /// Something changed.
     pub fn observe_change(&mut self, now: Timestamp) {
         let first = self.open.map_or(now, |(first, _)| first);
         self.open = Some((first, now));
     }
 
-    /// When to report; nothing while nothing changed.
+    /// When to look; nothing while nothing changed.
     #[must_use]
     pub fn due(&self) -> Option<Timestamp> {
         let (first, last) = self.open?;
-        let idle = last.saturating_add(IDLE).unwrap_or(Timestamp::MAX);
-        Some(idle.min(first.saturating_add(LONGEST).unwrap_or(Timestamp::MAX)))
+        let idle = last.saturating_add(self.idle).unwrap_or(Timestamp::MAX);
+        Some(idle.min(first.saturating_add(self.longest).unwrap_or(Timestamp::MAX)))
     }
 
-    /// It was reported.
+    /// It was looked at.
     pub fn close(&mut self) {
         self.open = None;
     }
@@ -48,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_one_report() {
-        let mut window = Window::default();
+        let mut window = Window::of_reports();
         assert_eq!(window.due(), None);
         window.observe_change(at(0));
         window.observe_change(at(900));
@@ -59,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_restless_cluster_is_reported_after_ten_seconds() {
-        let mut window = Window::default();
+        let mut window = Window::of_reports();
         for second in 0..30 {
             window.observe_change(at(second * 500));
         }

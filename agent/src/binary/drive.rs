@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tenon_cluster::Kube;
+use tenon_cluster::{Kube, Versions};
 use tenon_domain::snapshot::ActionProgress;
 use tenon_table::Table;
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Drives the agent until it is told to stop.
 pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
-    (mut changes, doorbell): (watch::Receiver<u64>, &Doorbell),
+    (mut changes, doorbell): (watch::Receiver<Versions>, &Doorbell),
     metrics: &Metrics,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -40,7 +40,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
             && let Some(work) = pace.begin(now)
         {
             // Seen before the step begins: what comes during it is looked at after it.
-            changes.mark_unchanged();
+            pace.note(*changes.borrow_and_update());
             let started = Instant::now();
             let step = run_step(agent, work, Timestamp::now);
             if let Ok(ended) = tokio::time::timeout(STEP_TIMEOUT, step).await {
@@ -60,7 +60,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
             changed = changes.changed() => {
                 // The watches are there for as long as the agent.
                 if changed.is_ok() {
-                    pace.observe_change(Timestamp::now());
+                    pace.observe(*changes.borrow_and_update(), Timestamp::now());
                 }
             }
             () = &mut rings => {

@@ -403,3 +403,39 @@ mod stepping {
         }
     }
 }
+
+/// A Node of the claim that reports so much CPU.
+fn node_of(claim: &tenon_domain::claim::Claim, cpu: &str) -> serde_json::Value {
+    let instance = claim.state.instance().unwrap();
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": claim.name.as_str(), "uid": format!("node-{}", claim.name), "resourceVersion": "1", "labels": {}},
+        "spec": {"providerID": format!("aws:///{}/{}", instance.zone, instance.id)},
+        "status": {"allocatable": {"cpu": cpu, "memory": "4Gi", "pods": "20"},
+            "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+#[test]
+fn a_pod_whose_place_was_taken_is_planned_anew_at_once() {
+    let check = |cpu, expected| {
+        let mut cluster = cluster(1);
+        wake(&cluster);
+        check_settled(&cluster, 1);
+        let claims = cluster.claims().unwrap();
+        let claim = claims.first().unwrap();
+        // kube-scheduler bound another pod there.
+        cluster.objects.nodes = vec![Arc::new(node_of(claim, cpu))];
+        let other = pod("other", "500m", Some(claim.name.as_str()));
+        cluster.objects.pods.push(Arc::new(SeenPod::read(&other).unwrap()));
+        cluster.report().unwrap();
+        wake(&cluster);
+        assert_eq!(cluster.claims().unwrap().len(), expected, "with {cpu} of CPU");
+        // Looking again plans nothing more.
+        cluster.report().unwrap();
+        wake(&cluster);
+        assert_eq!(cluster.claims().unwrap().len(), expected, "with {cpu} of CPU, again");
+    };
+    check("2", 1);
+    check("1900m", 2);
+}

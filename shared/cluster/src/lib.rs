@@ -11,9 +11,11 @@ pub mod object;
 pub mod pod;
 pub mod simulated;
 pub mod snapshot;
+pub mod versions;
 
 pub use action::{Action, ActionKind};
 pub use kube::{Deletion, Eviction, Kube, KubeError, Precondition};
 pub use note::{Note, NoteKind};
 pub use object::{Kind, Object, ObjectKey};
 pub use pod::{PodRef, SeenPod};
+pub use versions::Versions;

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tenon_cluster::kube::FIELD_MANAGER;
 use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
 use tenon_cluster::pod::{PodRef, SeenPod};
-use tenon_cluster::{Deletion, Eviction, Kube, KubeError, Note, Precondition};
+use tenon_cluster::{Deletion, Eviction, Kube, KubeError, Note, Precondition, Versions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -73,7 +73,7 @@ impl KubeClient {
 
     /// Counts up with every change that somebody may read.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<Versions> {
         self.changes.subscribe()
     }
 

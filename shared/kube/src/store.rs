@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tenon_cluster::object::{self, Kind, Object, text};
-use tenon_cluster::{KubeError, PodRef};
+use tenon_cluster::{KubeError, PodRef, Versions};
 use tokio::sync::watch;
 
 use crate::classify::Denied;
@@ -74,23 +74,23 @@ impl Kept for Object {
 
 /// Counts changes up, and wakes who waits for one.
 #[derive(Debug, Clone)]
-pub struct Changes(watch::Sender<u64>);
+pub struct Changes(watch::Sender<Versions>);
 
 impl Default for Changes {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        Self(watch::Sender::new(Versions::default()))
     }
 }
 
 impl Changes {
     /// Follows the count from now on.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<Versions> {
         self.0.subscribe()
     }
 
-    fn tell(&self) {
-        self.0.send_modify(|count| *count = count.wrapping_add(1));
+    fn tell(&self, kind: Kind) {
+        self.0.send_modify(|versions| versions.count(kind));
     }
 }
 
@@ -158,7 +158,7 @@ impl<T: Kept> Cell<T> {
     }
 
     fn tell(&self) {
-        self.changes.tell();
+        self.changes.tell(self.kind);
         self.news.send_replace(());
     }
 
@@ -254,7 +254,7 @@ impl<T: Kept> Cell<T> {
         }
         drop(state);
         if emptied {
-            self.changes.tell();
+            self.changes.tell(self.kind);
         }
         self.news.send_replace(());
     }

@@ -92,7 +92,7 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
         let now = Timestamp::now();
         if let Some(work) = pace.begin(now) {
             // What comes during the step is looked at after it.
-            changes.mark_unchanged();
+            pace.note(*changes.borrow_and_update());
             let ended = run_step(&mut agent, work, Timestamp::now).await;
             of.log.tell_step(&ended);
             pace.end(&ended, Timestamp::now());
@@ -102,7 +102,7 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
         tokio::select! {
             () = sleep(wait) => {}
             Ok(()) = changes.changed() => {
-                pace.observe_change(Timestamp::now());
+                pace.observe(*changes.borrow_and_update(), Timestamp::now());
             }
             changed = orders.changed() => match changed {
                 Ok(()) => pace.observe_ring(),

@@ -14,9 +14,9 @@ use tenon_agent::bell::DETAIL_TYPE;
 use tenon_agent::pace::{Pace, StepEnded, run_step};
 use tenon_agent::{Agent, Bell, BellError, Ring};
 use tenon_cloud::twin::InstanceRecord;
-use tenon_cluster::Kind;
 use tenon_cluster::object::at;
 use tenon_cluster::simulated::{PodCounts, SimulatedCluster};
+use tenon_cluster::{Kind, Versions};
 use tenon_domain::id::ClusterName;
 use tenon_entrypoint::{BusEvent, Installation};
 use tenon_table::MemoryTable;
@@ -74,7 +74,7 @@ pub struct Site {
     agent: AgentSlot,
     gate: Gate,
     pace: Pace,
-    version_noted: u64,
+    noted: Versions,
     voice: Voice,
     nodes: BTreeMap<String, &'static str>,
     pods: PodCounts,
@@ -96,7 +96,7 @@ impl Site {
             agent: AgentSlot::None,
             gate: Gate::new("agent", Arc::new(Undisturbed)),
             pace: Pace::default(),
-            version_noted: 0,
+            noted: Versions::default(),
             voice: Voice::Speaks,
             nodes: BTreeMap::new(),
             pods: cluster.pod_counts(),
@@ -148,7 +148,7 @@ impl Site {
     /// Moves the cluster to this time and tells what changed.
     pub fn move_to(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
         self.cluster.tick(now);
-        if self.cluster.version() == self.version_noted {
+        if self.cluster.versions() == self.noted {
             return;
         }
         self.tell_nodes(now, log);
@@ -206,12 +206,8 @@ impl Site {
 
     /// When the agent wants to look, if the cluster changed since it was asked last.
     pub fn agent_wants(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let version = self.cluster.version();
-        if version == self.version_noted {
-            return None;
-        }
-        self.version_noted = version;
-        self.pace.observe_change(now)
+        self.noted = self.cluster.versions();
+        self.pace.observe(self.noted, now)
     }
 
     /// The agent's doorbell rang.

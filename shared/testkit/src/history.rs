@@ -13,6 +13,8 @@ use tenon_domain::launch::Launch;
 use tenon_region::engine::{PodDeletion, Region};
 use tenon_table::{Backup, items};
 
+use crate::crowded::CrowdedOut;
+
 /// The region at one step, read once for all invariants.
 pub struct Moment {
     /// When.
@@ -36,6 +38,8 @@ pub struct History {
     pub claims: BTreeMap<ClaimName, Arc<Claim>>,
     /// Launches as they were last seen; some end.
     pub launches: BTreeMap<LaunchId, Arc<Launch>>,
+    /// Pods whose place on a claim's Node was taken.
+    pub crowded_out: CrowdedOut,
     /// Since when an instance runs that no claim owns.
     pub unowned_since: BTreeMap<InstanceId, Timestamp>,
     /// Since when a pod that fits waits.

@@ -13,8 +13,9 @@ use tenon_domain::api::NodePool;
 use tenon_domain::budget::{DisruptionReason, allowed_disruptions};
 use tenon_domain::claim::{Claim, ClaimPhase, PodsCounted, RemovalReason};
 use tenon_domain::id::InstanceId;
-use tenon_domain::launch::LaunchState;
+use tenon_domain::launch::{CountedPod, LaunchState};
 
+use crate::crowded::CrowdedOut;
 use crate::history::{History, Moment};
 
 /// How long an instance of ours may be without a claim: EC2 shows it late, the audit comes every ten minutes, and
@@ -164,11 +165,15 @@ pub fn invariant_states_go_forward(moment: &Moment, history: &mut History) -> Fo
     Ok(())
 }
 
-/// No pod is counted on two live claims while it waits.
+/// No pod is counted on two live claims while it waits, but for one whose place on the first was taken.
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_pods_counted_once(moment: &Moment, waiting: &BTreeSet<String>) -> Found {
+pub fn invariant_pods_counted_once(
+    moment: &Moment,
+    waiting: &BTreeSet<String>,
+    crowded_out: &CrowdedOut,
+) -> Found {
     let live: BTreeSet<_> = moment
         .claims
         .iter()
@@ -178,7 +183,10 @@ pub fn invariant_pods_counted_once(moment: &Moment, waiting: &BTreeSet<String>) 
     let mut counted = BTreeMap::new();
     for launch in &moment.launches {
         for claim in launch.claims.iter().filter(|claim| live.contains(&claim.name)) {
-            for pod in claim.pods.iter().filter(|pod| waiting.contains(pod.uid.as_str())) {
+            let waits = |pod: &&CountedPod| {
+                waiting.contains(pod.uid.as_str()) && !crowded_out.holds(&claim.name, &pod.uid)
+            };
+            for pod in claim.pods.iter().filter(waits) {
                 if let Some(other) = counted.insert(&pod.uid, &claim.name)
                     && *other != claim.name
                 {

@@ -5,6 +5,7 @@
 //! can show of each invariant that it fails when it should.
 
 mod chaos;
+mod crowded;
 mod deeds;
 mod history;
 pub mod invariants;

@@ -307,7 +307,10 @@ impl Play {
             invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
         }
         let waiting = self.waiting();
-        invariants::invariant_pods_counted_once(moment, &waiting)?;
+        if let Some(site) = self.region.site(&self.cluster) {
+            self.history.crowded_out.observe(moment, &waiting, site.cluster());
+        }
+        invariants::invariant_pods_counted_once(moment, &waiting, &self.history.crowded_out)?;
         if self.step.is_multiple_of(20) {
             self.history.journal.read(&self.region);
             invariants::invariant_journal_explains(moment, &self.history)?;

@@ -37,6 +37,7 @@ pub use scheduler::Score;
 use crate::kube::{Deletion, KubeError};
 use crate::note::Note;
 use crate::object::{self, Kind, Object, ObjectKey, text};
+use crate::versions::Versions;
 use world::World;
 
 /// How the simulated cluster behaves.
@@ -130,10 +131,10 @@ impl SimulatedCluster {
         self.world().next_due()
     }
 
-    /// Counts up with every change of any object: a cheap way to see that nothing happened.
+    /// Counts up with every change: a cheap way to see that nothing happened.
     #[must_use]
-    pub fn version(&self) -> u64 {
-        self.world().store.version()
+    pub fn versions(&self) -> Versions {
+        self.world().store.versions()
     }
 
     /// Creates or updates an object, as `kubectl apply` does.

@@ -13,6 +13,7 @@ use tenon_domain::digest::Digest;
 
 use crate::kube::KubeError;
 use crate::object::{self, Kind, Object, ObjectKey, text};
+use crate::versions::Versions;
 
 /// Namespace and name.
 pub(super) type Name = (String, String);
@@ -22,6 +23,7 @@ pub(super) type Name = (String, String);
 pub(super) struct Store {
     seed: u64,
     version: u64,
+    versions: Versions,
     objects: BTreeMap<Kind, BTreeMap<Name, Object>>,
     pods_by_node: BTreeMap<String, BTreeSet<Name>>,
     unbound: BTreeSet<Name>,
@@ -76,6 +78,11 @@ impl Store {
     /// The version of the latest change.
     pub(super) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// What changed how often.
+    pub(super) fn versions(&self) -> Versions {
+        self.versions
     }
 
     /// UIDs of objects that are gone since this was asked last.
@@ -170,6 +177,7 @@ impl Store {
 
     fn insert(&mut self, key: ObjectKey, mut object: Value) -> Object {
         self.version += 1;
+        self.versions.count(key.kind);
         metadata(&mut object).insert("resourceVersion".to_owned(), json!(self.version.to_string()));
         let object = Arc::new(object);
         let name = (key.namespace.clone(), key.name.clone());
@@ -197,6 +205,7 @@ impl Store {
             return;
         };
         self.version += 1;
+        self.versions.count(key.kind);
         self.unindex(key, &old);
         self.gone_owners.insert(object::uid(&old).to_owned());
         self.touched.insert(key.clone());

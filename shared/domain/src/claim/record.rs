@@ -393,7 +393,7 @@ impl Claim {
     /// Until when the pods that were planned on it count for it; `None` while there is no end to that.
     ///
     /// kube-scheduler binds pods as it likes: once the node takes pods, one that was planned for it may find its place
-    /// taken by another. So the pods are the claim's until its node has been ready for [`BINDING_WINDOW`], and
+    /// taken by another. So the pods are the claim's until its node has been ready for [`BINDING_WINDOW`] at most, and
     /// whatever still waits then is planned anew, against the room that is really left.
     #[must_use]
     pub fn counts_pods(&self, now: Timestamp) -> PodsCounted {

@@ -1,11 +1,10 @@
 //! The input of provisioning from a cluster's view and its agent's snapshot.
 //!
-//! Decides which pods are counted on a claim already, and puts together what is known of pools (`classes`, `pools`) and
-//! of nodes (`nodes`). It plans nothing.
-//!
-//! Invariants: a pod is counted on a claim only while it exists unbound under the same UID and the claim offers room.
+//! Puts together which pods are counted on a claim already (`counted`), and what is known of pools (`classes`, `pools`)
+//! and of nodes (`nodes`). It plans nothing.
 
 mod classes;
+mod counted;
 mod nodes;
 mod pools;
 
@@ -17,7 +16,7 @@ use tenon_domain::api::pod::{PodOrigin, SchedulingVerdict};
 use tenon_domain::api::{Node, NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::catalog::facts::Architecture;
-use tenon_domain::claim::{Claim, PodsCounted};
+use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
@@ -88,27 +87,6 @@ impl<'a> World<'a> {
         };
         world.count();
         world
-    }
-
-    fn count(&mut self) {
-        for launch in self.view.launches.values() {
-            for claim in &launch.claims {
-                let counts = self
-                    .view
-                    .claims
-                    .get(&claim.name)
-                    .map_or(PodsCounted::No, |c| c.counts_pods(self.view.now));
-                if counts == PodsCounted::No {
-                    continue;
-                }
-                let here = claim.pods.iter().filter(|pod| self.unbound.contains_key(&pod.uid));
-                let before = self.counted.len();
-                self.counted.extend(here.map(|pod| (&pod.uid, &claim.name)));
-                if let (PodsCounted::Until(end), true) = (counts, self.counted.len() > before) {
-                    self.recount_at = Some(self.recount_at.map_or(end, |at: Timestamp| at.min(end)));
-                }
-            }
-        }
     }
 
     /// When pods that wait, and are counted on a claim, are nobody's again: to be planned anew then.
