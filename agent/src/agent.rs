@@ -3,6 +3,8 @@
 //! Decides the order of writes. What it keeps in memory only saves work: a new agent finds the same in the table and
 //! in the cluster.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::note::Told;
 use tenon_cluster::object::{Kind, Object};
@@ -21,6 +23,7 @@ use crate::decided::Decided;
 use crate::drain::Refused;
 use crate::faces::{execute_face, observe_shown, plan_faces};
 use crate::generation::{Generations, Memory, lease_key};
+use crate::nominate::nominate;
 use crate::plan::plan_convergence;
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
@@ -49,6 +52,7 @@ pub struct Agent<K, T, B> {
     refused: Refused,
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
+    held: BTreeSet<ChunkKind>,
     decided: Decided,
     told: Told,
 }
@@ -62,10 +66,20 @@ struct Written {
     looked_at: Timestamp,
 }
 
+/// Whether the changes that a report is about have come to rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Burst {
+    /// They have, or have gone on for long enough.
+    Over,
+    /// More may come in a moment. Nobody plans nodes for a part of the pods that come; what else there is can't wait.
+    GoesOn,
+}
+
 /// What a report came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reported {
-    /// A new generation was written. The ring is what the bell was told, if anybody listens for it.
+    /// A new generation was written. The ring says what is in it; the bell is told of it, if anybody listens for it, but
+    /// for pods of a burst that goes on.
     Changed(Ring),
     /// Something changed that waits for the next heartbeat, which is due then.
     Later(Timestamp),
@@ -118,6 +132,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             refused: Refused::default(),
             reports: Vec::new(),
             unheard: None,
+            held: BTreeSet::new(),
             decided: Decided::default(),
             told: Told::default(),
         }
@@ -125,11 +140,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
 
     /// Observes the cluster, writes what changed, and rings. Bound pods that come and go while none waits are written
     /// with the next heartbeat. An unchanged cluster costs a heartbeat every
-    /// [`HEARTBEAT_EVERY`], and a look at whether the table still holds what was written.
+    /// [`HEARTBEAT_EVERY`], and a look at whether the table still holds what was written. Pods of a burst that goes on are
+    /// rung for by the first report after it.
     ///
     /// # Errors
     /// [`AgentError`]; the next report begins anew.
-    pub async fn report(&mut self, now: Timestamp) -> Result<Reported, AgentError> {
+    pub async fn report(&mut self, now: Timestamp, burst: Burst) -> Result<Reported, AgentError> {
         let known = match self.written.take() {
             Some(written) if written.beat_at.is_some() && !is_over(written.looked_at, TABLE_EVERY, now) => {
                 written
@@ -142,17 +158,37 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
+            if let Some(manifest) = &known.manifest {
+                let (generation, pending_pods) = (manifest.generation, manifest.pending_pods);
+                self.ring(&Ring { generation, changed: BTreeSet::new(), pending_pods }, burst).await;
+            }
             return self.beat(known, now).await;
         }
         if let Some(beat_at) = known.beat_at
             && !is_over(beat_at, HEARTBEAT_EVERY, now)
             && !restored
-            && known.manifest.as_ref().is_some_and(|manifest| may_wait(&encoded, manifest))
+            && known.manifest.as_ref().is_some_and(|manifest| may_wait(&encoded, manifest, burst))
         {
             self.written = Some(known);
             return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
         }
-        self.write(encoded, known, now).await
+        self.write(encoded, known, (now, burst)).await
+    }
+
+    /// Rings for what is new, and for what was held back; while a burst goes on, its pods are held back.
+    async fn ring(&mut self, new: &Ring, burst: Burst) {
+        let mut ring = new.clone();
+        match burst {
+            Burst::Over => ring.changed.append(&mut self.held),
+            Burst::GoesOn => {
+                self.held.extend(ring.changed.iter().filter(|kind| is_of_pods(kind)));
+                ring.changed.retain(|kind| !is_of_pods(kind));
+                ring.pending_pods = 0;
+            }
+        }
+        if !ring.changed.is_empty() && ring.is_heard() && self.bell.ring(&ring).await.is_err() {
+            self.unheard = Some(ring);
+        }
     }
 
     /// Rings for what the bell didn't hear.
@@ -197,7 +233,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         &mut self,
         mut encoded: Encoded,
         known: Written,
-        now: Timestamp,
+        (now, burst): (Timestamp, Burst),
     ) -> Result<Reported, AgentError> {
         if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
             encoded.manifest.restored_at = Some(now);
@@ -215,10 +251,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         // From here on it is written: what fails below is made good by the next step, or found by the sweep.
         self.written = Some(Written { manifest: Some(manifest), generations, beat_at: Some(now), looked_at });
         // The manifest has the time, so it is a heartbeat too.
-        let rung = if ring.is_heard() { self.bell.ring(&ring).await } else { Ok(()) };
-        if rung.is_err() {
-            self.unheard = Some(ring.clone());
-        }
+        self.ring(&ring, burst).await;
         let retired = encoded.retire_dropped(&self.table, &self.cluster, now).await;
         if retired.is_err() {
             // Looks at the table again at once, and beats.
@@ -247,12 +280,16 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let mut operations = 0;
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
         let mut next = Some(latest);
+        let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_A_STEP {
             let view = observe_view(&self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
+            // Before the Nodes take pods.
+            let place = (&self.table, &self.cluster);
+            unwritten.extend(nominate(&self.kube, place, &convergence.joining).await?);
             let mut progressed = false;
             for op in &convergence.ops {
                 let outcome = execute_op(&self.kube, op, &mut self.refused, now).await?;
@@ -264,7 +301,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 break;
             }
         }
-        let unwritten = self.show(&actions, now).await?;
+        unwritten.extend(self.show(&actions, now).await?);
         if !unwritten.is_empty() {
             next = next.into_iter().chain(now.saturating_add(SHOWN_AGAIN).ok()).min();
         }
@@ -308,12 +345,17 @@ fn is_over(since: Timestamp, period: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(since) >= period
 }
 
-/// Whether what changed may be reported with the next heartbeat: bound pods that came and went, while none waits for a
-/// node. Nobody decides anything at once for that, and a cluster in which pods come and go all day would be written
-/// all day. A pod that waited and is bound now is told at once: it may be counted on a claim.
-fn may_wait(encoded: &Encoded, before: &Manifest) -> bool {
-    let pods = |kind: &ChunkKind| matches!(kind, ChunkKind::Pods | ChunkKind::Shapes);
-    before.pending_pods == 0 && encoded.manifest.pending_pods == 0 && encoded.changed.iter().all(pods)
+/// Whether what changed may be reported later. With the end of their burst: pods. With the next heartbeat: bound pods
+/// that came and went, while none waits for a node. Nobody decides anything at once for that, and a cluster in which
+/// pods come and go all day would be written all day. A pod that waited and is bound now is told at once: it may be
+/// counted on a claim.
+fn may_wait(encoded: &Encoded, before: &Manifest, burst: Burst) -> bool {
+    let nobody_waits = before.pending_pods == 0 && encoded.manifest.pending_pods == 0;
+    encoded.changed.iter().all(is_of_pods) && (nobody_waits || burst == Burst::GoesOn)
+}
+
+const fn is_of_pods(kind: &ChunkKind) -> bool {
+    matches!(kind, ChunkKind::Pods | ChunkKind::Shapes)
 }
 
 /// Lists everything that a snapshot holds.

@@ -16,6 +16,7 @@ pub mod decided;
 pub mod drain;
 pub mod faces;
 pub mod generation;
+mod nominate;
 pub mod pace;
 pub mod plan;
 pub mod window;
@@ -23,5 +24,5 @@ pub mod window;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{Agent, AgentError, Converged, Reported};
+pub use agent::{Agent, AgentError, Burst, Converged, Reported};
 pub use bell::{Bell, BellError, Ring};

@@ -12,7 +12,7 @@ use tenon_cluster::snapshot::ChunkKind;
 use tenon_cluster::{Kube, Versions};
 use tenon_table::Table;
 
-use crate::agent::{Agent, AgentError, Converged, HEARTBEAT_EVERY, Reported};
+use crate::agent::{Agent, AgentError, Burst, Converged, HEARTBEAT_EVERY, Reported};
 use crate::bell::Bell;
 use crate::window::Window;
 
@@ -26,25 +26,26 @@ pub const ANSWERED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// It reports.
-    Report,
+    Report(Burst),
     /// It converges; what came of it is reported with what else changes.
     Converge,
     /// It converges, and reports what came of it.
-    ConvergeAndReport,
+    ConvergeAndReport(Burst),
 }
 
 impl Work {
     const fn converges(self) -> bool {
         match self {
-            Self::Converge | Self::ConvergeAndReport => true,
-            Self::Report => false,
+            Self::Converge | Self::ConvergeAndReport(_) => true,
+            Self::Report(_) => false,
         }
     }
 
-    const fn reports(self) -> bool {
+    /// What it reports about, if it reports.
+    const fn reports(self) -> Option<Burst> {
         match self {
-            Self::Report | Self::ConvergeAndReport => true,
-            Self::Converge => false,
+            Self::Report(burst) | Self::ConvergeAndReport(burst) => Some(burst),
+            Self::Converge => None,
         }
     }
 }
@@ -53,7 +54,8 @@ impl Work {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace {
     seen: Versions,
-    window: Window,
+    arrivals: Window,
+    changes: Window,
     nodes: Window,
     rung: Rung,
     under_way: UnderWay,
@@ -92,7 +94,8 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             seen: Versions::default(),
-            window: Window::of_reports(),
+            arrivals: Window::of_arrivals(),
+            changes: Window::of_changes(),
             nodes: Window::of_nodes(),
             rung: Rung::Yes,
             under_way: UnderWay::Nothing,
@@ -109,7 +112,10 @@ impl Pace {
         if versions == before {
             return None;
         }
-        self.window.observe_change(now);
+        self.changes.observe_change(now);
+        if versions.arrivals != before.arrivals {
+            self.arrivals.observe_change(now);
+        }
         if versions.nodes != before.nodes {
             self.nodes.observe_change(now);
         }
@@ -134,7 +140,9 @@ impl Pace {
 
     /// Begins a step, if one is due.
     pub fn begin(&mut self, now: Timestamp) -> Option<Work> {
-        let changed = self.window.due().is_some_and(|at| at <= now);
+        let is_due = |window: &Window| window.due().is_some_and(|at| at <= now);
+        let arrived = is_due(&self.arrivals);
+        let changed = arrived || is_due(&self.changes);
         // What an action waits for may just have come: a Node that joined, a pod that went.
         let waited = changed && self.under_way == UnderWay::Something;
         let converge = self.rung == Rung::Yes || now >= self.converge_at || waited;
@@ -145,13 +153,17 @@ impl Pace {
             }
             return joined.then_some(Work::Converge);
         }
-        self.window.close();
+        self.changes.close();
+        let burst = if arrived || self.arrivals.due().is_none() { Burst::Over } else { Burst::GoesOn };
+        if burst == Burst::Over {
+            self.arrivals.close();
+        }
         if !converge {
-            return Some(Work::Report);
+            return Some(Work::Report(burst));
         }
         self.nodes.close();
         self.rung = Rung::No;
-        Some(Work::ConvergeAndReport)
+        Some(Work::ConvergeAndReport(burst))
     }
 
     /// When changed Nodes are looked at that an action may wait for.
@@ -182,7 +194,7 @@ impl Pace {
         match &ended.reported {
             Some(Reported::Changed(_) | Reported::Unchanged) => self.beat_at = after(HEARTBEAT_EVERY),
             Some(Reported::Later(at)) => self.beat_at = *at,
-            None if ended.work.reports() => self.beat_at = after(RETRY),
+            None if ended.work.reports().is_some() => self.beat_at = after(RETRY),
             None => {}
         }
         self.due(now)
@@ -194,7 +206,7 @@ impl Pace {
         if self.rung == Rung::Yes {
             return now;
         }
-        let windows = self.window.due().into_iter().chain(self.joined());
+        let windows = [self.arrivals.due(), self.changes.due(), self.joined()].into_iter().flatten();
         windows.fold(self.converge_at.min(self.beat_at), Timestamp::min).max(now)
     }
 }
@@ -217,8 +229,8 @@ pub async fn run_step<K: Kube, T: Table, B: Bell>(
             Err(error) => ended.errors.push(error),
         }
     }
-    if work.reports() {
-        match agent.report(clock()).await {
+    if let Some(burst) = work.reports() {
+        match agent.report(clock(), burst).await {
             Ok(reported) => ended.reported = Some(reported),
             Err(error) => ended.errors.push(error),
         }
@@ -232,6 +244,9 @@ mod tests {
     use crate::bell::Ring;
     use tenon_cluster::KubeError;
     use tenon_domain::snapshot::{ActionProgress, ActionReport};
+
+    /// A pod came.
+    const PODS: Versions = Versions { all: 1, nodes: 0, arrivals: 1 };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -247,12 +262,17 @@ mod tests {
             unwritten: vec![],
         };
         let reported = Some(Reported::Unchanged);
-        StepEnded { work: Work::ConvergeAndReport, converged: Some(converged), reported, errors: vec![] }
+        StepEnded {
+            work: Work::ConvergeAndReport(Burst::Over),
+            converged: Some(converged),
+            reported,
+            errors: vec![],
+        }
     }
 
     fn rested(waits: usize) -> Pace {
         let mut pace = Pace::default();
-        assert_eq!(pace.begin(at(0)), Some(Work::ConvergeAndReport));
+        assert_eq!(pace.begin(at(0)), Some(Work::ConvergeAndReport(Burst::Over)));
         assert_eq!(pace.end(&converged(60, waits), at(0)), at(40));
         assert_eq!(pace.begin(at(39)), None);
         pace
@@ -261,12 +281,12 @@ mod tests {
     #[test]
     fn it_beats_converges_and_hears() {
         let mut pace = rested(0);
-        assert_eq!(pace.begin(at(40)), Some(Work::Report));
-        assert_eq!(pace.begin(at(60)), Some(Work::ConvergeAndReport));
+        assert_eq!(pace.begin(at(40)), Some(Work::Report(Burst::Over)));
+        assert_eq!(pace.begin(at(60)), Some(Work::ConvergeAndReport(Burst::Over)));
         let mut pace = rested(0);
         pace.observe_ring();
         assert_eq!(pace.due(at(3)), at(3));
-        assert_eq!(pace.begin(at(3)), Some(Work::ConvergeAndReport));
+        assert_eq!(pace.begin(at(3)), Some(Work::ConvergeAndReport(Burst::Over)));
         // Rung while the step runs: it runs again.
         pace.observe_ring();
         assert_eq!(pace.end(&converged(60, 0), at(4)), at(4));
@@ -276,21 +296,24 @@ mod tests {
     fn a_change_is_reported_and_what_is_under_way_is_looked_at() {
         let check = |waits, expected| {
             let mut pace = rested(waits);
-            assert_eq!(pace.observe(Versions { all: 1, nodes: 0 }, at(10)), Some(at(11)));
+            assert_eq!(pace.observe(PODS, at(10)), Some(at(11)));
             assert_eq!((pace.begin(at(10)), pace.begin(at(11))), (None, Some(expected)));
             assert_eq!(pace.begin(at(12)), None);
         };
-        check(0, Work::Report);
-        check(1, Work::ConvergeAndReport);
+        check(0, Work::Report(Burst::Over));
+        check(1, Work::ConvergeAndReport(Burst::Over));
     }
 
     #[test]
     fn a_node_that_an_action_waits_for_is_looked_at_in_the_middle_of_a_burst() {
         let check = |waits, expected| {
             let mut pace = rested(waits);
-            pace.observe(Versions { all: 1, nodes: 0 }, at(10));
-            pace.observe(Versions { all: 2, nodes: 1 }, at(10) + SignedDuration::from_millis(900));
-            pace.observe(Versions { all: 3, nodes: 1 }, at(11));
+            pace.observe(PODS, at(10));
+            pace.observe(
+                Versions { all: 2, nodes: 1, arrivals: 1 },
+                at(10) + SignedDuration::from_millis(900),
+            );
+            pace.observe(Versions { all: 3, nodes: 1, arrivals: 2 }, at(11));
             assert_eq!(pace.begin(at(11)), expected);
             // The burst is reported as it would have been.
             assert_eq!(pace.begin(at(11) + SignedDuration::from_millis(999)), None);
@@ -301,9 +324,23 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_in_the_middle_of_a_burst_ends_no_burst() {
+        let mut pace = rested(0);
+        pace.observe(PODS, at(10));
+        pace.observe_ring();
+        assert_eq!(pace.begin(at(10)), Some(Work::ConvergeAndReport(Burst::GoesOn)));
+        let reported = Some(Reported::Later(at(40)));
+        assert_eq!(pace.end(&StepEnded { reported, ..converged(60, 0) }, at(10)), at(11));
+        assert_eq!(pace.begin(at(11)), Some(Work::Report(Burst::Over)));
+        // Rung while nothing changes: there is no burst.
+        pace.observe_ring();
+        assert_eq!(pace.begin(at(12)), Some(Work::ConvergeAndReport(Burst::Over)));
+    }
+
+    #[test]
     fn a_convergence_alone_leaves_the_heartbeat_where_it_was() {
         let mut pace = rested(1);
-        pace.observe(Versions { all: 1, nodes: 1 }, at(39));
+        pace.observe(Versions { all: 1, nodes: 1, arrivals: 0 }, at(39));
         assert_eq!(pace.begin(at(39) + SignedDuration::from_millis(100)), Some(Work::Converge));
         let ended = StepEnded { work: Work::Converge, reported: None, ..converged(60, 1) };
         assert_eq!(pace.end(&ended, at(39) + SignedDuration::from_millis(200)), at(40));
@@ -322,26 +359,26 @@ mod tests {
         let mut pace = rested(0);
         pace.observe_ring();
         let work = pace.begin(at(10)).unwrap();
-        assert_eq!((work, pace.end(&failed(work), at(10))), (Work::ConvergeAndReport, at(12)));
-        assert_eq!(pace.begin(at(12)), Some(Work::ConvergeAndReport));
+        assert_eq!((work, pace.end(&failed(work), at(10))), (Work::ConvergeAndReport(Burst::Over), at(12)));
+        assert_eq!(pace.begin(at(12)), Some(Work::ConvergeAndReport(Burst::Over)));
     }
 
     #[test]
     fn a_changed_class_is_answered_soon() {
         let mut pace = rested(0);
-        pace.observe(Versions { all: 1, nodes: 0 }, at(20));
-        assert_eq!(pace.begin(at(21)), Some(Work::Report));
+        pace.observe(PODS, at(20));
+        assert_eq!(pace.begin(at(21)), Some(Work::Report(Burst::Over)));
         let ring = Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0 };
         let reported = Some(Reported::Changed(ring));
-        let ended = StepEnded { work: Work::Report, converged: None, reported, errors: vec![] };
+        let ended = StepEnded { work: Work::Report(Burst::Over), converged: None, reported, errors: vec![] };
         assert_eq!(pace.end(&ended, at(21)), at(26));
-        assert_eq!(pace.begin(at(26)), Some(Work::ConvergeAndReport));
+        assert_eq!(pace.begin(at(26)), Some(Work::ConvergeAndReport(Burst::Over)));
     }
 
     #[test]
     fn one_that_starts_anew_looks_at_once() {
         let mut pace = rested(0);
         pace.restart();
-        assert_eq!(pace.begin(at(1)), Some(Work::ConvergeAndReport));
+        assert_eq!(pace.begin(at(1)), Some(Work::ConvergeAndReport(Burst::Over)));
     }
 }

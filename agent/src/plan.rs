@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenon_cluster::object::{self, Object, text};
 use tenon_cluster::{Action, ActionKind, PodRef};
+use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
 use tenon_domain::taint::{DISRUPTED, Taint, UNREGISTERED, merge_taints};
@@ -59,6 +60,8 @@ pub enum Op {
 pub struct Convergence {
     /// Operations, by action, then in order.
     pub ops: Vec<Op>,
+    /// Claims whose Nodes, given by name, these operations register.
+    pub joining: BTreeMap<ClaimName, String>,
     /// How far each action is, in the actions' order.
     pub reports: Vec<ActionReport>,
     /// When to look again without being rung; nothing where only the world's changes matter.
@@ -70,12 +73,23 @@ pub struct Convergence {
 pub fn plan_convergence(view: &View, actions: &[Action], now: Timestamp) -> Convergence {
     let mut convergence = Convergence::default();
     for action in actions {
+        convergence.joining.extend(joining(view, action));
         let (progress, next) = plan_action(view, action, now, &mut convergence.ops);
         convergence.next = [convergence.next, next].into_iter().flatten().min();
         let claim = action.claim.to_string();
         convergence.reports.push(ActionReport { claim, number: action.number, progress });
     }
     convergence
+}
+
+/// The claim and its Node, if that is registered now.
+fn joining(view: &View, action: &Action) -> Option<(ClaimName, String)> {
+    match action.kind {
+        ActionKind::Register | ActionKind::Initialize => {}
+        ActionKind::Disrupt | ActionKind::Drain | ActionKind::Finalize => return None,
+    }
+    let node = find_node(view, action).filter(|node| !is_registered(node))?;
+    Some((action.claim.clone(), object::name(node).to_owned()))
 }
 
 fn plan_action(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::{Agent, Bell, BellError, Reported, Ring};
+use crate::{Agent, Bell, BellError, Burst, Reported, Ring};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_cluster::object::{self, text};
@@ -119,7 +119,7 @@ impl World {
             self.now += 1;
             self.kube.tick(at(self.now));
             block_on(self.agent.converge(at(self.now))).unwrap();
-            block_on(self.agent.report(at(self.now))).unwrap();
+            block_on(self.agent.report(at(self.now), Burst::Over)).unwrap();
         }
     }
 
@@ -301,7 +301,7 @@ fn bound_pods_that_go_are_told_with_the_next_heartbeat() {
     world.kube.apply(fewer).unwrap();
     world.now += 1;
     world.kube.tick(at(world.now));
-    let reported = block_on(world.agent.report(at(world.now))).unwrap();
+    let reported = block_on(world.agent.report(at(world.now), Burst::Over)).unwrap();
     let Reported::Later(due) = reported else { panic!("{reported:?}") };
     assert_eq!(world.snapshot().generation, before.generation);
     while at(world.now) < due {
@@ -357,8 +357,40 @@ fn a_ring_names_what_changed_and_how_many_pods_wait() {
         )
         .unwrap();
     world.kube.tick(at(2));
-    let Reported::Changed(ring) = block_on(world.agent.report(at(2))).unwrap() else { panic!("a pod came") };
+    let Reported::Changed(ring) = block_on(world.agent.report(at(2), Burst::Over)).unwrap() else {
+        panic!("a pod came")
+    };
     assert_eq!((ring.pending_pods, ring.generation), (1, 2));
     assert_eq!(ring.changed.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), ["pods", "shapes"]);
-    assert_eq!(block_on(world.agent.report(at(2))).unwrap(), Reported::Unchanged);
+    assert_eq!(block_on(world.agent.report(at(2), Burst::Over)).unwrap(), Reported::Unchanged);
+}
+
+#[test]
+fn pods_of_a_burst_are_rung_for_when_it_is_over() {
+    let mut world = World::new();
+    world.run(1);
+    let rung = |world: &World| world.rings.0.lock().unwrap().clone();
+    let pod = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": []}});
+    let before = rung(&world).len();
+    world.kube.apply(pod("a")).unwrap();
+    world.kube.tick(at(2));
+    // Only pods: nothing is written yet.
+    let reported = block_on(world.agent.report(at(2), Burst::GoesOn)).unwrap();
+    assert!(matches!(reported, Reported::Later(_)), "{reported:?}");
+    // A Node can't wait; the pods are written with it, and nobody plans for them.
+    world.boot("a");
+    for second in 2..8 {
+        world.kube.tick(at(second));
+    }
+    let reported = block_on(world.agent.report(at(8), Burst::GoesOn)).unwrap();
+    assert!(matches!(&reported, Reported::Changed(ring) if ring.pending_pods == 1), "{reported:?}");
+    let rings = rung(&world).split_off(before);
+    assert!(!rings.is_empty() && rings.iter().all(|ring| ring.pending_pods == 0), "{rings:?}");
+    assert!(rings.iter().all(|ring| !ring.changed.contains(&ChunkKind::Pods)), "{rings:?}");
+    // Over: they are rung for, though nothing is new, and once.
+    block_on(world.agent.report(at(9), Burst::Over)).unwrap();
+    block_on(world.agent.report(at(10), Burst::Over)).unwrap();
+    let pods: Vec<_> = rung(&world).into_iter().filter(|ring| ring.pending_pods > 0).collect();
+    assert_eq!(pods.len(), 1, "{pods:?}");
+    assert!(pods.iter().all(|ring| ring.changed.contains(&ChunkKind::Pods)));
 }

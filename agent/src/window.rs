@@ -13,11 +13,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// Of changes that are reported. They come in bursts: a report waits until the cluster was quiet for a second, and
-    /// one that is never quiet is reported after ten all the same. Source: the peer's batching (KARPENTER.md 3.3).
+    /// Of pods that come. They come in bursts, and nodes are planned for all of one together: once none came for a
+    /// second, or after ten. Source: the peer's batching (KARPENTER.md 3.3).
     #[must_use]
-    pub const fn of_reports() -> Self {
+    pub const fn of_arrivals() -> Self {
         Self { idle: SignedDuration::from_secs(1), longest: SignedDuration::from_secs(10), open: None }
+    }
+
+    /// Of other changes that are reported. Whoever waits for a node waits for these too: a pod that was bound elsewhere
+    /// took somebody's place, so a cluster that is never quiet is reported soon.
+    #[must_use]
+    pub const fn of_changes() -> Self {
+        Self { idle: SignedDuration::from_secs(1), longest: SignedDuration::from_secs(3), open: None }
     }
 
     /// Of Nodes while an action waits for one: no pod runs on a Node before it is registered, however restless the
@@ -57,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_one_report() {
-        let mut window = Window::of_reports();
+        let mut window = Window::of_arrivals();
         assert_eq!(window.due(), None);
         window.observe_change(at(0));
         window.observe_change(at(900));
@@ -68,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_restless_cluster_is_reported_after_ten_seconds() {
-        let mut window = Window::of_reports();
+        let mut window = Window::of_arrivals();
         for second in 0..30 {
             window.observe_change(at(second * 500));
         }

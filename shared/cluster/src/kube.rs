@@ -75,6 +75,18 @@ pub trait Kube: Send + Sync {
         grace_seconds: Option<u32>,
     ) -> impl Future<Output = Result<Deletion, KubeError>> + Send;
 
+    /// Tells kube-scheduler that a Node was launched for these pods (`status.nominatedNodeName`), given with their
+    /// UIDs: it tries that one first, and keeps its room for them. A pod that is gone, or is another by now, is left
+    /// out.
+    ///
+    /// # Errors
+    /// [`KubeError`], the first one: some pods aren't nominated, and go where kube-scheduler likes.
+    fn nominate(
+        &self,
+        pods: &[(ObjectKey, String)],
+        node: &str,
+    ) -> impl Future<Output = Result<(), KubeError>> + Send;
+
     /// Asks for the eviction of a pod that has this UID (`policy/v1 Eviction`).
     ///
     /// # Errors

@@ -18,4 +18,4 @@ pub use kube::{Deletion, Eviction, Kube, KubeError, Precondition};
 pub use note::{Note, NoteKind};
 pub use object::{Kind, Object, ObjectKey};
 pub use pod::{PodRef, SeenPod};
-pub use versions::Versions;
+pub use versions::{Change, Versions};

@@ -10,14 +10,37 @@ pub struct Versions {
     pub all: u64,
     /// Changes of Nodes, which actions wait for.
     pub nodes: u64,
+    /// Pods that came without a Node.
+    pub arrivals: u64,
+}
+
+/// What an object's change is to who waits for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A Node's.
+    Node,
+    /// A pod came, and waits for a Node.
+    Arrival,
+    /// Any other.
+    Other,
+}
+
+impl Change {
+    /// The change of an object of this kind that isn't a pod that came.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        if kind == Kind::Node { Self::Node } else { Self::Other }
+    }
 }
 
 impl Versions {
-    /// Counts a change of an object of this kind.
-    pub fn count(&mut self, kind: Kind) {
+    /// Counts a change.
+    pub const fn count(&mut self, change: Change) {
         self.all = self.all.wrapping_add(1);
-        if kind == Kind::Node {
-            self.nodes = self.nodes.wrapping_add(1);
+        match change {
+            Change::Node => self.nodes = self.nodes.wrapping_add(1),
+            Change::Arrival => self.arrivals = self.arrivals.wrapping_add(1),
+            Change::Other => {}
         }
     }
 }

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::core::{ObjectList, Request};
@@ -35,6 +36,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// The first lists of a large cluster take a few seconds.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pods that are nominated at once: a Node has hundreds, and waits for them.
+const NOMINATED_AT_ONCE: usize = 32;
 /// Most objects of a kind that is listed without being watched.
 const MOST_UNWATCHED: u32 = 500;
 
@@ -218,6 +221,20 @@ impl Kube for KubeClient {
         }
     }
 
+    async fn nominate(&self, pods: &[(ObjectKey, String)], node: &str) -> Result<(), KubeError> {
+        let nominations =
+            pods.to_vec().into_iter().map(async |(pod, uid)| self.nominate_one(&pod, &uid, node).await);
+        let mut answers = futures::stream::iter(nominations).buffer_unordered(NOMINATED_AT_ONCE);
+        let mut first = Ok(());
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(()) | Err(KubeError::NotFound { .. } | KubeError::Conflict { .. }) => {}
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first
+    }
+
     async fn evict(&self, pod: &ObjectKey, uid: &str) -> Result<Eviction, KubeError> {
         let call = Call { verb: "create", kind: Kind::Pod, part: "/eviction", key: Some(pod) };
         let body = json!({
@@ -239,6 +256,16 @@ impl Kube for KubeClient {
 }
 
 impl KubeClient {
+    async fn nominate_one(&self, pod: &ObjectKey, uid: &str, node: &str) -> Result<(), KubeError> {
+        let call = Call { verb: "patch", kind: Kind::Pod, part: "/status", key: Some(pod) };
+        let patch = json!({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}});
+        let params =
+            kube::api::PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        let patch = kube::api::Patch::Merge(patch);
+        let request = requests(pod).patch_subresource("status", &pod.name, &params, &patch);
+        self.send::<Value>(call, request).await.map(drop)
+    }
+
     fn observe_gone(&self, key: &ObjectKey, uid: &str) {
         let name = pod_name(key);
         match self.objects.get(&key.kind) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tenon_cluster::object::{self, Kind, Object, text};
-use tenon_cluster::{KubeError, PodRef, Versions};
+use tenon_cluster::{Change, KubeError, PodRef, Versions};
 use tokio::sync::watch;
 
 use crate::classify::Denied;
@@ -35,6 +35,8 @@ pub(crate) trait Kept: Clone + Send + 'static {
     fn uid(&self) -> &str;
     /// Whether nothing that anybody reads differs.
     fn is_like(&self, other: &Self) -> bool;
+    /// Whether it is a pod without a Node.
+    fn waits(&self) -> bool;
 }
 
 impl Kept for PodRef {
@@ -48,6 +50,10 @@ impl Kept for PodRef {
 
     fn is_like(&self, other: &Self) -> bool {
         (**self).is_like(other) && self.deleted_at == other.deleted_at
+    }
+
+    fn waits(&self) -> bool {
+        self.node.is_none()
     }
 }
 
@@ -70,6 +76,10 @@ impl Kept for Object {
         };
         without_version(self) == without_version(other)
     }
+
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// Counts changes up, and wakes who waits for one.
@@ -89,8 +99,8 @@ impl Changes {
         self.0.subscribe()
     }
 
-    fn tell(&self, kind: Kind) {
-        self.0.send_modify(|versions| versions.count(kind));
+    fn tell(&self, change: Change) {
+        self.0.send_modify(|versions| versions.count(change));
     }
 }
 
@@ -158,7 +168,11 @@ impl<T: Kept> Cell<T> {
     }
 
     fn tell(&self) {
-        self.changes.tell(self.kind);
+        self.tell_of(Change::of(self.kind));
+    }
+
+    fn tell_of(&self, change: Change) {
+        self.changes.tell(change);
         self.news.send_replace(());
     }
 
@@ -197,10 +211,11 @@ impl<T: Kept> Cell<T> {
             return;
         }
         let alike = known.is_some_and(|known| known.is_like(&object));
+        let change = if known.is_none() && object.waits() { Change::Arrival } else { Change::of(self.kind) };
         state.objects.insert(name, object);
         drop(state);
         if !alike {
-            self.tell();
+            self.tell_of(change);
         }
     }
 
@@ -254,7 +269,7 @@ impl<T: Kept> Cell<T> {
         }
         drop(state);
         if emptied {
-            self.changes.tell(self.kind);
+            self.changes.tell(Change::of(self.kind));
         }
         self.news.send_replace(());
     }
@@ -331,7 +346,7 @@ mod tests {
         (String::new(), "a".to_owned())
     }
 
-    fn listed() -> (Cell<Object>, watch::Receiver<u64>) {
+    fn listed() -> (Cell<Object>, watch::Receiver<Versions>) {
         let changes = Changes::default();
         let cell = Cell::new(Kind::Node, changes.clone());
         cell.begin();

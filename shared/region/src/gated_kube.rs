@@ -101,6 +101,7 @@ gated! {
     "kube.apply_status" fn apply_status(object: &Value) -> Object;
     "kube.note" fn note(note: &Note) -> ();
     "kube.get" fn get(key: &ObjectKey) -> Option<Object>;
+    "kube.nominate" fn nominate(pods: &[(ObjectKey, String)], node: &str) -> ();
     "kube.create" fn create(object: Value) -> Object;
     "kube.patch" fn patch(key: &ObjectKey, patch: &Value, precondition: &Precondition) -> Object;
 }

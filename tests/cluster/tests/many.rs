@@ -1,6 +1,7 @@
 //! How long five hundred pods wait for nodes that are launched for them, beside nodes that are there.
 //!
-//! Run by `tests/servers/control-plane -- cargo test --workspace --test many -- --ignored --nocapture`.
+//! Run by `TENON_CONTROL_PLANE_RATES=kubernetes tests/servers/control-plane -- cargo test --workspace --test many --
+//! --ignored --nocapture`: with the limits that kube-scheduler and kube-controller-manager have by default.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ const WITHIN: Duration = Duration::from_secs(300);
 /// How much longer pods may wait for nodes that aren't there than for the scheduler alone.
 const MOST: f64 = 1.3;
 const PODS: usize = 500;
+/// Rounds in which a set of nodes is found that holds the pods however they are spread.
+const ROUNDS: usize = 5;
 
 const CLASS: &str = "
 apiVersion: karpenter.k8s.aws/v1
@@ -73,15 +76,26 @@ fn five_hundred_pods_run_soon_after_they_would_on_nodes_that_are_there() {
     live.apply(&mixed());
     let launched = live.until("on nodes that are launched", WITHIN, |live| live.ready_replicas() == PODS);
     println!("{}", live.told.join("\n"));
-    let nodes = live.look().nodes.len();
-    live.delete_deployments();
-    live.until("the pods are gone", WITHIN, |live| live.look().pods.is_empty());
-    live.apply(&mixed());
-    let there = live.until("on nodes that are there", WITHIN, |live| live.ready_replicas() == PODS);
+    let (there, nodes) = on_nodes_that_are_there(&mut live);
     let ratio = launched.as_secs_f64() / there.as_secs_f64();
     println!(
-        "{PODS} mixed pods on {nodes} nodes: {launched:.1?} where they are launched, {there:.1?} where they are there: {ratio:.2} times"
+        "{PODS} mixed pods: {launched:.1?} where their nodes are launched, {there:.1?} on {nodes} that are there: {ratio:.2} times"
     );
-    assert_eq!(live.look().nodes.len(), nodes, "the nodes stayed");
     assert!(ratio <= MOST, "{ratio:.2} times as long, where at most {MOST} is meant to be");
+}
+
+/// How long the same pods take without any node being launched, and on how many. kube-scheduler spreads them otherwise
+/// than the first ones were planned, so that some may find no place: then there is a node more, and they come again.
+fn on_nodes_that_are_there(live: &mut Live) -> (Duration, usize) {
+    for _ in 0..ROUNDS {
+        let nodes = live.look().nodes.len();
+        live.delete_deployments();
+        live.until("the pods are gone", WITHIN, |live| live.look().pods.is_empty());
+        live.apply(&mixed());
+        let there = live.until("on nodes that are there", WITHIN, |live| live.ready_replicas() == PODS);
+        if live.look().nodes.len() == nodes {
+            return (there, nodes);
+        }
+    }
+    panic!("{ROUNDS} times some pods found no place on the nodes that were there");
 }

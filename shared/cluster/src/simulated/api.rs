@@ -203,6 +203,18 @@ impl Kube for SimulatedCluster {
         self.world().delete_one(key, uid, grace_seconds)
     }
 
+    async fn nominate(&self, pods: &[(ObjectKey, String)], node: &str) -> Result<(), KubeError> {
+        let mut world = self.world();
+        for (key, uid) in pods {
+            if world.store.get(key).is_some_and(|pod| object::uid(pod) == uid) {
+                world.store.change(key, |pod| {
+                    child(pod, "status").insert("nominatedNodeName".to_owned(), json!(node));
+                });
+            }
+        }
+        Ok(())
+    }
+
     async fn evict(&self, pod: &ObjectKey, uid: &str) -> Result<Eviction, KubeError> {
         Ok(self.world().evict(pod, uid))
     }

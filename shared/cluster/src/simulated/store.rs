@@ -13,7 +13,7 @@ use tenon_domain::digest::Digest;
 
 use crate::kube::KubeError;
 use crate::object::{self, Kind, Object, ObjectKey, text};
-use crate::versions::Versions;
+use crate::versions::{Change, Versions};
 
 /// Namespace and name.
 pub(super) type Name = (String, String);
@@ -177,11 +177,13 @@ impl Store {
 
     fn insert(&mut self, key: ObjectKey, mut object: Value) -> Object {
         self.version += 1;
-        self.versions.count(key.kind);
         metadata(&mut object).insert("resourceVersion".to_owned(), json!(self.version.to_string()));
         let object = Arc::new(object);
         let name = (key.namespace.clone(), key.name.clone());
         let old = self.objects.entry(key.kind).or_default().insert(name, Arc::clone(&object));
+        let waits = key.kind == Kind::Pod && text(&object, "/spec/nodeName").is_none();
+        let arrives = old.is_none() && waits;
+        self.versions.count(if arrives { Change::Arrival } else { Change::of(key.kind) });
         if let Some(old) = old {
             self.unindex(&key, &old);
         }
@@ -205,7 +207,7 @@ impl Store {
             return;
         };
         self.version += 1;
-        self.versions.count(key.kind);
+        self.versions.count(Change::of(key.kind));
         self.unindex(key, &old);
         self.gone_owners.insert(object::uid(&old).to_owned());
         self.touched.insert(key.clone());

@@ -47,6 +47,7 @@ pub struct World<'a> {
     unbound: BTreeMap<&'a Uid, &'a Pod>,
     bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
     by_instance: BTreeMap<&'a InstanceId, &'a Claim>,
+    planned: BTreeSet<&'a Uid>,
     recount_at: Option<Timestamp>,
 }
 
@@ -82,6 +83,12 @@ impl<'a> World<'a> {
                 .claims
                 .values()
                 .filter_map(|claim| claim.state.instance().map(|instance| (&instance.id, claim)))
+                .collect(),
+            planned: view
+                .launches
+                .values()
+                .flat_map(|launch| &launch.claims)
+                .flat_map(|claim| claim.pods.iter().map(|pod| &pod.uid))
                 .collect(),
             recount_at: None,
         };
@@ -157,7 +164,9 @@ impl<'a> World<'a> {
             SchedulingVerdict::Nominated => true,
             SchedulingVerdict::None | SchedulingVerdict::Unschedulable | SchedulingVerdict::Gated => false,
         };
-        !nominated
+        // Some other pod is being preempted for it; one that was planned may be nominated for its own Node, too.
+        let preempts = nominated && !self.planned.contains(&pod.uid);
+        !preempts
             && !is_daemon(pod)
             && pod.shape.origin == PodOrigin::Api
             && !self.counted.contains_key(&pod.uid)

@@ -9,7 +9,7 @@ use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenon_agent::bell::DETAIL_TYPE;
-use tenon_agent::{Agent, Bell, BellError, Reported, Ring};
+use tenon_agent::{Agent, Bell, BellError, Burst, Reported, Ring};
 use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
 use tenon_domain::id::ClusterName;
 use tenon_dynamodb::DynamoTable;
@@ -59,7 +59,7 @@ impl Cluster {
         *self.rung.lock().await = None;
         let now = Timestamp::now();
         self.objects.tick(now);
-        match self.agent.report(now).await {
+        match self.agent.report(now, Burst::Over).await {
             Ok(Reported::Changed(_) | Reported::Unchanged | Reported::Later(_)) => {}
             Err(error) => panic!("the agent doesn't report: {error:?}"),
         }

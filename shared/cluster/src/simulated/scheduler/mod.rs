@@ -1,6 +1,7 @@
 //! kube-scheduler: which node a pod goes to, or why none.
 //!
-//! Decides by kube-scheduler's filters; among feasible nodes it prefers those whose PreferNoSchedule taints are
+//! Decides by kube-scheduler's filters; a pod's nominated node is tried first, and its room is kept by letting nominated
+//! pods go before others of their priority. Among feasible nodes it prefers those whose PreferNoSchedule taints are
 //! tolerated, then the emptier or the fuller ones, then the lower name. It doesn't preempt.
 //!
 //! Invariants: a pod is bound only where every filter passes at that moment; equal pods that don't fit are tried once
@@ -71,7 +72,8 @@ impl Scheduler {
 }
 
 impl World {
-    /// Places the pods that wait for a node: higher priority first, then the older, then by name.
+    /// Places the pods that wait for a node: higher priority first, then those that are nominated, then the older, then
+    /// by name.
     pub(super) fn schedule(&mut self) {
         if self.scheduler.work == Work::None {
             return;
@@ -83,7 +85,13 @@ impl World {
         queue.sort_by_cached_key(|pod| {
             let priority = pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
             let created = text(pod, "/metadata/creationTimestamp").unwrap_or_default().to_owned();
-            (-priority, created, object::namespace(pod).to_owned(), object::name(pod).to_owned())
+            (
+                -priority,
+                nominated_node(pod).is_none(),
+                created,
+                object::namespace(pod).to_owned(),
+                object::name(pod).to_owned(),
+            )
         });
         let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
         for pod in queue {
@@ -140,10 +148,17 @@ impl World {
             .map_err(|refusal| self.sentence(&BTreeMap::from([(refusal, self.scheduler.nodes.len())])))?;
         let neighbours =
             Neighbours::new(shape, self.scheduler.nodes.values(), self.store.all(Kind::Namespace));
+        let feasible =
+            |node: &NodeInfo| filter::check(shape, node, &volumes).and_then(|()| neighbours.check(node));
+        if let Some(nominated) = nominated_node(pod)
+            && self.scheduler.nodes.get(nominated).is_some_and(|node| feasible(node).is_ok())
+        {
+            return Ok(nominated.to_owned());
+        }
         let mut refusals: BTreeMap<Refusal, usize> = BTreeMap::new();
         let mut best: Option<(info::Rank, &str)> = None;
         for (name, node) in &self.scheduler.nodes {
-            match filter::check(shape, node, &volumes).and_then(|()| neighbours.check(node)) {
+            match feasible(node) {
                 Err(refusal) => *refusals.entry(refusal).or_default() += 1,
                 Ok(()) => {
                     let rank = node.rank(shape, self.scheduler.score);
@@ -171,6 +186,7 @@ impl World {
         let now = self.now;
         self.store.change(&key, |pod| {
             child(pod, "spec").insert("nodeName".to_owned(), json!(node));
+            child(pod, "status").remove("nominatedNodeName");
             set_condition(pod, "PodScheduled", ("True", ""), now);
         });
         if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), self.store.get(&key)) {
@@ -182,6 +198,8 @@ impl World {
         let Some(key) = ObjectKey::of(pod) else { return };
         let now = self.now;
         self.store.change(&key, |pod| {
+            // Preemption, which finds nothing here, ends with that.
+            child(pod, "status").remove("nominatedNodeName");
             set_condition(pod, "PodScheduled", ("False", reason), now);
             let conditions = child(pod, "status").get_mut("conditions").and_then(Value::as_array_mut);
             let condition =
@@ -211,6 +229,10 @@ impl World {
         }
         Ok(terms)
     }
+}
+
+fn nominated_node(pod: &Value) -> Option<&str> {
+    text(pod, "/status/nominatedNodeName").filter(|node| !node.is_empty())
 }
 
 fn is_ours(pod: &Value) -> bool {

@@ -1,0 +1,68 @@
+//! The pods for which a Node was launched, told to kube-scheduler before the Node takes any.
+//!
+//! Decides which pods: those of the claim's launch that still wait. kube-scheduler tries a pod's nominated Node first and
+//! keeps its room for it, so that pods run where they were planned; without that it spreads them as it likes, and what
+//! was planned to fit exactly leaves some without a place. Nothing depends on it: what isn't nominated is placed all the
+//! same, or planned anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_cluster::{Kube, KubeError, ObjectKey};
+use tenon_domain::claim::Claim;
+use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::launch::Launch;
+use tenon_table::items::{Form, from_item, keys};
+use tenon_table::{Consistency, Key, Table, TableError};
+
+/// Most items of one read.
+const ITEMS: usize = 100;
+
+/// Nominates the pods of claims whose Nodes, given by name, are about to be registered.
+///
+/// # Errors
+/// [`TableError`] where it can't be read for which pods they were launched.
+pub(crate) async fn nominate<K: Kube, T: Table>(
+    kube: &K,
+    (table, cluster): (&T, &ClusterName),
+    joining: &BTreeMap<ClaimName, String>,
+) -> Result<Vec<KubeError>, TableError> {
+    let mut failed = Vec::new();
+    if joining.is_empty() {
+        return Ok(failed);
+    }
+    let claims: Vec<Key> = joining.keys().map(|claim| keys::claim(cluster, claim)).collect();
+    let claims: Vec<Claim> = read(table, &claims).await?;
+    let launches: BTreeSet<Key> = claims.iter().map(|claim| keys::launch(cluster, &claim.launch)).collect();
+    let launches: Vec<Launch> = read(table, &launches.into_iter().collect::<Vec<_>>()).await?;
+    let waiting: BTreeMap<String, ObjectKey> = match kube.pods().await {
+        Ok(pods) => {
+            let waiting = pods.iter().filter(|pod| pod.node.is_none() && pod.deleted_at.is_none());
+            waiting.map(|pod| (pod.uid.clone(), pod.key.clone())).collect()
+        }
+        Err(error) => return Ok(vec![error]),
+    };
+    for planned in launches.iter().flat_map(|launch| &launch.claims) {
+        let Some(node) = joining.get(&planned.name) else { continue };
+        let pods = planned.pods.iter().filter_map(|pod| {
+            let (uid, key) = waiting.get_key_value(pod.uid.as_str())?;
+            Some((key.clone(), uid.clone()))
+        });
+        let pods: Vec<(ObjectKey, String)> = pods.collect();
+        if !pods.is_empty()
+            && let Err(error) = kube.nominate(&pods, node).await
+        {
+            failed.push(error);
+        }
+    }
+    Ok(failed)
+}
+
+/// Those of the items that are there and can be read.
+async fn read<T: Table, F: Form>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
+    let mut read = Vec::new();
+    for keys in keys.chunks(ITEMS) {
+        let found = table.batch_get(keys, Consistency::Eventual).await?;
+        read.extend(found.iter().filter_map(|(key, item)| from_item(key, item).ok()));
+    }
+    Ok(read)
+}
