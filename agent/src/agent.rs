@@ -3,7 +3,7 @@
 //! Decides the order of writes. What it keeps in memory only saves work: a new agent finds the same in the table and
 //! in the cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::note::Told;
@@ -13,7 +13,7 @@ use tenon_cluster::snapshot::{
     read_manifest, retire_orphans,
 };
 use tenon_cluster::{Action, Kube, KubeError, Note, Precondition};
-use tenon_domain::id::ClusterName;
+use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
 use tenon_table::{Consistency, Table, TableError};
 
@@ -24,7 +24,7 @@ use crate::drain::Refused;
 use crate::faces::{execute_face, observe_shown, plan_faces};
 use crate::generation::{Generations, Memory, lease_key};
 use crate::nominate::nominate;
-use crate::plan::plan_convergence;
+use crate::plan::{Opening, plan_convergence};
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
@@ -53,6 +53,7 @@ pub struct Agent<K, T, B> {
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
+    nominated: BTreeMap<ClaimName, Opening>,
     decided: Decided,
     told: Told,
 }
@@ -133,6 +134,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             reports: Vec::new(),
             unheard: None,
             held: BTreeSet::new(),
+            nominated: BTreeMap::new(),
             decided: Decided::default(),
             told: Told::default(),
         }
@@ -287,9 +289,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
-            // Before the Nodes take pods.
-            let place = (&self.table, &self.cluster);
-            unwritten.extend(nominate(&self.kube, place, &convergence.joining).await?);
+            unwritten.extend(self.nominate(convergence.opening).await?);
             let mut progressed = false;
             for op in &convergence.ops {
                 let outcome = execute_op(&self.kube, op, &mut self.refused, now).await?;
@@ -309,6 +309,18 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let floor = now.saturating_add(SignedDuration::from_millis(100)).unwrap_or(Timestamp::MAX);
         let next = next.unwrap_or(latest).clamp(floor, latest);
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
+    }
+
+    /// Tells kube-scheduler for which pods Nodes were launched: once as they are registered, and once as they open.
+    async fn nominate(
+        &mut self,
+        opening: BTreeMap<ClaimName, (String, Opening)>,
+    ) -> Result<Vec<KubeError>, AgentError> {
+        let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
+        let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
+        let failed = nominate(&self.kube, (&self.table, &self.cluster), &new).await?;
+        self.nominated = opening.into_iter().map(|(claim, (_, how))| (claim, how)).collect();
+        Ok(failed)
     }
 
     /// Shows in Kubernetes what functions decided. What can't be written doesn't keep the rest from it.

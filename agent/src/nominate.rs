@@ -1,9 +1,10 @@
-//! The pods for which a Node was launched, told to kube-scheduler before the Node takes any.
+//! The pods for which a Node was launched, told to kube-scheduler as the Node begins to take any.
 //!
 //! Decides which pods: those of the claim's launch that still wait. kube-scheduler tries a pod's nominated Node first and
 //! keeps its room for it, so that pods run where they were planned; without that it spreads them as it likes, and what
-//! was planned to fit exactly leaves some without a place. Nothing depends on it: what isn't nominated is placed all the
-//! same, or planned anew.
+//! was planned to fit exactly leaves some without a place. It forgets a nomination when it tries the pod and finds no
+//! place, as it may while the Node isn't Ready. Nothing depends on it: what isn't nominated is placed all the same, or
+//! planned anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,20 +18,20 @@ use tenon_table::{Consistency, Key, Table, TableError};
 /// Most items of one read.
 const ITEMS: usize = 100;
 
-/// Nominates the pods of claims whose Nodes, given by name, are about to be registered.
+/// Nominates the pods of claims for their Nodes, given by name.
 ///
 /// # Errors
 /// [`TableError`] where it can't be read for which pods they were launched.
 pub(crate) async fn nominate<K: Kube, T: Table>(
     kube: &K,
     (table, cluster): (&T, &ClusterName),
-    joining: &BTreeMap<ClaimName, String>,
+    opening: &BTreeMap<ClaimName, String>,
 ) -> Result<Vec<KubeError>, TableError> {
     let mut failed = Vec::new();
-    if joining.is_empty() {
+    if opening.is_empty() {
         return Ok(failed);
     }
-    let claims: Vec<Key> = joining.keys().map(|claim| keys::claim(cluster, claim)).collect();
+    let claims: Vec<Key> = opening.keys().map(|claim| keys::claim(cluster, claim)).collect();
     let claims: Vec<Claim> = read(table, &claims).await?;
     let launches: BTreeSet<Key> = claims.iter().map(|claim| keys::launch(cluster, &claim.launch)).collect();
     let launches: Vec<Launch> = read(table, &launches.into_iter().collect::<Vec<_>>()).await?;
@@ -42,7 +43,7 @@ pub(crate) async fn nominate<K: Kube, T: Table>(
         Err(error) => return Ok(vec![error]),
     };
     for planned in launches.iter().flat_map(|launch| &launch.claims) {
-        let Some(node) = joining.get(&planned.name) else { continue };
+        let Some(node) = opening.get(&planned.name) else { continue };
         let pods = planned.pods.iter().filter_map(|pod| {
             let (uid, key) = waiting.get_key_value(pod.uid.as_str())?;
             Some((key.clone(), uid.clone()))

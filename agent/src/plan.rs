@@ -12,7 +12,7 @@ use tenon_cluster::{Action, ActionKind, PodRef};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
-use tenon_domain::taint::{DISRUPTED, Taint, UNREGISTERED, merge_taints};
+use tenon_domain::taint::{DISRUPTED, Taint, TaintEffect, UNREGISTERED, merge_taints};
 
 use crate::drain::{Drain, PodOp, Refused, plan_drain};
 
@@ -55,13 +55,22 @@ pub enum Op {
     Pod(PodOp),
 }
 
+/// How soon a Node takes pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Opening {
+    /// Once it is Ready and what it starts with is gone; it is registered by these operations.
+    Later,
+    /// Now, or once these operations are carried out. It isn't initialized.
+    Now,
+}
+
 /// What is done now, how far everything is, and when to look again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Convergence {
     /// Operations, by action, then in order.
     pub ops: Vec<Op>,
-    /// Claims whose Nodes, given by name, these operations register.
-    pub joining: BTreeMap<ClaimName, String>,
+    /// Claims whose Nodes, given by name, will take their first pods, and how soon.
+    pub opening: BTreeMap<ClaimName, (String, Opening)>,
     /// How far each action is, in the actions' order.
     pub reports: Vec<ActionReport>,
     /// When to look again without being rung; nothing where only the world's changes matter.
@@ -73,7 +82,7 @@ pub struct Convergence {
 pub fn plan_convergence(view: &View, actions: &[Action], now: Timestamp) -> Convergence {
     let mut convergence = Convergence::default();
     for action in actions {
-        convergence.joining.extend(joining(view, action));
+        convergence.opening.extend(opening(view, action));
         let (progress, next) = plan_action(view, action, now, &mut convergence.ops);
         convergence.next = [convergence.next, next].into_iter().flatten().min();
         let claim = action.claim.to_string();
@@ -82,14 +91,30 @@ pub fn plan_convergence(view: &View, actions: &[Action], now: Timestamp) -> Conv
     convergence
 }
 
-/// The claim and its Node, if that is registered now.
-fn joining(view: &View, action: &Action) -> Option<(ClaimName, String)> {
+/// The claim and its Node, if that is registered now, or takes its first pods.
+fn opening(view: &View, action: &Action) -> Option<(ClaimName, (String, Opening))> {
     match action.kind {
         ActionKind::Register | ActionKind::Initialize => {}
         ActionKind::Disrupt | ActionKind::Drain | ActionKind::Finalize => return None,
     }
-    let node = find_node(view, action).filter(|node| !is_registered(node))?;
-    Some((action.claim.clone(), object::name(node).to_owned()))
+    let node = find_node(view, action)?;
+    let initialized = object::texts(node, "/metadata/labels").any(|(key, _)| key == labels::INITIALIZED);
+    let mut keeps_out =
+        action.startup_taints.iter().filter(|own| own.effect != TaintEffect::PreferNoSchedule);
+    let starts = |taint: &Taint| {
+        let ephemeral = taint.is_ephemeral() && taint.key != UNREGISTERED;
+        ephemeral || keeps_out.clone().any(|own| own.matches(taint))
+    };
+    let registered = is_registered(node);
+    let closed = object::taints(node).iter().any(starts)
+        || (!registered && keeps_out.next().is_some())
+        || object::condition(node, "Ready") != Some("True");
+    let opening = match (registered, closed) {
+        (_, false) if !initialized => Opening::Now,
+        (false, true) => Opening::Later,
+        (true, true) | (_, false) => return None,
+    };
+    Some((action.claim.clone(), (object::name(node).to_owned(), opening)))
 }
 
 fn plan_action(

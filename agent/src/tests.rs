@@ -10,9 +10,15 @@ use tenon_cluster::object::{self, text};
 use tenon_cluster::simulated::{NodeSpec, SimulatedCluster, SimulationConfig};
 use tenon_cluster::snapshot::{self, ChunkCache, ChunkKind};
 use tenon_cluster::{Action, ActionKind, Kind, action};
-use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::id::{
+    ClaimName, ClientToken, ClusterName, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
+};
+use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::resources::ResourceList;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
 
 fn at(second: i64) -> Timestamp {
@@ -105,6 +111,40 @@ impl World {
         };
         let key = action::action_key(&name(), &action.claim);
         self.commit(Write::Put { key, item: action.to_item().unwrap() });
+    }
+
+    /// A launch of a claim for one pod.
+    fn plan(&self, claim: &str, pod: &str) {
+        let claim = Claim {
+            name: ClaimName::parse(claim).unwrap(),
+            revision: 1,
+            pool: NodePoolName::parse("default").unwrap(),
+            class: NodeClassName::parse("default").unwrap(),
+            launch: LaunchId::parse("launch-1").unwrap(),
+            created_at: at(0),
+            state: ClaimState::Planned,
+            drift: None,
+            role: CommandRole::None,
+            requests: ResourceList::new(),
+        };
+        let counted = CountedPod {
+            name: NamespacedName { namespace: "default".to_owned(), name: "p".to_owned() },
+            uid: Uid::parse(pod).unwrap(),
+        };
+        let launch = Launch {
+            id: claim.launch.clone(),
+            revision: 1,
+            pool: claim.pool.clone(),
+            class: claim.class.clone(),
+            token: ClientToken::parse("token-1").unwrap(),
+            request: String::new(),
+            claims: vec![LaunchClaim { name: claim.name.clone(), pods: vec![counted] }],
+            cause: LaunchCause::PendingPods,
+            created_at: at(0),
+            state: LaunchState::Settled { at: at(0), instances: 1 },
+        };
+        self.commit(put(keys::launch(&name(), &launch.id), &launch));
+        self.commit(put(keys::claim(&name(), &claim.name), &claim));
     }
 
     fn commit(&self, write: Write) {
@@ -393,4 +433,21 @@ fn pods_of_a_burst_are_rung_for_when_it_is_over() {
     let pods: Vec<_> = rung(&world).into_iter().filter(|ring| ring.pending_pods > 0).collect();
     assert_eq!(pods.len(), 1, "{pods:?}");
     assert!(pods.iter().all(|ring| ring.changed.contains(&ChunkKind::Pods)));
+}
+
+#[test]
+fn a_pod_runs_on_the_node_that_was_launched_for_it() {
+    let mut world = World::new();
+    world.boot("a");
+    world.boot("b");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+    world.kube.apply(pod).unwrap();
+    world.plan("b", "uid-p");
+    world.run(12);
+    world.act("a", ActionKind::Register, None);
+    world.act("b", ActionKind::Register, None);
+    world.run(20);
+    // Both are as empty as the other, and kube-scheduler would have taken the first.
+    assert_eq!((world.pods("a"), world.pods("b")), (0, 1));
 }

@@ -195,6 +195,15 @@ impl World {
         let label = self.name("app");
         let (one, other) = (self.pod(&label).await, self.pod(&label).await);
         let (uid, other_uid) = (self.pod_uid(&one).await?, self.pod_uid(&other).await?);
+        // One of them is another pod by now, and none of a third name was ever there: neither keeps the rest from it.
+        let strangers =
+            [(one.clone(), other_uid.clone()), (ObjectKey::new(Kind::Pod, "default", "never"), uid.clone())];
+        let nominated: Vec<_> = strangers.into_iter().chain([(other.clone(), other_uid.clone())]).collect();
+        self.kube.nominate(&nominated, "nowhere").await.map_err(told("nominate"))?;
+        for (pod, expected) in [(&one, None), (&other, Some("nowhere"))] {
+            let seen = self.admin.get(pod).await;
+            assert_eq!(text(&seen, "/status/nominatedNodeName"), expected, "{pod}");
+        }
         let conflict = self.kube.evict(&one, &other_uid).await.map_err(told("evict"))?;
         assert_eq!(conflict, Eviction::Conflict);
         assert_eq!(self.kube.evict(&one, &uid).await.map_err(told("evict"))?, Eviction::Evicted);
