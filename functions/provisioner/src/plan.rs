@@ -13,7 +13,7 @@ use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, launch_writes};
 use tenon_launching::observe::Observed;
-use tenon_launching::pass::{Look, told_waiting};
+use tenon_launching::pass::{CONDITION, Look, told_waiting};
 use tenon_launching::world::World;
 use tenon_scheduling::provision::{self, Purpose, Unschedulable};
 use tenon_table::Group;
@@ -123,7 +123,12 @@ fn refusals(unschedulable: &[Unschedulable], now: Timestamp) -> Vec<JournalRecor
         let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
         let subject = Subject { kind: SubjectKind::Pod, name: first.pod.name.to_string() };
         let message = format!("pod `{}`{others} gets no node: {message}", first.pod.name);
-        refused(subject, now, message).detail("reason", first.reason().as_str()).detail("pods", count)
+        let record =
+            refused(subject, now, message).detail("reason", first.reason().as_str()).detail("pods", count);
+        match first.reason().waiting().and_then(Waiting::condition) {
+            Some(condition) => record.detail(CONDITION, condition),
+            None => record,
+        }
     };
     groups.into_iter().take(REFUSALS_TOLD).map(record).collect()
 }

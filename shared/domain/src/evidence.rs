@@ -134,6 +134,19 @@ pub enum Waiting {
 }
 
 impl Waiting {
+    /// What of the reason may change while the reason stays: the class's own, which people look for. Ages aren't that.
+    #[must_use]
+    pub fn condition(&self) -> Option<&str> {
+        match self {
+            Self::NodeClassNotReady { reason, .. } => Some(reason),
+            Self::CatalogNotHydrated { part } | Self::CatalogStale { part, .. } => Some(part.as_str()),
+            Self::SnapshotMissing
+            | Self::SnapshotStale { .. }
+            | Self::ClusterNotRegistered
+            | Self::TableRestored => None,
+        }
+    }
+
     /// The reason, as conditions, reports and metrics name it.
     #[must_use]
     pub const fn reason(&self) -> &'static str {

@@ -147,15 +147,22 @@ pub fn told_waiting(by: FunctionName, now: Timestamp, waiting: &Waiting) -> Jour
         | Waiting::TableRestored => (SubjectKind::Pool, ALL_POOLS.to_owned()),
     };
     let message = format!("{by} waits: {waiting}");
-    JournalRecord::new(Subject { kind, name }, now, by.as_str(), Decision::Waiting, message)
-        .detail("reason", waiting.reason())
+    let record = JournalRecord::new(Subject { kind, name }, now, by.as_str(), Decision::Waiting, message)
+        .detail("reason", waiting.reason());
+    match waiting.condition() {
+        Some(condition) => record.detail(CONDITION, condition),
+        None => record,
+    }
 }
 
 /// The subject of what holds for all pools of a cluster.
 const ALL_POOLS: &str = "*";
 
-/// What makes two records of different times the same: subject, decision and reason.
+/// The detail with what may change of a reason; see [`Waiting::condition`].
+pub const CONDITION: &str = "condition";
+
+/// What makes two records of different times the same: subject, decision, and reason with its condition.
 fn identity(record: &JournalRecord) -> String {
-    let reason = record.details.get("reason").map_or("", String::as_str);
-    format!("{} {} {reason}", record.subject, record.decision.as_str())
+    let detail = |key| record.details.get(key).map_or("", String::as_str);
+    format!("{} {} {} {}", record.subject, record.decision.as_str(), detail("reason"), detail(CONDITION))
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
@@ -201,8 +202,9 @@ impl World {
         let nominated: Vec<_> = strangers.into_iter().chain([(other.clone(), other_uid.clone())]).collect();
         self.kube.nominate(&nominated, "nowhere").await.map_err(told("nominate"))?;
         for (pod, expected) in [(&one, None), (&other, Some("nowhere"))] {
-            let seen = self.admin.get(pod).await;
-            assert_eq!(text(&seen, "/status/nominatedNodeName"), expected, "{pod}");
+            let pods: Api<Pod> = Api::namespaced(self.admin.client(), &pod.namespace);
+            let seen = pods.get(&pod.name).await.expect("it is there").status.unwrap_or_default();
+            assert_eq!(seen.nominated_node_name.as_deref(), expected, "{pod}");
         }
         let conflict = self.kube.evict(&one, &other_uid).await.map_err(told("evict"))?;
         assert_eq!(conflict, Eviction::Conflict);

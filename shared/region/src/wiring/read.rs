@@ -257,9 +257,10 @@ mod tests {
     fn every_function_has_its_queue() {
         let wiring = Wiring::built_in().unwrap();
         assert_eq!(wiring.queues.len(), FunctionName::ALL.len());
-        let provisioner = &wiring.queues[&FunctionName::Provisioner];
-        assert_eq!(provisioner.batch_window, SignedDuration::from_secs(1));
-        assert_eq!(provisioner.max_receive_count, 3);
+        let lifecycle = &wiring.queues[&FunctionName::Lifecycle];
+        assert_eq!(lifecycle.batch_window, SignedDuration::from_secs(1));
+        assert_eq!(lifecycle.max_receive_count, 3);
+        assert_eq!(wiring.queues[&FunctionName::Provisioner].batch_window, SignedDuration::ZERO);
         assert_eq!(wiring.queues[&FunctionName::Interruption].batch_window, SignedDuration::ZERO);
     }
 

@@ -132,6 +132,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// What is waited for, where that is the reason.
+    #[must_use]
+    pub const fn waiting(&self) -> Option<&Waiting> {
+        if let Self::NodeClassNotReady { waiting } = self { Some(waiting) } else { None }
+    }
+
     /// When it ends by itself, where that is known.
     #[must_use]
     pub const fn ends_at(&self) -> Option<Timestamp> {
