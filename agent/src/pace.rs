@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(pace.begin(at(11)), expected);
             // The burst is reported as it would have been.
             assert_eq!(pace.begin(at(11) + SignedDuration::from_millis(999)), None);
-            assert_eq!(pace.begin(at(12)).is_some(), true);
+            assert!(pace.begin(at(12)).is_some());
         };
         check(0, None);
         check(1, Some(Work::Converge));

@@ -222,8 +222,8 @@ impl Kube for KubeClient {
     }
 
     async fn nominate(&self, pods: &[(ObjectKey, String)], node: &str) -> Result<(), KubeError> {
-        let nominations =
-            pods.to_vec().into_iter().map(async |(pod, uid)| self.nominate_one(&pod, &uid, node).await);
+        let pods: Vec<(ObjectKey, String)> = pods.to_vec();
+        let nominations = pods.into_iter().map(async |(pod, uid)| self.nominate_one(&pod, &uid, node).await);
         let mut answers = futures::stream::iter(nominations).buffer_unordered(NOMINATED_AT_ONCE);
         let mut first = Ok(());
         while let Some(answer) = answers.next().await {

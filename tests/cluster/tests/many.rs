@@ -76,7 +76,7 @@ fn five_hundred_pods_run_soon_after_they_would_on_nodes_that_are_there() {
     live.apply(&mixed());
     let launched = live.until("on nodes that are launched", WITHIN, |live| live.ready_replicas() == PODS);
     println!("{}", live.told.join("\n"));
-    let (there, nodes) = on_nodes_that_are_there(&mut live);
+    let (there, nodes) = on_nodes_that_are_there(&mut live).expect("a set of nodes that holds them all");
     let ratio = launched.as_secs_f64() / there.as_secs_f64();
     println!(
         "{PODS} mixed pods: {launched:.1?} where their nodes are launched, {there:.1?} on {nodes} that are there: {ratio:.2} times"
@@ -86,7 +86,7 @@ fn five_hundred_pods_run_soon_after_they_would_on_nodes_that_are_there() {
 
 /// How long the same pods take without any node being launched, and on how many. kube-scheduler spreads them otherwise
 /// than the first ones were planned, so that some may find no place: then there is a node more, and they come again.
-fn on_nodes_that_are_there(live: &mut Live) -> (Duration, usize) {
+fn on_nodes_that_are_there(live: &mut Live) -> Option<(Duration, usize)> {
     for _ in 0..ROUNDS {
         let nodes = live.look().nodes.len();
         live.delete_deployments();
@@ -94,8 +94,8 @@ fn on_nodes_that_are_there(live: &mut Live) -> (Duration, usize) {
         live.apply(&mixed());
         let there = live.until("on nodes that are there", WITHIN, |live| live.ready_replicas() == PODS);
         if live.look().nodes.len() == nodes {
-            return (there, nodes);
+            return Some((there, nodes));
         }
     }
-    panic!("{ROUNDS} times some pods found no place on the nodes that were there");
+    None
 }
