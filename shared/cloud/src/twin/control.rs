@@ -103,6 +103,25 @@ impl RegionTwin {
     }
 }
 
+/// What goes.
+impl RegionTwin {
+    /// Somebody deletes all launch templates.
+    pub fn delete_templates(&self) {
+        self.with(|state| state.templates.clear());
+    }
+
+    /// EC2 withdraws an instance type: it is neither described nor offered any more. Its instances go on.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a type that the region doesn't have.
+    pub fn withdraw_type(&self, name: &InstanceType) -> Result<(), NotPossible> {
+        self.with(|state| match state.types.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(NotPossible(format!("the region has no type `{name}`"))),
+        })
+    }
+}
+
 /// Capacity, rights and faults.
 impl RegionTwin {
     /// Leaves so many instances in a pool; `None` takes the limit away.

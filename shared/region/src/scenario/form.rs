@@ -112,6 +112,10 @@ pub enum Step {
     StopInstance {},
     /// Somebody terminates the first running instance, by id.
     TerminateInstance {},
+    /// Somebody deletes all launch templates.
+    DeleteTemplates {},
+    /// EC2 withdraws the instance type of that name.
+    WithdrawType(String),
     /// Leaves so many instances of a type, in one zone or in all.
     Capacity {
         /// The type.

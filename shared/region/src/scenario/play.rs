@@ -129,6 +129,11 @@ impl Player {
             Step::InterruptSpot {} => interrupt_spot(region)?,
             Step::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
             Step::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
+            Step::DeleteTemplates {} => region.twin().delete_templates(),
+            Step::WithdrawType(name) => {
+                let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
+                region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
+            }
             Step::Capacity { instance_type, zone, capacity_type, left } => {
                 set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
             }
@@ -194,6 +199,8 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::InterruptSpot {}
         | Step::StopInstance {}
         | Step::TerminateInstance {}
+        | Step::DeleteTemplates {}
+        | Step::WithdrawType(_)
         | Step::Capacity { .. }
         | Step::Event(_)
         | Step::Message { .. }

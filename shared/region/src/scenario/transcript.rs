@@ -134,6 +134,8 @@ fn describe(step: &Step) -> String {
         Step::InterruptSpot {} => "interrupt a spot instance".to_owned(),
         Step::StopInstance {} => "somebody stops an instance".to_owned(),
         Step::TerminateInstance {} => "somebody terminates an instance".to_owned(),
+        Step::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
+        Step::WithdrawType(name) => format!("EC2 withdraws {name}"),
         Step::Capacity { instance_type, zone, capacity_type, left } => {
             let zone = zone.as_deref().unwrap_or("every zone");
             format!("leave {left} {capacity_type} {instance_type} in {zone}")
