@@ -228,7 +228,10 @@ impl Kube for KubeClient {
         let mut first = Ok(());
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok(()) | Err(KubeError::NotFound { .. } | KubeError::Conflict { .. }) => {}
+                // A UID that is another's is invalid in a patch: `field is immutable`.
+                Ok(())
+                | Err(KubeError::NotFound { .. } | KubeError::Conflict { .. } | KubeError::Invalid { .. }) => {
+                }
                 Err(error) => first = first.and(Err(error)),
             }
         }
