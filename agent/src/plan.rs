@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenon_cluster::object::{self, Object, text};
+use tenon_cluster::object::{self, Kind, Object, text};
 use tenon_cluster::{Action, ActionKind, PodRef};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
@@ -26,6 +26,8 @@ pub const CLAIM_ANNOTATION: &str = "tenon.dev/nodeclaim";
 pub struct View {
     /// All Nodes.
     pub nodes: Vec<Object>,
+    /// Tenon's NodeClaims by name: each owns its Node.
+    pub claims: BTreeMap<String, Object>,
     /// Pods by the Node that they are bound to.
     pub pods: BTreeMap<String, Vec<PodRef>>,
     /// Pods whose budgets said no.
@@ -126,7 +128,7 @@ fn plan_action(
     let working = |pods_left| ActionProgress::Working { pods_left };
     let Some(node) = find_node(view, action) else { return (progress_without_node(action.kind), None) };
     let name = object::name(node).to_owned();
-    let patch = plan_patch(node, action);
+    let patch = plan_patch(node, action, view.claims.get(action.claim.as_str()));
     let patched = patch.is_none();
     if let Some(patch) = patch {
         let version = text(node, "/metadata/resourceVersion").unwrap_or_default().to_owned();
@@ -182,7 +184,7 @@ fn find_node<'a>(view: &'a View, action: &Action) -> Option<&'a Object> {
 }
 
 /// What has to change of the Node; nothing where it is as it should be.
-fn plan_patch(node: &Value, action: &Action) -> Option<Value> {
+fn plan_patch(node: &Value, action: &Action, claim: Option<&Object>) -> Option<Value> {
     let mut patch = Map::new();
     let mut metadata = Map::new();
     let (wanted_labels, wanted_annotations) = wanted_metadata(action, is_registered(node));
@@ -199,6 +201,9 @@ fn plan_patch(node: &Value, action: &Action) -> Option<Value> {
     }
     if let Some(finalizers) = plan_finalizers(node, action.kind) {
         metadata.insert("finalizers".to_owned(), finalizers);
+    }
+    if let Some(owners) = claim.and_then(|claim| plan_owners(node, action.kind, claim)) {
+        metadata.insert("ownerReferences".to_owned(), owners);
     }
     if !metadata.is_empty() {
         patch.insert("metadata".to_owned(), Value::Object(metadata));
@@ -265,6 +270,26 @@ fn plan_finalizers(node: &Value, kind: ActionKind) -> Option<Value> {
         | ActionKind::Drain
         | ActionKind::Finalize => None,
     }
+}
+
+/// The owners that the Node should have, where they aren't those: its NodeClaim among them, as the peer has it. One that is
+/// made after the Node was registered becomes its owner then.
+fn plan_owners(node: &Value, kind: ActionKind, claim: &Value) -> Option<Value> {
+    match kind {
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {}
+        ActionKind::Drain | ActionKind::Finalize => return None,
+    }
+    let known = object::list(node, "/metadata/ownerReferences");
+    let uid = object::uid(claim);
+    if known.iter().any(|owner| text(owner, "/uid") == Some(uid)) {
+        return None;
+    }
+    let claims = Kind::NodeClaim;
+    let owner = json!({"apiVersion": claims.api_version(), "kind": claims.as_str(),
+        "name": object::name(claim), "uid": uid, "blockOwnerDeletion": true});
+    // An earlier NodeClaim is gone: a Node has one.
+    let others = known.iter().filter(|owner| text(owner, "/kind") != Some(claims.as_str()));
+    Some(others.cloned().chain([owner]).collect())
 }
 
 /// The taints that the Node should have, where they aren't those. Taints keep the fields that aren't read here.

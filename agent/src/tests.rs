@@ -246,6 +246,64 @@ fn a_node_is_registered_once_and_later_changes_are_the_users() {
     assert_eq!(text(&world.node("a").unwrap(), "/metadata/labels/karpenter.sh~1initialized"), Some("true"));
 }
 
+/// The NodeClaim of a node; Tenon's have the annotation of their launch. One that the table doesn't know stays while its
+/// Node is there.
+fn apply_claim(world: &World, name: &str, annotations: &Value) -> String {
+    let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "annotations": annotations}, "status": {"providerID": provider_id(name)}});
+    object::uid(&world.kube.apply(claim).unwrap()).to_owned()
+}
+
+#[test]
+fn a_node_is_owned_by_its_claim() {
+    let mut world = World::new();
+    let ours = json!({"tenon.dev/launch": "launch-1"});
+    let owner = |name: &str, uid: &str| {
+        json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": name, "uid": uid,
+            "blockOwnerDeletion": true})
+    };
+    let owners = |world: &World, node: &str| {
+        object::list(&world.node(node).unwrap(), "/metadata/ownerReferences").to_vec()
+    };
+    for node in ["a", "b", "c"] {
+        world.boot(node);
+        world.act(node, ActionKind::Register, None);
+    }
+    // They join in the fifth second.
+    world.run(4);
+    let uid = apply_claim(&world, "a", &ours);
+    apply_claim(&world, "c", &json!({}));
+    world.run(20);
+    assert_eq!(owners(&world, "a"), [owner("a", &uid)]);
+    assert_eq!(owners(&world, "b"), [json!({}); 0], "there is no claim yet");
+    assert_eq!(owners(&world, "c"), [json!({}); 0], "the claim isn't ours");
+    // Made late, beside an owner that somebody else gave it.
+    let other = json!({"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "n"});
+    world
+        .kube
+        .apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b",
+            "ownerReferences": [other]}, "spec": {"providerID": provider_id("b")}}))
+        .unwrap();
+    let uid = apply_claim(&world, "b", &ours);
+    world.act("b", ActionKind::Initialize, None);
+    world.run(2);
+    assert_eq!(owners(&world, "b"), [other, owner("b", &uid)]);
+    assert!(world.is_done("b"));
+}
+
+#[test]
+fn a_node_goes_with_its_claim() {
+    let mut world = World::with_pods(2, Value::Null, json!({}));
+    apply_claim(&world, "a", &json!({"tenon.dev/launch": "launch-1"}));
+    world.run(2);
+    assert!(object::deleted_at(&world.node("a").unwrap()).is_none());
+    world.kube.delete(Kind::NodeClaim, "", "a");
+    world.run(2);
+    // Our finalizer holds it until functions, which see it, had it drained.
+    assert!(object::deleted_at(&world.node("a").unwrap()).is_some());
+    assert_eq!(world.pods("a"), 2);
+}
+
 #[test]
 fn a_drain_under_a_budget_waits_and_proceeds() {
     let mut world = World::with_pods(4, json!({"maxUnavailable": 1}), json!({}));

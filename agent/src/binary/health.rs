@@ -49,3 +49,20 @@ async fn healthz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, String) {
 async fn exposition(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.text())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_loop_that_hangs_is_told() {
+        let check = async |seconds, expected| {
+            let metrics = Arc::new(Metrics::default());
+            metrics.turn_ago(seconds);
+            assert_eq!(healthz(State(metrics)).await, expected);
+        };
+        check(HANGS_AFTER_SECONDS, (StatusCode::OK, "ok".to_owned())).await;
+        let hangs = "the main loop didn't turn for 150 s".to_owned();
+        check(150, (StatusCode::SERVICE_UNAVAILABLE, hangs)).await;
+    }
+}

@@ -71,8 +71,9 @@ async fn lead(
         loop {
             tokio::time::sleep(EVERY).await;
             let renewed = tokio::select! {
-                standing = stand(election) => standing,
+                biased;
                 () = sleep_until(until.into()) => Standing::Stands,
+                standing = stand(election) => standing,
             };
             match renewed {
                 Standing::Leads(later) => until = later,
@@ -90,6 +91,8 @@ async fn lead(
         drive(&mut agent, (changes, &aws.doorbell), metrics, stopped).await;
     };
     tokio::select! {
+        // In this order: a process that stood still finds first that its lease is over, and then does nothing more.
+        biased;
         () = renewals => {}
         () = agent => {}
     }

@@ -84,6 +84,12 @@ impl Metrics {
         self.turned_at.store(Timestamp::now().as_second(), Ordering::Relaxed);
     }
 
+    /// As if the main loop had turned last so many seconds ago.
+    #[cfg(test)]
+    pub(super) fn turn_ago(&self, seconds: i64) {
+        self.turned_at.store(Timestamp::now().as_second() - seconds, Ordering::Relaxed);
+    }
+
     /// Seconds since the main loop turned.
     pub(super) fn turned_ago(&self) -> i64 {
         Timestamp::now().as_second() - self.turned_at.load(Ordering::Relaxed)

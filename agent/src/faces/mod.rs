@@ -88,7 +88,7 @@ pub async fn observe_shown<K: Kube>(kube: &K) -> Result<Shown, KubeError> {
 }
 
 /// The objects of a kind; none of one that isn't installed.
-async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, KubeError> {
+pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, KubeError> {
     match kube.list(kind).await {
         Err(KubeError::UnknownKind { .. }) => Ok(Vec::new()),
         other => other,
@@ -186,7 +186,8 @@ fn key(object: &Value) -> ObjectKey {
     ObjectKey::new(Kind::NodeClaim, "", object::name(object))
 }
 
-fn is_ours(object: &Value) -> bool {
+/// Whether Tenon made a NodeClaim.
+pub(crate) fn is_ours(object: &Value) -> bool {
     object::texts(object, "/metadata/annotations").any(|(key, _)| key == LAUNCH_ANNOTATION)
 }
 

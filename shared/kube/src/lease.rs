@@ -149,7 +149,8 @@ impl Election {
         }
     }
 
-    /// Gives the lease up, so that another replica needn't wait. Best effort.
+    /// Gives the lease up, so that another replica needn't wait. Best effort, and tried once: who ends doesn't wait for an
+    /// API server that doesn't answer.
     ///
     /// # Errors
     /// [`Error`]: it ends by itself after [`DURATION`].
@@ -157,6 +158,11 @@ impl Election {
         if self.leads_until.take().is_none() {
             return Ok(());
         }
+        let tried = tokio::time::timeout(TRY_TIMEOUT, self.release_once()).await;
+        tried.map_err(|elapsed| Error::Service(elapsed.into())).and_then(|tried| tried)
+    }
+
+    async fn release_once(&self) -> Result<(), Error> {
         let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(()) };
         if held_of(&lease).holder != self.identity {
             return Ok(());

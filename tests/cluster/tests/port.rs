@@ -244,6 +244,7 @@ impl World {
         let status = json!({"providerID": "aws:///us-east-1a/i-0abc", "imageID": "ami-1", "capacity": {"cpu": "2"},
             "conditions": [condition("Launched"), condition("Ready")]});
         self.show(Kind::NodeClaim, &name, &status).await?;
+        self.owned(&made).await?;
         let wrong = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": name},
             "status": {"providerID": 3}});
         let wrong = self.kube.apply_status(&wrong).await;
@@ -253,6 +254,23 @@ impl World {
         self.kube.patch(&key, &release, &Precondition::None).await.map_err(told("patch claim"))?;
         let now = self.kube.list(Kind::NodeClaim).await.map_err(told("list"))?;
         assert!(now.iter().all(|claim| object::name(claim) != name), "it is gone at once");
+        Ok(())
+    }
+
+    /// Makes a NodeClaim the owner of a Node, which it waits for.
+    async fn owned(&mut self, claim: &Value) -> Told {
+        let name = self.name("port");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        let key = self.apply(node.clone()).await;
+        let owner = json!({"apiVersion": Kind::NodeClaim.api_version(), "kind": Kind::NodeClaim.as_str(),
+            "name": object::name(claim), "uid": object::uid(claim), "blockOwnerDeletion": true});
+        let owners = [owner];
+        let patch = json!({"metadata": {"ownerReferences": owners}});
+        let owned = self.kube.patch(&key, &patch, &Precondition::None).await.map_err(told("own a node"))?;
+        assert_eq!(object::list(&owned, "/metadata/ownerReferences"), owners);
+        let seen = self.seen(Kind::Node, &name, |_| true).await?;
+        assert_eq!(object::list(&seen, "/metadata/ownerReferences"), owners, "the store keeps it");
+        self.admin.delete(&node).await;
         Ok(())
     }
 

@@ -87,6 +87,15 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
+/// Whether a Node is owned by the NodeClaim that it was launched for, which waits for it.
+fn is_owned(node: &Node) -> bool {
+    let claim = node.metadata.annotations.as_ref().and_then(|all| all.get("tenon.dev/nodeclaim"));
+    let owners = node.metadata.owner_references.iter().flatten();
+    let mut claims =
+        owners.filter(|owner| owner.kind == "NodeClaim" && owner.block_owner_deletion == Some(true));
+    claims.next().is_some_and(|owner| Some(&owner.name) == claim)
+}
+
 /// Instances whose Nodes have pods of the test.
 fn with_pods(live: &Live, moment: &Moment) -> Vec<Instance> {
     let nodes: BTreeSet<&str> =
@@ -98,10 +107,11 @@ fn with_pods(live: &Live, moment: &Moment) -> Vec<Instance> {
 #[ignore = "needs tests/servers/control-plane"]
 fn pending_pods_get_nodes_that_the_real_scheduler_fills() {
     let mut live = serving("nodes");
-    live.until("claims are initialised", SOON, |live| {
+    live.until("claims are initialised and own their Nodes", SOON, |live| {
         let registered = |node: &Node| {
             label(node, "karpenter.sh/registered") == Some("true")
                 && label(node, "karpenter.sh/initialized") == Some("true")
+                && is_owned(node)
         };
         live.region.unsettled().0.is_empty() && live.look().nodes.iter().all(registered)
     });

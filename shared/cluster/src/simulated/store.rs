@@ -62,7 +62,33 @@ impl Store {
 
     /// The objects that an owner controls.
     pub(super) fn owned_by(&self, owner: &str) -> impl Iterator<Item = &Object> {
+        self.dependents_of(owner).filter(move |object| {
+            object::controller(object).and_then(|controller| text(controller, "/uid")) == Some(owner)
+        })
+    }
+
+    /// The objects that name an owner, whether or not it controls them.
+    fn dependents_of(&self, owner: &str) -> impl Iterator<Item = &Object> {
         self.owned.get(owner).into_iter().flatten().filter_map(|key| self.get(key))
+    }
+
+    /// The objects that an owner that is gone leaves without any.
+    pub(super) fn orphans_of(&self, owner: &str) -> impl Iterator<Item = &Object> {
+        self.dependents_of(owner).filter(|object| {
+            object::list(object, "/metadata/ownerReferences")
+                .iter()
+                .all(|other| !self.is_there(object, other))
+        })
+    }
+
+    /// Whether the owner that a reference names is there. One of a kind that isn't kept here is.
+    fn is_there(&self, object: &Value, reference: &Value) -> bool {
+        let (kind, name) = (text(reference, "/kind"), text(reference, "/name").unwrap_or_default());
+        let Some(kind) = kind.and_then(Kind::parse) else { return true };
+        // An owner is in the object's namespace, or in none.
+        let found = [object::namespace(object), ""].map(|namespace| ObjectKey::new(kind, namespace, name));
+        let mut found = found.iter().filter_map(|key| self.get(key));
+        found.any(|owner| text(reference, "/uid") == Some(object::uid(owner)))
     }
 
     /// What changed since this was asked last, in the order of the keys; objects that are gone are among it.
@@ -187,7 +213,7 @@ impl Store {
         if let Some(old) = old {
             self.unindex(&key, &old);
         }
-        if let Some(owner) = owner_uid(&object) {
+        for owner in owners(&object) {
             self.owned.entry(owner.to_owned()).or_default().insert(key.clone());
         }
         if key.kind == Kind::Pod {
@@ -224,7 +250,7 @@ impl Store {
     }
 
     fn unindex(&mut self, key: &ObjectKey, old: &Value) {
-        if let Some(owner) = owner_uid(old) {
+        for owner in owners(old) {
             drop_from(&mut self.owned, owner, key);
         }
         if key.kind == Kind::Pod {
@@ -248,8 +274,9 @@ fn drop_from<T: Ord>(index: &mut BTreeMap<String, BTreeSet<T>>, key: &str, value
     }
 }
 
-fn owner_uid(object: &Value) -> Option<&str> {
-    object::controller(object).and_then(|owner| text(owner, "/uid"))
+/// The UIDs of an object's owners.
+fn owners(object: &Value) -> impl Iterator<Item = &str> {
+    object::list(object, "/metadata/ownerReferences").iter().filter_map(|owner| text(owner, "/uid"))
 }
 
 /// Whether something keeps a terminating object: a finalizer, or a pod's grace.

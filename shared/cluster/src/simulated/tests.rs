@@ -270,3 +270,26 @@ fn thousands_of_pods_are_placed_quickly() {
     run(&cluster, 100);
     assert_eq!(cluster.pod_counts(), PodCounts { running: 5_000, ..PodCounts::default() });
 }
+
+#[test]
+fn what_nobody_owns_any_more_is_collected() {
+    let cluster = cluster();
+    let made = |kind: Kind, name: &str, owners: Vec<Value>| {
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.as_str(),
+            "metadata": {"name": name, "ownerReferences": owners}});
+        let made = cluster.apply(object).unwrap();
+        json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "name": name, "uid": object::uid(&made)})
+    };
+    let (one, other) = (made(Kind::NodePool, "one", vec![]), made(Kind::NodePool, "other", vec![]));
+    let claim = made(Kind::NodeClaim, "claim", vec![one, other]);
+    made(Kind::Node, "node", vec![claim]);
+    let there = |kind, name: &str| cluster.object(kind, "", name).is_some();
+    let delete = |name: &str, until| {
+        cluster.delete(Kind::NodePool, "", name);
+        run(&cluster, until);
+    };
+    delete("one", 1);
+    assert!(there(Kind::NodeClaim, "claim"), "it has another owner");
+    delete("other", 2);
+    assert!(!there(Kind::NodeClaim, "claim") && !there(Kind::Node, "node"));
+}

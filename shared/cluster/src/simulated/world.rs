@@ -200,7 +200,7 @@ impl World {
     fn collect_orphans(&mut self) {
         for owner in self.store.take_gone_owners() {
             let owned: Vec<ObjectKey> =
-                self.store.owned_by(&owner).filter_map(|object| ObjectKey::of(object)).collect();
+                self.store.orphans_of(&owner).filter_map(|object| ObjectKey::of(object)).collect();
             for key in owned {
                 let _deleted = self.store.delete(&key, None, self.now);
             }
