@@ -15,8 +15,9 @@ pub(super) const MOST_BUCKETS: u32 = 2_048;
 pub(super) const fn objects_a_bucket(kind: ChunkKind) -> usize {
     match kind {
         ChunkKind::Pods => 80,
-        ChunkKind::Shapes | ChunkKind::Nodes => 16,
+        ChunkKind::Shapes => 16,
         ChunkKind::DaemonSets
+        | ChunkKind::Nodes
         | ChunkKind::Pdbs
         | ChunkKind::Volumes
         | ChunkKind::NodePools

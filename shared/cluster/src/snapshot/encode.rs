@@ -14,9 +14,10 @@ use tenon_domain::snapshot::{ActionProgress, ActionReport};
 use super::bucket::{MOST_BUCKETS, bucket_count, bucket_of};
 use super::chunk::content_digest;
 use super::index::index_for;
+use super::parts::{Groups, parts};
 use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION, project};
 use crate::object::{self, Object, text};
-use crate::pod::{PodLife, PodRef, Shape};
+use crate::pod::{PodLife, PodRef, SeenPod, Shape};
 
 /// What the agent saw, and what it did.
 #[derive(Debug, Clone, Default)]
@@ -278,19 +279,16 @@ impl<'a> Build<'a> {
 }
 
 /// `{"groups": {<digest of the shape>: [<row>, ...]}, "v": 1}` by bucket.
-fn pod_chunks(rows: &[PodRef], buckets: u32) -> BTreeMap<u32, String> {
-    let mut contents: BTreeMap<u32, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
-    for pod in rows {
-        let at = format!("{}/{}", pod.key.namespace, pod.key.name);
-        let groups = contents.entry(bucket_of(&at, buckets)).or_default();
-        groups.entry(pod.shape().digest()).or_default().push(pod.row());
-    }
-    let content = |groups: BTreeMap<&str, Vec<&str>>| {
-        let groups: Vec<String> =
-            groups.iter().map(|(digest, rows)| format!("\"{digest}\":[{}]", rows.join(","))).collect();
+fn pod_chunks(pods: &[PodRef], buckets: u32) -> BTreeMap<u32, String> {
+    let content = |groups: Groups<'_>| {
+        let group = |(digest, pods): (&&str, &Vec<&SeenPod>)| {
+            let rows: Vec<&str> = pods.iter().map(|pod| pod.row()).collect();
+            format!("\"{digest}\":[{}]", rows.join(","))
+        };
+        let groups: Vec<String> = groups.iter().map(group).collect();
         versioned(&format!("\"groups\":{{{}}}", groups.join(",")))
     };
-    contents.into_iter().map(|(bucket, groups)| (bucket, content(groups))).collect()
+    parts(pods, buckets).into_iter().map(|(bucket, groups)| (bucket, content(groups))).collect()
 }
 
 /// `{"shapes": {<digest>: <shape>}, "v": 1}` by bucket.
@@ -332,7 +330,7 @@ fn plain_kinds(objects: &ClusterObjects) -> [PlainKind<'_>; 8] {
         (ChunkKind::Volumes, &objects.volumes, project::volume_object),
         (ChunkKind::NodePools, &objects.node_pools, project::karpenter_object),
         (ChunkKind::NodeClasses, &objects.node_classes, project::karpenter_object),
-        (ChunkKind::NodeClaims, &objects.node_claims, project::karpenter_object),
+        (ChunkKind::NodeClaims, &objects.node_claims, project::node_claim),
         (ChunkKind::Namespaces, &objects.namespaces, project::namespace),
     ]
 }

@@ -16,10 +16,13 @@ mod chunk;
 mod encode;
 mod index;
 mod manifest;
+mod parts;
 mod project;
 mod read;
 mod write;
 
+#[cfg(test)]
+mod large_tests;
 #[cfg(test)]
 mod tests;
 

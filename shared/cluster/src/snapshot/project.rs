@@ -4,6 +4,8 @@
 //! isn't in the table can't leak from it. Fields keep their names, so one reader reads manifests and snapshots.
 
 use serde_json::{Map, Value, json};
+use tenon_domain::id::Uid;
+use tenon_domain::labels::{DO_NOT_DISRUPT, NODEPOOL};
 
 use crate::object::{self, Kind, list, text};
 
@@ -62,20 +64,30 @@ pub(crate) fn pod_shape(pod: &Value) -> Value {
 /// What is the pod's own: `[name, uid, created, node, phase, flags, started, deleted, labels]`; times in seconds since
 /// 1970, the last ones left out where they are absent. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n`
 /// nominated.
+///
+/// Digits that nobody can guess don't pack, so a pod that is bound has none that nobody asks it for: its name stands for
+/// its UID, it has no time of its creation, and that of its start only if it says `karpenter.sh/do-not-disrupt`.
 pub(crate) fn pod_row(pod: &Value) -> Value {
     let seconds = |pointer: &str| object::time(pod, pointer).map_or(Value::Null, |at| json!(at.as_second()));
     let own: Map<String, Value> = object::texts(pod, "/metadata/labels")
         .filter(|(key, _)| OWN_LABELS.contains(key))
         .map(|(key, value)| (key.to_owned(), json!(value)))
         .collect();
+    let (name, node) = (object::name(pod), text(pod, "/spec/nodeName").unwrap_or_default());
+    let (uid, created) = if node.is_empty() {
+        (object::uid(pod), seconds("/metadata/creationTimestamp"))
+    } else {
+        (bound_uid(name, object::uid(pod)), Value::Null)
+    };
+    let asks = object::texts(pod, "/metadata/annotations").any(|(key, _)| key == DO_NOT_DISRUPT);
     let mut row = vec![
-        json!(object::name(pod)),
-        json!(object::uid(pod)),
-        seconds("/metadata/creationTimestamp"),
-        json!(text(pod, "/spec/nodeName").unwrap_or_default()),
+        json!(name),
+        json!(uid),
+        created,
+        json!(node),
         json!(text(pod, "/status/phase").unwrap_or("Pending")),
         json!(flags(pod)),
-        seconds("/status/startTime"),
+        if asks { seconds("/status/startTime") } else { Value::Null },
         seconds("/metadata/deletionTimestamp"),
         if own.is_empty() { Value::Null } else { Value::Object(own) },
     ];
@@ -83,6 +95,11 @@ pub(crate) fn pod_row(pod: &Value) -> Value {
         row.pop();
     }
     Value::Array(row)
+}
+
+/// What stands for the UID of a pod that is bound: its name, unless that is longer than a UID can be.
+fn bound_uid<'a>(name: &'a str, uid: &'a str) -> &'a str {
+    if Uid::parse(name).is_ok() { name } else { uid }
 }
 
 fn flags(pod: &Value) -> String {
@@ -188,11 +205,11 @@ pub(super) fn node(node: &Value) -> Value {
     };
     let conditions: Vec<Value> = list(node, "/status/conditions").iter().map(condition).collect();
     let mut metadata = metadata(node);
-    // Generations of Nodes count heartbeats' neighbours; other agents' annotations change every minute.
+    // Generations of Nodes count heartbeats' neighbours; other agents' annotations change every minute; nobody asks for a
+    // Node's UID, which is 18 bytes that nothing packs.
     metadata.remove("generation");
-    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|key, _| key.contains("karpenter.") || key.starts_with("tenon.dev/"));
-    }
+    metadata.remove("uid");
+    retain(&mut metadata, "annotations", |key| key.contains("karpenter.") || key.starts_with("tenon.dev/"));
     let mut spec = Map::new();
     copy(node.get("spec").unwrap_or(&Value::Null), &mut spec, &["providerID", "taints", "unschedulable"]);
     let mut status = Map::new();
@@ -239,12 +256,32 @@ pub(super) fn volume_object(object: &Value) -> Value {
     projected
 }
 
-/// A NodePool, EC2NodeClass or NodeClaim: all of its spec. Of the status only what a claim says of its node.
+/// A NodePool or EC2NodeClass: all of its spec.
 pub(super) fn karpenter_object(object: &Value) -> Value {
+    whole(object, metadata(object), object.get("spec").cloned().unwrap_or(Value::Null), None)
+}
+
+/// A NodeClaim: all of its spec, and what its status says of its Node. It repeats the labels of its Node and of its
+/// requirements, of which only its NodePool's is kept; what became of the claim is in the table already.
+pub(super) fn node_claim(claim: &Value) -> Value {
+    let mut metadata = metadata(claim);
+    metadata.remove("uid");
+    retain(&mut metadata, "labels", |key| key == NODEPOOL);
+    retain(&mut metadata, "annotations", |key| key == DO_NOT_DISRUPT);
     let mut status = Map::new();
-    copy(object.get("status").unwrap_or(&Value::Null), &mut status, &["providerID", "nodeName"]);
+    copy(claim.get("status").unwrap_or(&Value::Null), &mut status, &["providerID", "nodeName"]);
     let status = (!status.is_empty()).then_some(json!(status));
-    whole(object, metadata(object), object.get("spec").cloned().unwrap_or(Value::Null), status)
+    whole(claim, metadata, claim.get("spec").cloned().unwrap_or(Value::Null), status)
+}
+
+/// Leaves those entries of a map of `metadata` whose keys are wanted.
+fn retain(metadata: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) -> bool) {
+    if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+        map.retain(|key, _| wanted(key));
+        if map.is_empty() {
+            metadata.remove(field);
+        }
+    }
 }
 
 /// What a store keeps of an object: what its projection and the agent's plans read, and nothing of the rest. Projected

@@ -360,8 +360,11 @@ fn read_row(row: &Value, shape: &ReadShape) -> Result<Pod, Unreadable> {
     } else {
         SchedulingVerdict::None
     };
+    // A pod that is bound has its name in the place of its UID, and names are only their namespace's own.
+    let own_uid = Some(field(1)).filter(|uid| node.is_none() || *uid != name).map(Uid::parse);
+    let uid = own_uid.unwrap_or_else(|| manifest::pod_uid(&shape.namespace, &name));
     Ok(Pod {
-        uid: Uid::parse(field(1)).map_err(|error| unreadable(vec![error.to_string()]))?,
+        uid: uid.map_err(|error| unreadable(vec![error.to_string()]))?,
         name: NamespacedName { namespace: shape.namespace.clone(), name },
         created_at: seconds(2),
         started_at: seconds(6),

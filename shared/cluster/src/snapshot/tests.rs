@@ -231,29 +231,3 @@ fn two_agents_never_write_over_each_other() {
     let late = block_on(write(&fixture.table, &cluster(), &encoded, (1, None)));
     assert!(matches!(late, Err(WriteError::LostRace)));
 }
-
-/// 20,000 pods of 200 workloads: what a change of one costs.
-#[test]
-fn one_pods_change_rewrites_one_small_chunk() {
-    let pods = || (0..20_000).map(|n| pod(n % 200, n, json!({}))).collect::<Vec<_>>();
-    let mut encoder = Encoder::default();
-    let first = encoder.encode(&ClusterObjects { pods: pods(), ..ClusterObjects::default() }, None, at(0));
-    let mut changed = pods();
-    changed[77] = pod(77, 77, json!({"metadata": {"resourceVersion": "2"}, "status": {"conditions": []}}));
-    let second = encoder.encode(
-        &ClusterObjects { pods: changed, ..ClusterObjects::default() },
-        Some(&first.manifest),
-        at(1),
-    );
-    let bytes = |encoded: &Encoded| encoded.new.iter().map(|chunk| chunk.name.bytes).collect::<Vec<_>>();
-    let [one] = bytes(&second)[..] else { panic!("{:?}", bytes(&second)) };
-    let largest = bytes(&first).into_iter().max().unwrap();
-    let manifest = tenon_table::value::attributes_size(&second.manifest.to_item().unwrap());
-    println!(
-        "{} chunks, {} bytes, largest {largest}, one change {one}, manifest {manifest}",
-        first.new.len(),
-        bytes(&first).iter().sum::<usize>()
-    );
-    assert!(one <= 8 * 1024 && largest <= 8 * 1024, "{one} {largest}");
-    assert!(u64::try_from(one).unwrap() + manifest <= 8 * 1024, "{one} + {manifest}");
-}

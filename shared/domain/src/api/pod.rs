@@ -16,11 +16,12 @@ use crate::taint::Toleration;
 pub struct Pod {
     /// Namespace and name.
     pub name: NamespacedName,
-    /// The pod's UID; pods of manifests that no API server has seen get one from their name.
+    /// The pod's UID. One from its name where its own isn't known: in a manifest that no API server has seen, and in a
+    /// snapshot once the pod is bound, when nobody counts it any more.
     pub uid: Uid,
-    /// When it was created.
+    /// When it was created; a snapshot doesn't say it of a bound pod.
     pub created_at: Option<Timestamp>,
-    /// When it started (`status.startTime`).
+    /// When it started (`status.startTime`); a snapshot says it of pods that say [`Self::shape`]'s `do_not_disrupt`.
     pub started_at: Option<Timestamp>,
     /// The node that it is bound to (`spec.nodeName`).
     pub node: Option<NodeName>,

@@ -12,7 +12,7 @@ use crate::api::workload::{Workload, WorkloadKind};
 use crate::id::NamespacedName;
 
 use super::Manifests;
-use super::pod::uid_of;
+use super::pod::pod_uid;
 use super::workload::kind_name;
 
 /// Namespace, kind and name.
@@ -94,7 +94,7 @@ fn make_pod(manifests: &Manifests, workload: &Workload, index: u32) -> Option<Po
         }
     }
     Some(Pod {
-        uid: uid_of(namespace, &name)?,
+        uid: pod_uid(namespace, &name).ok()?,
         name: NamespacedName { namespace: namespace.clone(), name },
         created_at: None,
         started_at: None,

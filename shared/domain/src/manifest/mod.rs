@@ -51,6 +51,7 @@ use tree::Tree;
 
 pub use error::{ManifestError, ManifestErrors};
 pub use expand::expand_workloads;
+pub use pod::pod_uid;
 pub use shapes::Shapes;
 
 /// Objects by kind, each list by namespace and name.

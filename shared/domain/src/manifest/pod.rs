@@ -10,7 +10,7 @@ use crate::api::pod::{
     DoNotDisrupt, HostPort, Pod, PodOrigin, PodPhase, PodShape, PodVolume, Readiness, SchedulingVerdict,
 };
 use crate::digest::Digest;
-use crate::id::{NamespacedName, NodeName, Uid};
+use crate::id::{NamespacedName, NodeName, ParseIdError, Uid};
 use crate::labels;
 use crate::resources::{ContainerResources, InitContainer, InitRestart, PodResources, ResourceList};
 use crate::taint::{TaintEffect, Toleration, TolerationOperator};
@@ -36,7 +36,7 @@ pub(super) fn read_pod(at: At<'_>) -> Option<Pod> {
     let node =
         spec.field("nodeName").filter(|f| f.text() != Some("")).and_then(|field| field.id(NodeName::parse));
     let phase = status.and_then(|status| status.field("phase").and_then(read_phase)).unwrap_or_default();
-    let uid = meta.uid.clone().or_else(|| uid_of(&meta.namespace, &meta.name))?;
+    let uid = meta.uid.clone().or_else(|| pod_uid(&meta.namespace, &meta.name).ok())?;
     let pod = Pod {
         name: NamespacedName { namespace: meta.namespace, name: meta.name },
         uid,
@@ -52,12 +52,15 @@ pub(super) fn read_pod(at: At<'_>) -> Option<Pod> {
     (at.context().errors() == before).then_some(pod)
 }
 
-/// The UID of a pod that no API server has seen: always the same for a name, in the form of a UUID.
-pub(super) fn uid_of(namespace: &str, name: &str) -> Option<Uid> {
+/// The UID of a pod whose own nobody knows: always the same for a name, in the form of a UUID.
+///
+/// # Errors
+/// None: a UUID is a UID.
+pub fn pod_uid(namespace: &str, name: &str) -> Result<Uid, ParseIdError> {
     let hex = Digest::of_texts(["pod", namespace, name]).hex();
     let parts: Vec<&str> =
         [0..8, 8..12, 12..16, 16..20, 20..32].into_iter().filter_map(|range| hex.get(range)).collect();
-    Uid::parse(parts.join("-")).ok()
+    Uid::parse(parts.join("-"))
 }
 
 fn read_phase(at: At<'_>) -> Option<PodPhase> {

@@ -1,0 +1,199 @@
+//! What the agent takes at 1,000 nodes and 20,000 pods, and what it writes: the binary, a real API server, DynamoDB Local.
+//!
+//! Run by `tests/servers/dynamodb-local -- tests/servers/control-plane -- cargo test --workspace --test scale -- --ignored
+//! --nocapture`, after `cargo build -p tenon-agent --features binary`.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
+
+mod agent;
+mod objects;
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+use tenon_cluster::snapshot::{ChunkKind, Manifest};
+use tenon_cluster_tests::Cluster;
+use tenon_domain::manifest;
+
+use agent::{Agent, Region, Written};
+use objects::{Bound, NAMESPACE, NODES, PODS, WORKLOADS, node, node_claim, pod, replica_set};
+
+/// The goals: megabytes and kilobytes are thousands.
+const MEMORY_BYTES: u64 = 80_000_000;
+const SNAPSHOT_BYTES: usize = 500_000;
+const CHANGE_BYTES: usize = 8_000;
+/// Objects that are made at a time.
+const AT_A_TIME: usize = 48;
+/// Stand-ins for kubelets run all pods within this on two busy cores.
+const ALL_RUN_WITHIN: Duration = Duration::from_secs(150);
+/// Pods whose life is followed.
+const LIVES: usize = 8;
+
+async fn make(admin: &Cluster, objects: impl Iterator<Item = Value>) {
+    let mut objects = objects.peekable();
+    let first = objects.peek().expect("there are some").clone();
+    let api = admin.api_of(&first).await;
+    let make = |object: Value| {
+        let api = api.clone();
+        async move {
+            let object = serde_json::from_value(object).expect("it is an object");
+            let made = api.create(&PostParams::default(), &object).await;
+            made.unwrap_or_else(|error| panic!("an object can't be made: {error}"));
+        }
+    };
+    stream::iter(objects).map(make).buffer_unordered(AT_A_TIME).collect::<()>().await;
+}
+
+/// Makes ReplicaSets that stay and do nothing; their UIDs, by workload.
+async fn make_owners(admin: &Cluster) -> Vec<String> {
+    let api: Api<ReplicaSet> = Api::namespaced(admin.client(), NAMESPACE);
+    let mut owners = Vec::new();
+    for workload in 0..WORKLOADS {
+        let set: ReplicaSet = serde_json::from_value(replica_set(workload)).expect("it is a ReplicaSet");
+        let made = api.create(&PostParams::default(), &set).await.expect("a ReplicaSet is made");
+        let (name, uid) = (made.metadata.name.expect("a name"), made.metadata.uid.expect("a UID"));
+        let _held = api.delete(&name, &DeleteParams::background()).await.expect("it is there");
+        owners.push(uid);
+    }
+    owners
+}
+
+/// Waits until every pod runs.
+async fn until_all_run(admin: &Cluster) {
+    let api: Api<Pod> = Api::namespaced(admin.client(), NAMESPACE);
+    let waiting = ListParams::default().fields("status.phase!=Running").limit(1);
+    let start = Instant::now();
+    while !api.list(&waiting).await.expect("pods are listed").items.is_empty() {
+        assert!(start.elapsed() < ALL_RUN_WITHIN, "not all pods run within {ALL_RUN_WITHIN:?}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// One step of a pod's life.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Made,
+    Bound,
+    Runs,
+    Gone,
+}
+
+/// Takes a pod through a step, as its controller, the scheduler, a kubelet and a person would.
+async fn take(admin: &Cluster, (name, object): (&str, &Value), step: Step) {
+    let api: Api<Pod> = Api::namespaced(admin.client(), NAMESPACE);
+    match step {
+        Step::Made => {
+            let pod = serde_json::from_value(object.clone()).expect("it is a pod");
+            api.create(&PostParams::default(), &pod).await.expect("a pod is made");
+        }
+        Step::Bound => {
+            // No stand-in of a kubelet knows this Node, or the pod would run at once.
+            let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-9-9.ec2.internal"}});
+            let body = serde_json::to_vec(&binding).expect("a value can be written");
+            let url = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+            let request = Request::new(url)
+                .create_subresource("binding", name, &PostParams::default(), body)
+                .expect("a request");
+            admin.client().request::<Value>(request).await.expect("the pod is bound");
+        }
+        Step::Runs => {
+            let ready = json!({"type": "Ready", "status": "True"});
+            let status = json!({"status": {"phase": "Running", "startTime": "2026-11-01T08:30:00Z", "conditions": [ready]}});
+            let patch = Patch::Strategic(status);
+            api.patch_status(name, &PatchParams::default(), &patch).await.expect("its status is written");
+        }
+        Step::Gone => {
+            let now = DeleteParams::default().grace_period(0);
+            api.delete(name, &now).await.expect("the pod is there");
+        }
+    }
+}
+
+/// The bytes that a change took: its chunks of pods and shapes, manifests, and their indexes.
+fn change(before: &Written, after: &Written) -> usize {
+    let of_pods = |key: &str| {
+        let kind = key.split('#').nth(1).unwrap_or_default();
+        kind == "index" || [ChunkKind::Pods, ChunkKind::Shapes].iter().any(|of| of.as_str() == kind)
+    };
+    let new = after.chunks.iter().filter(|(key, _)| of_pods(key) && !before.chunks.contains_key(*key));
+    let manifests = usize::try_from(after.manifest.generation - before.manifest.generation);
+    let chunks: usize = new.map(|(_, bytes)| bytes).sum();
+    chunks + manifests.expect("a few") * after.manifest_bytes
+}
+
+fn print_kinds(manifest: &Manifest) {
+    for kind in ChunkKind::ALL {
+        let of: Vec<usize> =
+            manifest.chunks.iter().filter(|chunk| chunk.kind == kind).map(|chunk| chunk.bytes).collect();
+        if let Some(largest) = of.iter().max() {
+            println!("{kind}: {} bytes in {} chunks, the largest {largest}", of.iter().sum::<usize>(), of.len());
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs tests/servers/control-plane and tests/servers/dynamodb-local"]
+async fn a_thousand_nodes_and_twenty_thousand_pods() {
+    let admin = Cluster::admin().await;
+    admin.install_definitions().await;
+    for name in ["tenon-system", NAMESPACE] {
+        admin.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).await;
+    }
+    for object in manifest::objects("rbac.yaml", include_str!("../../../../infra/chart/rbac.yaml")) {
+        admin.apply_object(&object).await;
+    }
+    let start = Instant::now();
+    let owners = make_owners(&admin).await;
+    let owner = |n: usize| owners.get(n % WORKLOADS).expect("every workload has one").as_str();
+    make(&admin, (0..NODES).map(node)).await;
+    make(&admin, (0..NODES).map(node_claim)).await;
+    make(&admin, (0..PODS).map(|n| pod(n, owner(n), Bound::Yes))).await;
+    println!("objects made after {:?}", start.elapsed());
+    until_all_run(&admin).await;
+    println!("all run after {:?}", start.elapsed());
+
+    let region = Region::new().await;
+    let started = Instant::now();
+    let agent = Agent::start(&region);
+    // A pod that waits makes the agent tell of every change at once, instead of with the next heartbeat.
+    make(&admin, std::iter::once(pod(PODS, owner(PODS), Bound::No))).await;
+    let first = region.until("the first", |now| now.pending_pods == 1).await;
+    println!("first snapshot after {:?}, {} MB", started.elapsed(), agent.peak() / 1_000_000);
+    print_kinds(&first.manifest);
+    let chunks: usize = first.manifest.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let index: usize = first.chunks.iter().filter(|(key, _)| key.contains("#index#")).map(|(_, bytes)| bytes).sum();
+    let snapshot = chunks + first.manifest_bytes + index;
+
+    let mut largest = 0;
+    let mut before = first;
+    for n in PODS + 1..=PODS + LIVES {
+        let object = pod(n, owner(n), Bound::No);
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).expect("a name");
+        let mut told = Vec::new();
+        for step in [Step::Made, Step::Bound, Step::Runs, Step::Gone] {
+            take(&admin, (name, &object), step).await;
+            let after = region.until("a change", |now| now.generation > before.manifest.generation).await;
+            let bytes = change(&before, &after);
+            told.push(format!("{step:?} {bytes}"));
+            largest = largest.max(bytes);
+            before = after;
+        }
+        println!("{name}: {}", told.join(", "));
+    }
+    let peak = agent.peak();
+    println!(
+        "memory at most {} MB, {} MB now; snapshot {snapshot} bytes; one pod's change {largest} bytes at most; {:?} in all",
+        peak / 1_000_000,
+        agent.resident() / 1_000_000,
+        start.elapsed()
+    );
+    assert!(peak <= MEMORY_BYTES, "{peak} bytes of memory");
+    assert!(snapshot <= SNAPSHOT_BYTES, "a snapshot of {snapshot} bytes");
+    assert!(largest <= CHANGE_BYTES, "{largest} bytes for one pod's change");
+}
