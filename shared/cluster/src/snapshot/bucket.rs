@@ -10,8 +10,8 @@ use super::ChunkKind;
 /// More buckets than this a manifest doesn't name.
 pub(super) const MOST_BUCKETS: u32 = 2_048;
 
-/// How many objects of a kind share a bucket at most, on average. Pods: a chunk of 80 rows has some 5 KB, and the
-/// manifest of 20,000 pods names 256 of them. Nodes are larger and change seldom.
+/// How many objects of a kind share a bucket at most, on average. Pods: a chunk of 80 rows has some 1.2 KB, and the
+/// index of 20,000 pods names 256 of them. Nodes are larger, are alike, and change seldom.
 pub(super) const fn objects_a_bucket(kind: ChunkKind) -> usize {
     match kind {
         ChunkKind::Pods => 80,

@@ -35,7 +35,12 @@ fn uid(text: &str) -> String {
 fn suffix(text: &str, length: usize) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let digest = Digest::of_texts([text]);
-    digest.bytes().iter().take(length).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
+    digest
+        .bytes()
+        .iter()
+        .take(length)
+        .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
+        .collect()
 }
 
 fn at(second: i64) -> Timestamp {

@@ -1,12 +1,15 @@
 //! The form in which a cluster's snapshot lies in the table, version 1: `AGENT#<cluster>` with `CHUNK#<kind>#<digest>`,
 //! `MANIFEST` and `HEARTBEAT`.
 //!
-//! Decides the form, what is left out of the objects, and the order of writes: chunks, their index where they are many,
-//! then the manifest, so that a reader of any manifest finds its chunks. Chunks are content-addressed: only what changed is written.
+//! Decides the form, what is left out of the objects, which of them lie together, and the order of writes: chunks, their
+//! index where they are many, then the manifest, so that a reader of any manifest finds its chunks. Chunks are
+//! content-addressed: only what changed is written.
 //!
 //! Invariants: a chunk's name is the digest of its content; chunks that a manifest dropped stay for
 //! [`RETIRED_CHUNKS_STAY`], so that readers of that manifest don't tear; one object that can't be read never hides
 //! another.
+//!
+//! Readers of before read what is written: a row has the same fields, whatever stands in them for a bound pod.
 //!
 //! Objects lie as deflated JSON in a binary attribute: measured on a report of 20,000 pods, plain text is four times
 //! as large, and what people look at is in the items that functions write.

@@ -264,14 +264,19 @@ pub(super) fn karpenter_object(object: &Value) -> Value {
 /// A NodeClaim: all of its spec, and what its status says of its Node. It repeats the labels of its Node and of its
 /// requirements, of which only its NodePool's is kept; what became of the claim is in the table already.
 pub(super) fn node_claim(claim: &Value) -> Value {
-    let mut metadata = metadata(claim);
-    metadata.remove("uid");
-    retain(&mut metadata, "labels", |key| key == NODEPOOL);
-    retain(&mut metadata, "annotations", |key| key == DO_NOT_DISRUPT);
+    let metadata = claim_metadata(claim, |key| key == DO_NOT_DISRUPT);
     let mut status = Map::new();
     copy(claim.get("status").unwrap_or(&Value::Null), &mut status, &["providerID", "nodeName"]);
     let status = (!status.is_empty()).then_some(json!(status));
     whole(claim, metadata, claim.get("spec").cloned().unwrap_or(Value::Null), status)
+}
+
+fn claim_metadata(claim: &Value, annotations: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let mut metadata = metadata(claim);
+    metadata.remove("uid");
+    retain(&mut metadata, "labels", |key| key == NODEPOOL);
+    retain(&mut metadata, "annotations", annotations);
+    metadata
 }
 
 /// Leaves those entries of a map of `metadata` whose keys are wanted.
@@ -295,9 +300,11 @@ pub fn keep(kind: Kind, object: &Value) -> Value {
         Kind::PersistentVolume | Kind::PersistentVolumeClaim | Kind::StorageClass => volume_object(object),
         Kind::Namespace => namespace(object),
         // Their statuses are written here, and compared before.
-        Kind::NodePool | Kind::Ec2NodeClass | Kind::NodeClaim => {
-            let spec = object.get("spec").cloned().unwrap_or(Value::Null);
-            whole(object, metadata(object), spec, object.get("status").cloned())
+        Kind::NodePool | Kind::Ec2NodeClass => written_here(object, metadata(object)),
+        // An annotation says whose it is.
+        Kind::NodeClaim => {
+            let ours = |key: &str| key == DO_NOT_DISRUPT || key.starts_with("tenon.dev/");
+            written_here(object, claim_metadata(object, ours))
         }
         Kind::Pod
         | Kind::Deployment
@@ -312,6 +319,12 @@ pub fn keep(kind: Kind, object: &Value) -> Value {
         copy(source, metadata, &["uid", "resourceVersion", "ownerReferences"]);
     }
     kept
+}
+
+/// An object with all of its spec and status.
+fn written_here(object: &Value, metadata: Map<String, Value>) -> Value {
+    let spec = object.get("spec").map_or(Value::Null, packed);
+    whole(object, metadata, spec, object.get("status").map(packed))
 }
 
 /// A Namespace: its labels.
@@ -357,7 +370,18 @@ fn whole(object: &Value, metadata: Map<String, Value>, spec: Value, status: Opti
 fn copy(from: &Value, to: &mut Map<String, Value>, fields: &[&str]) {
     for field in fields {
         if let Some(value) = from.get(*field).filter(|value| !value.is_null()) {
-            to.insert((*field).to_owned(), value.clone());
+            to.insert((*field).to_owned(), packed(value));
         }
+    }
+}
+
+/// A copy whose maps are built at once: those that were filled while an answer was parsed are half empty.
+fn packed(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(key, value)| (key.clone(), packed(value))).collect())
+        }
+        Value::Array(list) => Value::Array(list.iter().map(packed).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tenon_domain::api::pod::{PodPhase, Readiness, SchedulingVerdict};
+use tenon_domain::manifest::pod_uid;
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
 
@@ -148,6 +149,54 @@ fn a_snapshot_comes_back_in_the_domains_types() {
     assert_eq!(snapshot.nodes[0].readiness, Readiness::Ready);
     assert_eq!(snapshot.namespaces["shop"]["team"], "a");
     assert_eq!(snapshot.reports, objects().reports);
+}
+
+#[test]
+fn a_bound_pod_is_known_by_its_name_and_a_waiting_one_by_its_uid() {
+    let stays = json!({"metadata": {"name": "kept", "annotations": {"karpenter.sh/do-not-disrupt": "1h"}}});
+    // No UID is as long.
+    let long = "a".repeat(150);
+    let mut given = objects();
+    given.pods.extend([pod(1, 3, stays), pod(1, 4, json!({"metadata": {"name": long}}))]);
+    // Namespaces have names of their own.
+    given.pods.push(pod(1, 0, json!({"metadata": {"namespace": "other", "uid": "another"}})));
+    let mut fixture = Fixture::new();
+    fixture.write(&given, 100);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!(snapshot.unreadable, []);
+    let [other, long, kept, bound, waiting] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
+    assert_eq!(Ok(bound.uid.clone()), pod_uid("shop", "web-1-7d9c5b7c8f-00000"));
+    assert_eq!((bound.created_at, bound.started_at), (None, None));
+    assert_ne!(other.uid, bound.uid);
+    assert!(long.uid.as_str().ends_with("-1c2d-4e3f-8a9b-0000000278dd"), "{}", long.uid);
+    assert_eq!(kept.started_at, Some(at(1_700_000_103)));
+    assert_eq!(waiting.uid.as_str(), "9e3779b1-1c2d-4e3f-8a9b-000000009e38");
+    assert_eq!(waiting.created_at, Some(at(1_700_000_037)));
+}
+
+#[test]
+fn rows_of_older_agents_are_read() {
+    let mut fixture = Fixture::new();
+    let mut encoded = fixture.encoder.encode(&objects(), None, at(0));
+    let shape = objects().pods[0].shape().digest().to_owned();
+    let row = json!([
+        "web-1",
+        "5a1c0e52-bound",
+        1_700_000_000,
+        "ip-10-0-0-0.ec2.internal",
+        "Running",
+        "r",
+        1_700_000_100
+    ]);
+    let older = Chunk::pack((ChunkKind::Pods, 0), &json!({"v": 1, "groups": {shape: [row]}}).to_string());
+    encoded.manifest.chunks.retain(|chunk| chunk.kind != ChunkKind::Pods);
+    encoded.manifest.chunks.push(older.name.clone());
+    encoded.new.push(older);
+    block_on(write(&fixture.table, &cluster(), &encoded, (1, None))).unwrap();
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    let [bound] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
+    assert_eq!(bound.uid.as_str(), "5a1c0e52-bound");
+    assert_eq!((bound.created_at, bound.started_at), (Some(at(1_700_000_000)), Some(at(1_700_000_100))));
 }
 
 #[test]

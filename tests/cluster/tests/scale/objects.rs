@@ -136,7 +136,7 @@ pub(crate) fn replica_set(workload: usize) -> Value {
 pub(crate) fn pod(n: usize, owner: &str, bound: Bound) -> Value {
     let workload = n % WORKLOADS;
     let (app, set) = names(workload);
-    let env: Vec<Value> = (0..20)
+    let env: Vec<Value> = (0..6)
         .map(|i| json!({"name": format!("SETTING_{i}"), "value": "some value that nobody here reads"}))
         .collect();
     let place = digits(&format!("place/{n}"), 8);
