@@ -20,6 +20,9 @@ use crate::store::{Cell, Kept, Name, keep_object, name_of};
 /// A watch is begun anew so often, and a connection that died without a word is noticed 5 s later: that what is listed is
 /// older than it seems stays well below the 90 s for which a snapshot is fresh.
 const WATCH_SECONDS: u32 = 30;
+/// A list that a watch streams must end within the watch's time, or it would begin anew for ever: it gets twice the time
+/// whenever it didn't, up to this. kube-rs takes less than five minutes.
+const LONGEST_WATCH_SECONDS: u32 = 240;
 /// Objects a page of the first list. A page is parsed as a whole, and a Node is 15 KB.
 const PAGE: u32 = 250;
 /// The first wait after a watch failed; it doubles.
@@ -54,7 +57,7 @@ pub const WATCHED: [Kind; 10] = [
 pub(crate) async fn watch_objects(client: Client, cell: Arc<Cell<Object>>, listing: Listing) {
     let kind = cell.kind();
     let keep = move |value: Value| Some(keep_object(kind, value));
-    follow::<ObjectForm, _>(client, &cell, config(listing), keep).await;
+    follow::<ObjectForm, _>(client, &cell, |seconds| config(listing, seconds), keep).await;
 }
 
 /// Watches pods for ever. Finished ones are left out by the server: nobody reads them.
@@ -62,12 +65,12 @@ pub(crate) async fn watch_pods(client: Client, cell: Arc<Cell<PodRef>>, listing:
     let shapes = Mutex::new(Shapes::default());
     let keep =
         move |value: Value| shapes.lock().unwrap_or_else(PoisonError::into_inner).read(&value).map(Arc::new);
-    let config = config(listing).fields("status.phase!=Succeeded,status.phase!=Failed");
+    let config = |seconds| config(listing, seconds).fields("status.phase!=Succeeded,status.phase!=Failed");
     follow::<PodForm, _>(client, &cell, config, keep).await;
 }
 
-fn config(listing: Listing) -> watcher::Config {
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+fn config(listing: Listing, seconds: u32) -> watcher::Config {
+    let config = watcher::Config::default().timeout(seconds);
     match listing {
         Listing::Streamed => config.streaming_lists(),
         Listing::Paged => config.page_size(PAGE),
@@ -77,26 +80,77 @@ fn config(listing: Listing) -> watcher::Config {
 async fn follow<F: Form, T: Kept>(
     client: Client,
     cell: &Cell<T>,
-    config: watcher::Config,
+    config: impl Fn(u32) -> watcher::Config + Send,
     keep: impl Fn(Value) -> Option<T> + Send,
 ) {
     let api: Api<Pruned<F>> = Api::all_with(client, &cell.kind());
-    let mut events = std::pin::pin!(watcher(api, config));
+    let mut time = ListTime::default();
     let mut wait = FIRST_RETRY;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                wait = FIRST_RETRY;
-                observe(cell, event, &keep);
-            }
-            Err(error) => {
-                let error = classify_watch(cell.kind(), error);
-                tracing::debug!(kind = %cell.kind(), %error, "a watch failed");
-                cell.fail(error, Instant::now());
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LAST_RETRY);
+    loop {
+        let mut events = std::pin::pin!(watcher(api.clone(), config(time.seconds)));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    wait = FIRST_RETRY;
+                    let verdict = time.observe(&event);
+                    observe(cell, event, &keep);
+                    if verdict == Verdict::TooShort {
+                        tracing::info!(kind = %cell.kind(), seconds = time.seconds, "a long list gets more time");
+                        break;
+                    }
+                }
+                Err(error) => {
+                    let error = classify_watch(cell.kind(), error);
+                    tracing::debug!(kind = %cell.kind(), %error, "a watch failed");
+                    cell.fail(error, Instant::now());
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LAST_RETRY);
+                }
             }
         }
+    }
+}
+
+/// How long a list may take.
+#[derive(Debug)]
+struct ListTime {
+    seconds: u32,
+    under_way: UnderWay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UnderWay {
+    List,
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Go on.
+    Enough,
+    /// A list ended before it was whole.
+    TooShort,
+}
+
+impl Default for ListTime {
+    fn default() -> Self {
+        Self { seconds: WATCH_SECONDS, under_way: UnderWay::Nothing }
+    }
+}
+
+impl ListTime {
+    fn observe<F: Form>(&mut self, event: &Event<Pruned<F>>) -> Verdict {
+        match (event, self.under_way) {
+            (Event::Init, UnderWay::List) if self.seconds < LONGEST_WATCH_SECONDS => {
+                self.seconds = (self.seconds * 2).min(LONGEST_WATCH_SECONDS);
+                self.under_way = UnderWay::Nothing;
+                return Verdict::TooShort;
+            }
+            (Event::Init, _) => self.under_way = UnderWay::List,
+            (Event::InitDone, _) => self.under_way = UnderWay::Nothing,
+            (Event::InitApply(_) | Event::Apply(_) | Event::Delete(_), _) => {}
+        }
+        Verdict::Enough
     }
 }
 
@@ -120,5 +174,26 @@ fn observe<F: Form, T: Kept>(cell: &Cell<T>, event: Event<Pruned<F>>, keep: &imp
             let version = text(&object.value, "/metadata/resourceVersion").unwrap_or_default();
             cell.remove(&name_of(&object.value), version);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_begun_again_before_it_was_whole_gets_more_time() {
+        let mut time = ListTime::default();
+        let init = || Event::<Pruned<ObjectForm>>::Init;
+        assert_eq!(time.observe(&init()), Verdict::Enough);
+        assert_eq!((time.observe(&init()), time.seconds), (Verdict::TooShort, 60));
+        // The watch is begun anew with it, and the list ends.
+        assert_eq!(time.observe(&init()), Verdict::Enough);
+        assert_eq!(time.observe(&Event::<Pruned<ObjectForm>>::InitDone), Verdict::Enough);
+        assert_eq!((time.observe(&init()), time.seconds), (Verdict::Enough, 60));
+        for _ in 0..10 {
+            time.observe(&init());
+        }
+        assert_eq!(time.seconds, LONGEST_WATCH_SECONDS);
     }
 }
