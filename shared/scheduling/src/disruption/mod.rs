@@ -19,7 +19,7 @@ pub mod output;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::NodePool;
 use tenon_domain::api::pod::{DoNotDisrupt, Readiness};
 use tenon_domain::budget::{DisruptionReason, allowed_disruptions};
@@ -154,6 +154,10 @@ fn rank<'a>(candidate: &Candidate<'a>) -> CandidateRank<'a> {
     }
 }
 
+/// A PodDisruptionBudget that was used up is free again when a pod is Ready, which nobody is woken for: a pod that moved
+/// takes about so long, and the roll of a pool goes on then.
+const PDB_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
 /// Why a candidate stays, and when that may change by itself.
 struct Refused {
     reason: RefusalReason,
@@ -178,8 +182,8 @@ fn consider(
     if let Some(reason) = blocked(candidate.node, &input.pdbs, word, input.now) {
         let again = match &reason {
             RefusalReason::DoNotDisrupt { until, .. } => *until,
+            RefusalReason::BlockedByPdb { .. } => input.now.checked_add(PDB_AGAIN).ok(),
             RefusalReason::BudgetExhausted { .. }
-            | RefusalReason::BlockedByPdb { .. }
             | RefusalReason::Unschedulable { .. }
             | RefusalReason::PoolNotFound { .. } => None,
         };

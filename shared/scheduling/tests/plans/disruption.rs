@@ -258,7 +258,10 @@ fn c113_pdbs_block_and_a_grace_period_unblocks() {
         world.pdbs = vec![pdb(allowed)];
         world
     };
-    assert_eq!(refusals(&plan(&world(0)).1), BTreeMap::from([("BlockedByPdb", 1)]));
+    let (waiting, report) = plan(&world(0));
+    assert_eq!(refusals(&report), BTreeMap::from([("BlockedByPdb", 1)]));
+    // Looked at again soon: nobody is woken when a budget is free again.
+    assert!(waiting.wake_at.is_some_and(|at| at <= world(0).now + SignedDuration::from_secs(60)));
     assert_eq!(plan(&world(1)).0.commands.len(), 1);
     assert_eq!(plan(&with_grace(world(0))).0.commands.len(), 1);
 }
