@@ -10,11 +10,13 @@
     reason = "a harness of tests fails as tests do"
 )]
 
+mod binary;
 mod cases;
 mod cluster;
 mod definitions;
 mod live;
 
+pub use binary::agent_binary;
 pub use cases::{Case, Table, Verdict, accepted, rejected};
 pub use cluster::{Cluster, DEADLINE};
 pub use definitions::{Definition, definitions};

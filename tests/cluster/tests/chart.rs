@@ -1,12 +1,12 @@
 //! The chart, by Helm itself: what it refuses, what it renders, and that a real cluster takes it.
 //!
 //! Run by `tests/servers/helm -- tests/servers/control-plane -- cargo test --workspace --test chart -- --ignored`, after
-//! `cargo build --workspace --features tenon-agent/binary --bin tenon-agent`.
+//! `cargo build --profile lambda -p tenon-agent --features binary`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use tenon_cluster::object::{self, list, text};
-use tenon_cluster_tests::{Cluster, definitions};
+use tenon_cluster_tests::{Cluster, agent_binary, definitions};
 use tenon_domain::manifest;
 
 /// What the tests of the port hold the agent to.
@@ -161,7 +161,7 @@ fn the_binary_is_told_all_that_it_needs() {
     assert_eq!((told("TENON_BUS"), told("TENON_INSTALLATION")), (Some("two"), Some("two")));
     let run = |env: &BTreeMap<String, String>| {
         // Nothing of this test's own environment: no cluster is found, which is asked for after the configuration.
-        let mut command = Command::new(binary());
+        let mut command = Command::new(agent_binary());
         let output = command.env_clear().envs(env).env("TENON_LISTEN", "127.0.0.1:0").output();
         let output = output.expect("the binary runs");
         (output.status.code(), String::from_utf8(output.stdout).expect("it logs UTF-8"))
@@ -174,15 +174,6 @@ fn the_binary_is_told_all_that_it_needs() {
         let (status, log) = run(&fewer);
         assert!(status == Some(2) && log.contains(&format!("`{name}` is missing")), "{status:?}: {log}");
     }
-}
-
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("it lies in `deps`");
-    let binary = folder.join("tenon-agent");
-    let build = "cargo build --workspace --features tenon-agent/binary --bin tenon-agent";
-    assert!(binary.exists(), "there is no {}: {build}", binary.display());
-    binary
 }
 
 async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::account::{Account, REGION, named};
 use crate::relay::Relay;
+use tenon_cluster_tests::agent_binary;
 
 /// Where the lease is.
 pub(crate) const NAMESPACE: &str = "tenon-system";
@@ -53,7 +54,7 @@ impl Replica {
         let kubeconfig = given.replace(&server(port(servers)), &server(api.port));
         std::fs::write(folder.join("kubeconfig"), kubeconfig).expect("it can be written");
         let log = File::create(folder.join("log")).expect("a log is made");
-        let child = Command::new(binary())
+        let child = Command::new(agent_binary())
             .env_clear()
             .env("KUBECONFIG", folder.join("kubeconfig"))
             .envs([
@@ -162,13 +163,4 @@ impl Drop for Replica {
 fn port(text: &str) -> u16 {
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().expect("a port")
-}
-
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("it lies in `deps`");
-    let binary = folder.join("tenon-agent");
-    let build = "cargo build --workspace --features tenon-agent/binary --bin tenon-agent";
-    assert!(binary.exists(), "there is no {}: {build}", binary.display());
-    binary
 }

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use tenon_cluster::snapshot::{CHUNK_PREFIX, Manifest, manifest_key, partition, read_manifest};
+use tenon_cluster_tests::agent_binary;
 use tenon_domain::id::ClusterName;
 use tenon_dynamodb::DynamoTable;
 use tenon_table::value::attributes_size;
@@ -101,15 +102,10 @@ pub(crate) struct Agent(Child);
 
 impl Agent {
     pub(crate) fn start(region: &Region) -> Self {
-        let mut path = std::env::current_exe().expect("a test has a path");
-        path.pop();
-        path.pop();
-        let binary = path.join("tenon-agent");
-        assert!(binary.exists(), "build it: cargo build -p tenon-agent --features binary");
         let endpoint = std::env::var("TENON_DYNAMODB_ENDPOINT").expect(SERVER);
         let kubeconfig =
             std::env::var("TENON_AGENT_KUBECONFIG").expect("run it by tests/servers/control-plane");
-        let child = Command::new(binary)
+        let child = Command::new(agent_binary())
             .env("KUBECONFIG", kubeconfig)
             .envs([
                 ("TENON_CLUSTER", "prod"),
