@@ -11,8 +11,7 @@ pub fn agent_binary() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     // target/debug/deps/test
     let target = test.ancestors().nth(3).expect("it lies in `deps` of a profile");
-    let binary = target.join("lambda/tenon-agent");
-    let build = "cargo build --profile lambda -p tenon-agent --features binary --bin tenon-agent";
-    assert!(binary.exists(), "there is no {}: {build}", binary.display());
+    let binary = target.join("agent/tenon-agent");
+    assert!(binary.exists(), "there is no {}: infra/build host", binary.display());
     binary
 }

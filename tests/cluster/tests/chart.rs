@@ -1,7 +1,7 @@
 //! The chart, by Helm itself: what it refuses, what it renders, and that a real cluster takes it.
 //!
 //! Run by `tests/servers/helm -- tests/servers/control-plane -- cargo test --workspace --test chart -- --ignored`, after
-//! `cargo build --profile lambda -p tenon-agent --features binary`.
+//! `infra/build host`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 

@@ -2,7 +2,7 @@
 //! cut off from the API server, or stands still.
 //!
 //! Run by `tests/servers/ministack -- tests/servers/control-plane -- cargo test --workspace --test replicas -- --ignored`,
-//! after `cargo build --profile lambda -p tenon-agent --features binary`.
+//! after `infra/build host`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 

@@ -1,7 +1,7 @@
 //! What the agent takes at 1,000 nodes and 20,000 pods, and what it writes: the binary, a real API server, DynamoDB Local.
 //!
 //! Run by `tests/servers/dynamodb-local -- tests/servers/control-plane -- cargo test --workspace --test scale -- --ignored
-//! --nocapture`, after `cargo build --profile lambda -p tenon-agent --features binary`.
+//! --nocapture`, after `infra/build host`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 
