@@ -7,21 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::note::Told;
-use tenon_cluster::object::{Kind, Object};
 use tenon_cluster::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_cluster::{Action, Kube, KubeError, Note, Precondition};
+use tenon_cluster::{Action, Kind, Kube, KubeError, Note, Precondition};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
 use tenon_table::{Consistency, Table, TableError};
 
-use crate::bell::{Bell, Ring};
+use crate::bell::{Bell, Ring, is_of_pods};
 use crate::converge::{Outcome, execute_op, note_of_op, observe_view, read_actions};
 use crate::decided::Decided;
 use crate::drain::Refused;
-use crate::faces::{execute_face, observe_shown, plan_faces};
+use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::generation::{Generations, Memory, lease_key};
 use crate::nominate::nominate;
 use crate::plan::{Opening, plan_convergence};
@@ -160,7 +159,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
-            if let Some(manifest) = &known.manifest {
+            if let (Some(manifest), Burst::Over, false) = (&known.manifest, burst, self.held.is_empty()) {
                 let (generation, pending_pods) = (manifest.generation, manifest.pending_pods);
                 self.ring(&Ring { generation, changed: BTreeSet::new(), pending_pods }, burst).await;
             }
@@ -188,7 +187,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 ring.pending_pods = 0;
             }
         }
-        if !ring.changed.is_empty() && ring.is_heard() && self.bell.ring(&ring).await.is_err() {
+        if ring.is_heard() && self.bell.ring(&ring).await.is_err() {
             self.unheard = Some(ring);
         }
     }
@@ -289,7 +288,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
-            unwritten.extend(self.nominate(convergence.opening).await?);
+            unwritten.extend(self.nominate(convergence.opening).await);
             let mut progressed = false;
             for op in &convergence.ops {
                 let outcome = execute_op(&self.kube, op, &mut self.refused, now).await?;
@@ -311,16 +310,15 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
     }
 
-    /// Tells kube-scheduler for which pods Nodes were launched: once as they are registered, and once as they open.
-    async fn nominate(
-        &mut self,
-        opening: BTreeMap<ClaimName, (String, Opening)>,
-    ) -> Result<Vec<KubeError>, AgentError> {
+    /// Tells kube-scheduler for which pods Nodes were launched: once as they are registered, and once as they open. Where the
+    /// table doesn't say, nobody is nominated: a Node is registered all the same.
+    async fn nominate(&mut self, opening: BTreeMap<ClaimName, (String, Opening)>) -> Vec<KubeError> {
         let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
         let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
-        let failed = nominate(&self.kube, (&self.table, &self.cluster), &new).await?;
+        let nominated = nominate(&self.kube, (&self.table, &self.cluster), &new).await;
+        let Ok(failed) = nominated else { return Vec::new() };
         self.nominated = opening.into_iter().map(|(claim, (_, how))| (claim, how)).collect();
-        Ok(failed)
+        failed
     }
 
     /// Shows in Kubernetes what functions decided. What can't be written doesn't keep the rest from it.
@@ -366,10 +364,6 @@ fn may_wait(encoded: &Encoded, before: &Manifest, burst: Burst) -> bool {
     encoded.changed.iter().all(is_of_pods) && (nobody_waits || burst == Burst::GoesOn)
 }
 
-const fn is_of_pods(kind: &ChunkKind) -> bool {
-    matches!(kind, ChunkKind::Pods | ChunkKind::Shapes)
-}
-
 /// Lists everything that a snapshot holds.
 async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError> {
     let mut volumes = list(kube, Kind::PersistentVolume).await?;
@@ -387,12 +381,4 @@ async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError>
         namespaces: list(kube, Kind::Namespace).await?,
         reports: Vec::new(),
     })
-}
-
-/// The objects of a kind; none of one that isn't installed.
-async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, KubeError> {
-    match kube.list(kind).await {
-        Err(KubeError::UnknownKind { .. }) => Ok(Vec::new()),
-        other => other,
-    }
 }

@@ -55,8 +55,7 @@ impl Ring {
     /// Whether anybody looks at once for it: for bound pods nobody does, and the sweep finds them.
     #[must_use]
     pub fn is_heard(&self) -> bool {
-        let pods = |kind: &ChunkKind| matches!(kind, ChunkKind::Pods | ChunkKind::Shapes);
-        self.pending_pods > 0 || !self.changed.iter().all(pods)
+        self.pending_pods > 0 || !self.changed.iter().all(is_of_pods)
     }
 
     /// The ring of a cluster as an event's `detail`.
@@ -70,6 +69,11 @@ impl Ring {
             pending_pods: self.pending_pods,
         }
     }
+}
+
+/// Whether chunks of a kind say what pods there are.
+pub(crate) const fn is_of_pods(kind: &ChunkKind) -> bool {
+    matches!(kind, ChunkKind::Pods | ChunkKind::Shapes)
 }
 
 #[cfg(test)]

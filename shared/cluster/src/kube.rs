@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::note::Note;
-use crate::object::{Kind, Object, ObjectKey};
+use crate::object::{self, Kind, Object, ObjectKey, text};
 use crate::pod::PodRef;
 
 /// An API server, with the agent's rights.
@@ -92,6 +92,17 @@ pub trait Kube: Send + Sync {
     /// # Errors
     /// [`KubeError`] says what the caller does next.
     fn evict(&self, pod: &ObjectKey, uid: &str) -> impl Future<Output = Result<Eviction, KubeError>> + Send;
+}
+
+/// Which object a manifest is of.
+///
+/// # Errors
+/// [`KubeError::Invalid`], where it doesn't say so.
+pub fn key_of(object: &Value) -> Result<ObjectKey, KubeError> {
+    ObjectKey::of(object).ok_or_else(|| KubeError::Invalid {
+        key: format!("{} {}", text(object, "/kind").unwrap_or("(no kind)"), object::name(object)),
+        message: "give `kind`, one that is known, and `metadata.name`".to_owned(),
+    })
 }
 
 /// Who owns the fields that the agent applies.

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::core::{ObjectList, Request};
 use serde_json::{Map, Value, json};
-use tenon_cluster::kube::FIELD_MANAGER;
+use tenon_cluster::kube::{FIELD_MANAGER, key_of};
 use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
 use tenon_cluster::pod::{PodRef, SeenPod};
 use tenon_cluster::{Deletion, Eviction, Kube, KubeError, Note, Precondition, Versions};
@@ -323,13 +323,6 @@ fn requests(key: &ObjectKey) -> Request {
 
 fn pod_name(key: &ObjectKey) -> Name {
     (key.namespace.clone(), key.name.clone())
-}
-
-fn key_of(object: &Value) -> Result<ObjectKey, KubeError> {
-    ObjectKey::of(object).ok_or_else(|| KubeError::Invalid {
-        key: format!("{} {}", text(object, "/kind").unwrap_or("(no kind)"), object::name(object)),
-        message: "give `kind`, one that is known, and `metadata.name`".to_owned(),
-    })
 }
 
 fn with_precondition(patch: &Value, precondition: &Precondition) -> Value {

@@ -20,4 +20,4 @@ pub use binary::agent_binary;
 pub use cases::{Case, Table, Verdict, accepted, rejected};
 pub use cluster::{Cluster, DEADLINE};
 pub use definitions::{Definition, definitions};
-pub use live::{Live, Moment};
+pub use live::{CLASS, Live, Moment};

@@ -19,6 +19,18 @@ use tokio::runtime::Runtime;
 
 use crate::cluster::Cluster;
 
+/// A class that takes the region's image and network.
+pub const CLASS: &str = "
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  amiFamily: AL2023
+  role: demo-node
+  amiSelectorTerms: [{tags: {team: platform}}]
+  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
+";
 /// What the agent may do, as the chart installs it.
 const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
 /// The machines of tests boot at once, as those of the peer's own rig on kwok do, and EC2 does what it is asked in a

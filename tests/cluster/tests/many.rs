@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tenon_cluster_tests::Live;
+use tenon_cluster_tests::{CLASS, Live};
 
 /// Neither takes longer.
 const WITHIN: Duration = Duration::from_secs(300);
@@ -14,18 +14,6 @@ const MOST: f64 = 1.3;
 const PODS: usize = 500;
 /// Rounds in which a set of nodes is found that holds the pods however they are spread.
 const ROUNDS: usize = 5;
-
-const CLASS: &str = "
-apiVersion: karpenter.k8s.aws/v1
-kind: EC2NodeClass
-metadata: {name: default}
-spec:
-  amiFamily: AL2023
-  role: demo-node
-  amiSelectorTerms: [{tags: {team: platform}}]
-  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
-  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
-";
 
 /// Five Deployments of a hundred pods each, of different sizes.
 fn mixed() -> String {

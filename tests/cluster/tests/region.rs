@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use tenon_cloud::port::{Instance, TargetCapacityType};
-use tenon_cluster_tests::{Live, Moment};
+use tenon_cluster_tests::{CLASS, Live, Moment};
 
-/// Nodes of the pool boot in a second; what takes longer than this doesn't happen.
+/// Nodes boot at once; what takes longer than this doesn't happen.
 const SOON: Duration = Duration::from_secs(90);
 /// A roll goes node by node, with a launch and a drain each.
 const ROLL: Duration = Duration::from_secs(300);
@@ -18,17 +18,6 @@ const REPLICAS: usize = 6;
 /// Of which so many may be missing at a time.
 const BUDGET: usize = 2;
 
-const CLASS: &str = "
-apiVersion: karpenter.k8s.aws/v1
-kind: EC2NodeClass
-metadata: {name: default}
-spec:
-  amiFamily: AL2023
-  role: demo-node
-  amiSelectorTerms: [{tags: {team: platform}}]
-  subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
-  securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
-";
 /// Small nodes, so that there are several.
 const POOL: &str = "
 apiVersion: karpenter.sh/v1

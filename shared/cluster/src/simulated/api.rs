@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::store::{child, merge_patch, metadata};
 use super::{SimulatedCluster, world::World};
-use crate::kube::{Deletion, Eviction, Kube, KubeError, Precondition};
+use crate::kube::{Deletion, Eviction, Kube, KubeError, Precondition, key_of};
 use crate::note::Note;
 use crate::object::{self, Kind, Object, ObjectKey, text};
 use crate::pod::PodRef;
@@ -100,11 +100,7 @@ impl World {
 
     /// Replaces the status: it has one writer.
     fn apply_status(&mut self, object: &Value) -> Result<Object, KubeError> {
-        let invalid = || KubeError::Invalid {
-            key: format!("{} {}", text(object, "/kind").unwrap_or("(no kind)"), object::name(object)),
-            message: "give `kind`, one that is known, and `metadata.name`".to_owned(),
-        };
-        let key = ObjectKey::of(object).ok_or_else(invalid)?;
+        let key = key_of(object)?;
         let Some(old) = self.store.get(&key) else { return Err(KubeError::NotFound { key }) };
         let mut applied = Value::clone(old);
         if let (Some(fields), Some(status)) = (applied.as_object_mut(), object.get("status")) {

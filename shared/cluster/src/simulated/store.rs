@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use tenon_domain::digest::Digest;
 
-use crate::kube::KubeError;
+use crate::kube::{KubeError, key_of};
 use crate::object::{self, Kind, Object, ObjectKey, text};
 use crate::versions::{Change, Versions};
 
@@ -296,13 +296,6 @@ fn pod_grace(pod: &Value, asked: Option<u32>) -> u32 {
     }
     let own = crate::object::at(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_u64);
     asked.unwrap_or_else(|| own.and_then(|own| u32::try_from(own).ok()).unwrap_or(30))
-}
-
-fn key_of(object: &Value) -> Result<ObjectKey, KubeError> {
-    ObjectKey::of(object).ok_or_else(|| KubeError::Invalid {
-        key: format!("{} {}", text(object, "/kind").unwrap_or("(no kind)"), object::name(object)),
-        message: "give `kind`, one that is known, and `metadata.name`".to_owned(),
-    })
 }
 
 fn new_uid(seed: u64, version: u64, key: &ObjectKey) -> String {
