@@ -12,6 +12,7 @@ mod execute;
 mod observe;
 pub mod plan;
 pub mod read;
+pub mod shrink;
 pub mod types;
 
 use std::collections::BTreeSet;
@@ -33,7 +34,7 @@ impl Handler for Catalog {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, _: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
-        let input = observe::observe(ports, &asked(causes)).await?;
+        let input = observe::observe(ports, &asked(causes), &self.cache).await?;
         let (plan, report) = plan::plan(&input);
         let committed = commit::commit(ports, &plan).await;
         execute::execute(ports, &plan, &report, &committed).await;

@@ -11,7 +11,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::error::chain;
 use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::items::packed::{self, parts_of};
-use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Seen, TypeRecord, keys};
+use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Parts, Seen, TypeRecord, keys};
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};
 
 use crate::plan::{Input, due};
@@ -24,16 +24,51 @@ const PAGES: usize = 100;
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     asked: &BTreeSet<CatalogPart>,
+    cache: &CatalogCache,
 ) -> Result<Input<'static>, HandlerError> {
     let now = ports.now();
     let data = Ec2Data::get().map_err(|error| HandlerError::Internal(chain(&error)))?;
     let meta = meta(ports).await?;
-    let mut answers = BTreeMap::new();
-    for part in due(&meta, asked, now) {
+    let (mut answers, mut before) = (BTreeMap::new(), Parts::new());
+    let due = due(&meta, asked, now);
+    for part in CatalogPart::ALL.into_iter().filter(|part| compared(*part, &due)) {
+        before.extend(known(ports, (&meta, part), cache).await?);
+    }
+    for part in due {
         let answer = ask(ports.ec2(), part).await.map_err(|error| chain(&error));
         answers.insert(part, answer);
     }
-    Ok(Input { now, meta, answers, limits: &data.limits })
+    Ok(Input { now, meta, before, answers, limits: &data.limits })
+}
+
+/// Whether what was there of a part is looked at: the part itself is due, or prices are, which are for what it lists.
+fn compared(part: CatalogPart, due: &BTreeSet<CatalogPart>) -> bool {
+    due.contains(&part)
+        || match part {
+            CatalogPart::InstanceTypes | CatalogPart::Offerings => {
+                due.contains(&CatalogPart::OnDemandPrices) || due.contains(&CatalogPart::SpotPrices)
+            }
+            CatalogPart::OnDemandPrices | CatalogPart::SpotPrices => false,
+        }
+}
+
+/// A part as it was before. One that can't be read any more says nothing of a new answer, which mends it.
+async fn known<P: Ports>(
+    ports: &P,
+    (meta, part): (&CatalogMeta, CatalogPart),
+    cache: &CatalogCache,
+) -> Result<Parts, HandlerError> {
+    let region = &ports.installation().region;
+    match parts_of(ports.table(), region, (meta, &[part]), cache).await {
+        Ok(parts) => Ok(parts),
+        Err(CatalogError::Read(error)) => Err(HandlerError::Read(error)),
+        Err(
+            CatalogError::Form(_)
+            | CatalogError::Missing { .. }
+            | CatalogError::Corrupt { .. }
+            | CatalogError::Pack { .. },
+        ) => Ok(Parts::new()),
+    }
 }
 
 /// The pointers as they are now; a lagging read would only lose the race for them.

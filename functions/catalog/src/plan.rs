@@ -3,17 +3,21 @@
 //! Decides which parts are looked at, what is taken of the answers and which part has gone stale. Whether content is
 //! new is seen when it is packed. It doesn't decide what a stale part may still be used for.
 //!
-//! Invariant: a part that couldn't be read stays as it was, with the error and since when.
+//! Invariant: a part that couldn't be read, or whose answer is torn, stays as it was, with the error and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::Limits;
+use tenon_domain::catalog::facts::UsageClass;
 use tenon_domain::evidence::CatalogPart;
-use tenon_table::items::{CatalogMeta, PartMeta};
+use tenon_domain::id::{InstanceType, Zone};
+use tenon_table::items::packed::Part;
+use tenon_table::items::{CatalogMeta, PartMeta, Parts};
 
 use crate::read::{Answer, LeftOut, read};
+use crate::shrink;
 
 /// How late a part's own schedule may be before another wake looks after the part.
 pub const SCHEDULE_SLACK: SignedDuration = SignedDuration::from_mins(5);
@@ -29,6 +33,9 @@ pub struct Input<'a> {
     pub now: Timestamp,
     /// The pointers, as they were before.
     pub meta: CatalogMeta,
+    /// The content of the parts that were asked for as it was before, and of what prices are for; those that arrived
+    /// and can be read.
+    pub before: Parts,
     /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
     pub answers: BTreeMap<CatalogPart, Result<Answer, String>>,
     /// What EC2 doesn't serve.
@@ -52,6 +59,8 @@ pub struct Plan {
 pub struct Report {
     /// Entries that were left out, by part.
     pub left_out: BTreeMap<CatalogPart, Vec<LeftOut>>,
+    /// Types that are offered without a price, by the part that should have it.
+    pub unpriced: BTreeMap<CatalogPart, BTreeSet<InstanceType>>,
     /// Parts beyond their limit.
     pub stale: Vec<Stale>,
 }
@@ -90,7 +99,7 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
     let mut report = Report::default();
     for (part, answer) in &input.answers {
         let taken = match answer {
-            Ok(answer) => read(answer, input.limits).map_err(|error| error.to_string()),
+            Ok(answer) => take(answer, input.before.get(part), input),
             Err(error) => Err(error.clone()),
         };
         match taken {
@@ -106,7 +115,51 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
             }
         }
     }
+    report.unpriced = unpriced(&plan.refreshed, &input.before);
     (plan, report)
+}
+
+/// The types that are offered without a price, for each list of prices that is new.
+fn unpriced(
+    refreshed: &BTreeMap<CatalogPart, PartData>,
+    before: &Parts,
+) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
+    let now = |part| refreshed.get(&part).or_else(|| before.get(&part).map(|known| known.data.as_ref()));
+    let (Some(PartData::InstanceTypes(types)), Some(PartData::Offerings(offerings))) =
+        (now(CatalogPart::InstanceTypes), now(CatalogPart::Offerings))
+    else {
+        return BTreeMap::new();
+    };
+    let lacking = |class: &UsageClass, priced: &dyn Fn(&InstanceType, &Zone) -> bool| {
+        let bought =
+            |name: &InstanceType| types.get(name).is_some_and(|facts| facts.usage_classes.contains(class));
+        let offered = offerings.offered.iter().filter(|(name, _)| bought(name));
+        offered
+            .filter(|(name, zones)| zones.iter().any(|zone| !priced(name, zone)))
+            .map(|(name, _)| name.clone())
+            .collect()
+    };
+    let of = |data: &PartData| match data {
+        PartData::OnDemandPrices(prices) => {
+            Some(lacking(&UsageClass::OnDemand, &|name, _| prices.contains_key(name)))
+        }
+        PartData::SpotPrices(prices) => Some(lacking(&UsageClass::Spot, &|name, zone| {
+            prices.get(name).is_some_and(|zones| zones.contains_key(zone))
+        })),
+        PartData::InstanceTypes(_) | PartData::Offerings(_) => None,
+    };
+    refreshed.iter().filter_map(|(part, data)| Some((*part, of(data)?))).collect()
+}
+
+/// What is taken of an answer, and what of it was left out.
+fn take(
+    answer: &Answer,
+    before: Option<&Part>,
+    input: &Input<'_>,
+) -> Result<(PartData, Vec<LeftOut>), String> {
+    let (data, left_out) = read(answer, input.limits).map_err(|error| error.to_string())?;
+    shrink::check(&data, before, input.now).map_err(|error| error.to_string())?;
+    Ok((data, left_out))
 }
 
 fn stale(part: CatalogPart, known: Option<&PartMeta>, error: &str, now: Timestamp) -> Option<Stale> {
@@ -158,7 +211,7 @@ mod tests {
 
     fn look(meta: CatalogMeta, now: i64) -> (Plan, Report) {
         let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(Answer::SpotPrices(vec![])))]);
-        plan(&Input { now: at(now), meta, answers, limits: &Limits::default() })
+        plan(&Input { now: at(now), meta, before: Parts::new(), answers, limits: &Limits::default() })
     }
 
     #[test]

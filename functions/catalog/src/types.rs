@@ -1,9 +1,10 @@
 //! `TYPE#`: the catalogue for people, as the default class sees it.
 //!
 //! Decides which items are written: those that changed. Spot prices move all the time, so they alone make an item
-//! change every six hours, and each hour that of another share of the types: no pass writes all of them at once, and
-//! one that is throttled doesn't find them all changed again. Nothing plans from these items, so they may lag: such a
-//! pass goes on at the next wake with what is still different.
+//! change every twelve hours, and each hour that of another share of the types: no pass writes all of them at once, and
+//! one that is throttled doesn't find them all changed again. Twice a day and not more often, since writing them is the
+//! larger part of what spot prices cost. Nothing plans from prices in these items, so they may lag: such a pass goes on
+//! at the next wake with what is still different.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use tenon_table::items::{Generations, Seen, TypeRecord};
 
 /// How often the share changes whose items spot prices alone make change.
 pub const SHARE_EVERY: SignedDuration = SignedDuration::from_hours(1);
-/// How many shares the types have: each has its turn every six hours.
-const SHARES: i64 = 6;
+/// How many shares the types have: each has its turn every twelve hours.
+const SHARES: i64 = 12;
 
 /// What was observed.
 #[derive(Debug, Clone, Default)]
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn spot_prices_alone_change_an_item_once_in_six_hours() {
+    fn spot_prices_alone_change_an_item_once_in_twelve_hours() {
         let record = |cents: u64, zone: &str| TypeRecord {
             name: InstanceType::parse("m5.large").unwrap(),
             labels: BTreeMap::new(),
@@ -190,10 +191,13 @@ mod tests {
             spot: BTreeMap::from([(zone.to_owned(), UsdPerHour::from_nanos(cents * 10_000_000))]),
         };
         let written = record(1, "us-east-1a");
-        let turns = |now: &TypeRecord| (0..6).filter(|hour| differs(&written, now, at(*hour))).count();
+        let turns = |now: &TypeRecord| (0..12).filter(|hour| differs(&written, now, at(*hour))).count();
         assert_eq!(turns(&record(1, "us-east-1a")), 0);
         assert_eq!(turns(&record(2, "us-east-1a")), 1);
-        assert_eq!(turns(&record(1, "us-east-1b")), 6, "another zone is more than a price");
-        assert_eq!(turns(&TypeRecord { zones: vec!["us-east-1a".to_owned()], ..record(1, "us-east-1a") }), 6);
+        assert_eq!(turns(&record(1, "us-east-1b")), 12, "another zone is more than a price");
+        assert_eq!(
+            turns(&TypeRecord { zones: vec!["us-east-1a".to_owned()], ..record(1, "us-east-1a") }),
+            12
+        );
     }
 }

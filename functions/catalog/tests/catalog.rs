@@ -117,7 +117,7 @@ fn several_refreshes_in_one_batch_are_one_pass() {
 }
 
 #[test]
-fn new_spot_prices_are_a_new_generation_and_reach_people_every_six_hours() {
+fn new_spot_prices_are_a_new_generation_and_reach_people_every_twelve_hours() {
     let running = small();
     running.wake(&[Cause::Sweep]).unwrap();
     running.said();
@@ -128,7 +128,7 @@ fn new_spot_prices_are_a_new_generation_and_reach_people_every_six_hours() {
     running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     assert_eq!(running.said(), ["Catalog Refreshed spot-prices"]);
     assert_eq!(running.world.table.peek(&key).unwrap(), first);
-    for _ in 0..6 {
+    for _ in 0..12 {
         running.world.clock.advance(SignedDuration::from_hours(1));
         running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     }

@@ -1,18 +1,18 @@
-//! Labels and resources of instance types against what Karpenter publishes, and conformance cases C029 to C041.
+//! Labels and resources of instance types: conformance cases C029 to C041.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     reason = "helpers of an integration test aren't inside #[test] functions"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::facts::PlacementStrategy;
-use tenon_domain::catalog::node_labels::{published_labels, requirements};
+use tenon_domain::catalog::node_labels::requirements;
 use tenon_domain::catalog::settings::{
     BlockDevice, ConnectionTracking, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType,
     Kubelet, MIB, NestedVirtualization, NetworkInterface, Reserved,
@@ -31,10 +31,6 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 const DESCRIBED: &[u8] = include_bytes!("../../cloud/data/instance-types.json.gz");
 const ENI_LIMITS: &str = include_str!("../../cloud/data/eni-limits.json");
 const BANDWIDTH: &str = include_str!("../../cloud/data/network-bandwidth-mbps.json");
-/// Where the published reference disagrees with the descriptions or limits in `shared/cloud/data`, by input: type,
-/// key, value computed, value published (`-` for none).
-const DIFFERENCES: &str = include_str!("data/karpenter-instance-types.differences.txt");
-const PUBLISHED: &[u8] = include_bytes!("data/karpenter-instance-types.json.gz");
 
 static FACTS: LazyLock<BTreeMap<String, Arc<InstanceTypeFacts>>> = LazyLock::new(|| {
     let described: Vec<InstanceTypeInfo> = serde_json::from_str(&unpacked(DESCRIBED)).unwrap();
@@ -69,10 +65,6 @@ fn quantity(text: &str) -> Quantity {
     Quantity::parse(text).unwrap()
 }
 
-fn texts(list: &ResourceList) -> BTreeMap<String, String> {
-    list.iter().map(|(name, quantity)| (name.to_string(), quantity.to_string())).collect()
-}
-
 fn nic(network_card_index: u32, device_index: u32, interface_type: InterfaceType) -> NetworkInterface {
     NetworkInterface { network_card_index, device_index, interface_type }
 }
@@ -83,35 +75,6 @@ fn volume(device_name: &str, size: &str) -> BlockDevice {
         root_volume: false,
         ebs: Some(EbsVolume { size: Some(quantity(size)), ..EbsVolume::default() }),
     }
-}
-
-#[test]
-fn labels_and_allocatable_are_those_that_karpenter_publishes() {
-    #[derive(serde::Deserialize)]
-    struct Published {
-        labels: BTreeMap<String, String>,
-        allocatable: BTreeMap<String, String>,
-    }
-    let published: BTreeMap<String, Published> = serde_json::from_str(&unpacked(PUBLISHED)).unwrap();
-    assert_eq!(published.len(), 678);
-    let settings = NodeSettings::default();
-    let mut differences = Vec::new();
-    for (name, expected) in &published {
-        let labels: BTreeMap<_, _> = published_labels(of(name), AmiFamily::Al2023)
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect();
-        let allocatable = texts(&shape(name, &settings).allocatable.resources().without_zeroes());
-        for (ours, theirs) in [(&labels, &expected.labels), (&allocatable, &expected.allocatable)] {
-            let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-            let differing = keys.into_iter().filter(|key| ours.get(*key) != theirs.get(*key));
-            let value = |of: &BTreeMap<String, String>, key| of.get(key).map_or("-".to_owned(), Clone::clone);
-            differences.extend(
-                differing.map(|key| format!("{name} {key} {} {}", value(ours, key), value(theirs, key))),
-            );
-        }
-    }
-    assert_eq!(differences, DIFFERENCES.lines().collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `TYPE#`: an instance type for people. No function plans from it.
+//! `TYPE#`: an instance type for people. No function plans from it; `lifecycle` takes what Nodes are labelled with from it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct TypeRecord {
     pub zones: Vec<String>,
     /// Its on-demand price, where it is known.
     pub on_demand: Option<UsdPerHour>,
-    /// Its spot prices by zone; refreshed with the types, not with every spot price.
+    /// Its spot prices by zone; refreshed twice a day, not with every spot price.
     pub spot: BTreeMap<String, UsdPerHour>,
 }
 

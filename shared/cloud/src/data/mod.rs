@@ -2,6 +2,8 @@
 //!
 //! Decides how the files are read. Invariant: read once a process, and the same for everybody.
 
+mod corrections;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
@@ -12,6 +14,7 @@ use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
 use crate::port::{AvailabilityZone, InstanceTypeInfo};
+use corrections::{Correction, correct};
 
 /// Data that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,13 +49,13 @@ pub struct RegionOfferings {
 /// Everything that came with the code.
 #[derive(Debug)]
 pub struct Ec2Data {
-    /// Instance types by name, as DescribeInstanceTypes tells them.
+    /// Instance types by name, in the form of DescribeInstanceTypes and corrected.
     pub types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
     /// What each region offers.
     pub regions: BTreeMap<Region, RegionOfferings>,
     /// On-demand prices of us-east-1 (Linux, shared tenancy); the only ones that are known.
     pub on_demand: BTreeMap<InstanceType, UsdPerHour>,
-    /// Interfaces and bandwidth, which DescribeInstanceTypes doesn't serve.
+    /// Interfaces and bandwidth, which DescribeInstanceTypes doesn't serve; corrected.
     pub limits: Limits,
 }
 
@@ -78,12 +81,12 @@ impl Ec2Data {
     }
 
     fn read() -> Result<Self, DataError> {
-        let types: Vec<InstanceTypeInfo> =
-            gzip("instance-types.json.gz", include_bytes!("../data/instance-types.json.gz"))?;
+        let (mut types, mut limits) = (types()?, limits()?);
+        correct(&corrections()?, &mut types, &mut limits);
         let offerings: BTreeMap<String, RegionFile> =
-            gzip("offerings.json.gz", include_bytes!("../data/offerings.json.gz"))?;
+            gzip("offerings.json.gz", include_bytes!("../../data/offerings.json.gz"))?;
         let prices: BTreeMap<String, BTreeMap<String, serde_json::Number>> =
-            gzip("on-demand-prices.json.gz", include_bytes!("../data/on-demand-prices.json.gz"))?;
+            gzip("on-demand-prices.json.gz", include_bytes!("../../data/on-demand-prices.json.gz"))?;
         let types = types
             .into_iter()
             .map(|info| {
@@ -105,16 +108,7 @@ impl Ec2Data {
                 Ok((id(file, &name)?, price))
             })
             .collect::<Result<_, DataError>>()?;
-        Ok(Self {
-            types,
-            regions,
-            on_demand,
-            limits: Limits::parse(
-                include_str!("../data/eni-limits.json"),
-                include_str!("../data/network-bandwidth-mbps.json"),
-            )
-            .map_err(|e| unreadable("eni-limits.json or network-bandwidth-mbps.json", &e))?,
-        })
+        Ok(Self { types, regions, on_demand, limits })
     }
 }
 
@@ -148,6 +142,24 @@ impl RegionFile {
             .collect::<Result<_, DataError>>()?;
         Ok(RegionOfferings { zones, types })
     }
+}
+
+/// The descriptions as they were recorded.
+fn types() -> Result<Vec<InstanceTypeInfo>, DataError> {
+    gzip("instance-types.json.gz", include_bytes!("../../data/instance-types.json.gz"))
+}
+
+/// The limits as they were recorded.
+fn limits() -> Result<Limits, DataError> {
+    let (eni, bandwidth) =
+        (include_str!("../../data/eni-limits.json"), include_str!("../../data/network-bandwidth-mbps.json"));
+    Limits::parse(eni, bandwidth)
+        .map_err(|e| unreadable("eni-limits.json or network-bandwidth-mbps.json", &e))
+}
+
+fn corrections() -> Result<Vec<Correction>, DataError> {
+    serde_json::from_str(include_str!("../../data/corrections.json"))
+        .map_err(|e| unreadable("corrections.json", &e))
 }
 
 fn invert(types: &BTreeMap<String, Vec<String>>) -> BTreeMap<&str, BTreeSet<&str>> {

@@ -1,0 +1,71 @@
+//! How long a planner takes to have the whole catalogue of us-east-1 from the table: `cargo bench -p tenon-catalog`.
+//!
+//! The table is in memory, so what is measured is unpacking. Fails where the median is beyond its limit.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark may fail loudly")]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use divan::Bencher;
+use tenon_catalog::Catalog;
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::{World, WorldConfig};
+use tenon_entrypoint::{Handler as _, Scope};
+use tenon_table::block_on;
+use tenon_table::items::{CatalogCache, Parts, read_parts};
+
+/// What is asked of all four parts together.
+const MEDIAN_MAX: Duration = Duration::from_millis(10);
+/// The median of fewer moves with whatever else the machine does.
+const READS: usize = 101;
+
+fn main() -> ExitCode {
+    let world = world();
+    let mut taken: Vec<Duration> = (0..READS)
+        .map(|_| {
+            let begun = Instant::now();
+            divan::black_box(read(&world, &CatalogPart::ALL));
+            begun.elapsed()
+        })
+        .collect();
+    taken.sort_unstable();
+    let median = taken[READS / 2];
+    println!("{} types: a median of {median:?} to have the whole catalogue", types(&world));
+    divan::main();
+    if median <= MEDIAN_MAX {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{median:?} is beyond the limit of {MEDIAN_MAX:?}");
+    ExitCode::FAILURE
+}
+
+/// The whole region, once refreshed.
+fn world() -> World {
+    let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
+    let world = World::new(&config).unwrap();
+    block_on(Catalog::default().handle(&world, &Scope::Region, &[Cause::Sweep])).unwrap();
+    world
+}
+
+/// With nothing kept from before.
+fn read(world: &World, parts: &[CatalogPart]) -> Parts {
+    block_on(read_parts(&world.table, &world.installation.region, parts, &CatalogCache::new())).unwrap()
+}
+
+fn types(world: &World) -> usize {
+    read(world, &[CatalogPart::InstanceTypes])[&CatalogPart::InstanceTypes].data.count()
+}
+
+#[divan::bench(args = CatalogPart::ALL)]
+fn part(bencher: Bencher<'_, '_>, part: CatalogPart) {
+    let world = world();
+    bencher.bench(|| read(&world, &[part]));
+}
+
+#[divan::bench]
+fn whole(bencher: Bencher<'_, '_>) {
+    let world = world();
+    bencher.bench(|| read(&world, &CatalogPart::ALL));
+}

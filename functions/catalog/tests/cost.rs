@@ -1,0 +1,141 @@
+//! What the whole catalogue of us-east-1 costs, by the table's own meter.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use jiff::SignedDuration;
+use tenon_catalog::Catalog;
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::{World, WorldConfig};
+use tenon_entrypoint::{Handler, Scope};
+use tenon_table::items::{CatalogCache, read_parts};
+use tenon_table::{Operation, block_on};
+
+/// List prices in nano-dollars and what a call takes, as in docs/bill.md. A GB-second is in millionths of a nano-dollar.
+const WRITE_UNIT: u64 = 625;
+const READ_UNIT: u64 = 125;
+const GB_SECOND_MILLIONTHS: u64 = 13_333_400_000;
+/// An invocation of Lambda and of the scheduler, a message in and out of its queue, an event.
+const OF_A_WAKE: u64 = 200 + 1000 + 2 * 400 + 1000;
+const INVOCATION_MILLIS: u64 = 20;
+const TABLE_CALL_MILLIS: u64 = 5;
+const EC2_CALL_MILLIS: u64 = 150;
+/// The function's memory is half a GB, in template.yaml.
+const PARTS_OF_A_GB: u64 = 2;
+const DAYS: u64 = 30;
+
+/// 0.20 USD.
+const SPOT_PRICES_MOST: u64 = 200_000_000;
+/// A planner that starts cold.
+const COLD_READ_UNITS_MOST: u64 = 60;
+
+struct Running {
+    world: World,
+    catalog: Catalog,
+}
+
+/// What wakes took.
+#[derive(Debug, Default, Clone, Copy)]
+struct Taken {
+    wakes: u64,
+    write_units: u64,
+    read_half_units: u64,
+    table_calls: u64,
+    ec2_calls: u64,
+}
+
+impl Taken {
+    fn add(&mut self, other: Self) {
+        self.wakes += other.wakes;
+        self.write_units += other.write_units;
+        self.read_half_units += other.read_half_units;
+        self.table_calls += other.table_calls;
+        self.ec2_calls += other.ec2_calls;
+    }
+
+    fn nanos(self) -> u64 {
+        let millis = self.wakes * INVOCATION_MILLIS
+            + self.table_calls * TABLE_CALL_MILLIS
+            + self.ec2_calls * EC2_CALL_MILLIS;
+        let lambda = millis * GB_SECOND_MILLIONTHS / 1000 / PARTS_OF_A_GB / 1_000_000;
+        let table = self.write_units * WRITE_UNIT + self.read_half_units * READ_UNIT / 2;
+        self.wakes * OF_A_WAKE + lambda + table
+    }
+}
+
+impl Running {
+    /// The whole region, once refreshed.
+    fn new() -> Self {
+        let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
+        let running = Self { world: World::new(&config).unwrap(), catalog: Catalog::default() };
+        running.wake(&[Cause::Sweep]);
+        running
+    }
+
+    fn ec2_calls(&self) -> u64 {
+        self.world.ec2.calls().values().map(|calls| calls.made).sum()
+    }
+
+    fn wake(&self, causes: &[Cause]) -> Taken {
+        self.world.table.reset_meter();
+        let ec2_before = self.ec2_calls();
+        block_on(self.catalog.handle(&self.world, &Scope::Region, causes)).unwrap();
+        let mut taken = Taken { wakes: 1, ec2_calls: self.ec2_calls() - ec2_before, ..Taken::default() };
+        for used in self.world.table.meter().operations.values() {
+            taken.write_units += used.write_units;
+            taken.read_half_units += used.read_half_units;
+            taken.table_calls += used.calls;
+        }
+        taken
+    }
+
+    fn spot_prices_after(&self, minutes: i64) -> Taken {
+        self.world.clock.advance(SignedDuration::from_mins(minutes));
+        self.wake(&[Cause::Refresh(CatalogPart::SpotPrices)])
+    }
+}
+
+/// Every price of the twin is another one every ten minutes, which is more than EC2's do.
+#[test]
+fn spot_prices_every_ten_minutes_cost_at_most_twenty_cents_a_month() {
+    let running = Running::new();
+    let (mut first, mut other) = (Taken::default(), Taken::default());
+    // Half a day, in which each type has its turn for people once: one wake in an hour's middle, and the next hour's first.
+    for _ in 0..12 {
+        other.add(running.spot_prices_after(50));
+        // The other parts' own schedules, which aren't counted here.
+        let others = [CatalogPart::InstanceTypes, CatalogPart::Offerings, CatalogPart::OnDemandPrices];
+        running.wake(&others.map(Cause::Refresh));
+        first.add(running.spot_prices_after(10));
+    }
+    // A day has twice as many of the first, and five times that of the others.
+    let month = (2 * first.nanos() + 2 * 5 * other.nanos()) * DAYS;
+    println!("{month} nano-dollars a month; of 12 hours: first wakes {first:?}, others {other:?}");
+    assert!(month <= SPOT_PRICES_MOST, "{month} nano-dollars");
+    assert!(other.write_units <= 12 * 20, "{other:?}");
+}
+
+#[test]
+fn a_refresh_without_change_writes_next_to_nothing() {
+    let running = Running::new();
+    running.world.clock.advance(SignedDuration::from_secs(30));
+    let taken = running.wake(&CatalogPart::ALL.map(Cause::Refresh));
+    assert!(taken.write_units <= 2 * 4, "{taken:?}");
+    let writes =
+        |operation| running.world.table.meter().operations.get(&operation).map_or(0, |used| used.calls);
+    assert_eq!((writes(Operation::UpdateItem), writes(Operation::PutItem)), (4, 0), "a date for each part");
+}
+
+#[test]
+fn a_cold_planner_reads_the_whole_catalogue_for_sixty_units_and_a_warm_one_the_pointers() {
+    let running = Running::new();
+    let (table, region) = (&running.world.table, &running.world.installation.region);
+    let cache = CatalogCache::new();
+    for units_most in [COLD_READ_UNITS_MOST, 1] {
+        table.reset_meter();
+        let parts = block_on(read_parts(table, region, &CatalogPart::ALL, &cache)).unwrap();
+        assert_eq!(parts.len(), 4);
+        let half_units: u64 = table.meter().operations.values().map(|used| used.read_half_units).sum();
+        assert!(half_units <= 2 * units_most, "{:?}", table.meter());
+    }
+    assert_eq!(table.meter().operations.keys().collect::<Vec<_>>(), [&Operation::GetItem]);
+}

@@ -1,0 +1,163 @@
+//! Where the peer's published reference of instance types says something else than the descriptions and limits that came
+//! with the code: what pools select by is then what the peer would have said.
+//!
+//! Decides which of both is taken: the reference. A row says which types it is about, in the wildcards of EC2's filters,
+//! and what holds for them. What DescribeInstanceTypes answers for an account is never corrected, since an account's own
+//! answer is newer than either; the limits are, since nobody serves them (`data/README.md` says which rows are seen
+//! in the reference for each of their types and which are inferred).
+//!
+//! Invariants: every row changes something, and a value is only replaced where there is one.
+
+use serde::Deserialize;
+use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, NetworkCardInfo, NetworkInfo};
+
+use crate::port::wildcard_matches;
+
+/// One row.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Correction {
+    /// The types that it is about, with `*` and `?`.
+    types: String,
+    /// `ProcessorInfo.SustainedClockSpeedInGhz`.
+    sustained_clock_speed_in_ghz: Option<f64>,
+    /// `NetworkInfo.NetworkCards`.
+    network_cards: Option<NetworkCards>,
+    /// Whether branch interfaces count.
+    trunking: Option<bool>,
+    /// Baseline network bandwidth.
+    bandwidth_mbps: Option<u32>,
+}
+
+/// How many network cards there are.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum NetworkCards {
+    /// One, with the interfaces of all.
+    One,
+}
+
+/// Corrects the descriptions and limits that came with the code.
+pub(super) fn correct(corrections: &[Correction], types: &mut [InstanceTypeInfo], limits: &mut Limits) {
+    for correction in corrections {
+        let matches = |name: &str| wildcard_matches(&correction.types, name);
+        for info in types.iter_mut().filter(|info| info.instance_type.as_deref().is_some_and(matches)) {
+            correction.describe(info);
+        }
+        for (_, eni) in limits.eni.iter_mut().filter(|(name, _)| matches(name)) {
+            eni.trunking = correction.trunking.unwrap_or(eni.trunking);
+        }
+        for (_, mbps) in limits.bandwidth_mbps.iter_mut().filter(|(name, _)| matches(name)) {
+            *mbps = correction.bandwidth_mbps.unwrap_or(*mbps);
+        }
+    }
+}
+
+impl Correction {
+    fn describe(&self, info: &mut InstanceTypeInfo) {
+        let clock = info.processor_info.as_mut().and_then(|info| info.sustained_clock_speed_in_ghz.as_mut());
+        if let (Some(known), Some(ghz)) = (clock, self.sustained_clock_speed_in_ghz) {
+            *known = ghz;
+        }
+        if let (Some(network), Some(NetworkCards::One)) = (info.network_info.as_mut(), self.network_cards) {
+            unite_cards(network);
+        }
+    }
+}
+
+fn unite_cards(network: &mut NetworkInfo) {
+    let Some(cards) = &mut network.network_cards else { return };
+    let interfaces = cards.iter().filter_map(|card| card.maximum_network_interfaces).sum();
+    *cards = vec![NetworkCardInfo {
+        network_card_index: Some(network.default_network_card_index.unwrap_or(0)),
+        maximum_network_interfaces: Some(interfaces),
+    }];
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use tenon_domain::catalog::describe::facts;
+    use tenon_domain::catalog::node_labels::published_labels;
+    use tenon_domain::catalog::{AmiFamily, NodeSettings, node_shape};
+
+    use super::super::{corrections, gzip, limits, types};
+    use super::*;
+
+    /// A type as Karpenter publishes it: for AL2023, without block device mappings.
+    #[derive(serde::Deserialize)]
+    struct Published {
+        labels: BTreeMap<String, String>,
+        allocatable: BTreeMap<String, String>,
+    }
+
+    struct World {
+        published: BTreeMap<String, Published>,
+        types: Vec<InstanceTypeInfo>,
+        limits: Limits,
+    }
+
+    fn world() -> World {
+        let file = include_bytes!("../../tests/data/karpenter-instance-types.json.gz");
+        World {
+            published: gzip("karpenter-instance-types.json.gz", file).unwrap(),
+            types: types().unwrap(),
+            limits: limits().unwrap(),
+        }
+    }
+
+    impl World {
+        /// `type key ours theirs` for every value in which the reference differs, by type, then key.
+        fn differences(&self, corrections: &[Correction]) -> Vec<String> {
+            let (mut types, mut limits) = (self.types.clone(), self.limits.clone());
+            correct(corrections, &mut types, &mut limits);
+            let computed: BTreeMap<String, InstanceTypeInfo> =
+                types.into_iter().map(|info| (info.instance_type.clone().unwrap(), info)).collect();
+            let mut differences = Vec::new();
+            for (name, expected) in &self.published {
+                let facts = facts(&computed[name], &limits).unwrap();
+                let labels = published_labels(&facts, AmiFamily::Al2023);
+                let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value));
+                let shape = node_shape(&facts, &NodeSettings::default(), None);
+                let resources = shape.allocatable.resources().without_zeroes();
+                let resources = resources.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+                differences.extend(differ(name, &labels.collect(), &expected.labels));
+                differences.extend(differ(name, &resources.collect(), &expected.allocatable));
+            }
+            differences
+        }
+    }
+
+    fn differ(name: &str, ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>) -> Vec<String> {
+        let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        let value = |of: &BTreeMap<String, String>, key| of.get(key).map_or("-".to_owned(), Clone::clone);
+        let differing = keys.into_iter().filter(|key| ours.get(*key) != theirs.get(*key));
+        differing.map(|key| format!("{name} {key} {} {}", value(ours, key), value(theirs, key))).collect()
+    }
+
+    #[test]
+    fn all_that_karpenter_publishes_is_equal_and_each_row_has_its_part_in_it() {
+        let (world, rows) = (world(), corrections().unwrap());
+        assert_eq!(world.published.len(), 678);
+        assert_eq!(world.differences(&rows), Vec::<String>::new());
+        for n in 0..rows.len() {
+            let mut others = rows.clone();
+            let row = others.remove(n);
+            assert!(!world.differences(&others).is_empty(), "`{}` changes nothing", row.types);
+        }
+    }
+
+    #[test]
+    fn only_what_is_there_is_corrected() {
+        let rows: Vec<Correction> = serde_json::from_str(
+            r#"[{"types": "m5.*", "sustainedClockSpeedInGhz": 2.0, "networkCards": "one", "trunking": false,
+                 "bandwidthMbps": 1}]"#,
+        )
+        .unwrap();
+        let bare = InstanceTypeInfo { instance_type: Some("m5.large".to_owned()), ..Default::default() };
+        let (mut types, mut limits) = (vec![bare.clone()], Limits::default());
+        correct(&rows, &mut types, &mut limits);
+        assert_eq!((types, limits), (vec![bare], Limits::default()));
+    }
+}
