@@ -57,6 +57,7 @@ macro_rules! edges {
             tags_are_set_on_instances,
             a_dry_run_launches_nothing,
             a_dry_run_says_what_is_denied,
+            a_second_refresh_of_the_catalogue_writes_only_when_it_was,
             the_line_launches_for_pods_and_takes_back_what_never_joins,
         }
     };

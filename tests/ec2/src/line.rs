@@ -15,6 +15,7 @@ use tenon_cluster::SeenPod;
 use tenon_cluster::snapshot::{self, ClusterObjects, Encoder, Manifest};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::registry::{Allowances, Registry};
 use tenon_domain::wake::Cause;
@@ -66,6 +67,15 @@ impl<'a, S: Server> Ports for LinePorts<'a, S> {
     fn installation(&self) -> &Installation {
         &self.installation
     }
+}
+
+/// What was written.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Written {
+    /// Calls of the table.
+    pub(crate) calls: u64,
+    /// Write units.
+    pub(crate) units: u64,
 }
 
 /// A cluster on a server.
@@ -181,6 +191,19 @@ impl<'a, S: Server> Line<'a, S> {
             self.wake(&Provisioner::default(), &cluster).await;
             self.wake(&Lifecycle::default(), &cluster).await;
         }
+    }
+
+    /// All parts of the catalogue are asked for; what that writes.
+    pub(crate) async fn refresh_catalogue(&self) -> Written {
+        self.ports.table.reset_meter();
+        let causes = CatalogPart::ALL.map(Cause::Refresh);
+        Catalog::default().handle(&self.ports, &Scope::Region, &causes).await.unwrap();
+        let operations = self.ports.table.meter().operations;
+        let writing = operations.values().filter(|used| used.write_units > 0);
+        writing.fold(Written::default(), |sum, used| Written {
+            calls: sum.calls + used.calls,
+            units: sum.units + used.write_units,
+        })
     }
 
     /// How many instance types the table has for people.

@@ -66,6 +66,17 @@ pub async fn the_line_launches_for_pods_and_takes_back_what_never_joins<S: Serve
     assert_eq!(line.instances().await, BTreeMap::from([(gone, 3)]));
 }
 
+/// The whole catalogue by the adapter, and again: what EC2 still says is dated and not written anew.
+pub async fn a_second_refresh_of_the_catalogue_writes_only_when_it_was<S: Server>(server: &S) {
+    let line = Line::new(server).await;
+    let first = line.refresh_catalogue().await;
+    let second = line.refresh_catalogue().await;
+    println!("writes of the table: {first:?} for the first refresh, {second:?} for the second");
+    assert!(first.calls > line.types() as u64, "{first:?}");
+    assert_eq!(second.calls, 4, "a date for each part: {second:?}");
+    assert!(second.units <= 2 * second.calls, "{second:?}");
+}
+
 fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }

@@ -27,7 +27,10 @@ pub use instances::{
     an_instance_lives_and_is_terminated, one_unknown_instance_refuses_the_whole_call,
     tags_are_set_on_instances,
 };
-pub use line::the_line_launches_for_pods_and_takes_back_what_never_joins;
+pub use line::{
+    a_second_refresh_of_the_catalogue_writes_only_when_it_was,
+    the_line_launches_for_pods_and_takes_back_what_never_joins,
+};
 pub use network::{security_groups_are_found_by_tag_name_and_id, subnets_are_found_by_tag_and_id};
 pub use templates::templates_are_made_found_and_deleted;
 
