@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::Limits;
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, ErrorKind, RefreshFailure};
 use tenon_table::items::{CatalogMeta, PartMeta};
 
 use crate::read::{Answer, LeftOut, read};
@@ -30,7 +30,7 @@ pub struct Input<'a> {
     /// The pointers, as they were before.
     pub meta: CatalogMeta,
     /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
-    pub answers: BTreeMap<CatalogPart, Result<Answer, String>>,
+    pub answers: BTreeMap<CatalogPart, Result<Answer, RefreshFailure>>,
     /// What EC2 doesn't serve.
     pub limits: &'a Limits,
 }
@@ -43,7 +43,7 @@ pub struct Plan {
     /// Parts as they are now.
     pub refreshed: BTreeMap<CatalogPart, PartData>,
     /// Parts that couldn't be read, with the error.
-    pub failed: BTreeMap<CatalogPart, String>,
+    pub failed: BTreeMap<CatalogPart, RefreshFailure>,
 }
 
 /// What was left out and what is stale.
@@ -90,8 +90,9 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
     let mut report = Report::default();
     for (part, answer) in &input.answers {
         let taken = match answer {
-            Ok(answer) => read(answer, input.limits).map_err(|error| error.to_string()),
-            Err(error) => Err(error.clone()),
+            Ok(answer) => read(answer, input.limits)
+                .map_err(|error| RefreshFailure { kind: ErrorKind::Empty, message: error.to_string() }),
+            Err(failure) => Err(failure.clone()),
         };
         match taken {
             Ok((data, left_out)) => {
@@ -100,9 +101,10 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
                     report.left_out.insert(*part, left_out);
                 }
             }
-            Err(error) => {
-                report.stale.extend(stale(*part, input.meta.parts.get(part), &error, input.now));
-                plan.failed.insert(*part, error);
+            Err(failure) => {
+                let known = input.meta.parts.get(part);
+                report.stale.extend(stale(*part, known, &failure.message, input.now));
+                plan.failed.insert(*part, failure);
             }
         }
     }

@@ -3,7 +3,7 @@
 use tenon_cluster::action::action_key;
 use tenon_entrypoint::step::ClaimStep;
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
-use tenon_table::items::{JournalOf, journal_writes, keys, set_expiring};
+use tenon_table::items::{JournalOf, journal_writes, keys, set};
 use tenon_table::{Table, Write};
 
 use crate::plan::{Input, Plan};
@@ -22,7 +22,7 @@ pub async fn commit<P: Ports>(ports: &P, input: &Input, plan: &Plan) -> Result<(
             }
             if let Some(mark) = &plan.mark {
                 let key = keys::unavailable(&ports.installation().region, &mark.key);
-                step = step.write(set_expiring(key, mark, mark.until));
+                step = step.write(set(key, mark));
             }
             journal.iter().fold(step, ClaimStep::record).commit()
         }

@@ -7,7 +7,7 @@ use tenon_cluster::{Action, ActionKind};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
 use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId, ZoneId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_domain::wake::InterruptionKind;
 
 use crate::NAME;
@@ -42,7 +42,7 @@ pub struct Plan {
     /// What its Node should be.
     pub action: Option<Action>,
     /// The offering that is avoided.
-    pub mark: Option<Unavailable>,
+    pub mark: Option<Mark>,
     /// The decision.
     pub journal: Option<JournalRecord>,
     /// The event's detail.
@@ -153,19 +153,23 @@ fn drain(
 }
 
 /// The offering's capacity is on its way to somebody else.
-fn mark(input: &Input, held: &LaunchedInstance) -> Option<Unavailable> {
-    let key = UnavailableKey::Offering {
+fn mark(input: &Input, held: &LaunchedInstance) -> Option<Mark> {
+    let key = UnavailableKey::Offering(OfferingKey {
         capacity_type: held.capacity_type,
         zone_id: input.zone_id.clone()?,
         instance_type: held.instance_type.clone(),
-    };
+    });
     match input.kind {
-        InterruptionKind::Spot => Some(Unavailable {
+        InterruptionKind::Spot => Some(Mark {
             key,
+            revision: 1,
             code: "SpotInterruption".to_owned(),
             count: 1,
             since: input.now,
+            asked_at: input.now,
             until: after(input.now, MARK)?,
+            from_vcpus: None,
+            probe: None,
             seen_by: input.cluster.clone(),
         }),
         InterruptionKind::Rebalance

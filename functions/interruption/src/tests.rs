@@ -5,7 +5,7 @@ use tenon_cluster::{Action, ActionKind};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::id::InstanceId;
-use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
 use tenon_entrypoint::testing::claims::{
     claim as nth, claim_name, cluster, instance, instance_id, node_name, world_with,
@@ -46,7 +46,7 @@ fn action(world: &World, n: usize) -> Option<Action> {
     world.table.peek(&keys::action(&cluster(), &claim_name(n))).map(|item| Action::from_item(&item).unwrap())
 }
 
-fn mark(world: &World) -> Option<Unavailable> {
+fn mark(world: &World) -> Option<Mark> {
     let zones = ["use1-az1", "use1-az2", "use1-az3", "use1-az4", "use1-az5", "use1-az6"];
     zones.iter().find_map(|zone| {
         let mark = UnavailableKey::parse(&format!("offering#spot#{zone}#m5.large")).unwrap();

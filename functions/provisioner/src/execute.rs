@@ -317,6 +317,7 @@ async fn record<P: Ports>(
             instance: instance.id.clone(),
             cluster: cluster.clone(),
             claim: claim.name.clone(),
+            offering: None,
         };
         writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
     }

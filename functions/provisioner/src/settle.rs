@@ -19,7 +19,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchState};
-use tenon_domain::unavailable::{Marks, Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, MarkState, Marks, OfferingKey, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 
 /// How long exhausted capacity isn't asked for again; the peer's. Source: KARPENTER.md 2.3.
@@ -68,7 +68,7 @@ pub struct Settlement {
     /// Each claim's next form.
     pub claims: Vec<Claim>,
     /// What isn't asked for again for a while.
-    pub marks: Vec<Unavailable>,
+    pub marks: Vec<Mark>,
     /// A record for each claim.
     pub records: Vec<JournalRecord>,
     /// Why claims failed, if any did.
@@ -251,8 +251,8 @@ fn record(input: SettleInput<'_>, claim: &Claim, state: &ClaimState) -> JournalR
 }
 
 /// Marks that follow from an answer, each once.
-fn marks(input: SettleInput<'_>, answer: &Answer, refused: Option<&str>) -> Vec<Unavailable> {
-    let mut marks: BTreeMap<UnavailableKey, Unavailable> = BTreeMap::new();
+fn marks(input: SettleInput<'_>, answer: &Answer, refused: Option<&str>) -> Vec<Mark> {
+    let mut marks: BTreeMap<UnavailableKey, Mark> = BTreeMap::new();
     if let Answer::Fleet(result) = answer {
         for error in &result.errors {
             let key = exhausted(input, error);
@@ -267,7 +267,7 @@ fn marks(input: SettleInput<'_>, answer: &Answer, refused: Option<&str>) -> Vec<
     }
     if let (Some(code), Some(status)) = (refused, input.status) {
         let key = tenon_launching::world::refused_request(input.cluster, &input.launch.pool, status);
-        let before = input.marks.iter().find(|mark| mark.key == key).map_or(0, |mark| mark.count);
+        let before = remembered(input, &key).map_or(0, |mark| mark.count);
         let factor = 2_i32.saturating_pow(before.min(8));
         let after = REFUSED_FOR.saturating_mul(factor).min(REFUSED_AT_MOST);
         marks.insert(key.clone(), mark(input, key, code, after));
@@ -275,16 +275,24 @@ fn marks(input: SettleInput<'_>, answer: &Answer, refused: Option<&str>) -> Vec<
     marks.into_values().collect()
 }
 
-fn mark(input: SettleInput<'_>, key: UnavailableKey, code: &str, hold: SignedDuration) -> Unavailable {
-    let before = input.marks.iter().find(|mark| mark.key == key);
-    Unavailable {
+fn mark(input: SettleInput<'_>, key: UnavailableKey, code: &str, hold: SignedDuration) -> Mark {
+    let before = remembered(input, &key);
+    Mark {
+        revision: input.marks.get(&key).map_or(0, |mark| mark.revision).saturating_add(1),
         code: code.to_owned(),
         count: before.map_or(1, |mark| mark.count.saturating_add(1)),
         since: before.map_or(input.now, |mark| mark.since),
+        asked_at: input.now,
         until: input.now.saturating_add(hold).unwrap_or(input.now),
+        from_vcpus: None,
+        probe: None,
         seen_by: input.cluster.clone(),
         key,
     }
+}
+
+fn remembered<'a>(input: SettleInput<'a>, key: &UnavailableKey) -> Option<&'a Mark> {
+    input.marks.get(key).filter(|mark| mark.state(input.now) != MarkState::Forgotten)
 }
 
 /// What an item's error says is exhausted.
@@ -295,16 +303,13 @@ fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<Unavailab
         Class::InsufficientCapacity | Class::Unsupported | Class::ReservationFull => {
             let zone = from.zone.as_ref()?;
             let subnet = input.status?.subnets.iter().find(|subnet| subnet.zone == *zone)?;
-            Some(UnavailableKey::Offering {
+            Some(UnavailableKey::Offering(OfferingKey {
                 capacity_type,
                 zone_id: subnet.zone_id.clone(),
                 instance_type: from.instance_type.clone(),
-            })
+            }))
         }
-        Class::Quota => {
-            let family = from.instance_type.as_str().split('.').next().unwrap_or_default().to_owned();
-            Some(UnavailableKey::Quota { capacity_type, family })
-        }
+        Class::Quota => Some(UnavailableKey::quota(capacity_type, &from.instance_type)),
         Class::SubnetFull => from.subnet.clone().map(UnavailableKey::Subnet),
         Class::ServiceLinkedRoleMissing => Some(UnavailableKey::CapacityType(CapacityType::Spot)),
         Class::TemplateMissing

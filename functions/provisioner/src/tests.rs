@@ -14,7 +14,7 @@ use tenon_cluster::SeenPod;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::launch::LaunchState;
-use tenon_domain::unavailable::Unavailable;
+use tenon_domain::unavailable::Mark;
 use tenon_domain::wake::Cause;
 use tenon_entrypoint::testing::{Rung, World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope};
@@ -138,7 +138,7 @@ fn a_refused_offering_is_marked_and_planned_around_in_the_same_wake() {
     }
     wake(&cluster);
     check_settled(&cluster, 1);
-    let marks: Vec<Unavailable> = cluster
+    let marks: Vec<Mark> = cluster
         .world
         .table
         .dump()

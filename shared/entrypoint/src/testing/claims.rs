@@ -76,7 +76,10 @@ pub fn world_with(claims: &[Claim]) -> World {
         let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
         writes.extend(claim.state.instance().map(|held| {
             let (instance, claim) = (held.id.clone(), claim.name.clone());
-            put(keys::instance(&held.id), &InstanceOwner { instance, cluster: cluster(), claim })
+            put(
+                keys::instance(&held.id),
+                &InstanceOwner { instance, cluster: cluster(), claim, offering: None },
+            )
         }));
         block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
     }
