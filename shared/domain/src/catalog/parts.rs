@@ -19,7 +19,7 @@ use crate::class_status::ClassSubnet;
 use crate::evidence::CatalogPart;
 use crate::id::{InstanceType, Region, Zone, ZoneId};
 use crate::money::UsdPerHour;
-use crate::unavailable::{Blocking, Marks, OfferingKey, UnavailableKey, Wanted};
+use crate::unavailable::{Blocking, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
 
 /// One part's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,13 +97,16 @@ pub enum Places<'a> {
 pub struct Exhaustion<'a> {
     /// What EC2 refused.
     pub marks: &'a Marks,
+    /// What requests for nodes of the class are.
+    pub requests: &'a [RequestDigest],
     /// The moment.
     pub now: Timestamp,
 }
 
 impl Exhaustion<'_> {
     fn of_offering(&self, offering: &OfferingKey, vcpus: u32) -> Availability {
-        let blocking = self.marks.blocking(&Wanted::new(offering, vcpus), self.now);
+        let wanted = Wanted { requests: self.requests, ..Wanted::new(offering, vcpus) };
+        let blocking = self.marks.blocking(&wanted, self.now);
         blocking.map_or(Availability::Available, |blocking| self.unless_due(&blocking))
     }
 
@@ -299,7 +302,9 @@ mod tests {
             spot: &world.spot,
         };
         let marks: Marks = marks.iter().map(|key| mark(key)).collect();
-        let exhaustion = Exhaustion { marks: &marks, now: Timestamp::from_second(now).unwrap() };
+        let requests = [RequestDigest::parse("12ab").unwrap()];
+        let now = Timestamp::from_second(now).unwrap();
+        let exhaustion = Exhaustion { marks: &marks, requests: &requests, now };
         let options = catalog.options(&NodeSettings::default(), places, exhaustion);
         let lines: Vec<String> = options
             .iter()
@@ -344,6 +349,14 @@ mod tests {
             &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
         );
         check(Places::Subnets(&subnets), &["offering#spot#use1-az-a#m5.large"], 60, &in_a);
+        check(
+            Places::Subnets(&subnets),
+            &["request#12ab#spot#use1-az-a#m5.large"],
+            0,
+            &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
+        );
+        // What another class's requests can't have, this one's may.
+        check(Places::Subnets(&subnets), &["request#34cd#spot#use1-az-a#m5.large"], 0, &in_a);
         check(
             Places::Subnets(&subnets),
             &["subnet#subnet-1"],

@@ -143,7 +143,9 @@ impl<'a> World<'a> {
             },
         };
         let settings = self.with_settings(class).settings;
-        let exhaustion = Exhaustion { marks: &self.view.marks, now: self.view.now };
+        let requests = [RequestDigest::of_class(self.cluster, status)];
+        let exhaustion =
+            Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
         let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
         options.retain(|option| fleet::image_of(&option.facts, status).is_some());
         options
