@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, Origin};
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
 use tenon_table::items::{self, CatalogMeta, PartMeta, Refresh, failure_commit, keys, refresh};
 use tenon_table::{Commit, CommitError, Table, Write};
@@ -81,10 +81,10 @@ fn part_writes<P: Ports>(
 ) -> Result<Option<Refresh>, HandlerError> {
     let region = &ports.installation().region;
     if let Some(data) = plan.refreshed.get(&part) {
-        return refresh(region, before, data, plan.now).map(Some).map_err(catalog_error);
+        return refresh(region, before, (data, Origin::Answered), plan.now).map(Some).map_err(catalog_error);
     }
-    let failed = |error| failure_commit(region, before, part, error, plan.now);
-    Ok(plan.failed.get(&part).map(|error| Refresh { pieces: Vec::new(), pointer: failed(error) }))
+    let failed = |failure| failure_commit(region, before, part, failure, plan.now);
+    Ok(plan.failed.get(&part).map(|failure| Refresh { pieces: Vec::new(), pointer: failed(failure) }))
 }
 
 /// The pointer that a commit wrote, where its generation is a new one.

@@ -6,7 +6,7 @@ use std::future::Future;
 use tenon_cloud::data::Ec2Data;
 use tenon_cloud::port::{LocationType, Page, PageToken};
 use tenon_cloud::{Ec2, Ec2Error, Pricing};
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, ErrorKind, RefreshFailure};
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::error::chain;
 use tenon_entrypoint::{HandlerError, Ports};
@@ -35,7 +35,7 @@ pub(crate) async fn observe<P: Ports>(
         before.extend(known(ports, (&meta, part), cache).await?);
     }
     for part in due {
-        let answer = ask(ports.ec2(), part).await.map_err(|error| chain(&error));
+        let answer = ask(ports.ec2(), part).await.map_err(|error| failure(&error));
         answers.insert(part, answer);
     }
     Ok(Input { now, meta, before, answers, limits: &data.limits })
@@ -69,6 +69,22 @@ async fn known<P: Ports>(
             | CatalogError::Pack { .. },
         ) => Ok(Parts::new()),
     }
+}
+
+fn failure(error: &Ec2Error) -> RefreshFailure {
+    let kind = match error {
+        Ec2Error::NoAnswer { .. } => ErrorKind::NoAnswer,
+        Ec2Error::Throttled { .. } => ErrorKind::Throttled,
+        Ec2Error::Unauthorized { .. } => ErrorKind::Denied,
+        Ec2Error::ServerError { .. } => ErrorKind::Server,
+        Ec2Error::NotFound { .. }
+        | Ec2Error::AlreadyExists { .. }
+        | Ec2Error::IdempotentParameterMismatch { .. }
+        | Ec2Error::Refused { .. }
+        | Ec2Error::Invalid { .. }
+        | Ec2Error::Unknown { .. } => ErrorKind::Malformed,
+    };
+    RefreshFailure { kind, message: chain(error) }
 }
 
 /// The pointers as they are now; a lagging read would only lose the race for them.

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::Limits;
 use tenon_domain::catalog::facts::UsageClass;
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, ErrorKind, RefreshFailure};
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_table::items::packed::Part;
 use tenon_table::items::{CatalogMeta, PartMeta, Parts};
@@ -37,7 +37,7 @@ pub struct Input<'a> {
     /// and can be read.
     pub before: Parts,
     /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
-    pub answers: BTreeMap<CatalogPart, Result<Answer, String>>,
+    pub answers: BTreeMap<CatalogPart, Result<Answer, RefreshFailure>>,
     /// What EC2 doesn't serve.
     pub limits: &'a Limits,
 }
@@ -50,7 +50,7 @@ pub struct Plan {
     /// Parts as they are now.
     pub refreshed: BTreeMap<CatalogPart, PartData>,
     /// Parts that couldn't be read, with the error.
-    pub failed: BTreeMap<CatalogPart, String>,
+    pub failed: BTreeMap<CatalogPart, RefreshFailure>,
 }
 
 /// What was left out and what is stale.
@@ -100,7 +100,7 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
     for (part, answer) in &input.answers {
         let taken = match answer {
             Ok(answer) => take(answer, input.before.get(part), input),
-            Err(error) => Err(error.clone()),
+            Err(failure) => Err(failure.clone()),
         };
         match taken {
             Ok((data, left_out)) => {
@@ -109,9 +109,10 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
                     report.left_out.insert(*part, left_out);
                 }
             }
-            Err(error) => {
-                report.stale.extend(stale(*part, input.meta.parts.get(part), &error, input.now));
-                plan.failed.insert(*part, error);
+            Err(failure) => {
+                let known = input.meta.parts.get(part);
+                report.stale.extend(stale(*part, known, &failure.message, input.now));
+                plan.failed.insert(*part, failure);
             }
         }
     }
@@ -156,9 +157,12 @@ fn take(
     answer: &Answer,
     before: Option<&Part>,
     input: &Input<'_>,
-) -> Result<(PartData, Vec<LeftOut>), String> {
-    let (data, left_out) = read(answer, input.limits).map_err(|error| error.to_string())?;
-    shrink::check(&data, before, input.now).map_err(|error| error.to_string())?;
+) -> Result<(PartData, Vec<LeftOut>), RefreshFailure> {
+    let failed = |kind, message| RefreshFailure { kind, message };
+    let (data, left_out) =
+        read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
+    shrink::check(&data, before, input.now)
+        .map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
     Ok((data, left_out))
 }
 

@@ -16,14 +16,13 @@ pub mod plan;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
-use tenon_cloud::Ec2;
-use tenon_domain::id::{ClusterName, InstanceId, Zone, ZoneId};
+use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
 use tenon_table::CommitError;
 
+use crate::observe::Observed;
 use crate::plan::{Input, Plan};
 
 /// The function's name in journal records.
@@ -31,28 +30,13 @@ pub const NAME: &str = "interruption";
 
 /// The function.
 #[derive(Debug, Default)]
-pub struct Interruption {
-    /// Ids of the account's zones, which never change.
-    zones: Mutex<BTreeMap<Zone, ZoneId>>,
-}
+pub struct Interruption;
 
 impl Interruption {
-    /// The function, with nothing remembered.
+    /// The function.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The zone's id, for the mark: EC2 is asked once. Nothing where it doesn't answer, for the drain can't wait.
-    async fn zone_id<P: Ports>(&self, ports: &P, zone: &Zone) -> Option<ZoneId> {
-        let known = self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(zone).cloned();
-        if known.is_some() {
-            return known;
-        }
-        let zones = ports.ec2().describe_availability_zones().await.ok()?;
-        let mut known = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(zones.into_iter().map(|found| (found.name, found.id)));
-        known.get(zone).cloned()
+    pub const fn new() -> Self {
+        Self
     }
 
     /// One instance: observe, plan, commit. A lost race sends the message back, to be planned from what is then.
@@ -63,19 +47,10 @@ impl Interruption {
         kind: InterruptionKind,
     ) -> Result<Option<(ClusterName, Plan)>, HandlerError> {
         let now = ports.now();
-        let Some((cluster, claim)) = observe::observe_claim(ports, instance).await? else { return Ok(None) };
-        let held = claim.state.instance().filter(|held| held.id == *instance);
-        let zone_id = match (kind, held) {
-            (InterruptionKind::Spot, Some(held)) => self.zone_id(ports, &held.zone).await,
-            (
-                InterruptionKind::Spot
-                | InterruptionKind::Rebalance
-                | InterruptionKind::ScheduledChange
-                | InterruptionKind::CapacityReservation,
-                _,
-            ) => None,
-        };
-        let input = Input { now, cluster: cluster.clone(), instance: instance.clone(), kind, claim, zone_id };
+        let Some(observed) = observe::observe(ports, instance).await? else { return Ok(None) };
+        let Observed { cluster, claim, offering, mark } = observed;
+        let instance = instance.clone();
+        let input = Input { now, cluster: cluster.clone(), instance, kind, claim, offering, mark };
         let (plan, report) = plan::plan(&input);
         match commit::commit(ports, &input, &plan).await {
             Ok(()) => {}

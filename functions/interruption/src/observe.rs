@@ -1,24 +1,51 @@
-//! What is read of one interrupted instance: whose it is, and its claim. Two calls of the table.
+//! What is read of one interrupted instance: whose it is; its claim, and what is known of its offering. Two calls of the
+//! table.
 
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_entrypoint::observe::form_error;
 use tenon_entrypoint::{HandlerError, Ports};
-use tenon_table::items::{InstanceOwner, from_item, keys};
-use tenon_table::{Consistency, Table};
+use tenon_table::items::{Form, InstanceOwner, from_item, keys};
+use tenon_table::{Consistency, Item, Key, Table};
 
-/// The instance's cluster and claim; nothing for an instance that isn't ours, after one read.
+/// An instance of ours.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// The cluster of its claim.
+    pub cluster: ClusterName,
+    /// Its claim.
+    pub claim: Claim,
+    /// The offering that it was had from; none of an instance that was launched before that was kept.
+    pub offering: Option<OfferingKey>,
+    /// The offering's mark, whatever it still says.
+    pub mark: Option<Mark>,
+}
+
+/// The instance's claim; nothing for an instance that isn't ours, after one read.
 ///
 /// # Errors
-/// [`HandlerError`] when they can't be read.
-pub async fn observe_claim<P: Ports>(
+/// [`HandlerError`] when it can't be read.
+pub async fn observe<P: Ports>(
     ports: &P,
     instance: &InstanceId,
-) -> Result<Option<(ClusterName, Claim)>, HandlerError> {
+) -> Result<Option<Observed>, HandlerError> {
     let key = keys::instance(instance);
     let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(None) };
-    let owner: InstanceOwner = from_item(&key, &item).map_err(form_error)?;
-    let key = keys::claim(&owner.cluster, &owner.claim);
-    let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(None) };
-    Ok(Some((owner.cluster, from_item(&key, &item).map_err(form_error)?)))
+    let InstanceOwner { cluster, claim, offering, .. } = read(&key, &item)?;
+    let claim_key = keys::claim(&cluster, &claim);
+    let region = &ports.installation().region;
+    let mark_key = offering
+        .as_ref()
+        .map(|offering| keys::unavailable(region, &UnavailableKey::Offering(offering.clone())));
+    let asked: Vec<Key> = [&claim_key].into_iter().chain(&mark_key).cloned().collect();
+    let items = ports.table().batch_get(&asked, Consistency::Strong).await?;
+    let Some(item) = items.get(&claim_key) else { return Ok(None) };
+    let claim = read(&claim_key, item)?;
+    let found = mark_key.and_then(|key| items.get(&key).map(|item| read(&key, item)));
+    Ok(Some(Observed { cluster, claim, offering, mark: found.transpose()? }))
+}
+
+fn read<F: Form>(key: &Key, item: &Item) -> Result<F, HandlerError> {
+    from_item(key, item).map_err(form_error)
 }

@@ -5,17 +5,15 @@
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::{Action, ActionKind};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
-use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId, ZoneId};
+use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, OfferingKey, Refusal, RefusalCause, UnavailableKey};
 use tenon_domain::wake::InterruptionKind;
 
 use crate::NAME;
 
 /// EC2 takes a spot instance back so long after its warning, and a reservation's likewise.
 pub const NOTICE: SignedDuration = SignedDuration::from_mins(2);
-/// An offering whose instance was taken back isn't asked for again for so long. Source: KARPENTER.md 2.17.
-pub const MARK: SignedDuration = SignedDuration::from_mins(3);
 
 /// What a plan is made from.
 #[derive(Debug)]
@@ -30,8 +28,10 @@ pub struct Input {
     pub kind: InterruptionKind,
     /// The claim that owns it.
     pub claim: Claim,
-    /// The id of its zone, where it is known and needed.
-    pub zone_id: Option<ZoneId>,
+    /// The offering that it was had from, where that was kept.
+    pub offering: Option<OfferingKey>,
+    /// The offering's mark, as it was.
+    pub mark: Option<Mark>,
 }
 
 /// What is to be done.
@@ -41,8 +41,8 @@ pub struct Plan {
     pub claim: Option<Claim>,
     /// What its Node should be.
     pub action: Option<Action>,
-    /// The offering that is avoided.
-    pub mark: Option<Unavailable>,
+    /// The mark of the offering that is avoided, after this.
+    pub mark: Option<Mark>,
     /// The decision.
     pub journal: Option<JournalRecord>,
     /// The event's detail.
@@ -108,7 +108,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     };
     let plan = Plan {
         action: Some(drain(&claim, held, node.as_ref(), deadline)),
-        mark: mark(input, held),
+        mark: mark(input),
         journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
         event: Some(event(input, held, reason.as_str(), deadline)),
         claim: Some(claim),
@@ -152,22 +152,20 @@ fn drain(
     }
 }
 
-/// The offering's capacity is on its way to somebody else.
-fn mark(input: &Input, held: &LaunchedInstance) -> Option<Unavailable> {
-    let key = UnavailableKey::Offering {
-        capacity_type: held.capacity_type,
-        zone_id: input.zone_id.clone()?,
-        instance_type: held.instance_type.clone(),
-    };
+/// The offering's capacity is on its way to somebody else. Where that is known already nothing is written.
+fn mark(input: &Input) -> Option<Mark> {
     match input.kind {
-        InterruptionKind::Spot => Some(Unavailable {
-            key,
-            code: "SpotInterruption".to_owned(),
-            count: 1,
-            since: input.now,
-            until: after(input.now, MARK)?,
-            seen_by: input.cluster.clone(),
-        }),
+        InterruptionKind::Spot => {
+            let refusal = Refusal {
+                key: &UnavailableKey::Offering(input.offering.clone()?),
+                code: "SpotInterruption",
+                cluster: &input.cluster,
+                cause: RefusalCause::Interruption,
+                vcpus: None,
+                now: input.now,
+            };
+            Mark::refused(input.mark.as_ref(), &refusal)
+        }
         InterruptionKind::Rebalance
         | InterruptionKind::ScheduledChange
         | InterruptionKind::CapacityReservation => None,

@@ -5,15 +5,15 @@ use tenon_cluster::{Action, ActionKind};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::id::InstanceId;
-use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
 use tenon_entrypoint::testing::claims::{
-    claim as nth, claim_name, cluster, instance, instance_id, node_name, world_with,
+    claim as nth, claim_name, cluster, instance, instance_id, node_name, offering_of, world_with,
 };
 use tenon_entrypoint::testing::{EPOCH, Rung, World};
 use tenon_entrypoint::{Handler, Scope, content_commit};
-use tenon_table::items::{from_item, keys};
-use tenon_table::{Table, block_on};
+use tenon_table::items::{from_item, keys, set};
+use tenon_table::{Key, Table, block_on};
 
 use crate::Interruption;
 
@@ -46,13 +46,14 @@ fn action(world: &World, n: usize) -> Option<Action> {
     world.table.peek(&keys::action(&cluster(), &claim_name(n))).map(|item| Action::from_item(&item).unwrap())
 }
 
-fn mark(world: &World) -> Option<Unavailable> {
-    let zones = ["use1-az1", "use1-az2", "use1-az3", "use1-az4", "use1-az5", "use1-az6"];
-    zones.iter().find_map(|zone| {
-        let mark = UnavailableKey::parse(&format!("offering#spot#{zone}#m5.large")).unwrap();
-        let key = keys::unavailable(&world.installation.region, &mark);
-        world.table.peek(&key).map(|item| from_item(&key, &item).unwrap())
-    })
+fn mark_key(world: &World) -> Key {
+    let mark = UnavailableKey::Offering(offering_of(&spot(0)));
+    keys::unavailable(&world.installation.region, &mark)
+}
+
+fn mark(world: &World) -> Option<Mark> {
+    let key = mark_key(world);
+    world.table.peek(&key).map(|item| from_item(&key, &item).unwrap())
 }
 
 fn calls(world: &World) -> u64 {
@@ -82,7 +83,9 @@ fn c077_a_spot_warning_drains_marks_and_rings_in_three_calls() {
     let action = action(&world, 0).unwrap();
     assert_eq!((action.kind, action.number, action.deadline), (ActionKind::Drain, 8, Some(deadline)));
     let mark = mark(&world).unwrap();
-    assert_eq!(mark.until, EPOCH + SignedDuration::from_mins(3));
+    let held = mark.until.duration_since(EPOCH);
+    assert!((SignedDuration::from_mins(3)..SignedDuration::from_secs(203)).contains(&held), "{held}");
+    assert_eq!((mark.code.as_str(), mark.count, mark.revision), ("SpotInterruption", 1, 1));
     assert_eq!(journal(&world), 1);
     let rung = world.signals.take();
     assert_eq!(rung.first(), Some(&Rung::Agent(cluster())));
@@ -160,6 +163,69 @@ fn a_claim_without_a_node_drains_and_the_warning_again_changes_nothing() {
     handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
     assert_eq!(world.table.dump().collect::<BTreeMap<_, _>>(), before);
     assert_eq!(world.signals.take(), vec![]);
+}
+
+/// What is known of the offering: it was refused five times, and a probe is due in a while.
+fn known(until: i64) -> Mark {
+    Mark {
+        key: UnavailableKey::Offering(offering_of(&spot(0))),
+        revision: 9,
+        code: "InsufficientInstanceCapacity".to_owned(),
+        count: 5,
+        since: EPOCH - SignedDuration::from_mins(40),
+        asked_at: EPOCH - SignedDuration::from_mins(10),
+        until: EPOCH + SignedDuration::from_secs(until),
+        from_vcpus: None,
+        probe: None,
+        seen_by: "staging".parse().unwrap(),
+    }
+}
+
+fn put_mark(world: &World, mark: &Mark) {
+    let commit = content_commit(vec![], vec![set(mark_key(world), mark)]);
+    block_on(world.table.commit(&commit)).unwrap();
+    world.table.reset_meter();
+}
+
+#[test]
+fn an_interruption_never_lowers_what_is_known() {
+    let world = world([initialized(0)]);
+    put_mark(&world, &known(360));
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
+    assert_eq!((mark(&world), calls(&world)), (Some(known(360)), 3));
+    assert_eq!(claim(&world, 0).phase(), ClaimPhase::Draining);
+}
+
+#[test]
+fn an_interruption_of_what_may_be_asked_for_again_holds_it_for_as_long_as_before() {
+    let world = world([initialized(0)]);
+    put_mark(&world, &known(-1));
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
+    let after = mark(&world).unwrap();
+    assert_eq!((after.count, after.revision, after.since), (5, 10, known(0).since));
+    assert!(after.until >= EPOCH + SignedDuration::from_mins(16), "{after:?}");
+}
+
+/// Another function writes the mark between the look and the commit.
+#[test]
+fn a_drain_does_not_wait_for_a_mark() {
+    let world = world([initialized(0)]);
+    let observed = block_on(crate::observe::observe(&world, &instance_id(0))).unwrap().unwrap();
+    let input = crate::plan::Input {
+        now: EPOCH,
+        cluster: observed.cluster,
+        instance: instance_id(0),
+        kind: InterruptionKind::Spot,
+        claim: observed.claim,
+        offering: observed.offering,
+        mark: observed.mark,
+    };
+    put_mark(&world, &known(360));
+    let (plan, _) = crate::plan::plan(&input);
+    assert!(plan.mark.is_some());
+    block_on(crate::commit::commit(&world, &input, &plan)).unwrap();
+    assert_eq!(claim(&world, 0).phase(), ClaimPhase::Draining);
+    assert_eq!(mark(&world), Some(known(360)));
 }
 
 #[test]

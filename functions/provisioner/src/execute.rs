@@ -6,12 +6,15 @@
 //! Invariants: only what is committed is sent, byte for byte; a settlement that loses its race changes nothing, since
 //! who won it settled the same launch.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
 use tenon_cloud::{Class, Ec2, Ec2Error};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
+use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_entrypoint::observe::{ClusterView, form_error};
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
 use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
@@ -21,7 +24,7 @@ use tenon_table::items::{
 };
 use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
 
-use crate::settle::{Answer, Failure, SettleInput, Settlement, settle};
+use crate::settle::{Answer, CatalogFacts, Failure, MarkWord, SettleInput, Settlement, settle};
 
 /// Between two attempts at a launch that EC2 can't take just now; doubled each time.
 const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(5);
@@ -31,8 +34,8 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_mins(1);
 const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// How long a launch without any claim left is kept.
 const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// Marks of one transaction.
-const MARKS_A_COMMIT: usize = 100;
+/// How often a mark is read again because another cluster's function was faster. Then that one knew as much.
+const MARK_RACES: usize = 3;
 /// Pages of instances of one launch that are read at most.
 const PAGES: usize = 10;
 
@@ -95,6 +98,7 @@ pub(crate) async fn send_all<P: Ports>(
     launches: &[Due<'_>],
 ) -> Result<Sent, HandlerError> {
     let mut sent = Sent::default();
+    let mut written = Written::new();
     for due in launches {
         let now = ports.now();
         match ask(ports, cluster, due.launch, now).await? {
@@ -111,8 +115,12 @@ pub(crate) async fn send_all<P: Ports>(
                     claims: &due.claims,
                     status: view.classes.get(&due.launch.class),
                     marks: &view.marks,
+                    catalog: CatalogFacts::of(&view.parts),
                 };
                 let settlement = settle(input, &answer);
+                for word in &settlement.marks {
+                    write_mark(ports, input, word, &mut written).await?;
+                }
                 record(ports, cluster, due.launch, &settlement).await?;
                 sent.take(settlement);
             }
@@ -197,6 +205,9 @@ fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> Said {
         Class::TokenMismatch => Said::PutOff(looked_for_at),
         Class::InsufficientCapacity
         | Class::Quota
+        | Class::FleetCount
+        | Class::AccountLimit
+        | Class::PlacementGroup
         | Class::Unsupported
         | Class::SubnetFull
         | Class::ReservationFull
@@ -277,19 +288,45 @@ async fn put_off<P: Ports>(
     unless_lost(ports.table().commit(&commit).await)
 }
 
-/// Writes a settlement: marks first, each of which stands alone, then the rest as one.
+/// Marks as this pass wrote or read them since it looked.
+type Written = BTreeMap<UnavailableKey, Option<Mark>>;
+
+/// Writes what EC2 said of one mark, under the revision that the mark had. Marks are all clusters': whoever loses the
+/// race looks what the mark is now.
+async fn write_mark<P: Ports>(
+    ports: &P,
+    input: SettleInput<'_>,
+    word: &MarkWord,
+    written: &mut Written,
+) -> Result<(), HandlerError> {
+    let key = keys::unavailable(&ports.installation().region, &word.key);
+    let known = written.entry(word.key.clone()).or_insert_with(|| input.marks.get(&word.key).cloned());
+    for _ in 0..MARK_RACES {
+        let Some(next) = word.next(known.as_ref(), input.asked(), input.now) else { return Ok(()) };
+        let expect = known.as_ref().map_or(Expect::Absent, |mark| Expect::Revision(mark.revision));
+        let condition = Condition::Item { key: key.clone(), expect };
+        match ports.table().commit(&content_commit(vec![condition], vec![set(key.clone(), &next)])).await {
+            Ok(()) => {
+                *known = Some(next);
+                return Ok(());
+            }
+            Err(CommitError::LostRace { .. }) => {
+                let item = ports.table().get(&key, Consistency::Strong).await?;
+                *known = item.map(|item| form::from_item(&key, &item)).transpose().map_err(form_error)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a settlement as one. Its marks were written before, each of which stands alone.
 async fn record<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     before: &Launch,
     settlement: &Settlement,
 ) -> Result<(), HandlerError> {
-    let region = &ports.installation().region;
-    let marks: Vec<Write> =
-        settlement.marks.iter().map(|mark| put(keys::unavailable(region, &mark.key), mark)).collect();
-    for some in marks.chunks(MARKS_A_COMMIT) {
-        ports.table().commit(&content_commit(Vec::new(), some.to_vec())).await?;
-    }
     let launch = &settlement.launch;
     let launch_key = keys::launch(cluster, &launch.id);
     let mut conditions =
@@ -317,6 +354,7 @@ async fn record<P: Ports>(
             instance: instance.id.clone(),
             cluster: cluster.clone(),
             claim: claim.name.clone(),
+            offering: settlement.offerings.get(&instance.id).cloned(),
         };
         writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
     }

@@ -14,7 +14,7 @@ use tenon_cluster::SeenPod;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::launch::LaunchState;
-use tenon_domain::unavailable::Unavailable;
+use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::Cause;
 use tenon_entrypoint::testing::{Rung, World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope};
@@ -138,7 +138,7 @@ fn a_refused_offering_is_marked_and_planned_around_in_the_same_wake() {
     }
     wake(&cluster);
     check_settled(&cluster, 1);
-    let marks: Vec<Unavailable> = cluster
+    let marks: Vec<Mark> = cluster
         .world
         .table
         .dump()
@@ -146,6 +146,80 @@ fn a_refused_offering_is_marked_and_planned_around_in_the_same_wake() {
         .map(|(key, item)| from_item(&key, &item).unwrap())
         .collect();
     assert_eq!(marks.len(), 2, "{marks:?}");
+}
+
+fn dry_key(cluster: &Cluster) -> UnavailableKey {
+    let zones = block_on(tenon_cloud::Ec2::describe_availability_zones(&cluster.world.ec2)).unwrap();
+    let zone = zones.iter().find(|zone| zone.name.as_str() == "us-east-1a").unwrap();
+    UnavailableKey::parse(&format!("offering#on-demand#{}#m6g.large", zone.id)).unwrap()
+}
+
+/// The mark of m6g.large in us-east-1a, as the table has it.
+fn mark_of(cluster: &Cluster) -> (tenon_table::Key, Option<Mark>) {
+    let key = dry_key(cluster);
+    let key = tenon_table::items::keys::unavailable(&cluster.world.installation.region, &key);
+    let mark = cluster.world.table.peek(&key).map(|item| from_item(&key, &item).unwrap());
+    (key, mark)
+}
+
+fn dry(cluster: &Cluster, zone: &str) {
+    let pool = Pool {
+        capacity_type: TargetCapacityType::OnDemand,
+        instance_type: InstanceType::parse("m6g.large").unwrap(),
+        zone: Zone::parse(zone).unwrap(),
+    };
+    let error = ("InsufficientInstanceCapacity".to_owned(), "none left".to_owned());
+    cluster.world.ec2.fail_pool(pool, Some(error));
+}
+
+/// Another cluster marked the offering while this launch was on its way: its mark stays as it is.
+#[test]
+fn a_refusal_never_lowers_what_others_know() {
+    let cluster = cluster(1);
+    let throttled = Ec2Error::Throttled { action: "CreateFleet".to_owned() };
+    fault(&cluster, Call::CreateFleet, FaultEffect::Refused(throttled));
+    wake(&cluster);
+    let now = cluster.world.clock.now();
+    let known = Mark {
+        key: dry_key(&cluster),
+        revision: 7,
+        code: "InsufficientInstanceCapacity".to_owned(),
+        count: 5,
+        since: now,
+        asked_at: now,
+        until: now + SignedDuration::from_mins(16),
+        from_vcpus: None,
+        probe: None,
+        seen_by: "staging".parse().unwrap(),
+    };
+    cluster.put(tenon_table::items::set(mark_of(&cluster).0, &known)).unwrap();
+    for zone in ["us-east-1a", "us-east-1b"] {
+        dry(&cluster, zone);
+    }
+    advance(&cluster, SignedDuration::from_secs(6));
+    wake(&cluster);
+    check_settled(&cluster, 1);
+    assert_eq!(mark_of(&cluster).1, Some(known));
+}
+
+#[test]
+fn a_mark_is_written_once_and_an_instance_keeps_its_offering() {
+    let cluster = cluster(1);
+    dry(&cluster, "us-east-1a");
+    dry(&cluster, "us-east-1b");
+    wake(&cluster);
+    let marked = mark_of(&cluster).1.unwrap();
+    assert_eq!((marked.count, marked.revision, marked.seen_by.as_str()), (1, 1, "prod"));
+    let owner = |claim: &Claim| {
+        let id = &claim.state.instance().unwrap().id;
+        let key = tenon_table::items::keys::instance(id);
+        let owner: tenon_table::items::InstanceOwner =
+            from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap();
+        owner.offering.unwrap()
+    };
+    let claims = cluster.claims().unwrap();
+    let launched = claims.iter().find(|claim| claim.phase() == ClaimPhase::Launched).unwrap();
+    assert_eq!(owner(launched).instance_type, launched.state.instance().unwrap().instance_type);
 }
 
 #[test]

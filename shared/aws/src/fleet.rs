@@ -145,7 +145,7 @@ pub(crate) fn result(
         group.ids.sort();
     }
     for item in answer.errors() {
-        let (_, from) = origin(request, Echo::of(item.launch_template_and_overrides.as_ref()))?;
+        let from = blamed(request, Echo::of(item.launch_template_and_overrides.as_ref()))?;
         result.errors.push(FleetItemError {
             code: item.error_code.clone().unwrap_or_else(|| NO_CODE.to_owned()),
             message: item.error_message.clone().unwrap_or_default(),
@@ -207,6 +207,17 @@ impl<'a> Echo<'a> {
         }
     }
 
+    /// The override as EC2 tells it.
+    fn told(&self) -> Result<FleetOverride, Malformed> {
+        Ok(FleetOverride {
+            instance_type: parsed(self.instance_type, "Overrides.InstanceType")?,
+            subnet: optional(self.subnet, "Overrides.SubnetId")?,
+            zone: optional(self.zone, "Overrides.AvailabilityZone")?,
+            image: optional(self.image, "Overrides.ImageId")?,
+            priority: None,
+        })
+    }
+
     /// Whether it can be about this override: what both of them say is the same.
     fn is_about(&self, template: &FleetLaunchTemplate, from: &FleetOverride) -> bool {
         fn agree(said: Option<&str>, asked: Option<&str>) -> bool {
@@ -220,6 +231,18 @@ impl<'a> Echo<'a> {
     }
 }
 
+/// The override that an error is about, as it was in the request. Where several could be meant, none of them is blamed:
+/// what EC2 says is told as it is, and nothing where it doesn't even name a type.
+fn blamed(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<Option<FleetOverride>, Malformed> {
+    let asked = request.launch_templates.iter().flat_map(|t| t.overrides.iter().map(move |o| (t, o)));
+    let mut about = asked.filter(|(template, from)| echo.is_about(template, from));
+    match (about.next(), about.next(), echo.instance_type) {
+        (Some((_, from)), None, Some(_)) => Ok(Some(from.clone())),
+        (_, _, Some(_)) => echo.told().map(Some),
+        (_, _, None) => Ok(None),
+    }
+}
+
 /// The template's name and the override, as they were in the request. An item about none of them, as of a template that
 /// brings its own type, is told as EC2 tells it.
 fn origin(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<(String, FleetOverride), Malformed> {
@@ -228,14 +251,6 @@ fn origin(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<(String, Fleet
         return Ok((template.name.clone(), from.clone()));
     }
     let first = request.launch_templates.first().map(|template| template.name.as_str());
-    Ok((
-        required(echo.template.or(first), "LaunchTemplateSpecification.LaunchTemplateName")?.to_owned(),
-        FleetOverride {
-            instance_type: parsed(echo.instance_type, "Overrides.InstanceType")?,
-            subnet: optional(echo.subnet, "Overrides.SubnetId")?,
-            zone: optional(echo.zone, "Overrides.AvailabilityZone")?,
-            image: optional(echo.image, "Overrides.ImageId")?,
-            priority: None,
-        },
-    ))
+    let template = required(echo.template.or(first), "LaunchTemplateSpecification.LaunchTemplateName")?;
+    Ok((template.to_owned(), echo.told()?))
 }

@@ -12,8 +12,15 @@
 pub enum Class {
     /// The pool (capacity type, type, zone) has nothing left: try another offering.
     InsufficientCapacity,
-    /// A quota of the account is used up: other families or capacity types may still work.
+    /// A quota on vCPUs is used up: other families, smaller types or other capacity types may still work.
     Quota,
+    /// The account may not have more instances of the pool by fleets: try another offering.
+    FleetCount,
+    /// A limit of the account that no other offering helps with, such as of volumes, or an account that EC2 still looks
+    /// at.
+    AccountLimit,
+    /// The placement group has no place left in the zone.
+    PlacementGroup,
     /// This type can't be launched there or so: not a matter of waiting.
     Unsupported,
     /// The subnet has no free addresses: another subnet of the zone may.
@@ -51,6 +58,9 @@ impl Class {
         match self {
             Self::InsufficientCapacity => "InsufficientCapacity",
             Self::Quota => "Quota",
+            Self::FleetCount => "FleetCount",
+            Self::AccountLimit => "AccountLimit",
+            Self::PlacementGroup => "PlacementGroup",
             Self::Unsupported => "Unsupported",
             Self::SubnetFull => "SubnetFull",
             Self::ReservationFull => "ReservationFull",
@@ -72,7 +82,17 @@ impl Class {
 /// The class of an error, from EC2's code and message.
 #[must_use]
 pub fn classify(code: &str, message: &str) -> Class {
-    exact(code).or_else(|| by_message(code, message)).unwrap_or_else(|| by_shape(code))
+    in_placement_group(message)
+        .or_else(|| exact(code))
+        .or_else(|| by_message(code, message))
+        .unwrap_or_else(|| by_shape(code))
+}
+
+/// What EC2 says, under several codes, of a spread placement group that has as many instances in a zone as it may.
+fn in_placement_group(message: &str) -> Option<Class> {
+    let message = message.to_ascii_lowercase();
+    let full = message.contains("placement group") && message.contains("limit of");
+    full.then_some(Class::PlacementGroup)
 }
 
 /// Codes that mean one thing.
@@ -83,20 +103,17 @@ fn exact(code: &str) -> Option<Class> {
         | "InsufficientHostCapacity"
         | "UnfulfillableCapacity"
         | "SpotMaxPriceTooLow" => Class::InsufficientCapacity,
-        "MaxSpotInstanceCountExceeded"
-        | "VcpuLimitExceeded"
-        | "MaxFleetCountExceeded"
-        | "InstanceLimitExceeded"
-        | "MaxInstanceCountExceeded"
-        | "VolumeLimitExceeded"
-        | "PendingVerification" => Class::Quota,
+        "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" => Class::Quota,
+        "MaxFleetCountExceeded" => Class::FleetCount,
         "Unsupported" | "UnsupportedOperation" | "UnsupportedInstanceAttribute" => Class::Unsupported,
         "InsufficientFreeAddressesInSubnet" | "InsufficientCidrBlocks" => Class::SubnetFull,
         "ReservationCapacityExceeded" => Class::ReservationFull,
         "InvalidLaunchTemplateName.NotFoundException"
         | "InvalidLaunchTemplateId.NotFound"
         | "InvalidLaunchTemplateId.VersionNotFound" => Class::TemplateMissing,
-        "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" => Class::ImageUnavailable,
+        "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" | "InvalidAMIID.Malformed" => {
+            Class::ImageUnavailable
+        }
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Class::ServiceLinkedRoleMissing,
         "RequestLimitExceeded"
         | "Throttling"
@@ -128,7 +145,7 @@ fn by_message(code: &str, message: &str) -> Option<Class> {
             Some(Class::Unsupported)
         }
         "LimitExceeded" | "ResourceLimitExceeded" if says("request") => Some(Class::Throttled),
-        "LimitExceeded" | "ResourceLimitExceeded" => Some(Class::Quota),
+        "LimitExceeded" | "ResourceLimitExceeded" => Some(Class::AccountLimit),
         _ => None,
     }
 }
@@ -139,8 +156,11 @@ fn by_shape(code: &str) -> Class {
         Class::AlreadyExists
     } else if code.ends_with(".NotFound") || code.ends_with("NotFoundException") {
         Class::NotFound
-    } else if code.ends_with("LimitExceeded") {
-        Class::Quota
+    } else if code.ends_with("LimitExceeded")
+        || code == "MaxInstanceCountExceeded"
+        || code == "PendingVerification"
+    {
+        Class::AccountLimit
     } else if code.starts_with("Invalid")
         || code.starts_with("Missing")
         || code.starts_with("Malformed")
@@ -169,7 +189,10 @@ mod tests {
             ("UnfulfillableCapacity", Class::InsufficientCapacity),
             ("MaxSpotInstanceCountExceeded", Class::Quota),
             ("VcpuLimitExceeded", Class::Quota),
-            ("MaxFleetCountExceeded", Class::Quota),
+            ("MaxFleetCountExceeded", Class::FleetCount),
+            ("InstanceLimitExceeded", Class::AccountLimit),
+            ("VolumeLimitExceeded", Class::AccountLimit),
+            ("PendingVerification", Class::AccountLimit),
             ("Unsupported", Class::Unsupported),
             ("InsufficientFreeAddressesInSubnet", Class::SubnetFull),
             ("ReservationCapacityExceeded", Class::ReservationFull),
@@ -186,7 +209,7 @@ mod tests {
             ("InvalidBlockDeviceMapping", Class::Invalid),
             ("MissingParameter", Class::Invalid),
             ("InternalError", Class::Server),
-            ("AddressLimitExceeded", Class::Quota),
+            ("AddressLimitExceeded", Class::AccountLimit),
             ("FluxCapacitorEmpty", Class::Unknown),
         ] {
             check(code, class);
@@ -199,5 +222,10 @@ mod tests {
             "Your requested instance type (m5.large) is not supported in your requested Availability Zone";
         assert_eq!(classify("InvalidFleetConfiguration", zone), Class::Unsupported);
         assert_eq!(classify("InvalidFleetConfiguration", "no overrides"), Class::Invalid);
+        let spread = "You have reached the limit of 7 instances in the spread placement group in this zone";
+        for code in ["InsufficientInstanceCapacity", "InvalidParameterValue", "UnfulfillableCapacity"] {
+            assert_eq!(classify(code, spread), Class::PlacementGroup);
+        }
+        assert_eq!(classify("InvalidPlacementGroup.Unknown", "The placement group is unknown"), Class::Invalid);
     }
 }

@@ -119,6 +119,9 @@ impl Ec2Error {
             Class::TokenMismatch => Self::IdempotentParameterMismatch { action, message },
             class @ (Class::InsufficientCapacity
             | Class::Quota
+            | Class::FleetCount
+            | Class::AccountLimit
+            | Class::PlacementGroup
             | Class::Unsupported
             | Class::SubnetFull
             | Class::ReservationFull

@@ -7,10 +7,12 @@
 
 mod classify;
 pub mod data;
+mod effect;
 mod error;
 pub mod port;
 pub mod twin;
 
 pub use classify::{Class, classify};
+pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::Ec2Error;
 pub use port::{Account, Ec2, Pricing};

@@ -5,7 +5,10 @@
 
 use std::fmt;
 
+pub use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
+
+use crate::id::Region;
 
 /// A snapshot older than this supports no launch for pods and no disruption on our own will. The agent refreshes its
 /// heartbeat every [`HEARTBEAT_EVERY`], so this allows one to be lost.
@@ -74,6 +77,107 @@ impl fmt::Display for CatalogPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// What a refresh of a part ran into. Refusals that pass are told apart from those that stay until a person does
+/// something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorKind {
+    /// Too many requests.
+    Throttled,
+    /// The caller may not ask.
+    Denied,
+    /// No answer came.
+    NoAnswer,
+    /// AWS's own fault.
+    Server,
+    /// The answer says nothing.
+    Empty,
+    /// The answer says far less than the one before, so it may be torn.
+    Shrunk,
+    /// The answer can't be read, or the request was refused for what it is.
+    Malformed,
+    /// There is nobody to ask in this region.
+    NoApi,
+}
+
+impl ErrorKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Throttled,
+        Self::Denied,
+        Self::NoAnswer,
+        Self::Server,
+        Self::Empty,
+        Self::Shrunk,
+        Self::Malformed,
+        Self::NoApi,
+    ];
+
+    /// The kind's name in the table, in events and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Throttled => "Throttled",
+            Self::Denied => "Denied",
+            Self::NoAnswer => "NoAnswer",
+            Self::Server => "Server",
+            Self::Empty => "Empty",
+            Self::Shrunk => "Shrunk",
+            Self::Malformed => "Malformed",
+            Self::NoApi => "NoApi",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Whether asking again later is no help by itself.
+    #[must_use]
+    pub const fn is_permanent(self) -> bool {
+        match self {
+            Self::Denied | Self::NoApi => true,
+            Self::Throttled
+            | Self::NoAnswer
+            | Self::Server
+            | Self::Empty
+            | Self::Shrunk
+            | Self::Malformed => false,
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A refresh of a part that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefreshFailure {
+    /// Its kind.
+    pub kind: ErrorKind,
+    /// What it says to people.
+    pub message: String,
+}
+
+/// Where a part's content is from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// AWS answered so.
+    #[default]
+    Answered,
+    /// The table that comes with the release, where AWS can't be asked.
+    Shipped {
+        /// The day of which it is.
+        as_of: Date,
+        /// The region of which it is; another one where there is none of the region itself.
+        region: Region,
+    },
 }
 
 /// Evidence that was checked: fresh enough for the decision that asked. Only [`require`] and [`require_snapshot`]

@@ -50,17 +50,20 @@ pub struct ClusterSettings {
     pub vm_memory_overhead_ppm: u32,
     /// Interfaces of each instance that aren't for pods.
     pub reserved_enis: u32,
+    /// Whether memory that kubelets really reported takes the place of the estimate.
+    pub learned_memory: Gate,
 }
 
 impl Default for ClusterSettings {
     /// The peer's: KARPENTER.md, settings `BATCH_IDLE_DURATION`, `BATCH_MAX_DURATION`, `VM_MEMORY_OVERHEAD_PERCENT`,
-    /// `RESERVED_ENIS`.
+    /// `RESERVED_ENIS`. It always learns memory.
     fn default() -> Self {
         Self {
             batch_idle: SignedDuration::from_secs(1),
             batch_max: SignedDuration::from_secs(10),
             vm_memory_overhead_ppm: 75_000,
             reserved_enis: 0,
+            learned_memory: Gate::Enabled,
         }
     }
 }

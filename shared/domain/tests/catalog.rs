@@ -335,8 +335,10 @@ fn option(name: &str, settings: &NodeSettings, offerings: Vec<Offering>) -> Inst
 
 fn four_offerings() -> Vec<Offering> {
     let (available, gone) = (Availability::Available, |why| Availability::Unavailable(why));
+    let until = tenon_domain::Timestamp::UNIX_EPOCH;
+    let exhausted = Unavailability::Exhausted { until, last_resort_at: until };
     vec![
-        offering("c", CapacityType::Spot, "0.01", gone(Unavailability::Exhausted)),
+        offering("c", CapacityType::Spot, "0.01", gone(exhausted)),
         offering("b", CapacityType::OnDemand, "0.096", available.clone()),
         offering("a", CapacityType::Spot, "0.04", available.clone()),
         offering("b", CapacityType::Spot, "0.03", available),

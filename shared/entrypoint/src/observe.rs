@@ -17,7 +17,7 @@ use tenon_domain::id::{ClaimName, ClusterName, CommandId, LaunchId, NodeClassNam
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::registry::Registry;
-use tenon_domain::unavailable::{Marks, Unavailable};
+use tenon_domain::unavailable::{Mark, Marks};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_table::items::form::{self, Fields};
 use tenon_table::items::packed::parts_of;
@@ -318,7 +318,7 @@ impl ClusterView {
             Want::Marks => {
                 let pk = keys::region_pk(&ports.installation().region);
                 let items = read_prefix(ports.table(), pk, keys::UNAVAILABLE, self.now).await?;
-                let marks = items.iter().map(|(key, item)| parsed::<Unavailable>(key, item));
+                let marks = items.iter().map(|(key, item)| parsed::<Mark>(key, item));
                 self.marks = marks.collect::<Result<_, _>>()?;
             }
         }

@@ -107,7 +107,7 @@ pub fn option<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Optio
 fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
     let mut best = BTreeMap::new();
     let full = |subnet: &ClassSubnet| {
-        input.marks.of(&UnavailableKey::Subnet(subnet.id.clone()), input.now).is_some()
+        input.marks.held(&UnavailableKey::Subnet(subnet.id.clone()), input.now).is_some()
     };
     // The status has those with the most free addresses first.
     for subnet in input.status.subnets.iter().filter(|subnet| !full(subnet)) {

@@ -18,6 +18,7 @@ use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
+use tenon_domain::evidence::Origin;
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, NodeClassName, Zone, ZoneId};
 use tenon_domain::launch::Launch;
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
@@ -147,7 +148,8 @@ impl Cluster {
             PartData::SpotPrices(spot),
         ] {
             let meta = block_on(read_meta(&self.world.table, region, Consistency::Strong))?;
-            for commit in refresh(region, &meta, &part, self.world.clock.now())?.commits() {
+            for commit in refresh(region, &meta, (&part, Origin::Answered), self.world.clock.now())?.commits()
+            {
                 block_on(self.world.table.commit(commit))?;
             }
         }

@@ -40,6 +40,9 @@ pub(crate) fn of_call(error: Ec2Error) -> Option<Refusal> {
         Class::Server => 500,
         Class::InsufficientCapacity
         | Class::Quota
+        | Class::FleetCount
+        | Class::AccountLimit
+        | Class::PlacementGroup
         | Class::Unsupported
         | Class::SubnetFull
         | Class::ReservationFull

@@ -121,7 +121,7 @@ pub(crate) fn probe(form: &mut Form) -> Result<RunInstancesProbe, Refusal> {
 pub(crate) fn result(xml: &mut Xml, result: &FleetResult) {
     xml.text("fleetId", &result.fleet_id);
     xml.set("errorSet", &result.errors, |xml, error| {
-        origin(xml, &error.from);
+        error.from.iter().for_each(|from| origin(xml, from));
         xml.text("lifecycle", error.capacity_type.as_str());
         xml.text("errorCode", &error.code);
         xml.text("errorMessage", &error.message);

@@ -134,7 +134,7 @@ fn options(
     }
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
-    let exhaustion = Exhaustion { marks: &marks, now: Timestamp::UNIX_EPOCH };
+    let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
     Ok(catalog.view().options(&class.settings, places, exhaustion))
 }
 

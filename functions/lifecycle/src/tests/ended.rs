@@ -85,7 +85,8 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
     let instance = launch_instance(&world);
     let of_claim =
         claim(0, ClaimState::Initialized { instance: instance.clone(), node: node_name(0), at: EPOCH });
-    let owner = InstanceOwner { instance: instance.id.clone(), cluster: cluster(), claim: name(0) };
+    let owner =
+        InstanceOwner { instance: instance.id.clone(), cluster: cluster(), claim: name(0), offering: None };
     commit(
         &world,
         vec![

@@ -472,7 +472,7 @@ fn c079_an_instance_that_nobody_owns_goes_after_its_grace() {
     claimed.claims.insert(name(0), claim(0, launched(0, minutes(1))));
     assert_eq!(orphans(&claimed), 0);
     let mut written_since = seen(minutes(1), vec![]);
-    let owner = InstanceOwner { instance: id(0), cluster: cluster(), claim: name(0) };
+    let owner = InstanceOwner { instance: id(0), cluster: cluster(), claim: name(0), offering: None };
     written_since.ec2.as_mut().unwrap().owners.insert(id(0), owner);
     assert_eq!(orphans(&written_since), 0);
     let mut blind = seen(minutes(1), vec![]);

@@ -136,7 +136,7 @@ fn what_was_launched_and_what_was_not_names_its_override() {
     assert_eq!(launched.from, request.launch_templates[0].overrides[1]);
     assert_eq!(launched.launch_template, "tenon-abc");
     let [error] = result.errors.as_slice() else { panic!("{result:?}") };
-    assert_eq!(error.from, request.launch_templates[0].overrides[0]);
+    assert_eq!(error.from.as_ref(), request.launch_templates[0].overrides.first());
     assert_eq!(error.class(), Class::InsufficientCapacity);
 }
 
@@ -149,6 +149,40 @@ fn an_item_about_no_override_of_the_request_is_told_as_ec2_tells_it() {
         (from.instance_type.as_str(), from.zone.as_ref().unwrap().as_str()),
         ("c5.large", "us-east-1b")
     );
+}
+
+#[test]
+fn an_error_blames_an_override_only_where_it_names_it() {
+    let mut request = request_of_two();
+    let first = request.launch_templates[0].overrides[0].clone();
+    let elsewhere = FleetOverride {
+        subnet: "subnet-2".parse().ok(),
+        zone: "us-east-1b".parse().ok(),
+        ..first.clone()
+    };
+    request.launch_templates[0].overrides.push(elsewhere);
+    let check = |overrides: &str, expected: Option<FleetOverride>| {
+        let body = format!(
+            "<CreateFleetResponse><fleetId>fleet-1</fleetId><errorSet><item>\
+             <errorCode>MaxFleetCountExceeded</errorCode>{overrides}</item></errorSet></CreateFleetResponse>"
+        );
+        let (ec2, _) = ec2(&[(200, &body)]);
+        let result = block_on(ec2.create_fleet(&request)).unwrap();
+        assert_eq!(result.errors[0].from, expected, "{overrides}");
+    };
+    let with = |overrides: &str| {
+        format!("<launchTemplateAndOverrides><overrides>{overrides}</overrides></launchTemplateAndOverrides>")
+    };
+    check("", None);
+    check(&with(""), None);
+    check(&with("<subnetId>subnet-1</subnetId>"), None);
+    check(
+        &with("<instanceType>m5.large</instanceType><availabilityZone>us-east-1a</availabilityZone>"),
+        Some(first.clone()),
+    );
+    // Both zones have the type.
+    let either = FleetOverride { subnet: None, zone: None, image: None, priority: None, ..first };
+    check(&with("<instanceType>m5.large</instanceType>"), Some(either));
 }
 
 #[test]

@@ -151,15 +151,15 @@ pub struct FleetInstances {
     pub launch_template: String,
 }
 
-/// An override that gave nothing, or not enough.
+/// What gave nothing, or not enough.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FleetItemError {
     /// EC2's code.
     pub code: String,
     /// EC2's words.
     pub message: String,
-    /// The override, as it was in the request.
-    pub from: FleetOverride,
+    /// The override, as it was in the request; none where EC2 doesn't say which one it is about.
+    pub from: Option<FleetOverride>,
     /// How it would have been paid.
     pub capacity_type: TargetCapacityType,
 }

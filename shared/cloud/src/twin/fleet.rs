@@ -169,7 +169,7 @@ impl State {
                 });
             }
             if let Some((code, message)) = shortage {
-                let (from, capacity_type) = (candidate.from.clone(), request.capacity_type);
+                let (from, capacity_type) = (Some(candidate.from.clone()), request.capacity_type);
                 result.errors.push(FleetItemError { code, message, from, capacity_type });
             }
         }

@@ -6,6 +6,7 @@
 pub mod compatibility;
 pub mod describe;
 pub mod facts;
+pub mod learned;
 pub mod node_labels;
 pub mod node_shape;
 pub mod offering;
@@ -15,6 +16,7 @@ pub mod settings;
 
 pub use compatibility::{Incompatibility, compatibility};
 pub use facts::InstanceTypeFacts;
+pub use learned::{Learned, LearnedRecord, MemoryReport};
 pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings};

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
 use crate::catalog::compatibility::Incompatibility;
 use crate::id::{ReservationId, Zone, ZoneId};
 use crate::labels;
@@ -92,7 +94,12 @@ pub enum Unavailability {
     PriceUnknown,
     /// EC2 said that there is no capacity, and it isn't time to ask again.
     #[error("capacity is exhausted")]
-    Exhausted,
+    Exhausted {
+        /// Until when asking again is pointless; once that has passed, only a probe may ask.
+        until: Timestamp,
+        /// From when on it is asked for all the same where nothing else is left.
+        last_resort_at: Timestamp,
+    },
     /// The zone is shifted away from.
     #[error("the zone is shifted away from")]
     ZoneShifted,
@@ -113,7 +120,7 @@ impl Unavailability {
             Self::NoSubnet => "NoSubnet",
             Self::Incompatible(_) => "Incompatible",
             Self::PriceUnknown => "PriceUnknown",
-            Self::Exhausted => "Exhausted",
+            Self::Exhausted { .. } => "Exhausted",
             Self::ZoneShifted => "ZoneShifted",
             Self::ReservationUsedUp => "ReservationUsedUp",
             Self::ReservationExpiring => "ReservationExpiring",
@@ -127,7 +134,7 @@ impl Unavailability {
             Self::NotOffered | Self::NoSubnet => true,
             Self::Incompatible(_)
             | Self::PriceUnknown
-            | Self::Exhausted
+            | Self::Exhausted { .. }
             | Self::ZoneShifted
             | Self::ReservationUsedUp
             | Self::ReservationExpiring => false,

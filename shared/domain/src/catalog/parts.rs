@@ -19,7 +19,7 @@ use crate::class_status::ClassSubnet;
 use crate::evidence::CatalogPart;
 use crate::id::{InstanceType, Region, Zone, ZoneId};
 use crate::money::UsdPerHour;
-use crate::unavailable::{Marks, UnavailableKey};
+use crate::unavailable::{Blocking, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
 
 /// One part's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,8 +97,26 @@ pub enum Places<'a> {
 pub struct Exhaustion<'a> {
     /// What EC2 refused.
     pub marks: &'a Marks,
+    /// What requests for nodes of the class are.
+    pub requests: &'a [RequestDigest],
     /// The moment.
     pub now: Timestamp,
+}
+
+impl Exhaustion<'_> {
+    fn of_offering(&self, offering: &OfferingKey, vcpus: u32) -> Availability {
+        let wanted = Wanted { requests: self.requests, ..Wanted::new(offering, vcpus) };
+        let blocking = self.marks.blocking(&wanted, self.now);
+        blocking.map_or(Availability::Available, |blocking| self.unless_due(&blocking))
+    }
+
+    fn unless_due(&self, blocking: &Blocking) -> Availability {
+        if blocking.is_due(self.now) {
+            return Availability::Available;
+        }
+        let Blocking { until, last_resort_at, .. } = *blocking;
+        Availability::Unavailable(Unavailability::Exhausted { until, last_resort_at })
+    }
 }
 
 impl Catalog<'_> {
@@ -149,19 +167,17 @@ impl Catalog<'_> {
         for (capacity_type, _) in bought {
             for (zone, (zone_id, place)) in zones.iter().filter(|(zone, _)| offered.contains(**zone)) {
                 let price = self.price(&facts.name, zone, capacity_type);
-                let mark = || {
-                    exhaustion
-                        .marks
-                        .of_offering(capacity_type, zone_id, &facts.name, exhaustion.now)
-                        .is_some()
+                let key = || OfferingKey {
+                    capacity_type,
+                    zone_id: (*zone_id).clone(),
+                    instance_type: facts.name.clone(),
                 };
                 let availability = match place {
                     Availability::Unavailable(_) => place.clone(),
                     Availability::Available if price.is_none() => {
                         Availability::Unavailable(Unavailability::PriceUnknown)
                     }
-                    Availability::Available if mark() => Availability::Unavailable(Unavailability::Exhausted),
-                    Availability::Available => Availability::Available,
+                    Availability::Available => exhaustion.of_offering(&key(), facts.vcpus),
                 };
                 offerings.push(Offering {
                     zone: (*zone).clone(),
@@ -186,17 +202,18 @@ impl Catalog<'_> {
 
 /// Whether a class has a subnet with addresses in the zone.
 fn subnets_of(zone: &Zone, subnets: &[ClassSubnet], exhaustion: Exhaustion<'_>) -> Availability {
-    let mut here = subnets.iter().filter(|subnet| subnet.zone == *zone).peekable();
-    if here.peek().is_none() {
-        return Availability::Unavailable(Unavailability::NoSubnet);
-    }
-    let exhausted = |subnet: &ClassSubnet| {
-        exhaustion.marks.of(&UnavailableKey::Subnet(subnet.id.clone()), exhaustion.now).is_some()
+    let here = subnets.iter().filter(|subnet| subnet.zone == *zone);
+    let blocking = |subnet: &ClassSubnet| {
+        let key = UnavailableKey::Subnet(subnet.id.clone());
+        exhaustion.marks.blocking_key(&key, exhaustion.now)
     };
-    if here.all(exhausted) {
-        return Availability::Unavailable(Unavailability::Exhausted);
+    // The one that has addresses first is the zone's; one that isn't marked has some.
+    let first = here.map(blocking).min_by_key(|blocking| blocking.as_ref().map(|blocking| blocking.until));
+    match first {
+        None => Availability::Unavailable(Unavailability::NoSubnet),
+        Some(None) => Availability::Available,
+        Some(Some(blocking)) => exhaustion.unless_due(&blocking),
     }
-    Availability::Available
 }
 
 #[cfg(test)]
@@ -204,7 +221,7 @@ mod tests {
     use super::*;
     use crate::catalog::describe::{InstanceTypeInfo, Limits, facts};
     use crate::id::{ClusterName, SubnetId};
-    use crate::unavailable::Unavailable;
+    use crate::unavailable::Mark;
 
     struct World {
         region: Region,
@@ -260,13 +277,17 @@ mod tests {
         }
     }
 
-    fn mark(key: &str) -> Unavailable {
-        Unavailable {
+    fn mark(key: &str) -> Mark {
+        Mark {
             key: UnavailableKey::parse(key).unwrap(),
+            revision: 1,
             code: "InsufficientInstanceCapacity".to_owned(),
             count: 1,
             since: Timestamp::UNIX_EPOCH,
+            asked_at: Timestamp::UNIX_EPOCH,
             until: Timestamp::from_second(60).unwrap(),
+            from_vcpus: None,
+            probe: None,
             seen_by: ClusterName::parse("prod").unwrap(),
         }
     }
@@ -281,7 +302,9 @@ mod tests {
             spot: &world.spot,
         };
         let marks: Marks = marks.iter().map(|key| mark(key)).collect();
-        let exhaustion = Exhaustion { marks: &marks, now: Timestamp::from_second(now).unwrap() };
+        let requests = [RequestDigest::parse("12ab").unwrap()];
+        let now = Timestamp::from_second(now).unwrap();
+        let exhaustion = Exhaustion { marks: &marks, requests: &requests, now };
         let options = catalog.options(&NodeSettings::default(), places, exhaustion);
         let lines: Vec<String> = options
             .iter()
@@ -326,6 +349,14 @@ mod tests {
             &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
         );
         check(Places::Subnets(&subnets), &["offering#spot#use1-az-a#m5.large"], 60, &in_a);
+        check(
+            Places::Subnets(&subnets),
+            &["request#12ab#spot#use1-az-a#m5.large"],
+            0,
+            &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
+        );
+        // What another class's requests can't have, this one's may.
+        check(Places::Subnets(&subnets), &["request#34cd#spot#use1-az-a#m5.large"], 0, &in_a);
         check(
             Places::Subnets(&subnets),
             &["subnet#subnet-1"],

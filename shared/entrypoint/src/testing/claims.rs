@@ -8,6 +8,7 @@ use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole, LaunchedInstance};
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeName};
 use tenon_domain::resources::ResourceList;
+use tenon_domain::unavailable::OfferingKey;
 use tenon_table::items::{InstanceOwner, keys, put};
 use tenon_table::{Table, block_on};
 
@@ -51,6 +52,16 @@ pub fn instance(n: usize) -> LaunchedInstance {
     }
 }
 
+/// The offering of such an instance.
+#[must_use]
+pub fn offering_of(held: &LaunchedInstance) -> OfferingKey {
+    OfferingKey {
+        capacity_type: held.capacity_type,
+        zone_id: "use1-az1".parse().unwrap(),
+        instance_type: held.instance_type.clone(),
+    }
+}
+
 /// The n-th claim, of `launch-1`, in a state.
 #[must_use]
 pub fn claim(n: usize, state: ClaimState) -> Claim {
@@ -76,7 +87,8 @@ pub fn world_with(claims: &[Claim]) -> World {
         let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
         writes.extend(claim.state.instance().map(|held| {
             let (instance, claim) = (held.id.clone(), claim.name.clone());
-            put(keys::instance(&held.id), &InstanceOwner { instance, cluster: cluster(), claim })
+            let offering = Some(offering_of(held));
+            put(keys::instance(&held.id), &InstanceOwner { instance, cluster: cluster(), claim, offering })
         }));
         block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
     }

@@ -12,20 +12,16 @@ use tenon_domain::catalog::{
     AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, PartData, Places,
 };
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::digest::Digest;
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
-use tenon_domain::unavailable::UnavailableKey;
+use tenon_domain::unavailable::{RequestDigest, UnavailableKey};
 use tenon_scheduling::provision::PoolReadiness;
 
 use super::World;
 use super::pools::plans;
 use crate::build::ReadyClass;
 use crate::fleet;
-
-/// Letters and digits of a request's digest.
-const DIGEST_DIGITS: usize = 24;
 
 impl<'a> World<'a> {
     /// Finds out which pools are ready and what their nodes can be. Before this no pool is known.
@@ -91,7 +87,7 @@ impl<'a> World<'a> {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
         }
         let key = refused_request(self.cluster, &pool.name, status);
-        if let Some(mark) = self.view.marks.of(&key, self.view.now) {
+        if let Some(mark) = self.view.marks.held(&key, self.view.now) {
             return not_ready(&mark.code);
         }
         match self.missing_part(pool) {
@@ -147,7 +143,9 @@ impl<'a> World<'a> {
             },
         };
         let settings = self.with_settings(class).settings;
-        let exhaustion = Exhaustion { marks: &self.view.marks, now: self.view.now };
+        let requests = [RequestDigest::of_class(self.cluster, status)];
+        let exhaustion =
+            Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
         let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
         options.retain(|option| fleet::image_of(&option.facts, status).is_some());
         options
@@ -162,5 +160,5 @@ pub fn refused_request(cluster: &ClusterName, pool: &NodePoolName, status: &Clas
     let images = images.join(" ");
     let class = [status.name.as_str(), status.spec_digest.as_str(), images.as_str()];
     let texts = [cluster.as_str(), pool.as_str()].into_iter().chain(class);
-    UnavailableKey::Request(Digest::of_texts(texts).base36(DIGEST_DIGITS))
+    UnavailableKey::Request(RequestDigest::of(texts))
 }

@@ -5,12 +5,14 @@
 use std::collections::BTreeSet;
 
 use tenon_cloud::port::CreateFleetRequest;
+use tenon_domain::Timestamp;
 use tenon_domain::api::{Node, NodePool};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::NodeName;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::unavailable::Mark;
 use tenon_scheduling::provision::PoolInput;
 
 use super::World;
@@ -33,10 +35,16 @@ impl World<'_> {
                     usage: self.usage(pool),
                     readiness: self.readiness.get(&pool.name)?.clone(),
                     nodes_left,
-                    capacity_back_at: self.view.marks.next_end(self.view.now),
+                    capacity_back_at: self.capacity_back_at(),
                 })
             })
             .collect()
+    }
+
+    /// When the next of the marks that hold ends.
+    fn capacity_back_at(&self) -> Option<Timestamp> {
+        let ends = self.view.marks.iter().map(Mark::blocked_until);
+        ends.filter(|end| *end > self.view.now).min()
     }
 
     /// Capacity of the pool's nodes and claims. A claim whose type isn't known yet counts as the largest that it may be.

@@ -110,7 +110,7 @@ fn comes_back(option: &InstanceTypeOption, merged: &Requirements) -> bool {
         match &offering.availability {
             Availability::Available => true,
             Availability::Unavailable(why) => match why {
-                Unavailability::Exhausted
+                Unavailability::Exhausted { .. }
                 | Unavailability::ZoneShifted
                 | Unavailability::ReservationUsedUp
                 | Unavailability::ReservationExpiring => true,

@@ -332,7 +332,10 @@ fn exhausted_capacity_is_waited_for_and_other_zones_are_used() {
         let mut types = six();
         for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
             if zones.contains(&offering.zone.as_str()) {
-                offering.availability = Availability::Unavailable(Unavailability::Exhausted);
+                offering.availability = Availability::Unavailable(Unavailability::Exhausted {
+                    until: at(180),
+                    last_resort_at: at(180),
+                });
             }
         }
         let mut pool = pool("default", types);

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use tenon_domain::Timestamp;
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin};
+use tenon_domain::id::Region;
 
 use super::form::{Attributes, FieldError, Fields, Form};
 use crate::key::REVISION;
@@ -35,11 +36,18 @@ pub struct PartMeta {
     pub digest: String,
     /// Until when its packed items stay.
     pub packed_until: Option<Timestamp>,
+    /// Where its content is from.
+    pub origin: Origin,
     /// What the last refresh ran into, if it failed.
     pub last_error: Option<String>,
+    /// The kind of that; none where a writer didn't say.
+    pub last_error_kind: Option<ErrorKind>,
     /// Since when refreshes fail.
     pub failing_since: Option<Timestamp>,
 }
+
+/// The word of a part that came with the release; what AWS answered has none.
+const SHIPPED: &str = "shipped";
 
 impl CatalogMeta {
     /// The generations of these parts; 0 for one that never arrived.
@@ -60,7 +68,12 @@ impl Form for CatalogMeta {
                 to.number("items", meta.items);
                 to.text("digest", &meta.digest);
                 to.time_if("packed_until", meta.packed_until);
+                let (as_of, region) = shipped(&meta.origin).unzip();
+                to.text_if("origin", as_of.map(|_| SHIPPED));
+                to.text_if("as_of", as_of.map(|as_of| as_of.to_string()));
+                to.text_if("of_region", region);
                 to.text_if("last_error", meta.last_error.as_ref());
+                to.text_if("last_error_kind", meta.last_error_kind.map(ErrorKind::as_str));
                 to.time_if("failing_since", meta.failing_since);
             });
         }
@@ -76,7 +89,12 @@ impl Form for CatalogMeta {
                     items: from.u32("items")?,
                     digest: from.string("digest")?,
                     packed_until: from.time_if("packed_until")?,
+                    origin: origin(from)?,
                     last_error: from.string_if("last_error")?,
+                    last_error_kind: from
+                        .value_if("last_error_kind")
+                        .map(|_| from.word("last_error_kind", ErrorKind::parse))
+                        .transpose()?,
                     failing_since: from.time_if("failing_since")?,
                 })
             })?;
@@ -85,4 +103,19 @@ impl Form for CatalogMeta {
         let parts = CatalogPart::ALL.into_iter().filter_map(|found| part(found).transpose());
         Ok(Self { revision: from.u64(REVISION)?, parts: parts.collect::<Result<_, _>>()? })
     }
+}
+
+const fn shipped(origin: &Origin) -> Option<(&Date, &Region)> {
+    match origin {
+        Origin::Answered => None,
+        Origin::Shipped { as_of, region } => Some((as_of, region)),
+    }
+}
+
+fn origin(from: Fields<'_>) -> Result<Origin, FieldError> {
+    if from.value_if("origin").is_none() {
+        return Ok(Origin::Answered);
+    }
+    from.word("origin", |word| (word == SHIPPED).then_some(()))?;
+    Ok(Origin::Shipped { as_of: from.parsed("as_of")?, region: from.parsed("of_region")? })
 }

@@ -2,6 +2,7 @@
 //! instance that isn't ours ends after one read.
 
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId};
+use tenon_domain::unavailable::OfferingKey;
 
 use super::form::{Attributes, FieldError, Fields, Form};
 
@@ -14,6 +15,8 @@ pub struct InstanceOwner {
     pub cluster: ClusterName,
     /// Its claim.
     pub claim: ClaimName,
+    /// The offering that it was had from; none where it wasn't known.
+    pub offering: Option<OfferingKey>,
 }
 
 impl Form for InstanceOwner {
@@ -21,6 +24,7 @@ impl Form for InstanceOwner {
         to.text("instance", &self.instance);
         to.text("cluster", &self.cluster);
         to.text("claim", &self.claim);
+        to.text_if("offering", self.offering.as_ref().map(ToString::to_string));
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
@@ -28,6 +32,10 @@ impl Form for InstanceOwner {
             instance: from.parsed("instance")?,
             cluster: from.parsed("cluster")?,
             claim: from.parsed("claim")?,
+            offering: from
+                .value_if("offering")
+                .map(|_| from.word("offering", OfferingKey::parse))
+                .transpose()?,
         })
     }
 }

@@ -21,6 +21,8 @@ pub const CLUSTER: &str = "CLUSTER#";
 pub const UNAVAILABLE: &str = "UNAVAILABLE#";
 /// Images of a region.
 pub const IMAGE: &str = "IMAGE#";
+/// Memory that kubelets of a region reported.
+pub const LEARNED: &str = "LEARNED#";
 /// Instance types of a region, for people.
 pub const TYPE: &str = "TYPE#";
 /// Pools of a cluster.
@@ -94,6 +96,12 @@ pub fn unavailable(region: &Region, key: &UnavailableKey) -> Key {
 #[must_use]
 pub fn image(region: &Region, image: &ImageId) -> Key {
     Key::new(region_pk(region), format!("{IMAGE}{image}"))
+}
+
+/// Memory that kubelets reported on a type with an image.
+#[must_use]
+pub fn learned(region: &Region, instance_type: &InstanceType, image: &ImageId) -> Key {
+    Key::new(region_pk(region), format!("{LEARNED}{instance_type}#{image}"))
 }
 
 /// The revision that set-level decisions of a cluster are conditional on.
@@ -272,6 +280,14 @@ mod tests {
             "REGION#us-east-1/UNAVAILABLE#offering#spot#use1-az1#m5.large",
         );
         check(&image(&region, &ImageId::parse("ami-0abc").unwrap()), "REGION#us-east-1/IMAGE#ami-0abc");
+        check(
+            &learned(
+                &region,
+                &InstanceType::parse("m5.large").unwrap(),
+                &ImageId::parse("ami-0abc").unwrap(),
+            ),
+            "REGION#us-east-1/LEARNED#m5.large#ami-0abc",
+        );
         check(&revision(&cluster), "CLUSTER#prod/REVISION");
         check(&steps(&cluster), "CLUSTER#prod/STEPS");
         check(&halt(&cluster), "CLUSTER#prod/HALT");

@@ -16,6 +16,7 @@ pub mod instance;
 pub mod journal;
 pub mod keys;
 pub mod launch;
+pub mod learned;
 pub mod packed;
 mod packed_forms;
 mod packed_spot;

@@ -18,7 +18,7 @@ use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, Origin, RefreshFailure};
 use tenon_domain::id::Region;
 use tenon_domain::{SignedDuration, Timestamp};
 
@@ -133,14 +133,15 @@ fn life(part: CatalogPart) -> SignedDuration {
     part.stale_after().saturating_mul(2).max(PACKED_LIFE_LEAST)
 }
 
-/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before.
+/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before. What is
+/// shipped is no word of AWS: its error is then said beside it by [`failure_commit`].
 ///
 /// # Errors
 /// [`CatalogError::Pack`] when the content can't be packed.
 pub fn refresh(
     region: &Region,
     meta: &CatalogMeta,
-    data: &PartData,
+    (data, origin): (&PartData, Origin),
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
     let part = data.part();
@@ -150,8 +151,14 @@ pub fn refresh(
     let life = life(part);
     let known = before.digest == digest;
     let lasting = before.packed_until.is_some_and(|until| until.duration_since(now) * 2 >= life);
-    let mut after =
-        PartMeta { refreshed_at: Some(now), last_error: None, failing_since: None, ..before.clone() };
+    let mut after = PartMeta {
+        refreshed_at: Some(now),
+        origin,
+        last_error: None,
+        last_error_kind: None,
+        failing_since: None,
+        ..before.clone()
+    };
     let mut pieces = Vec::new();
     if !(known && lasting) {
         let until = now.saturating_add(life).unwrap_or(now);
@@ -176,12 +183,17 @@ pub fn failure_commit(
     region: &Region,
     meta: &CatalogMeta,
     part: CatalogPart,
-    error: &str,
+    failure: &RefreshFailure,
     now: Timestamp,
 ) -> Commit {
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
     let failing_since = before.failing_since.or(Some(now));
-    let after = PartMeta { last_error: Some(error.to_owned()), failing_since, ..before };
+    let after = PartMeta {
+        last_error: Some(failure.message.clone()),
+        last_error_kind: Some(failure.kind),
+        failing_since,
+        ..before
+    };
     pointer_commit(region, meta, (part, after), now)
 }
 
@@ -313,6 +325,7 @@ fn unpack(part: CatalogPart, bytes: &[u8]) -> Result<PartData, CatalogError> {
 mod tests {
     use super::*;
     use crate::{MemoryConfig, MemoryTable, Operation, block_on};
+    use tenon_domain::evidence::ErrorKind;
     use tenon_domain::id::{InstanceType, Zone};
     use tenon_domain::money::UsdPerHour;
 
@@ -348,7 +361,7 @@ mod tests {
 
     fn refreshed(table: &MemoryTable, data: &PartData, now: i64) -> Refresh {
         let meta = block_on(read_meta(table, &region(), Consistency::Strong)).unwrap();
-        refresh(&region(), &meta, data, at(now)).unwrap()
+        refresh(&region(), &meta, (data, Origin::Answered), at(now)).unwrap()
     }
 
     /// Refreshes, and says how many pieces were put.
@@ -469,16 +482,19 @@ mod tests {
         put(&table, &prices(5), 100);
         for now in [200, 300] {
             let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
-            let commit = failure_commit(&region(), &meta, CatalogPart::SpotPrices, "throttled", at(now));
+            let failure = RefreshFailure { kind: ErrorKind::Throttled, message: "throttled".to_owned() };
+            let commit = failure_commit(&region(), &meta, CatalogPart::SpotPrices, &failure, at(now));
             block_on(table.commit(&commit)).unwrap();
         }
         let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
         let part = &meta.parts[&CatalogPart::SpotPrices];
         assert_eq!((part.refreshed_at, part.failing_since), (Some(at(100)), Some(at(200))));
         assert_eq!(part.last_error.as_deref(), Some("throttled"));
+        assert_eq!(part.last_error_kind, Some(ErrorKind::Throttled));
         put(&table, &prices(5), 400);
         let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
-        assert_eq!(meta.parts[&CatalogPart::SpotPrices].last_error, None);
+        let part = &meta.parts[&CatalogPart::SpotPrices];
+        assert_eq!((&part.last_error, part.last_error_kind), (&None, None));
     }
 
     #[test]

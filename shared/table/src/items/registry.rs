@@ -22,6 +22,7 @@ impl Form for Registry {
             to.number("batch_max_ms", milliseconds(self.settings.batch_max));
             to.number("vm_memory_overhead_ppm", self.settings.vm_memory_overhead_ppm);
             to.number("reserved_enis", self.settings.reserved_enis);
+            to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
         });
         to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
         to.text("agent_queue", &self.agent_queue);
@@ -70,6 +71,7 @@ impl Form for Registry {
 }
 
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
+const LEARNED_MEMORY: &str = "learned_memory";
 
 fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
     let default = ClusterSettings::default();
@@ -83,6 +85,9 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
             .u32_if("vm_memory_overhead_ppm")?
             .unwrap_or(default.vm_memory_overhead_ppm),
         reserved_enis: from.u32_if("reserved_enis")?.unwrap_or(default.reserved_enis),
+        learned_memory: from
+            .value_if(LEARNED_MEMORY)
+            .map_or(Ok(default.learned_memory), |_| from.word(LEARNED_MEMORY, Gate::parse))?,
     })
 }
 

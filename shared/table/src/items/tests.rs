@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
-use tenon_domain::catalog::CapacityType;
 use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
     Claim, ClaimPhase, ClaimState, CommandRole, Drift, DriftReason, LaunchFailure, LaunchedInstance,
     RemovalReason,
@@ -16,7 +16,7 @@ use tenon_domain::class_status::{
     Seen as SeenPart,
 };
 use tenon_domain::command::{Command, CommandState};
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NamespacedName, NodeName, Region, Uid};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -26,7 +26,7 @@ use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, OfferingKey, Probe, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 
 use super::*;
@@ -243,13 +243,44 @@ fn image_record() -> ImageRecord {
     }
 }
 
-fn mark() -> Unavailable {
-    Unavailable {
+fn mark() -> Mark {
+    Mark {
         key: UnavailableKey::parse("offering#spot#use1-az1#m5.large").unwrap(),
+        revision: 3,
         code: "InsufficientInstanceCapacity".into(),
         count: 2,
         since: at("00:00:00"),
-        until: at("00:03:00"),
+        asked_at: at("00:01:30"),
+        until: at("00:03:30"),
+        from_vcpus: None,
+        probe: None,
+        seen_by: cluster(),
+    }
+}
+
+fn probed_quota() -> Mark {
+    let probe = Probe {
+        cluster: "staging".parse().unwrap(),
+        launch: "launch-7".parse().unwrap(),
+        at: at("00:04:00"),
+        until: at("00:07:00"),
+    };
+    Mark {
+        key: UnavailableKey::parse("quota#on-demand#m5").unwrap(),
+        code: "VcpuLimitExceeded".into(),
+        from_vcpus: Some(48),
+        probe: Some(probe),
+        ..mark()
+    }
+}
+
+fn learned() -> LearnedRecord {
+    LearnedRecord {
+        instance_type: "m5.large".parse().unwrap(),
+        image: "ami-0abc".parse().unwrap(),
+        revision: 2,
+        memory: LearnedMemory(8_011_382_784),
+        seen_at: at("00:00:00"),
         seen_by: cluster(),
     }
 }
@@ -277,10 +308,19 @@ fn catalog_meta() -> CatalogMeta {
         items: 1,
         digest: "12ab".into(),
         packed_until: Some(at("00:20:00")),
+        origin: Origin::Answered,
         last_error: Some("RequestLimitExceeded".into()),
+        last_error_kind: Some(ErrorKind::Throttled),
         failing_since: Some(at("00:10:00")),
     };
-    CatalogMeta { revision: 6, parts: BTreeMap::from([(CatalogPart::SpotPrices, part)]) }
+    let shipped = PartMeta {
+        generation: 1,
+        refreshed_at: Some(at("00:00:00")),
+        origin: Origin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() },
+        ..PartMeta::default()
+    };
+    let parts = [(CatalogPart::SpotPrices, part), (CatalogPart::OnDemandPrices, shipped)];
+    CatalogMeta { revision: 6, parts: BTreeMap::from(parts) }
 }
 
 fn type_record() -> TypeRecord {
@@ -383,10 +423,17 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
     golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
     golden(text, keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
-    let owner = InstanceOwner { instance: instance().id, cluster: cluster(), claim: name("default-3k9x2") };
+    let owner = InstanceOwner {
+        instance: instance().id,
+        cluster: cluster(),
+        claim: name("default-3k9x2"),
+        offering: OfferingKey::parse("spot#use1-az1#m5.large"),
+    };
     golden(text, keys::instance(&owner.instance), &owner);
     golden(text, keys::image(r, &image_record().id), &image_record());
     golden(text, keys::unavailable(r, &mark().key), &mark());
+    golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
+    golden(text, keys::learned(r, &learned().instance_type, &learned().image), &learned());
     golden(text, keys::catalog(r), &catalog_meta());
     golden(text, keys::instance_type(r, &type_record().name), &type_record());
     for write in journal_writes(JournalOf::Cluster(c), &journal_record(), 12, 0) {
@@ -447,6 +494,46 @@ fn versions_are_read_one_before_and_one_after() {
         read(3).unwrap_err().field.to_string(),
         "attribute `v`: version 3 of the form can't be read: expected at most 2, update this function first"
     );
+}
+
+/// As before marks had a revision, and instances an offering.
+#[test]
+fn a_mark_and_an_owner_of_before_are_read() {
+    let (key, mut item) = (keys::unavailable(&region(), &mark().key), to_item(&mark()));
+    for gone in ["revision", "asked_at", "next_probe"] {
+        item.remove(gone).unwrap();
+    }
+    let read = from_item::<Mark>(&key, &item).unwrap();
+    assert_eq!(read, Mark { revision: 0, asked_at: mark().since, ..mark() });
+    let (instance, claim) = (instance().id, name("default-3k9x2"));
+    let owner = InstanceOwner { instance, cluster: cluster(), claim, offering: None };
+    let (key, item) = (keys::instance(&owner.instance), to_item(&owner));
+    assert!(!item.contains_key("offering"));
+    assert_eq!(from_item::<InstanceOwner>(&key, &item).unwrap(), owner);
+}
+
+/// DynamoDB may delete a mark only when it says nothing any more; a lease that ends is one attribute less.
+#[test]
+fn a_mark_expires_when_it_is_forgotten() {
+    let check = |mark: &Mark, forgotten: &str| {
+        assert_eq!(to_item(mark)["expires_at"], Value::number(at(forgotten).as_second()));
+    };
+    check(&mark(), "02:03:30");
+    check(&probed_quota(), "02:07:00");
+    check(&Mark { count: 0, ..mark() }, "00:03:30");
+    let Write::Set { remove, .. } = set(keys::halt(&cluster()), &mark()) else { panic!() };
+    assert_eq!(remove, ["from_vcpus", "probe"]);
+}
+
+#[test]
+fn a_registry_of_before_learns_memory() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.remove("learned_memory").unwrap();
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap(), registry_entry());
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.insert("learned_memory".into(), Value::text("Disabled"));
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, Gate::Disabled);
 }
 
 #[test]

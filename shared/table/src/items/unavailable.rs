@@ -1,28 +1,54 @@
-//! `UNAVAILABLE#`: a mark. Set with `expires_at` at its `until`; readers compare with `now`, since DynamoDB is late.
+//! `UNAVAILABLE#`: a mark, under a `revision`. It expires when it says nothing any more; what it says is decided by its
+//! moments, since DynamoDB deletes late.
+//!
+//! `next_probe` is for people: functions compute it from the rest.
 
-use tenon_domain::unavailable::{Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
 
 use super::form::{Attributes, FieldError, Fields, Form, seconds};
-use crate::key::EXPIRES_AT;
+use crate::key::{EXPIRES_AT, REVISION};
 
-impl Form for Unavailable {
+impl Form for Mark {
     fn write(&self, to: &mut Attributes) {
+        to.number(REVISION, self.revision);
         to.text("what", self.key.to_string());
         to.text("code", &self.code);
         to.number("count", self.count);
         to.time("since", self.since);
+        to.time("asked_at", self.asked_at);
         to.time("until", self.until);
+        to.time("next_probe", self.blocked_until());
+        to.number_if("from_vcpus", self.from_vcpus);
+        to.map_if("probe", self.probe.as_ref(), |probe, to| {
+            to.text("cluster", &probe.cluster);
+            to.text("launch", &probe.launch);
+            to.time("at", probe.at);
+            to.time("until", probe.until);
+        });
         to.text("seen_by", &self.seen_by);
-        to.value(EXPIRES_AT, seconds(self.until));
+        to.value(EXPIRES_AT, seconds(self.forget_at()));
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let since = from.time("since")?;
         Ok(Self {
             key: from.word("what", UnavailableKey::parse)?,
+            revision: from.u64_if(REVISION)?.unwrap_or(0),
             code: from.string("code")?,
             count: from.u32("count")?,
-            since: from.time("since")?,
+            since,
+            // Marks of before say only since when.
+            asked_at: from.time_if("asked_at")?.unwrap_or(since),
             until: from.time("until")?,
+            from_vcpus: from.u32_if("from_vcpus")?,
+            probe: from.map_if("probe", |from| {
+                Ok(Probe {
+                    cluster: from.parsed("cluster")?,
+                    launch: from.parsed("launch")?,
+                    at: from.time("at")?,
+                    until: from.time("until")?,
+                })
+            })?,
             seen_by: from.parsed("seen_by")?,
         })
     }

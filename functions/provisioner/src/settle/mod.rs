@@ -4,31 +4,31 @@
 //! reads the same answer twice settles the same. It doesn't ask EC2 and doesn't write.
 //!
 //! Invariants: a claim gets at most one instance, an instance at most one claim; a claim that isn't waiting for its
-//! launch keeps its state; an answer with errors but enough instances fails nothing.
+//! launch keeps its state; an answer with errors but enough instances fails nothing. What EC2 said of marks is in
+//! [`marks`].
 //!
 //! Source: KARPENTER.md 2.3.
 
+mod marks;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::port::{FleetItemError, FleetOverride, FleetResult, Instance};
-use tenon_cloud::{Class, Ec2Error};
+use jiff::Timestamp;
+use tenon_cloud::port::{FleetResult, Instance};
+use tenon_cloud::{Class, Ec2Error, launched_reason, launched_reason_of};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchFailure, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::id::ClusterName;
+use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchState};
-use tenon_domain::unavailable::{Marks, Unavailable, UnavailableKey};
+use tenon_domain::unavailable::{LaunchAsked, Marks, OfferingKey};
 use tenon_domain::wake::FunctionName;
 
-/// How long exhausted capacity isn't asked for again; the peer's. Source: KARPENTER.md 2.3.
-pub const EXHAUSTED_FOR: SignedDuration = SignedDuration::from_mins(3);
-/// How long a request that EC2 refuses for what it is isn't made again at first; doubled up to
-/// [`REFUSED_AT_MOST`]. A change of the class makes it another request.
-pub const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(1);
-/// See [`REFUSED_FOR`].
-pub const REFUSED_AT_MOST: SignedDuration = SignedDuration::from_mins(15);
+pub use marks::{CatalogFacts, MarkWord, Said};
+
 /// Characters of EC2's words that are kept with a claim.
 const MESSAGE_CHARS: usize = 300;
 
@@ -56,8 +56,18 @@ pub struct SettleInput<'a> {
     pub claims: &'a [&'a Claim],
     /// The class, as it resolved last: its subnets name zones.
     pub status: Option<&'a ClassStatus>,
-    /// Marks so far.
+    /// Marks so far, the launch's own leases among them.
     pub marks: &'a Marks,
+    /// The catalogue's zones and types.
+    pub catalog: CatalogFacts<'a>,
+}
+
+impl<'a> SettleInput<'a> {
+    /// Who asked.
+    #[must_use]
+    pub const fn asked(&self) -> LaunchAsked<'a> {
+        LaunchAsked { cluster: self.cluster, launch: &self.launch.id, planned_at: self.launch.created_at }
+    }
 }
 
 /// A launch, settled.
@@ -67,8 +77,10 @@ pub struct Settlement {
     pub launch: Launch,
     /// Each claim's next form.
     pub claims: Vec<Claim>,
-    /// What isn't asked for again for a while.
-    pub marks: Vec<Unavailable>,
+    /// What EC2 said of what is, or is to be, marked.
+    pub marks: Vec<MarkWord>,
+    /// The offerings of the instances, as far as their zones' ids are known.
+    pub offerings: BTreeMap<InstanceId, OfferingKey>,
     /// A record for each claim.
     pub records: Vec<JournalRecord>,
     /// Why claims failed, if any did.
@@ -93,7 +105,11 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
     instances.sort_by(|a, b| a.id.cmp(&b.id));
     let count = u32::try_from(instances.len()).unwrap_or(u32::MAX);
     let (failure, kind) = failure(answer);
-    let mut left = instances.into_iter();
+    let offering = |instance: &LaunchedInstance| {
+        marks::offering_of(input, instance).map(|offering| (instance.id.clone(), offering))
+    };
+    let offerings = instances.iter().filter_map(offering).collect();
+    let mut left = instances.iter().cloned();
     let mut settlement = Settlement {
         launch: Launch {
             revision: input.launch.revision.saturating_add(1),
@@ -102,6 +118,7 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
         },
         claims: Vec::new(),
         marks: Vec::new(),
+        offerings,
         records: Vec::new(),
         failed: None,
     };
@@ -117,7 +134,7 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
         settlement.claims.extend(claim.stepped(state).ok());
     }
     let refused = (settlement.failed == Some(Failure::Request)).then_some(failure.reason.as_str());
-    settlement.marks = marks(input, answer, refused);
+    settlement.marks = marks::words(input, answer, &instances, refused);
     settlement
 }
 
@@ -167,8 +184,12 @@ fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
             (made("LaunchFailed", message.to_owned()), Failure::Capacity)
         }
         Answer::Refused(error) => {
-            let class = error.class();
-            (made(reason(class), error.to_string()), kind(class))
+            let kind = match kind(error.class()) {
+                // A call that is refused as a whole says nothing of an offering to plan around.
+                Failure::Capacity if error.class() != Class::ServiceLinkedRoleMissing => Failure::Request,
+                kind @ (Failure::Capacity | Failure::TemplateMissing | Failure::Request) => kind,
+            };
+            (made(launched_reason_of(error), error.to_string()), kind)
         }
         Answer::Fleet(result) => {
             // Only what isn't capacity tells the user something new.
@@ -179,7 +200,9 @@ fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
                 |error| format!("{}: {}", error.code, error.message),
             );
             match told {
-                Some(error) => (made(reason(error.class()), message), kind(error.class())),
+                Some(error) => {
+                    (made(launched_reason(&error.code, &error.message), message), kind(error.class()))
+                }
                 None => (made("InsufficientCapacityError", message), Failure::Capacity),
             }
         }
@@ -190,6 +213,8 @@ const fn kind(class: Class) -> Failure {
     match class {
         Class::InsufficientCapacity
         | Class::Quota
+        | Class::FleetCount
+        | Class::PlacementGroup
         | Class::Unsupported
         | Class::SubnetFull
         | Class::ReservationFull
@@ -197,33 +222,14 @@ const fn kind(class: Class) -> Failure {
         | Class::Throttled
         | Class::Server => Failure::Capacity,
         Class::TemplateMissing => Failure::TemplateMissing,
-        Class::ImageUnavailable
+        Class::AccountLimit
+        | Class::ImageUnavailable
         | Class::Unauthorized
         | Class::NotFound
         | Class::AlreadyExists
         | Class::TokenMismatch
         | Class::Invalid
         | Class::Unknown => Failure::Request,
-    }
-}
-
-/// The peer's reason of the condition `Launched`.
-const fn reason(class: Class) -> &'static str {
-    match class {
-        Class::InsufficientCapacity | Class::Unsupported | Class::ReservationFull => {
-            "InsufficientCapacityError"
-        }
-        Class::Quota => "FleetQuotaExceeded",
-        Class::SubnetFull => "InsufficientFreeAddressesInSubnet",
-        Class::ServiceLinkedRoleMissing => "SpotSLRCreationFailed",
-        Class::TemplateMissing => "LaunchTemplateNotFound",
-        Class::ImageUnavailable => "InvalidAMIID",
-        Class::Throttled => "RequestLimitExceeded",
-        Class::Unauthorized => "Unauthorized",
-        Class::Server => "InternalError",
-        Class::NotFound | Class::AlreadyExists | Class::TokenMismatch | Class::Invalid | Class::Unknown => {
-            "LaunchFailed"
-        }
     }
 }
 
@@ -248,74 +254,4 @@ fn record(input: SettleInput<'_>, claim: &Claim, state: &ClaimState) -> JournalR
         record = record.detail("reason", &failure.reason);
     }
     record
-}
-
-/// Marks that follow from an answer, each once.
-fn marks(input: SettleInput<'_>, answer: &Answer, refused: Option<&str>) -> Vec<Unavailable> {
-    let mut marks: BTreeMap<UnavailableKey, Unavailable> = BTreeMap::new();
-    if let Answer::Fleet(result) = answer {
-        for error in &result.errors {
-            let key = exhausted(input, error);
-            marks.extend(key.map(|key| (key.clone(), mark(input, key, &error.code, EXHAUSTED_FOR))));
-        }
-    }
-    if let Answer::Refused(error) = answer
-        && error.class() == Class::ServiceLinkedRoleMissing
-    {
-        let key = UnavailableKey::CapacityType(CapacityType::Spot);
-        marks.insert(key.clone(), mark(input, key, reason(error.class()), EXHAUSTED_FOR));
-    }
-    if let (Some(code), Some(status)) = (refused, input.status) {
-        let key = tenon_launching::world::refused_request(input.cluster, &input.launch.pool, status);
-        let before = input.marks.iter().find(|mark| mark.key == key).map_or(0, |mark| mark.count);
-        let factor = 2_i32.saturating_pow(before.min(8));
-        let after = REFUSED_FOR.saturating_mul(factor).min(REFUSED_AT_MOST);
-        marks.insert(key.clone(), mark(input, key, code, after));
-    }
-    marks.into_values().collect()
-}
-
-fn mark(input: SettleInput<'_>, key: UnavailableKey, code: &str, hold: SignedDuration) -> Unavailable {
-    let before = input.marks.iter().find(|mark| mark.key == key);
-    Unavailable {
-        code: code.to_owned(),
-        count: before.map_or(1, |mark| mark.count.saturating_add(1)),
-        since: before.map_or(input.now, |mark| mark.since),
-        until: input.now.saturating_add(hold).unwrap_or(input.now),
-        seen_by: input.cluster.clone(),
-        key,
-    }
-}
-
-/// What an item's error says is exhausted.
-fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<UnavailableKey> {
-    let capacity_type = CapacityType::from(error.capacity_type);
-    let from: &FleetOverride = &error.from;
-    match error.class() {
-        Class::InsufficientCapacity | Class::Unsupported | Class::ReservationFull => {
-            let zone = from.zone.as_ref()?;
-            let subnet = input.status?.subnets.iter().find(|subnet| subnet.zone == *zone)?;
-            Some(UnavailableKey::Offering {
-                capacity_type,
-                zone_id: subnet.zone_id.clone(),
-                instance_type: from.instance_type.clone(),
-            })
-        }
-        Class::Quota => {
-            let family = from.instance_type.as_str().split('.').next().unwrap_or_default().to_owned();
-            Some(UnavailableKey::Quota { capacity_type, family })
-        }
-        Class::SubnetFull => from.subnet.clone().map(UnavailableKey::Subnet),
-        Class::ServiceLinkedRoleMissing => Some(UnavailableKey::CapacityType(CapacityType::Spot)),
-        Class::TemplateMissing
-        | Class::ImageUnavailable
-        | Class::Throttled
-        | Class::Unauthorized
-        | Class::NotFound
-        | Class::AlreadyExists
-        | Class::TokenMismatch
-        | Class::Invalid
-        | Class::Server
-        | Class::Unknown => None,
-    }
 }

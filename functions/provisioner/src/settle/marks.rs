@@ -1,0 +1,205 @@
+//! What an answer says of marks: what was refused, what was had again, what a probe got no word on.
+//!
+//! Decides which mark each word of EC2 is about. What a word changes of a mark is the domain's; that it is written once,
+//! whoever else writes, is the executor's. An error that names no override is about no offering.
+//!
+//! Source: KARPENTER.md 2.3; the effects of errors are the cloud's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tenon_cloud::port::{FleetItemError, FleetOverride};
+use tenon_cloud::{Class, Effect, effect};
+use tenon_domain::catalog::{CapacityType, InstanceTypeFacts, PartData};
+use tenon_domain::claim::LaunchedInstance;
+use tenon_domain::id::{InstanceType, Zone, ZoneId};
+use tenon_domain::unavailable::{
+    LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, Wanted,
+};
+use tenon_launching::world::refused_request;
+use tenon_table::items::Parts;
+
+use super::{Answer, SettleInput};
+
+/// What EC2 said of one thing that is, or is to be, marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkWord {
+    /// The thing.
+    pub key: UnavailableKey,
+    /// What EC2 said.
+    pub said: Said,
+}
+
+/// What EC2 says of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// It can't be had.
+    Refused {
+        /// The code.
+        code: String,
+        /// Of a quota: the vCPUs of the smallest type that was refused, where they are known.
+        vcpus: Option<u32>,
+    },
+    /// It was had.
+    Had,
+    /// The launch that probed for it was answered without a word on it.
+    Nothing,
+}
+
+impl MarkWord {
+    /// The mark after it; nothing where there is nothing to write.
+    #[must_use]
+    pub fn next(&self, before: Option<&Mark>, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Mark> {
+        match &self.said {
+            Said::Refused { code, vcpus } => {
+                let cause = RefusalCause::Launch(asked.launch);
+                let (key, vcpus) = (&self.key, *vcpus);
+                Mark::refused(before, &Refusal { key, code, cluster: asked.cluster, cause, vcpus, now })
+            }
+            Said::Had => before?.cleared(asked, now),
+            Said::Nothing => before?.unanswered(asked, now),
+        }
+    }
+}
+
+/// What is known of types and zones, however old: ids of zones and sizes of types don't change.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CatalogFacts<'a> {
+    zones: Option<&'a BTreeMap<Zone, ZoneId>>,
+    types: Option<&'a BTreeMap<InstanceType, Arc<InstanceTypeFacts>>>,
+}
+
+impl<'a> CatalogFacts<'a> {
+    /// Those of the catalogue's parts that ever arrived.
+    #[must_use]
+    pub fn of(parts: &'a Parts) -> Self {
+        let mut facts = Self::default();
+        for part in parts.values() {
+            match &*part.data {
+                PartData::InstanceTypes(types) => facts.types = Some(types),
+                PartData::Offerings(offerings) => facts.zones = Some(&offerings.zones),
+                PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => {}
+            }
+        }
+        facts
+    }
+
+    fn vcpus(&self, of: &InstanceType) -> Option<u32> {
+        self.types?.get(of).map(|facts| facts.vcpus)
+    }
+}
+
+/// The offering of an instance, where its zone's id is known.
+#[must_use]
+pub fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -> Option<OfferingKey> {
+    Some(OfferingKey {
+        capacity_type: instance.capacity_type,
+        zone_id: zone_id(input, &instance.zone)?,
+        instance_type: instance.instance_type.clone(),
+    })
+}
+
+/// What an answer says, each thing once: what was refused counts before what was had, since it was had before it was
+/// refused. `refused` is the reason of a request that is refused for what it is.
+pub(super) fn words(
+    input: SettleInput<'_>,
+    answer: &Answer,
+    instances: &[LaunchedInstance],
+    refused: Option<&str>,
+) -> Vec<MarkWord> {
+    let mut words: BTreeMap<UnavailableKey, Said> = BTreeMap::new();
+    for (key, code, vcpus) in refusals(input, answer) {
+        let said = words.entry(key).or_insert_with(|| Said::Refused { code: code.to_owned(), vcpus });
+        if let Said::Refused { vcpus: least, .. } = said {
+            *least = least.zip(vcpus).map(|(a, b)| a.min(b));
+        }
+    }
+    if let (Some(reason), Some(status)) = (refused, input.status) {
+        let key = refused_request(input.cluster, &input.launch.pool, status);
+        words.entry(key).or_insert_with(|| Said::Refused { code: reason.to_owned(), vcpus: None });
+    }
+    for key in instances.iter().flat_map(|instance| had(input, instance)) {
+        words.entry(key).or_insert(Said::Had);
+    }
+    let ours = |mark: &&Mark| {
+        mark.probe.as_ref().is_some_and(|probe| {
+            probe.launch == input.launch.id && probe.cluster == *input.cluster
+        })
+    };
+    for mark in input.marks.iter().filter(ours) {
+        words.entry(mark.key.clone()).or_insert(Said::Nothing);
+    }
+    words.into_iter().map(|(key, said)| MarkWord { key, said }).collect()
+}
+
+/// What EC2 refused, with its code and the size of the type.
+fn refusals<'a>(
+    input: SettleInput<'_>,
+    answer: &'a Answer,
+) -> Vec<(UnavailableKey, &'a str, Option<u32>)> {
+    match answer {
+        Answer::Fleet(result) => {
+            let of_error = |error: &'a FleetItemError| {
+                let vcpus = error.from.as_ref().and_then(|from| input.catalog.vcpus(&from.instance_type));
+                exhausted(input, error).map(|key| (key, error.code.as_str(), vcpus))
+            };
+            result.errors.iter().filter_map(of_error).collect()
+        }
+        Answer::Refused(error) if error.class() == Class::ServiceLinkedRoleMissing => {
+            let code = tenon_cloud::launched_reason_of(error);
+            vec![(UnavailableKey::CapacityType(CapacityType::Spot), code, None)]
+        }
+        Answer::Refused(_) | Answer::Found(_) => Vec::new(),
+    }
+}
+
+/// What an item's error says is exhausted; nothing where it doesn't say of which offering.
+fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<UnavailableKey> {
+    let capacity_type = CapacityType::from(error.capacity_type);
+    let from = error.from.as_ref();
+    let offering = || {
+        let from: &FleetOverride = from?;
+        let zone_id = zone_id(input, from.zone.as_ref()?)?;
+        Some(OfferingKey { capacity_type, zone_id, instance_type: from.instance_type.clone() })
+    };
+    match effect(error.class()) {
+        // A fleet's override doesn't name its reservation.
+        Effect::Offering | Effect::Reservation => offering().map(UnavailableKey::Offering),
+        // Nor its placement group, which is the class's.
+        Effect::RequestOffering | Effect::PlacementGroup => Some(UnavailableKey::RequestOffering {
+            digest: RequestDigest::of_class(input.cluster, input.status?),
+            offering: offering()?,
+        }),
+        Effect::Quota => Some(UnavailableKey::quota(capacity_type, &from?.instance_type)),
+        Effect::Subnet => from?.subnet.clone().map(UnavailableKey::Subnet),
+        Effect::Spot => Some(UnavailableKey::CapacityType(CapacityType::Spot)),
+        Effect::Request | Effect::Nothing => None,
+    }
+}
+
+/// The marks that an instance says something against.
+fn had(input: SettleInput<'_>, instance: &LaunchedInstance) -> Vec<UnavailableKey> {
+    let requests: Vec<RequestDigest> =
+        input.status.iter().map(|status| RequestDigest::of_class(input.cluster, status)).collect();
+    let subnet = instance.subnet.clone().map(UnavailableKey::Subnet);
+    let request = input.status.map(|status| refused_request(input.cluster, &input.launch.pool, status));
+    let named = [subnet, request].into_iter().flatten();
+    let mut keys: Vec<UnavailableKey> = named.filter(|key| input.marks.get(key).is_some()).collect();
+    if let Some(offering) = offering_of(input, instance) {
+        // A type of unknown size says nothing against a quota.
+        let vcpus = input.catalog.vcpus(&instance.instance_type).unwrap_or(0);
+        let wanted = Wanted { requests: &requests, ..Wanted::new(&offering, vcpus) };
+        keys.extend(input.marks.concerning(&wanted).map(|mark| mark.key.clone()));
+    }
+    keys
+}
+
+/// The zone's id, as the catalogue has it; the class's subnets, which may have changed since, say it too.
+fn zone_id(input: SettleInput<'_>, zone: &Zone) -> Option<ZoneId> {
+    let of_class = || {
+        let subnets = &input.status?.subnets;
+        subnets.iter().find(|subnet| subnet.zone == *zone).map(|subnet| &subnet.zone_id)
+    };
+    input.catalog.zones.and_then(|zones| zones.get(zone)).or_else(of_class).cloned()
+}

@@ -1,0 +1,287 @@
+//! What an answer says of marks.
+
+use std::sync::Arc;
+
+use tenon_cloud::data::Ec2Data;
+use tenon_cloud::port::{FleetInstances, FleetItemError, FleetOverride, TargetCapacityType};
+use tenon_domain::api::node_class::InstanceProfile;
+use tenon_domain::catalog::describe::facts;
+use tenon_domain::catalog::{PartData, ZoneOfferings};
+use tenon_domain::class_status::{ClassObservation, ClassSubnet, Seen};
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::launch::LaunchCause;
+use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
+use tenon_table::items::Parts;
+use tenon_table::items::packed::Part;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn key(text: &str) -> UnavailableKey {
+    UnavailableKey::parse(text).unwrap()
+}
+
+/// A launch of a class with a subnet in us-east-1a; the catalogue knows us-east-1b too.
+struct World {
+    cluster: ClusterName,
+    launch: Launch,
+    status: ClassStatus,
+    parts: Parts,
+    marks: Marks,
+}
+
+impl World {
+    fn new(marks: impl IntoIterator<Item = Mark>) -> Self {
+        let observation = ClassObservation {
+            name: "default".parse().unwrap(),
+            generation: 1,
+            spec_digest: "spec".to_owned(),
+            subnets: Seen::Holds(vec![ClassSubnet {
+                id: "subnet-1".parse().unwrap(),
+                zone: "us-east-1a".parse().unwrap(),
+                zone_id: "use1-az1".parse().unwrap(),
+                free_addresses: 10,
+            }]),
+            security_groups: Seen::Holds(Vec::new()),
+            images: Seen::Holds(Vec::new()),
+            instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            validation: Seen::Holds(()),
+            unsupported: Vec::new(),
+        };
+        let launch = Launch {
+            id: "launch-1".parse().unwrap(),
+            revision: 1,
+            pool: "default".parse().unwrap(),
+            class: "default".parse().unwrap(),
+            token: "token-1".parse().unwrap(),
+            request: String::new(),
+            claims: Vec::new(),
+            cause: LaunchCause::PendingPods,
+            created_at: at(100),
+            state: LaunchState::Requested { attempts: 0, not_before: at(100) },
+        };
+        Self {
+            cluster: "prod".parse().unwrap(),
+            launch,
+            status: ClassStatus::observed(observation, None, at(0)),
+            parts: parts(),
+            marks: marks.into_iter().collect(),
+        }
+    }
+
+    /// What an answer says of marks, as text.
+    fn words(&self, answer: &Answer) -> Vec<String> {
+        let input = SettleInput {
+            now: at(101),
+            cluster: &self.cluster,
+            launch: &self.launch,
+            claims: &[],
+            status: Some(&self.status),
+            marks: &self.marks,
+            catalog: CatalogFacts::of(&self.parts),
+        };
+        let class = RequestDigest::of_class(&self.cluster, &self.status).to_string();
+        let told = |word: MarkWord| {
+            let said = match word.said {
+                Said::Refused { vcpus: Some(vcpus), .. } => format!("refused from {vcpus}"),
+                Said::Refused { vcpus: None, .. } => "refused".to_owned(),
+                Said::Had => "had".to_owned(),
+                Said::Nothing => "nothing".to_owned(),
+            };
+            format!("{} {said}", word.key).replace(&class, "CLASS")
+        };
+        settle(input, answer).marks.into_iter().map(told).collect()
+    }
+}
+
+fn parts() -> Parts {
+    let data = Ec2Data::get().unwrap();
+    let types = ["m5.large", "m5.xlarge"].map(|name| {
+        let facts = facts(data.types.get(&name.parse().unwrap()).unwrap(), &data.limits).unwrap();
+        (facts.name.clone(), Arc::new(facts))
+    });
+    let zones = [("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2")]
+        .map(|(zone, id)| (zone.parse().unwrap(), id.parse().unwrap()));
+    let offerings = ZoneOfferings { zones: zones.into(), ..ZoneOfferings::default() };
+    let part = |data| Part { data: Arc::new(data), generation: 1, refreshed_at: at(0) };
+    Parts::from([
+        (CatalogPart::InstanceTypes, part(PartData::InstanceTypes(types.into()))),
+        (CatalogPart::Offerings, part(PartData::Offerings(offerings))),
+    ])
+}
+
+fn from(instance_type: &str, zone: &str) -> FleetOverride {
+    FleetOverride {
+        instance_type: instance_type.parse().unwrap(),
+        subnet: "subnet-1".parse().ok(),
+        zone: zone.parse().ok(),
+        image: "ami-1".parse().ok(),
+        priority: None,
+    }
+}
+
+fn error(code: &str, from: Option<FleetOverride>) -> FleetItemError {
+    let (code, message) = (code.to_owned(), String::new());
+    FleetItemError { code, message, from, capacity_type: TargetCapacityType::OnDemand }
+}
+
+fn fleet(instances: &[FleetOverride], errors: Vec<FleetItemError>) -> Answer {
+    let instance = |from: &FleetOverride| FleetInstances {
+        ids: vec!["i-1".parse().unwrap()],
+        instance_type: from.instance_type.clone(),
+        capacity_type: TargetCapacityType::OnDemand,
+        from: from.clone(),
+        launch_template: "tenon-1".to_owned(),
+    };
+    Answer::Fleet(FleetResult {
+        fleet_id: "fleet-1".parse().unwrap(),
+        instances: instances.iter().map(instance).collect(),
+        errors,
+    })
+}
+
+/// A mark of another cluster.
+fn mark(what: &str, now: i64) -> Mark {
+    let refusal = Refusal {
+        key: &key(what),
+        code: "InsufficientInstanceCapacity",
+        cluster: &"staging".parse().unwrap(),
+        cause: RefusalCause::Launch(&"launch-9".parse().unwrap()),
+        vcpus: Some(2),
+        now: at(now),
+    };
+    Mark::refused(None, &refusal).unwrap()
+}
+
+fn leased(mark: &Mark, world: &World) -> Mark {
+    let launch = &world.launch;
+    let asked =
+        LaunchAsked { cluster: &world.cluster, launch: &launch.id, planned_at: launch.created_at };
+    mark.leased(Probe::of(asked)).unwrap()
+}
+
+fn check(errors: Vec<FleetItemError>, expected: &[&str]) {
+    assert_eq!(World::new([]).words(&fleet(&[], errors)), expected);
+}
+
+#[test]
+fn an_error_marks_what_it_is_about() {
+    let m5 = || Some(from("m5.large", "us-east-1a"));
+    let offering = "offering#on-demand#use1-az1#m5.large refused from 2";
+    check(vec![error("InsufficientInstanceCapacity", m5())], &[offering]);
+    check(vec![error("MaxFleetCountExceeded", m5())], &[offering]);
+    check(vec![error("InsufficientFreeAddressesInSubnet", m5())], &["subnet#subnet-1 refused from 2"]);
+    check(vec![error("RequestLimitExceeded", m5())], &[]);
+    check(vec![error("InvalidLaunchTemplateName.NotFoundException", m5())], &[]);
+    // The class left the zone since: the catalogue has its id.
+    check(
+        vec![error("InsufficientInstanceCapacity", Some(from("m5.large", "us-east-1b")))],
+        &["offering#on-demand#use1-az2#m5.large refused from 2"],
+    );
+}
+
+#[test]
+fn a_quota_is_refused_from_the_smallest_size_on() {
+    let of = |name| error("VcpuLimitExceeded", Some(from(name, "us-east-1a")));
+    check(vec![of("m5.xlarge")], &["quota#on-demand#m5 refused from 4"]);
+    check(vec![of("m5.xlarge"), of("m5.large")], &["quota#on-demand#m5 refused from 2"]);
+    check(vec![of("m5.large"), of("m5.xlarge")], &["quota#on-demand#m5 refused from 2"]);
+}
+
+#[test]
+fn what_a_class_can_not_have_others_may() {
+    let unsupported = vec![error("Unsupported", Some(from("m5.large", "us-east-1a")))];
+    check(unsupported, &["request#CLASS#on-demand#use1-az1#m5.large refused from 2"]);
+}
+
+#[test]
+fn an_error_about_no_override_marks_no_offering() {
+    for code in ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "Unsupported"] {
+        check(vec![error(code, None)], &[]);
+    }
+}
+
+#[test]
+fn a_limit_of_the_account_marks_no_family() {
+    let world = World::new([]);
+    for code in ["VolumeLimitExceeded", "PendingVerification", "AddressLimitExceeded"] {
+        let answer = fleet(&[], vec![error(code, Some(from("m5.large", "us-east-1a")))]);
+        assert_eq!(world.words(&answer), Vec::<String>::new(), "{code}");
+    }
+}
+
+#[test]
+fn an_instance_is_a_word_against_every_mark_that_concerns_it() {
+    let class = RequestDigest::of_class(&"prod".parse().unwrap(), &World::new([]).status);
+    let unsupported = format!("request#{class}#on-demand#use1-az1#m5.large");
+    let world = World::new([
+        mark("offering#on-demand#use1-az1#m5.large", 0),
+        mark("quota#on-demand#m5", 0),
+        mark("subnet#subnet-1", 0),
+        mark("subnet#subnet-2", 0),
+        mark("offering#on-demand#use1-az2#m5.large", 0),
+        mark("quota#spot#m5", 0),
+        mark(&unsupported, 0),
+        mark("request#ffff#on-demand#use1-az1#m5.large", 0),
+    ]);
+    let launched = fleet(&[from("m5.large", "us-east-1a")], vec![]);
+    assert_eq!(
+        world.words(&launched),
+        [
+            "offering#on-demand#use1-az1#m5.large had",
+            "quota#on-demand#m5 had",
+            "subnet#subnet-1 had",
+            "request#CLASS#on-demand#use1-az1#m5.large had",
+        ]
+    );
+    // Some of it was had, and then there was no more.
+    let error = error("InsufficientInstanceCapacity", Some(from("m5.large", "us-east-1a")));
+    let partly = fleet(&[from("m5.large", "us-east-1a")], vec![error]);
+    assert_eq!(world.words(&partly)[0], "offering#on-demand#use1-az1#m5.large refused from 2");
+}
+
+#[test]
+fn a_probe_that_ec2_says_nothing_of_is_given_back() {
+    let mut world = World::new([]);
+    let spot = leased(&mark("offering#on-demand#use1-az2#m5.large", 0), &world);
+    let others = mark("offering#on-demand#use1-az1#m5.xlarge", 0);
+    world.marks = [spot, others].into_iter().collect();
+    let nothing = ["offering#on-demand#use1-az2#m5.large nothing"];
+    assert_eq!(world.words(&fleet(&[from("m5.large", "us-east-1a")], vec![])), nothing);
+    assert_eq!(world.words(&Answer::Found(Vec::new())), nothing);
+}
+
+/// One answer, settled by two functions, or again after a crash, is one refusal.
+#[test]
+fn a_word_said_again_changes_nothing() {
+    let world = World::new([]);
+    let asked = LaunchAsked {
+        cluster: &world.cluster,
+        launch: &world.launch.id,
+        planned_at: world.launch.created_at,
+    };
+    let (key, code) = (key("offering#on-demand#use1-az1#m5.large"), "X".to_owned());
+    let word = MarkWord { key, said: Said::Refused { code, vcpus: None } };
+    let first = word.next(None, asked, at(101)).unwrap();
+    assert_eq!(word.next(Some(&first), asked, at(101)), None);
+    let raised = word.next(Some(&leased(&first, &world)), asked, at(103)).unwrap();
+    assert_eq!((first.count, raised.count), (1, 2));
+    assert_eq!(word.next(Some(&raised), asked, at(104)), None);
+}
+
+#[test]
+fn a_call_that_is_refused_as_a_whole_says_why_and_is_not_planned_around() {
+    let check = |code: &str, expected: &str, failed: Failure| {
+        let refused = Ec2Error::from_code("CreateFleet", code, "");
+        let (failure, kind) = failure(&Answer::Refused(refused));
+        assert_eq!((failure.reason.as_str(), kind), (expected, failed), "{code}");
+    };
+    check("VcpuLimitExceeded", "VCPULimitExceeded", Failure::Request);
+    check("MaxSpotInstanceCountExceeded", "SpotQuotaExceeded", Failure::Request);
+    check("MaxFleetCountExceeded", "FleetQuotaExceeded", Failure::Request);
+    check("PendingVerification", "AccountPendingVerification", Failure::Request);
+    check("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "SpotSLRCreationFailed", Failure::Capacity);
+}

@@ -1,0 +1,206 @@
+//! What an error says can't be had, and the peer's word for it.
+//!
+//! Decides, from an error's class, what of a launch is pointless to ask for again for a while, and what a user reads as
+//! the reason of the condition `Launched`. It doesn't decide for how long, nor what is launched instead.
+//!
+//! Source: KARPENTER.md 2.3, and the errors' texts as EC2 writes them (read November 2026).
+
+use crate::classify::{Class, classify};
+use crate::error::Ec2Error;
+
+/// What an error makes pointless to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// The type in its zone, as it would have been paid.
+    Offering,
+    /// Types of the family that are as large or larger, as they would have been paid.
+    Quota,
+    /// The subnet.
+    Subnet,
+    /// The placement group in its zone.
+    PlacementGroup,
+    /// Spot, altogether.
+    Spot,
+    /// The capacity reservation.
+    Reservation,
+    /// The type in its zone for such requests; others may have it.
+    RequestOffering,
+    /// Such requests, whatever they ask for.
+    Request,
+    /// Nothing: the same request may go through at the next try.
+    Nothing,
+}
+
+/// What an error of that class makes pointless to ask for, as the item of a fleet. An error of a whole call is about no
+/// offering: it makes pointless what its request is, or nothing.
+#[must_use]
+pub const fn effect(class: Class) -> Effect {
+    match class {
+        Class::InsufficientCapacity | Class::FleetCount => Effect::Offering,
+        Class::Quota => Effect::Quota,
+        Class::Unsupported => Effect::RequestOffering,
+        Class::SubnetFull => Effect::Subnet,
+        Class::ReservationFull => Effect::Reservation,
+        Class::PlacementGroup => Effect::PlacementGroup,
+        Class::ServiceLinkedRoleMissing => Effect::Spot,
+        Class::AccountLimit
+        | Class::ImageUnavailable
+        | Class::Unauthorized
+        | Class::NotFound
+        | Class::AlreadyExists
+        | Class::TokenMismatch
+        | Class::Invalid
+        | Class::Unknown => Effect::Request,
+        Class::TemplateMissing | Class::Throttled | Class::Server => Effect::Nothing,
+    }
+}
+
+/// Reasons that only EC2's own words tell apart from others of their class: what the code or the message has in it.
+const BY_TEXT: [(&str, &str); 10] = [
+    ("PendingVerification", "AccountPendingVerification"),
+    ("MaxSpotInstanceCountExceeded", "SpotQuotaExceeded"),
+    ("VcpuLimitExceeded", "VCPULimitExceeded"),
+    ("MaxFleetCountExceeded", "FleetQuotaExceeded"),
+    ("Not authorized for images", "AMIAuthorizationFailure"),
+    ("belong to different networks", "SecurityGroupSubnetVPCMismatch"),
+    ("iamInstanceProfile.name is invalid", "InstanceProfileNameInvalid"),
+    ("User data is limited to", "UserDataSizeLimitExceeded"),
+    ("not eligible for Free Tier", "FreeTierIneligible"),
+    ("InvalidAMIID.NotFound", "AMINotFound"),
+];
+
+/// The peer's reason of the condition `Launched` for EC2's code and message.
+#[must_use]
+pub fn launched_reason(code: &str, message: &str) -> &'static str {
+    let text = BY_TEXT.into_iter().find(|(text, _)| code.contains(text) || message.contains(text));
+    text.map_or_else(|| of_class(classify(code, message)), |(_, reason)| reason)
+}
+
+/// The peer's reason of the condition `Launched` for a call that failed.
+#[must_use]
+pub fn launched_reason_of(error: &Ec2Error) -> &'static str {
+    match error {
+        Ec2Error::Unauthorized { decoded, message, .. } => {
+            let message = decoded.as_deref().unwrap_or(message);
+            let reason = launched_reason("", message);
+            if reason == of_class(Class::Unknown) { of_class(Class::Unauthorized) } else { reason }
+        }
+        Ec2Error::NotFound { code, message, .. }
+        | Ec2Error::AlreadyExists { code, message, .. }
+        | Ec2Error::Refused { code, message, .. }
+        | Ec2Error::Invalid { code, message, .. }
+        | Ec2Error::ServerError { code, message, .. }
+        | Ec2Error::Unknown { code, message, .. } => launched_reason(code, message),
+        Ec2Error::Throttled { .. } | Ec2Error::IdempotentParameterMismatch { .. } | Ec2Error::NoAnswer { .. } => {
+            of_class(error.class())
+        }
+    }
+}
+
+const fn of_class(class: Class) -> &'static str {
+    match class {
+        Class::InsufficientCapacity
+        | Class::Unsupported
+        | Class::ReservationFull
+        | Class::PlacementGroup => "InsufficientCapacityError",
+        Class::Quota => "VCPULimitExceeded",
+        Class::FleetCount | Class::AccountLimit => "FleetQuotaExceeded",
+        Class::SubnetFull => "InsufficientFreeAddressesInSubnet",
+        Class::ServiceLinkedRoleMissing => "SpotSLRCreationFailed",
+        Class::TemplateMissing => "LaunchTemplateNotFound",
+        Class::ImageUnavailable => "InvalidAMIID",
+        Class::Throttled => "RequestLimitExceeded",
+        Class::Unauthorized => "Unauthorized",
+        Class::Server => "InternalError",
+        Class::NotFound | Class::AlreadyExists | Class::TokenMismatch | Class::Invalid | Class::Unknown => {
+            "LaunchFailed"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each class makes pointless; a new one has to be written here too.
+    #[test]
+    fn every_class_has_its_effect() {
+        let expected = [
+            (Effect::Offering, vec![Class::InsufficientCapacity, Class::FleetCount]),
+            (Effect::Quota, vec![Class::Quota]),
+            (Effect::Subnet, vec![Class::SubnetFull]),
+            (Effect::PlacementGroup, vec![Class::PlacementGroup]),
+            (Effect::Spot, vec![Class::ServiceLinkedRoleMissing]),
+            (Effect::Reservation, vec![Class::ReservationFull]),
+            (Effect::RequestOffering, vec![Class::Unsupported]),
+            (
+                Effect::Request,
+                vec![
+                    Class::AccountLimit,
+                    Class::ImageUnavailable,
+                    Class::Unauthorized,
+                    Class::NotFound,
+                    Class::AlreadyExists,
+                    Class::TokenMismatch,
+                    Class::Invalid,
+                    Class::Unknown,
+                ],
+            ),
+            (Effect::Nothing, vec![Class::TemplateMissing, Class::Throttled, Class::Server]),
+        ];
+        let listed: usize = expected.iter().map(|(_, classes)| classes.len()).sum();
+        assert_eq!(listed, 19);
+        for (of, classes) in expected {
+            for class in classes {
+                assert_eq!(effect(class), of, "{class:?}");
+            }
+        }
+    }
+
+    fn check(code: &str, message: &str, of: Effect, reason: &str) {
+        assert_eq!(effect(classify(code, message)), of, "{code} {message}");
+        assert_eq!(launched_reason(code, message), reason, "{code} {message}");
+    }
+
+    #[test]
+    fn what_ec2_says_marks_what_it_is_about_and_nothing_more() {
+        check("InsufficientInstanceCapacity", "", Effect::Offering, "InsufficientCapacityError");
+        // C052: only its own offering.
+        check("MaxFleetCountExceeded", "", Effect::Offering, "FleetQuotaExceeded");
+        check("VcpuLimitExceeded", "", Effect::Quota, "VCPULimitExceeded");
+        check("MaxSpotInstanceCountExceeded", "", Effect::Quota, "SpotQuotaExceeded");
+        // A limit on volumes says nothing of a family, nor does an account that is looked at.
+        check("VolumeLimitExceeded", "", Effect::Request, "FleetQuotaExceeded");
+        check("PendingVerification", "", Effect::Request, "AccountPendingVerification");
+        // Another cluster's class may have the type all the same.
+        check("Unsupported", "", Effect::RequestOffering, "InsufficientCapacityError");
+        // C052: nothing is marked.
+        check("RequestLimitExceeded", "", Effect::Nothing, "RequestLimitExceeded");
+        check("InsufficientFreeAddressesInSubnet", "", Effect::Subnet, "InsufficientFreeAddressesInSubnet");
+        check("AuthFailure", "Not authorized for images: [ami-1]", Effect::Request, "AMIAuthorizationFailure");
+        check("InvalidAMIID.NotFound", "", Effect::Request, "AMINotFound");
+        check("InvalidAMIID.Malformed", "", Effect::Request, "InvalidAMIID");
+        check("InvalidParameterValue", "User data is limited to 16384 bytes", Effect::Request, "UserDataSizeLimitExceeded");
+        let networks = "Security group sg-1 and subnet subnet-1 belong to different networks.";
+        check("InvalidParameter", networks, Effect::Request, "SecurityGroupSubnetVPCMismatch");
+        let profile = "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
+        check("InvalidParameterValue", profile, Effect::Request, "InstanceProfileNameInvalid");
+        let tier = "The specified instance type is not eligible for Free Tier.";
+        check("InvalidParameterCombination", tier, Effect::Request, "FreeTierIneligible");
+        check("FluxCapacitorEmpty", "", Effect::Request, "LaunchFailed");
+    }
+
+    #[test]
+    fn a_call_that_failed_has_the_reason_of_its_words() {
+        let check = |code: &str, message: &str, expected: &str| {
+            let error = Ec2Error::from_code("CreateFleet", code, message);
+            assert_eq!(launched_reason_of(&error), expected, "{code}");
+        };
+        check("PendingVerification", "", "AccountPendingVerification");
+        check("VcpuLimitExceeded", "", "VCPULimitExceeded");
+        check("UnauthorizedOperation", "You are not authorized to perform this operation.", "Unauthorized");
+        check("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure");
+        check("RequestLimitExceeded", "", "RequestLimitExceeded");
+        check("InternalError", "", "InternalError");
+    }
+}

@@ -1,0 +1,109 @@
+//! All marks of a region, and what they mean together for a way to have a node.
+//!
+//! Decides which marks concern it, and that the latest of them counts. Marks that say nothing any more are kept: their
+//! revisions are what the next write of them is conditional on.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::key::{UnavailableKey, Wanted, family};
+use super::mark::{Mark, MarkState};
+
+/// All marks of a region, by what is exhausted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    marks: BTreeMap<UnavailableKey, Mark>,
+    /// Keys about types of a family, so that an offering is compared with few of them.
+    by_family: BTreeMap<String, Vec<UnavailableKey>>,
+    /// Keys about no type.
+    wide: Vec<UnavailableKey>,
+}
+
+/// What keeps a node from being had so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocking {
+    /// Until when; once that has passed, whoever takes the leases of all of `keys` may ask.
+    pub until: Timestamp,
+    /// From when on it is asked for all the same where nothing else is left.
+    pub last_resort_at: Timestamp,
+    /// The marks.
+    pub keys: Vec<UnavailableKey>,
+}
+
+impl Blocking {
+    /// Whether it may be asked for again, by a probe.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.until <= now
+    }
+
+    fn of<'a>(marks: impl IntoIterator<Item = &'a Mark>, now: Timestamp) -> Option<Self> {
+        let mut blocking: Option<Self> = None;
+        for mark in marks.into_iter().filter(|mark| mark.state(now) != MarkState::Forgotten) {
+            let (until, last_resort_at) = (mark.blocked_until(), mark.last_resort_at());
+            let all = blocking.get_or_insert(Self { until, last_resort_at, keys: Vec::new() });
+            all.until = all.until.max(until);
+            all.last_resort_at = all.last_resort_at.max(last_resort_at);
+            all.keys.push(mark.key.clone());
+        }
+        blocking
+    }
+}
+
+impl FromIterator<Mark> for Marks {
+    fn from_iter<I: IntoIterator<Item = Mark>>(marks: I) -> Self {
+        let mut all = Self {
+            marks: marks.into_iter().map(|mark| (mark.key.clone(), mark)).collect(),
+            ..Self::default()
+        };
+        for key in all.marks.keys() {
+            match key.family() {
+                Some(family) => all.by_family.entry(family.to_owned()).or_default().push(key.clone()),
+                None => all.wide.push(key.clone()),
+            }
+        }
+        all
+    }
+}
+
+impl Marks {
+    /// The mark of exactly this, whatever it still says.
+    #[must_use]
+    pub fn get(&self, key: &UnavailableKey) -> Option<&Mark> {
+        self.marks.get(key)
+    }
+
+    /// Those that concern a way to have a node, whatever they still say.
+    pub fn concerning<'a>(&'a self, wanted: &'a Wanted<'_>) -> impl Iterator<Item = &'a Mark> {
+        let of_family = self.by_family.get(family(&wanted.offering.instance_type));
+        let keys = of_family.into_iter().flatten().chain(&self.wide);
+        keys.filter_map(|key| self.marks.get(key)).filter(|mark| mark.concerns(wanted))
+    }
+
+    /// What keeps a node from being had so; nothing where no mark says anything of it.
+    #[must_use]
+    pub fn blocking(&self, wanted: &Wanted<'_>, now: Timestamp) -> Option<Blocking> {
+        Blocking::of(self.concerning(wanted), now)
+    }
+
+    /// The same for one key, such as a subnet.
+    #[must_use]
+    pub fn blocking_key(&self, key: &UnavailableKey, now: Timestamp) -> Option<Blocking> {
+        Blocking::of(self.get(key), now)
+    }
+
+    /// The mark of exactly this while nobody may ask for it, a probe apart.
+    #[must_use]
+    pub fn held(&self, key: &UnavailableKey, now: Timestamp) -> Option<&Mark> {
+        self.get(key).filter(|mark| match mark.state(now) {
+            MarkState::Held | MarkState::Probing(_) => true,
+            MarkState::Due | MarkState::Forgotten => false,
+        })
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Mark> {
+        self.marks.values()
+    }
+}
