@@ -161,8 +161,7 @@ fn take(
     let failed = |kind, message| RefreshFailure { kind, message };
     let (data, left_out) =
         read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
-    shrink::check(&data, before, input.now)
-        .map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
+    shrink::check(&data, before, input.now).map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
     Ok((data, left_out))
 }
 

@@ -117,7 +117,7 @@ fn a_list_that_ends_after_its_first_page_is_not_believed() {
     let (plan, report) = look(all[..100].to_vec(), 6);
     assert_eq!((plan.refreshed.len(), report.stale.len()), (0, 0));
     assert_eq!(
-        plan.failed[&CatalogPart::InstanceTypes],
+        plan.failed[&CatalogPart::InstanceTypes].message,
         format!(
             "EC2 answered with 100 entries for `instance-types` where there were {}, as a list that breaks off would: \
              the last good answer is kept until it is 84 hours old",

@@ -26,10 +26,7 @@ pub struct Observed {
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.
-pub async fn observe<P: Ports>(
-    ports: &P,
-    instance: &InstanceId,
-) -> Result<Option<Observed>, HandlerError> {
+pub async fn observe<P: Ports>(ports: &P, instance: &InstanceId) -> Result<Option<Observed>, HandlerError> {
     let key = keys::instance(instance);
     let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(None) };
     let InstanceOwner { cluster, claim, offering, .. } = read(&key, &item)?;

@@ -226,6 +226,9 @@ mod tests {
         for code in ["InsufficientInstanceCapacity", "InvalidParameterValue", "UnfulfillableCapacity"] {
             assert_eq!(classify(code, spread), Class::PlacementGroup);
         }
-        assert_eq!(classify("InvalidPlacementGroup.Unknown", "The placement group is unknown"), Class::Invalid);
+        assert_eq!(
+            classify("InvalidPlacementGroup.Unknown", "The placement group is unknown"),
+            Class::Invalid
+        );
     }
 }

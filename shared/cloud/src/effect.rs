@@ -91,18 +91,17 @@ pub fn launched_reason_of(error: &Ec2Error) -> &'static str {
         | Ec2Error::Invalid { code, message, .. }
         | Ec2Error::ServerError { code, message, .. }
         | Ec2Error::Unknown { code, message, .. } => launched_reason(code, message),
-        Ec2Error::Throttled { .. } | Ec2Error::IdempotentParameterMismatch { .. } | Ec2Error::NoAnswer { .. } => {
-            of_class(error.class())
-        }
+        Ec2Error::Throttled { .. }
+        | Ec2Error::IdempotentParameterMismatch { .. }
+        | Ec2Error::NoAnswer { .. } => of_class(error.class()),
     }
 }
 
 const fn of_class(class: Class) -> &'static str {
     match class {
-        Class::InsufficientCapacity
-        | Class::Unsupported
-        | Class::ReservationFull
-        | Class::PlacementGroup => "InsufficientCapacityError",
+        Class::InsufficientCapacity | Class::Unsupported | Class::ReservationFull | Class::PlacementGroup => {
+            "InsufficientCapacityError"
+        }
         Class::Quota => "VCPULimitExceeded",
         Class::FleetCount | Class::AccountLimit => "FleetQuotaExceeded",
         Class::SubnetFull => "InsufficientFreeAddressesInSubnet",
@@ -177,13 +176,24 @@ mod tests {
         // C052: nothing is marked.
         check("RequestLimitExceeded", "", Effect::Nothing, "RequestLimitExceeded");
         check("InsufficientFreeAddressesInSubnet", "", Effect::Subnet, "InsufficientFreeAddressesInSubnet");
-        check("AuthFailure", "Not authorized for images: [ami-1]", Effect::Request, "AMIAuthorizationFailure");
+        check(
+            "AuthFailure",
+            "Not authorized for images: [ami-1]",
+            Effect::Request,
+            "AMIAuthorizationFailure",
+        );
         check("InvalidAMIID.NotFound", "", Effect::Request, "AMINotFound");
         check("InvalidAMIID.Malformed", "", Effect::Request, "InvalidAMIID");
-        check("InvalidParameterValue", "User data is limited to 16384 bytes", Effect::Request, "UserDataSizeLimitExceeded");
+        check(
+            "InvalidParameterValue",
+            "User data is limited to 16384 bytes",
+            Effect::Request,
+            "UserDataSizeLimitExceeded",
+        );
         let networks = "Security group sg-1 and subnet subnet-1 belong to different networks.";
         check("InvalidParameter", networks, Effect::Request, "SecurityGroupSubnetVPCMismatch");
-        let profile = "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
+        let profile =
+            "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
         check("InvalidParameterValue", profile, Effect::Request, "InstanceProfileNameInvalid");
         let tier = "The specified instance type is not eligible for Free Tier.";
         check("InvalidParameterCombination", tier, Effect::Request, "FreeTierIneligible");

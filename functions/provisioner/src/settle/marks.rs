@@ -123,9 +123,9 @@ pub(super) fn words(
         words.entry(key).or_insert(Said::Had);
     }
     let ours = |mark: &&Mark| {
-        mark.probe.as_ref().is_some_and(|probe| {
-            probe.launch == input.launch.id && probe.cluster == *input.cluster
-        })
+        mark.probe
+            .as_ref()
+            .is_some_and(|probe| probe.launch == input.launch.id && probe.cluster == *input.cluster)
     };
     for mark in input.marks.iter().filter(ours) {
         words.entry(mark.key.clone()).or_insert(Said::Nothing);
@@ -134,10 +134,7 @@ pub(super) fn words(
 }
 
 /// What EC2 refused, with its code and the size of the type.
-fn refusals<'a>(
-    input: SettleInput<'_>,
-    answer: &'a Answer,
-) -> Vec<(UnavailableKey, &'a str, Option<u32>)> {
+fn refusals<'a>(input: SettleInput<'_>, answer: &'a Answer) -> Vec<(UnavailableKey, &'a str, Option<u32>)> {
     match answer {
         Answer::Fleet(result) => {
             let of_error = |error: &'a FleetItemError| {

@@ -158,8 +158,7 @@ fn mark(what: &str, now: i64) -> Mark {
 
 fn leased(mark: &Mark, world: &World) -> Mark {
     let launch = &world.launch;
-    let asked =
-        LaunchAsked { cluster: &world.cluster, launch: &launch.id, planned_at: launch.created_at };
+    let asked = LaunchAsked { cluster: &world.cluster, launch: &launch.id, planned_at: launch.created_at };
     mark.leased(Probe::of(asked)).unwrap()
 }
 

@@ -155,11 +155,8 @@ fn an_item_about_no_override_of_the_request_is_told_as_ec2_tells_it() {
 fn an_error_blames_an_override_only_where_it_names_it() {
     let mut request = request_of_two();
     let first = request.launch_templates[0].overrides[0].clone();
-    let elsewhere = FleetOverride {
-        subnet: "subnet-2".parse().ok(),
-        zone: "us-east-1b".parse().ok(),
-        ..first.clone()
-    };
+    let elsewhere =
+        FleetOverride { subnet: "subnet-2".parse().ok(), zone: "us-east-1b".parse().ok(), ..first.clone() };
     request.launch_templates[0].overrides.push(elsewhere);
     let check = |overrides: &str, expected: Option<FleetOverride>| {
         let body = format!(

@@ -144,8 +144,7 @@ impl<'a> World<'a> {
         };
         let settings = self.with_settings(class).settings;
         let requests = [RequestDigest::of_class(self.cluster, status)];
-        let exhaustion =
-            Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
+        let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
         let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
         options.retain(|option| fleet::image_of(&option.facts, status).is_some());
         options
