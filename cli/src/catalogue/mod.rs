@@ -10,10 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tenon_cloud::data::{DataError, Ec2Data};
+use tenon_domain::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
-use tenon_domain::catalog::{Catalog, InstanceTypeFacts, ZoneOfferings};
+use tenon_domain::catalog::{Catalog, InstanceTypeFacts, SpotPrices, ZoneOfferings};
 use tenon_domain::class_status::ClassSubnet;
+use tenon_domain::evidence::{CatalogPart, Ready, require};
 use tenon_domain::id::{InstanceType, Region, Zone};
 use tenon_domain::money::UsdPerHour;
 
@@ -54,11 +56,8 @@ pub(crate) struct RegionCatalog {
     /// Whose they are.
     pub(crate) origin: PriceOrigin,
     /// Spot prices, where any are known.
-    pub(crate) spot: Option<BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>>,
+    pub(crate) spot: Option<SpotPrices>,
 }
-
-/// No spot prices.
-static NO_SPOT: BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>> = BTreeMap::new();
 
 impl RegionCatalog {
     /// What comes with this build.
@@ -99,15 +98,19 @@ impl RegionCatalog {
         Ok(self)
     }
 
-    /// What planners take.
-    pub(crate) fn view(&self) -> Catalog<'_> {
-        Catalog {
+    /// What planners take. What a person gives, or comes with the build, is as of the moment of asking.
+    ///
+    /// # Errors
+    /// None that could happen: what is of this moment is fresh.
+    pub(crate) fn view(&self) -> Result<Catalog<'_>, Failure> {
+        let spot = self.spot.as_ref().map(|spot| given(CatalogPart::SpotPrices, spot)).transpose()?;
+        Ok(Catalog {
             region: &self.region,
-            types: &self.types,
-            offerings: &self.offerings,
-            on_demand: &self.on_demand,
-            spot: self.spot.as_ref().unwrap_or(&NO_SPOT),
-        }
+            types: given(CatalogPart::InstanceTypes, &self.types)?,
+            offerings: given(CatalogPart::Offerings, &self.offerings)?,
+            on_demand: Some(given(CatalogPart::OnDemandPrices, &self.on_demand)?),
+            spot,
+        })
     }
 
     /// The subnets of a class's status; none where it has none, and its nodes can be in every zone.
@@ -133,6 +136,12 @@ impl RegionCatalog {
         };
         class.status_subnets.iter().map(known).collect::<Result<_, Failure>>().map(Some)
     }
+}
+
+fn given<T>(part: CatalogPart, value: T) -> Result<Ready<T>, Failure> {
+    let moment = Timestamp::UNIX_EPOCH;
+    require(part, Some((value, moment)), moment)
+        .map_err(|waiting| Problem::new(waiting.to_string(), "give the part with `--catalog`").into())
 }
 
 fn unusable(error: &DataError) -> Failure {

@@ -1,7 +1,6 @@
 //! `tenon types`: instance types as Tenon sees them.
 //!
-//! Decides the document's form. An offering whose price isn't known because its part of the catalogue isn't there counts
-//! as available, with a price of null.
+//! Decides the document's form. An offering whose price isn't known counts as available, with a price of null.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &TypesArgs) -> Result<Outcome, Failure> {
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
     let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
-    let options = catalog.view().options(&settings, places, exhaustion);
+    let options = catalog.view()?.options(&settings, places, exhaustion);
     output::warn(&warnings);
     match args.output.format {
         Format::Table => output::write(&table(&options))?,
@@ -127,7 +126,7 @@ fn document(
                 labels: published_labels(&option.facts, settings.ami_family),
                 capacity: quantities(&option.capacity),
                 allocatable: quantities(&option.allocatable),
-                offerings: offerings(catalog, option),
+                offerings: offerings(option),
             };
             (option.facts.name.to_string(), document)
         })
@@ -136,20 +135,15 @@ fn document(
 }
 
 /// By zone, then capacity type, bytewise.
-fn offerings(catalog: &RegionCatalog, option: &InstanceTypeOption) -> Vec<OfferingDocument> {
-    let mut offerings: Vec<_> = option.offerings.iter().map(|o| offering_document(catalog, o)).collect();
+fn offerings(option: &InstanceTypeOption) -> Vec<OfferingDocument> {
+    let mut offerings: Vec<_> = option.offerings.iter().map(offering_document).collect();
     offerings.sort_by(|a, b| (&a.zone, a.capacity_type).cmp(&(&b.zone, b.capacity_type)));
     offerings
 }
 
-fn offering_document(catalog: &RegionCatalog, offering: &Offering) -> OfferingDocument {
-    let priced = match offering.capacity_type {
-        CapacityType::Spot => catalog.spot.is_some(),
-        CapacityType::OnDemand | CapacityType::Reserved => catalog.origin == PriceOrigin::Own,
-    };
+fn offering_document(offering: &Offering) -> OfferingDocument {
     let available = match &offering.availability {
-        Availability::Available => true,
-        Availability::Unavailable(Unavailability::PriceUnknown) => !priced,
+        Availability::Available | Availability::Unavailable(Unavailability::PriceUnknown) => true,
         Availability::Unavailable(_) => false,
     };
     OfferingDocument {

@@ -130,6 +130,7 @@ async fn look<P: Ports>(
         registry,
         classes: &world.classes,
         types: &world.types,
+        region: &ports.installation().region,
         marks: &view.marks,
         evidence: &evidence,
     };

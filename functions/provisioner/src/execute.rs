@@ -14,7 +14,7 @@ use tenon_cloud::{Class, Ec2, Ec2Error};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
-use tenon_domain::unavailable::{Mark, UnavailableKey};
+use tenon_domain::unavailable::{Mark, Marks, UnavailableKey};
 use tenon_entrypoint::observe::{ClusterView, form_error};
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
 use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
@@ -66,12 +66,14 @@ enum Said {
 pub(crate) struct Due<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) claims: Vec<&'a Claim>,
+    /// Marks whose lease it took since the cluster was observed.
+    pub(crate) leases: &'a [Mark],
 }
 
 impl<'a> Due<'a> {
     /// A launch that was committed just now.
     pub(crate) fn built(built: &'a BuiltLaunch) -> Self {
-        Self { launch: &built.launch, claims: built.claims.iter().collect() }
+        Self { launch: &built.launch, claims: built.claims.iter().collect(), leases: &built.leases }
     }
 }
 
@@ -86,7 +88,11 @@ pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<Due<'a>> {
     let claim = |name: &ClaimName| view.claims.get(name);
     launches
         .into_iter()
-        .map(|launch| Due { launch, claims: launch.claims.iter().filter_map(|c| claim(&c.name)).collect() })
+        .map(|launch| Due {
+            launch,
+            claims: launch.claims.iter().filter_map(|c| claim(&c.name)).collect(),
+            leases: &[],
+        })
         .collect()
 }
 
@@ -108,13 +114,14 @@ pub(crate) async fn send_all<P: Ports>(
                 sent.put_off(at);
             }
             Said::Answer(answer) => {
+                let marks: Marks = view.marks.iter().chain(due.leases).cloned().collect();
                 let input = SettleInput {
                     now,
                     cluster,
                     launch: due.launch,
                     claims: &due.claims,
                     status: view.classes.get(&due.launch.class),
-                    marks: &view.marks,
+                    marks: &marks,
                     catalog: CatalogFacts::of(&view.parts),
                 };
                 let settlement = settle(input, &answer);
@@ -122,6 +129,8 @@ pub(crate) async fn send_all<P: Ports>(
                     write_mark(ports, input, word, &mut written).await?;
                 }
                 record(ports, cluster, due.launch, &settlement).await?;
+                // Pods wait for what a probe is told.
+                sent.plan_again |= !due.leases.is_empty();
                 sent.take(settlement);
             }
         }
@@ -130,7 +139,8 @@ pub(crate) async fn send_all<P: Ports>(
 }
 
 impl Sent {
-    fn put_off(&mut self, at: Timestamp) {
+    /// Something is to be done at that time.
+    pub(crate) fn put_off(&mut self, at: Timestamp) {
         self.retry_at = Some(self.retry_at.map_or(at, |first| first.min(at)));
     }
 

@@ -69,6 +69,7 @@ impl Provisioner {
                 if due(view).is_empty() {
                     self.caches.keep(cluster, observed.view);
                 }
+                sent.plan_again = false;
                 break;
             }
             let outcome = commit(ports, cluster, view.generations.revision, planned.groups).await?;
@@ -80,6 +81,9 @@ impl Provisioner {
             if !sent.plan_again {
                 break;
             }
+        }
+        if sent.plan_again {
+            sent.put_off(ports.now());
         }
         self.signal(ports, cluster, &sent, end.as_ref().and_then(|end| end.deadline)).await;
         match end {

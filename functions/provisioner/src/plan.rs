@@ -11,7 +11,7 @@ use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
-use tenon_launching::build::{Built, LaunchInput, build, launch_writes};
+use tenon_launching::build::{BuildError, Built, LaunchInput, build, launch_writes};
 use tenon_launching::observe::Observed;
 use tenon_launching::pass::{CONDITION, Look, told_waiting};
 use tenon_launching::world::World;
@@ -66,6 +66,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
         registry,
         classes: &world.classes,
         types: &world.types,
+        region,
         marks: &view.marks,
         evidence: &evidence,
     };
@@ -84,7 +85,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     let mut told: Vec<JournalRecord> =
         report.waiting.iter().map(|w| told_waiting(FunctionName::Provisioner, view.now, w)).collect();
     told.extend(refusals(&report.unschedulable, view.now));
-    for (names, error) in &built.refused {
+    for (names, error) in built.refused.iter().filter(|(_, error)| !matches!(error, BuildError::Taken)) {
         told.extend(names.first().map(|name| {
             let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
             let message = format!(

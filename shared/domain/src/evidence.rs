@@ -193,6 +193,12 @@ impl<T> Ready<T> {
     pub const fn as_of(&self) -> Timestamp {
         self.as_of
     }
+
+    /// What was checked of it, where it has that: as fresh as the whole.
+    pub fn part<U>(self, of: impl FnOnce(T) -> Option<U>) -> Option<Ready<U>> {
+        let as_of = self.as_of;
+        Some(Ready { value: of(self.value)?, as_of })
+    }
 }
 
 impl<T> std::ops::Deref for Ready<T> {

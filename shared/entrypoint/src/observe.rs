@@ -151,6 +151,8 @@ pub struct ClusterView {
     pub marks: Marks,
     /// The parts of the catalogue that were wanted and ever arrived.
     pub parts: Parts,
+    /// The parts that can't be refreshed, since when.
+    pub failing: BTreeMap<CatalogPart, Timestamp>,
 }
 
 /// How a glance reads: a sweep may see the table of a moment ago, which costs half. Whoever was rung for a change must
@@ -229,6 +231,7 @@ impl ClusterView {
             halt: heads.halt,
             marks: Marks::default(),
             parts,
+            failing: failing(&heads.catalog),
             ..view
         };
         for want in sets {
@@ -254,6 +257,7 @@ impl ClusterView {
             templates: BTreeMap::new(),
             marks: Marks::default(),
             parts: Parts::new(),
+            failing: BTreeMap::new(),
         }
     }
 
@@ -379,6 +383,10 @@ impl Heads {
             pending_pods: counter(&manifest, |item| manifest_number(item, "pending_pods"))?,
         })
     }
+}
+
+fn failing(catalog: &CatalogMeta) -> BTreeMap<CatalogPart, Timestamp> {
+    catalog.parts.iter().filter_map(|(part, meta)| Some((*part, meta.failing_since?))).collect()
 }
 
 fn is_stale(catalog: &CatalogMeta, part: CatalogPart, now: Timestamp) -> bool {

@@ -6,7 +6,8 @@
 //! Invariants: the same claims at the same time give the same launches; a launch holds at most [`CLAIMS_PER_LAUNCH`]
 //! claims and [`PODS_PER_LAUNCH`] pods; every claim is in exactly one launch or is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,7 +21,7 @@ use tenon_domain::claim::{Claim, ClaimState, CommandRole};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
-    ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError,
+    ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
 };
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::labels;
@@ -29,15 +30,16 @@ use tenon_domain::launch::{
 };
 use tenon_domain::registry::Registry;
 use tenon_domain::taint::merge_taints;
-use tenon_domain::unavailable::Marks;
+use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_scheduling::provision::PlannedClaim;
 use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
-use crate::fleet::{Fleet, FleetInput, fleet};
+use crate::fleet::{Fleet, FleetInput, NoFleet, Requests, fleet};
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
+use crate::world::refused_request;
 
 /// The tag that names an instance's launch.
 pub const LAUNCH_TAG: &str = "tenon.dev/launch";
@@ -70,6 +72,8 @@ pub struct LaunchInput<'a> {
     pub classes: &'a BTreeMap<NodeClassName, ReadyClass>,
     /// The types of its pools, by name.
     pub types: &'a BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
+    /// The region, whose marks they are.
+    pub region: &'a Region,
     /// What EC2 refused.
     pub marks: &'a Marks,
     /// Generations that the plan was made from.
@@ -87,6 +91,8 @@ pub struct BuiltLaunch {
     pub templates: Vec<(ImageId, CreateLaunchTemplate)>,
     /// Why it was made: one record for each claim.
     pub records: Vec<JournalRecord>,
+    /// The marks that it asks after, as they are once it is committed.
+    pub leases: Vec<Mark>,
 }
 
 /// Why no launch could be built for a claim.
@@ -98,6 +104,9 @@ pub enum BuildError {
     /// No offering is left that has an image and a subnet.
     #[error("no offering of the claim has both an image and a subnet")]
     NoOverride,
+    /// Another launch of the plan asks first whether there is capacity again.
+    #[error("another launch asks first whether there is capacity again")]
+    Taken,
     /// There is no user data for its nodes.
     #[error("user data")]
     UserData(#[from] UserDataError),
@@ -119,9 +128,13 @@ pub struct Built {
 #[must_use]
 pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCause) -> Built {
     let mut built = Built::default();
+    let mut taken = BTreeSet::new();
     for group in groups(claims) {
-        match build_one(input, &group, cause) {
-            Ok(Some(launch)) => built.launches.push(launch),
+        match build_one(input, (&group, &taken), cause) {
+            Ok(Some(launch)) => {
+                taken.extend(launch.leases.iter().map(|mark| mark.key.clone()));
+                built.launches.push(launch);
+            }
             Ok(None) => {}
             Err(error) => built.refused.push((group.iter().map(|claim| claim.name.clone()).collect(), error)),
         }
@@ -156,16 +169,26 @@ fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
 
 fn build_one(
     input: &LaunchInput<'_>,
-    group: &[&PlannedClaim],
+    (group, taken): (&[&PlannedClaim], &BTreeSet<UnavailableKey>),
     cause: &LaunchCause,
 ) -> Result<Option<BuiltLaunch>, BuildError> {
     let Some(first) = group.first() else { return Ok(None) };
     let ready = input.classes.get(&first.class).ok_or_else(|| BuildError::Class(first.class.clone()))?;
     let types = input.types.get(&first.pool).map_or(&[][..], |types| types.as_slice());
     let status = &ready.status;
-    let fleet = fleet(first, FleetInput { status, types, marks: input.marks, now: input.now })
-        .ok_or(BuildError::NoOverride)?;
+    let cluster = &input.registry.cluster;
+    let (digests, whole) =
+        ([RequestDigest::of_class(cluster, status)], refused_request(cluster, &first.pool, status));
+    let requests = Requests { digests: &digests, whole: &whole };
+    let of_fleet = FleetInput { status, types, marks: input.marks, requests, taken, now: input.now };
+    let fleet = fleet(first, of_fleet).map_err(|why| match why {
+        NoFleet::NoOverride => BuildError::NoOverride,
+        NoFleet::Taken => BuildError::Taken,
+    })?;
     let id = launch_id(input, group)?;
+    let asked = LaunchAsked { cluster, launch: &id, planned_at: input.now };
+    let marks = fleet.leases.iter().filter_map(|key| input.marks.get(key));
+    let leases = marks.filter_map(|mark| mark.leased(Probe::of(asked))).collect();
     let token =
         ClientToken::parse(format!("tenon-{}", Digest::of_texts(["token", id.as_str()]).base36(ID_DIGITS)))?;
     let (request, templates) = request(input, (first, group.len()), &fleet, (&id, &token))?;
@@ -183,7 +206,7 @@ fn build_one(
     };
     let claims = group.iter().map(|planned| claim(planned, &launch)).collect();
     let records = group.iter().map(|planned| record(input, planned, (&launch, &fleet))).collect();
-    Ok(Some(BuiltLaunch { launch, claims, templates, records }))
+    Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
 }
 
 fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchId, BuildError> {
@@ -264,8 +287,16 @@ fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
     }
 }
 
-/// Names of pods that a record spells out; the launch holds all of them.
-const PODS_TOLD: usize = 10;
+/// Names that a record spells out; the launch holds all of them.
+const NAMES_TOLD: usize = 10;
+
+fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> String {
+    let mut told: Vec<String> = names.take(NAMES_TOLD).map(|name| name.to_string()).collect();
+    if count > NAMES_TOLD {
+        told.push(format!("and {} more", count - NAMES_TOLD));
+    }
+    told.join(", ")
+}
 
 fn record(
     input: &LaunchInput<'_>,
@@ -288,24 +319,25 @@ fn record(
         "NodeClaim `{}` is planned for {purpose}: {types}, {} first",
         planned.name, fleet.capacity_type
     );
-    let mut names: Vec<String> =
-        planned.pods.iter().take(PODS_TOLD).map(|pod| pod.name.to_string()).collect();
-    if pods > PODS_TOLD {
-        names.push(format!("and {} more", pods - PODS_TOLD));
-    }
     let subject = Subject { kind: SubjectKind::Claim, name: planned.name.to_string() };
     let mut record = JournalRecord::new(subject, input.now, input.by.as_str(), Decision::Planned, message)
         .detail("launch", &launch.id)
         .detail("pool", &planned.pool)
         .detail("class", &planned.class)
         .detail("capacity_type", fleet.capacity_type)
-        .detail("pods", names.join(", "))
+        .detail("pods", some_names(planned.pods.iter().map(|pod| &pod.name), pods))
         .detail("zones", planned.zones.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
     if let Some(cheapest) = planned.instance_types.first() {
         record = record.detail("instance_type", cheapest);
     }
     if let Some(price) = planned.price {
         record = record.detail("price", price);
+    }
+    if !fleet.unpriced.is_empty() {
+        record = record.detail("unpriced", some_names(fleet.unpriced.iter(), fleet.unpriced.len()));
+    }
+    if !fleet.leases.is_empty() {
+        record = record.detail("asks_again_for", some_names(fleet.leases.iter(), fleet.leases.len()));
     }
     record.evidence.clone_from(input.evidence);
     record
@@ -341,6 +373,13 @@ pub fn launch_writes(
         };
         writes.push(set(keys::template(cluster, &request.name), &item));
     }
+    // Who commits first asks; whoever else wants to finds the mark's revision changed.
+    for lease in &built.leases {
+        let key = keys::unavailable(input.region, &lease.key);
+        let expect = Expect::Revision(lease.revision.saturating_sub(1));
+        conditions.push(Condition::Item { key: key.clone(), expect });
+        writes.push(set(key, lease));
+    }
     for (n, record) in built.records.iter().enumerate() {
         writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, first_record + n));
     }
@@ -365,6 +404,7 @@ mod tests {
             registry: &registry,
             classes: &classes,
             types: &types,
+            region: &Region::parse("us-east-1").unwrap(),
             marks: &marks,
             evidence: &evidence,
         };

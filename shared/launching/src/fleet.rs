@@ -1,8 +1,9 @@
 //! The fleet of a launch: how it is paid, from which overrides, in which subnets.
 //!
-//! Decides what CreateFleet is asked for from the offerings that a plan allows. It doesn't decide which nodes are
-//! needed. Invariants: one capacity type for a fleet; the cheapest overrides, at most [`TYPES_PER_FLEET`] types and
-//! [`OVERRIDES_PER_FLEET`] of them; an override names a subnet that isn't full as far as is known.
+//! Decides what CreateFleet is asked for from the offerings that a plan allows, and which marks its launch must hold the
+//! lease of. It doesn't decide which nodes are needed. Invariants: one capacity type for a fleet; the cheapest overrides,
+//! at most [`TYPES_PER_FLEET`] types and [`OVERRIDES_PER_FLEET`] of them; whatever is marked is asked for under the leases
+//! of all its marks or not at all.
 //!
 //! Source: KARPENTER.md 2.10.
 
@@ -11,16 +12,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_cloud::port::FleetOverride;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
-use tenon_domain::catalog::{CapacityType, InstanceTypeOption};
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, ResolvedImage};
 use tenon_domain::id::{ImageId, InstanceType};
-use tenon_domain::unavailable::{Marks, UnavailableKey};
-use tenon_scheduling::provision::{PlannedClaim, UsableOffering};
+use tenon_domain::unavailable::{MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
+use tenon_scheduling::provision::{Asked, PlannedClaim, UsableOffering};
 
 /// The most types of a fleet; KARPENTER.md 2.10, 3.
 pub const TYPES_PER_FLEET: usize = 60;
 /// EC2's limit on launch specifications of an instant fleet.
 pub const OVERRIDES_PER_FLEET: usize = 300;
+
+/// Leases that a launch takes beside what it can have: each is an item of the commit that makes the launch.
+const LEASES_ALONG: usize = 16;
+/// Leases that a launch takes that asks for nothing else, and holds one claim.
+const LEASES_ALONE: usize = 64;
 
 /// What a fleet is chosen from.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +37,30 @@ pub struct FleetInput<'a> {
     pub types: &'a [InstanceTypeOption],
     /// What EC2 refused.
     pub marks: &'a Marks,
+    /// What requests for the claim's nodes are, and what is marked where EC2 refuses them for that.
+    pub requests: Requests<'a>,
+    /// Marks of which other launches of the same plan take the lease.
+    pub taken: &'a BTreeSet<UnavailableKey>,
     /// The time.
     pub now: Timestamp,
+}
+
+/// What requests for a claim's nodes are.
+#[derive(Debug, Clone, Copy)]
+pub struct Requests<'a> {
+    /// As they are marked with offerings.
+    pub digests: &'a [RequestDigest],
+    /// As they are marked by themselves.
+    pub whole: &'a UnavailableKey,
+}
+
+/// Why there is no fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFleet {
+    /// No offering is left that can be launched.
+    NoOverride,
+    /// Another launch of the plan asks for it first.
+    Taken,
 }
 
 /// A fleet.
@@ -42,38 +70,71 @@ pub struct Fleet {
     pub capacity_type: CapacityType,
     /// Overrides by image, cheapest first.
     pub overrides: BTreeMap<ImageId, Vec<FleetOverride>>,
+    /// Marks that its launch takes the lease of.
+    pub leases: BTreeSet<UnavailableKey>,
+    /// Types among the overrides whose price isn't known.
+    pub unpriced: BTreeSet<InstanceType>,
 }
 
-/// The fleet for a claim; nothing where no offering is left that can be launched.
-#[must_use]
-pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Option<Fleet> {
+/// The fleet for a claim.
+///
+/// # Errors
+/// [`NoFleet`].
+pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFleet> {
     let flexible = claim.requirements.iter().any(|requirement| requirement.min_values().is_some());
     let mut offerings: Vec<&UsableOffering> = claim.offerings.iter().collect();
     if !flexible {
         drop_exotic(&mut offerings, input.types);
         drop_dear_spot(&mut offerings);
     }
-    let capacity_type = offerings.iter().map(|offering| offering.capacity_type).min()?;
+    let first = offerings.iter().map(|offering| offering.capacity_type).min();
+    let capacity_type = first.ok_or(NoFleet::NoOverride)?;
     offerings.retain(|offering| offering.capacity_type == capacity_type);
-    // Offerings without a price come last.
-    offerings.sort_by_key(|o| (o.price.is_none(), o.price, o.instance_type.clone(), o.zone.clone()));
+    offerings.sort_by_key(|o| (PriceRank::of(o.price), o.instance_type.clone(), o.zone.clone()));
+    let asks_only = offerings.iter().all(|offering| offering.asked == Asked::Probe);
+    let most = if asks_only { LEASES_ALONE } else { LEASES_ALONG };
     let subnets = subnets(input);
     let mut types: BTreeSet<&InstanceType> = BTreeSet::new();
     let mut count = 0;
-    let mut overrides: BTreeMap<ImageId, Vec<FleetOverride>> = BTreeMap::new();
+    let mut fleet = Fleet {
+        capacity_type,
+        overrides: BTreeMap::new(),
+        leases: BTreeSet::new(),
+        unpriced: BTreeSet::new(),
+    };
     for offering in offerings {
-        let image =
-            find(input.types, &offering.instance_type).and_then(|facts| image_of(facts, input.status));
-        let (Some(image), Some(subnet)) = (image, subnets.get(offering.zone.as_str())) else { continue };
+        let facts = find(input.types, &offering.instance_type);
+        let image = facts.and_then(|facts| Some((facts, image_of(facts, input.status)?)));
+        let subnet = subnets.get(offering.zone.as_str());
+        let (Some((facts, image)), Some(subnet)) = (image, subnet) else { continue };
         if count == OVERRIDES_PER_FLEET {
             break;
         }
         if !types.contains(&offering.instance_type) && types.len() == TYPES_PER_FLEET {
             continue;
         }
+        match leases(input, (offering, facts), subnet) {
+            Leases::All(keys) if keys.iter().any(|key| input.taken.contains(key)) => {
+                if asks_only {
+                    return Err(NoFleet::Taken);
+                }
+                continue;
+            }
+            Leases::All(keys) => {
+                let all: BTreeSet<UnavailableKey> = fleet.leases.union(&keys).cloned().collect();
+                if all.len() > most {
+                    continue;
+                }
+                fleet.leases = all;
+            }
+            Leases::Probed => continue,
+        }
         types.insert(&offering.instance_type);
         count += 1;
-        overrides.entry(image.id.clone()).or_default().push(FleetOverride {
+        if offering.price.is_none() {
+            fleet.unpriced.insert(offering.instance_type.clone());
+        }
+        fleet.overrides.entry(image.id.clone()).or_default().push(FleetOverride {
             instance_type: offering.instance_type.clone(),
             subnet: Some(subnet.id.clone()),
             zone: Some(offering.zone.clone()),
@@ -81,7 +142,41 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Option<Fleet> {
             priority: None,
         });
     }
-    (!overrides.is_empty()).then_some(Fleet { capacity_type, overrides })
+    if fleet.overrides.is_empty() { Err(NoFleet::NoOverride) } else { Ok(fleet) }
+}
+
+/// The marks of an offering.
+enum Leases {
+    /// A launch must hold the lease of all of these.
+    All(BTreeSet<UnavailableKey>),
+    /// Another launch holds one.
+    Probed,
+}
+
+fn leases(
+    input: FleetInput<'_>,
+    (offering, facts): (&UsableOffering, &InstanceTypeFacts),
+    subnet: &ClassSubnet,
+) -> Leases {
+    let key = OfferingKey {
+        capacity_type: offering.capacity_type,
+        zone_id: offering.zone_id.clone(),
+        instance_type: offering.instance_type.clone(),
+    };
+    let wanted = Wanted { requests: input.requests.digests, ..Wanted::new(&key, facts.vcpus) };
+    let subnet = UnavailableKey::Subnet(subnet.id.clone());
+    let named = [&subnet, input.requests.whole].into_iter().filter_map(|key| input.marks.get(key));
+    let mut keys = BTreeSet::new();
+    for mark in input.marks.concerning(&wanted).chain(named) {
+        match mark.state(input.now) {
+            MarkState::Forgotten => {}
+            MarkState::Held | MarkState::Due => {
+                keys.insert(mark.key.clone());
+            }
+            MarkState::Probing(_) => return Leases::Probed,
+        }
+    }
+    Leases::All(keys)
 }
 
 /// The newest image of the class that boots on the type.
@@ -103,17 +198,20 @@ pub fn option<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Optio
     types.get(place)
 }
 
-/// By zone the subnet with the most free addresses, of those that aren't known to be full.
+/// By zone the subnet with the most free addresses, of those that aren't known to be full; where all are, the one that
+/// may be asked for first.
 fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
-    let mut best = BTreeMap::new();
-    let full = |subnet: &ClassSubnet| {
-        input.marks.held(&UnavailableKey::Subnet(subnet.id.clone()), input.now).is_some()
-    };
+    let mut best: BTreeMap<&str, (Option<Timestamp>, &ClassSubnet)> = BTreeMap::new();
     // The status has those with the most free addresses first.
-    for subnet in input.status.subnets.iter().filter(|subnet| !full(subnet)) {
-        best.entry(subnet.zone.as_str()).or_insert(subnet);
+    for subnet in &input.status.subnets {
+        let blocking = input.marks.blocking_key(&UnavailableKey::Subnet(subnet.id.clone()), input.now);
+        let found = (blocking.map(|blocking| blocking.until), subnet);
+        let known = best.entry(subnet.zone.as_str()).or_insert(found);
+        if found.0 < known.0 {
+            *known = found;
+        }
     }
-    best
+    best.into_iter().map(|(zone, (_, subnet))| (zone, subnet)).collect()
 }
 
 /// Leaves out bare metal and types with accelerators, unless nothing else is there.
@@ -148,8 +246,11 @@ mod tests {
         let (status, types, marks) = (status("default"), types(), Marks::default());
         let now = Timestamp::UNIX_EPOCH;
         let claim = planned("default-a", offerings);
-        let found = fleet(&claim, FleetInput { status: &status, types: &types, marks: &marks, now });
-        let text = found.map(|fleet| {
+        let (whole, taken) = (UnavailableKey::parse("request#12ab").unwrap(), BTreeSet::new());
+        let requests = Requests { digests: &[], whole: &whole };
+        let input =
+            FleetInput { status: &status, types: &types, marks: &marks, requests, taken: &taken, now };
+        let text = fleet(&claim, input).ok().map(|fleet| {
             let overrides = fleet.overrides.iter().flat_map(|(image, overrides)| {
                 overrides
                     .iter()

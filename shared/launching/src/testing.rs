@@ -107,7 +107,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provi
     use tenon_domain::money::UsdPerHour;
     use tenon_domain::requirement::Requirements;
     use tenon_domain::resources::ResourceList;
-    use tenon_scheduling::provision::{PlannedClaim, UsableOffering};
+    use tenon_scheduling::provision::{Asked, PlannedClaim, UsableOffering};
     let offering = |text: &&str| {
         let words: Vec<&str> = text.split(' ').collect();
         UsableOffering {
@@ -117,6 +117,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provi
             capacity_type: CapacityType::from_label(words[2]).unwrap(),
             reservation: None,
             price: Some(UsdPerHour::parse(words[3]).unwrap()),
+            asked: Asked::Available,
         }
     };
     let offerings: Vec<UsableOffering> = offerings.iter().map(offering).collect();

@@ -16,7 +16,9 @@ use tenon_domain::manifest::{Manifests, expand_workloads};
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
-use tenon_scheduling::provision::{Input, PoolInput, PoolReadiness, Purpose, StepBudget, Storage};
+use tenon_scheduling::provision::{
+    Input, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
+};
 
 use super::nodes;
 use crate::catalogue::{PriceOrigin, RegionCatalog};
@@ -106,7 +108,8 @@ fn pools(
             usage: usage(pool, manifests),
             readiness,
             nodes_left: None,
-            capacity_back_at: None,
+            standing: PoolStanding::Trusted,
+            without: None,
         });
     }
     Ok(pools)
@@ -135,7 +138,7 @@ fn options(
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
     let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
-    Ok(catalog.view().options(&class.settings, places, exhaustion))
+    Ok(catalog.view()?.options(&class.settings, places, exhaustion))
 }
 
 /// Spot capacity can't be planned without spot prices: a pool that has nothing else waits for them.

@@ -43,7 +43,9 @@ pub enum Said {
     },
     /// It was had.
     Had,
-    /// The launch that probed for it was answered without a word on it.
+    /// The launch that probed for it got all it asked for elsewhere.
+    Untried,
+    /// The launch that probed for it got nothing, and no word on it.
     Nothing,
 }
 
@@ -58,6 +60,7 @@ impl MarkWord {
                 Mark::refused(before, &Refusal { key, code, cluster: asked.cluster, cause, vcpus, now })
             }
             Said::Had => before?.cleared(asked, now),
+            Said::Untried => before?.untried(asked, now),
             Said::Nothing => before?.unanswered(asked, now),
         }
     }
@@ -92,7 +95,7 @@ impl<'a> CatalogFacts<'a> {
 
 /// The offering of an instance, where its zone's id is known.
 #[must_use]
-pub fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -> Option<OfferingKey> {
+pub(super) fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -> Option<OfferingKey> {
     Some(OfferingKey {
         capacity_type: instance.capacity_type,
         zone_id: zone_id(input, &instance.zone)?,
@@ -127,8 +130,9 @@ pub(super) fn words(
             .as_ref()
             .is_some_and(|probe| probe.launch == input.launch.id && probe.cluster == *input.cluster)
     };
+    let unnamed = if instances.is_empty() { Said::Nothing } else { Said::Untried };
     for mark in input.marks.iter().filter(ours) {
-        words.entry(mark.key.clone()).or_insert(Said::Nothing);
+        words.entry(mark.key.clone()).or_insert_with(|| unnamed.clone());
     }
     words.into_iter().map(|(key, said)| MarkWord { key, said }).collect()
 }

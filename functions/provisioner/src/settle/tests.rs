@@ -89,6 +89,7 @@ impl World {
                 Said::Refused { vcpus: Some(vcpus), .. } => format!("refused from {vcpus}"),
                 Said::Refused { vcpus: None, .. } => "refused".to_owned(),
                 Said::Had => "had".to_owned(),
+                Said::Untried => "untried".to_owned(),
                 Said::Nothing => "nothing".to_owned(),
             };
             format!("{} {said}", word.key).replace(&class, "CLASS")

@@ -89,10 +89,10 @@ pub enum Unavailability {
     /// Nodes of the class can't be of this type.
     #[error(transparent)]
     Incompatible(Incompatibility),
-    /// No price is known.
-    #[error("no price is known")]
+    /// Prices of its kind aren't there, or are too old to plan from.
+    #[error("there are no prices to plan from")]
     PriceUnknown,
-    /// EC2 said that there is no capacity, and it isn't time to ask again.
+    /// EC2 said that there is no capacity, and nobody was given any since.
     #[error("capacity is exhausted")]
     Exhausted {
         /// Until when asking again is pointless; once that has passed, only a probe may ask.
@@ -142,11 +142,31 @@ impl Unavailability {
     }
 }
 
+/// A price as it ranks: one that isn't known comes after every known one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PriceRank {
+    /// It is known.
+    Known(UsdPerHour),
+    /// It isn't.
+    Unknown,
+}
+
+impl PriceRank {
+    /// The rank of a price.
+    #[must_use]
+    pub const fn of(price: Option<UsdPerHour>) -> Self {
+        match price {
+            Some(price) => Self::Known(price),
+            None => Self::Unknown,
+        }
+    }
+}
+
 /// The order of offerings: cheapest first, then as they are preferred, then by zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OfferingRank<'a> {
     /// The price.
-    pub price: UsdPerHour,
+    pub price: PriceRank,
     /// How it is paid for.
     pub capacity_type: CapacityType,
     /// The zone.
@@ -176,15 +196,24 @@ impl Offering {
             && asked.allows(labels::ZONE_ID, self.zone_id.as_str())
     }
 
-    /// Its place among the offerings that have a price.
+    /// Whether its capacity was exhausted and may be asked for again, by a probe.
     #[must_use]
-    pub fn rank(&self) -> Option<OfferingRank<'_>> {
-        Some(OfferingRank {
-            price: self.price?,
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        matches!(
+            self.availability,
+            Availability::Unavailable(Unavailability::Exhausted { until, .. }) if until <= now
+        )
+    }
+
+    /// Its place among offerings.
+    #[must_use]
+    pub fn rank(&self) -> OfferingRank<'_> {
+        OfferingRank {
+            price: PriceRank::of(self.price),
             capacity_type: self.capacity_type,
             zone: &self.zone,
             reservation: self.reservation.as_ref(),
-        })
+        }
     }
 }
 

@@ -10,11 +10,12 @@ use crate::catalog::compatibility::compatibility;
 use crate::catalog::facts::{InstanceTypeFacts, UsageClass};
 use crate::catalog::node_labels;
 use crate::catalog::node_shape::{LearnedMemory, node_shape};
-use crate::catalog::offering::{Availability, CapacityType, Offering, OfferingRank, Unavailability};
+use crate::catalog::offering::{
+    Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability,
+};
 use crate::catalog::settings::NodeSettings;
 use crate::id::{InstanceType, Region};
 use crate::labels;
-use crate::money::UsdPerHour;
 use crate::requirement::{Requirement, Requirements};
 use crate::resources::ResourceList;
 
@@ -37,7 +38,7 @@ pub struct InstanceTypeOption {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OptionRank<'a> {
     /// The price of its cheapest offering.
-    pub price: UsdPerHour,
+    pub price: PriceRank,
     /// The type, which makes the rank unique.
     pub name: &'a InstanceType,
 }
@@ -91,16 +92,13 @@ impl InstanceTypeOption {
     /// The cheapest offering that can be had now and goes with what is asked.
     #[must_use]
     pub fn cheapest<'a>(&'a self, asked: &'a Requirements) -> Option<(OfferingRank<'a>, &'a Offering)> {
-        self.available(asked)
-            .filter_map(|offering| offering.rank().map(|rank| (rank, offering)))
-            .min_by_key(|(rank, _)| *rank)
+        self.available(asked).map(|offering| (offering.rank(), offering)).min_by_key(|(rank, _)| *rank)
     }
 
-    /// Its place among the choices, by its cheapest offering that goes with what is asked.
-    #[must_use]
-    pub fn rank<'a>(&'a self, asked: &'a Requirements) -> Option<OptionRank<'a>> {
-        let (offering, _) = self.cheapest(asked)?;
-        Some(OptionRank { price: offering.price, name: &self.facts.name })
+    /// Its place among the choices, by the cheapest of some of its offerings.
+    pub fn rank<'a>(&'a self, among: impl Iterator<Item = &'a Offering>) -> Option<OptionRank<'a>> {
+        let price = among.map(|offering| PriceRank::of(offering.price)).min()?;
+        Some(OptionRank { price, name: &self.facts.name })
     }
 }
 

@@ -4,7 +4,7 @@
 //! and the reason where it can't be had. It doesn't decide what is fresh enough: the caller gives only what is.
 //!
 //! Invariants: options come by name; a type is offered only where EC2 said so; a price that isn't known is none, never
-//! a guess.
+//! a guess; only parts that were checked to be fresh are joined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailabil
 use crate::catalog::option::{InstanceTypeOption, Surroundings};
 use crate::catalog::settings::NodeSettings;
 use crate::class_status::ClassSubnet;
-use crate::evidence::CatalogPart;
+use crate::evidence::{CatalogPart, Ready};
 use crate::id::{InstanceType, Region, Zone, ZoneId};
 use crate::money::UsdPerHour;
 use crate::unavailable::{Blocking, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
@@ -67,20 +67,23 @@ impl PartData {
     }
 }
 
-/// Parts that are fresh enough to plan from. Prices may be missing where a plan can do without: offerings without a
-/// price then can't be had.
-#[derive(Debug, Clone, Copy)]
+/// Spot prices, by type and zone.
+pub type SpotPrices = BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>;
+
+/// Parts that are fresh enough to plan from. Prices may be missing where a plan can do without: what would be paid for
+/// by them then can't be had. An offering that a list of prices leaves out can be had, and ranks after all others.
+#[derive(Debug, Clone)]
 pub struct Catalog<'a> {
     /// The region.
     pub region: &'a Region,
     /// What DescribeInstanceTypes says.
-    pub types: &'a BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
+    pub types: Ready<&'a BTreeMap<InstanceType, Arc<InstanceTypeFacts>>>,
     /// The zones that offer each type.
-    pub offerings: &'a ZoneOfferings,
+    pub offerings: Ready<&'a ZoneOfferings>,
     /// On-demand prices.
-    pub on_demand: &'a BTreeMap<InstanceType, UsdPerHour>,
+    pub on_demand: Option<Ready<&'a BTreeMap<InstanceType, UsdPerHour>>>,
     /// Spot prices by zone.
-    pub spot: &'a BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>,
+    pub spot: Option<Ready<&'a SpotPrices>>,
 }
 
 /// Where nodes of a class can be.
@@ -106,17 +109,16 @@ pub struct Exhaustion<'a> {
 impl Exhaustion<'_> {
     fn of_offering(&self, offering: &OfferingKey, vcpus: u32) -> Availability {
         let wanted = Wanted { requests: self.requests, ..Wanted::new(offering, vcpus) };
-        let blocking = self.marks.blocking(&wanted, self.now);
-        blocking.map_or(Availability::Available, |blocking| self.unless_due(&blocking))
+        self.marks
+            .blocking(&wanted, self.now)
+            .map_or(Availability::Available, |blocking| exhausted(&blocking))
     }
+}
 
-    fn unless_due(&self, blocking: &Blocking) -> Availability {
-        if blocking.is_due(self.now) {
-            return Availability::Available;
-        }
-        let Blocking { until, last_resort_at, .. } = *blocking;
-        Availability::Unavailable(Unavailability::Exhausted { until, last_resort_at })
-    }
+/// What a mark says holds until something is had in spite of it: past its time, a probe asks first.
+const fn exhausted(blocking: &Blocking) -> Availability {
+    let Blocking { until, last_resort_at, .. } = *blocking;
+    Availability::Unavailable(Unavailability::Exhausted { until, last_resort_at })
 }
 
 impl Catalog<'_> {
@@ -174,7 +176,7 @@ impl Catalog<'_> {
                 };
                 let availability = match place {
                     Availability::Unavailable(_) => place.clone(),
-                    Availability::Available if price.is_none() => {
+                    Availability::Available if !self.is_priced(capacity_type) => {
                         Availability::Unavailable(Unavailability::PriceUnknown)
                     }
                     Availability::Available => exhaustion.of_offering(&key(), facts.vcpus),
@@ -194,8 +196,16 @@ impl Catalog<'_> {
 
     fn price(&self, name: &InstanceType, zone: &Zone, capacity_type: CapacityType) -> Option<UsdPerHour> {
         match capacity_type {
-            CapacityType::OnDemand | CapacityType::Reserved => self.on_demand.get(name).copied(),
-            CapacityType::Spot => self.spot.get(name).and_then(|prices| prices.get(zone)).copied(),
+            CapacityType::OnDemand | CapacityType::Reserved => self.on_demand.as_ref()?.get(name).copied(),
+            CapacityType::Spot => self.spot.as_ref()?.get(name)?.get(zone).copied(),
+        }
+    }
+
+    /// Whether there are prices of that kind at all.
+    const fn is_priced(&self, capacity_type: CapacityType) -> bool {
+        match capacity_type {
+            CapacityType::OnDemand | CapacityType::Reserved => self.on_demand.is_some(),
+            CapacityType::Spot => self.spot.is_some(),
         }
     }
 }
@@ -212,7 +222,7 @@ fn subnets_of(zone: &Zone, subnets: &[ClassSubnet], exhaustion: Exhaustion<'_>) 
     match first {
         None => Availability::Unavailable(Unavailability::NoSubnet),
         Some(None) => Availability::Available,
-        Some(Some(blocking)) => exhaustion.unless_due(&blocking),
+        Some(Some(blocking)) => exhausted(&blocking),
     }
 }
 
@@ -220,6 +230,7 @@ fn subnets_of(zone: &Zone, subnets: &[ClassSubnet], exhaustion: Exhaustion<'_>) 
 mod tests {
     use super::*;
     use crate::catalog::describe::{InstanceTypeInfo, Limits, facts};
+    use crate::evidence::require;
     use crate::id::{ClusterName, SubnetId};
     use crate::unavailable::Mark;
 
@@ -228,7 +239,11 @@ mod tests {
         types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
         offerings: ZoneOfferings,
         on_demand: BTreeMap<InstanceType, UsdPerHour>,
-        spot: BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>,
+        spot: Option<SpotPrices>,
+    }
+
+    fn ready<T>(part: CatalogPart, value: T) -> Ready<T> {
+        require(part, Some((value, Timestamp::UNIX_EPOCH)), Timestamp::UNIX_EPOCH).unwrap()
     }
 
     fn zone(name: &str) -> Zone {
@@ -264,7 +279,7 @@ mod tests {
                 offered: BTreeMap::from([(name.clone(), offered)]),
             },
             on_demand: BTreeMap::from([(name.clone(), price("0.096"))]),
-            spot: BTreeMap::from([(name, BTreeMap::from([(zone("us-east-1a"), price("0.03"))]))]),
+            spot: Some(BTreeMap::from([(name, BTreeMap::from([(zone("us-east-1a"), price("0.03"))]))])),
         }
     }
 
@@ -293,13 +308,16 @@ mod tests {
     }
 
     fn check(places: Places<'_>, marks: &[&str], now: i64, expected: &[&str]) {
-        let world = world();
+        check_in(&world(), places, (marks, now), expected);
+    }
+
+    fn check_in(world: &World, places: Places<'_>, (marks, now): (&[&str], i64), expected: &[&str]) {
         let catalog = Catalog {
             region: &world.region,
-            types: &world.types,
-            offerings: &world.offerings,
-            on_demand: &world.on_demand,
-            spot: &world.spot,
+            types: ready(CatalogPart::InstanceTypes, &world.types),
+            offerings: ready(CatalogPart::Offerings, &world.offerings),
+            on_demand: Some(ready(CatalogPart::OnDemandPrices, &world.on_demand)),
+            spot: world.spot.as_ref().map(|spot| ready(CatalogPart::SpotPrices, spot)),
         };
         let marks: Marks = marks.iter().map(|key| mark(key)).collect();
         let requests = [RequestDigest::parse("12ab").unwrap()];
@@ -330,7 +348,7 @@ mod tests {
             &[
                 "us-east-1a spot 0.03 Available",
                 "us-east-1a on-demand 0.096 Available",
-                "us-east-1b spot - PriceUnknown",
+                "us-east-1b spot - Available",
                 "us-east-1b on-demand 0.096 Available",
             ],
         );
@@ -348,7 +366,14 @@ mod tests {
             59,
             &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
         );
-        check(Places::Subnets(&subnets), &["offering#spot#use1-az-a#m5.large"], 60, &in_a);
+        // Past its time a probe asks first; nobody knows anything of a mark that is two hours older.
+        check(
+            Places::Subnets(&subnets),
+            &["offering#spot#use1-az-a#m5.large"],
+            7259,
+            &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
+        );
+        check(Places::Subnets(&subnets), &["offering#spot#use1-az-a#m5.large"], 7260, &in_a);
         check(
             Places::Subnets(&subnets),
             &["request#12ab#spot#use1-az-a#m5.large"],
@@ -362,6 +387,21 @@ mod tests {
             &["subnet#subnet-1"],
             0,
             &["us-east-1a spot 0.03 Exhausted", "us-east-1a on-demand 0.096 Exhausted", in_a[2], in_a[3]],
+        );
+    }
+
+    #[test]
+    fn without_prices_of_a_kind_nothing_can_be_had_for_them() {
+        check_in(
+            &World { spot: None, ..world() },
+            Places::AllZones,
+            (&[], 0),
+            &[
+                "us-east-1a spot - PriceUnknown",
+                "us-east-1a on-demand 0.096 Available",
+                "us-east-1b spot - PriceUnknown",
+                "us-east-1b on-demand 0.096 Available",
+            ],
         );
     }
 }

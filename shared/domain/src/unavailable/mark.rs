@@ -235,6 +235,18 @@ impl Mark {
         })
     }
 
+    /// Its form after the launch that probed for it got all it wanted elsewhere, so that nobody knows more than before:
+    /// the next launch may ask. Nothing where another launch holds the lease.
+    #[must_use]
+    pub fn untried(&self, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Self> {
+        let its = self.is_probed_by(asked.cluster, asked.launch);
+        (its && self.says_something(now)).then(|| Self {
+            revision: self.revision.saturating_add(1),
+            probe: None,
+            ..self.clone()
+        })
+    }
+
     fn says_something(&self, now: Timestamp) -> bool {
         self.state(now) != MarkState::Forgotten
     }

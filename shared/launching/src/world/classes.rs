@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use tenon_domain::api::{Ec2NodeClass, NodePool};
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
@@ -15,17 +16,32 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
-use tenon_domain::unavailable::{RequestDigest, UnavailableKey};
-use tenon_scheduling::provision::PoolReadiness;
+use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
+use tenon_entrypoint::observe::ClusterView;
+use tenon_scheduling::provision::{PoolReadiness, PoolStanding};
 
 use super::World;
 use super::pools::plans;
 use crate::build::ReadyClass;
 use crate::fleet;
 
+/// How long prices that never arrived are waited for where a pool could do without them, while they can't be read.
+const MISSED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
+
+/// What is known of a pool.
+#[derive(Debug, Clone)]
+pub(super) struct Judged {
+    /// Whether claims can be made of it.
+    pub(super) readiness: PoolReadiness,
+    /// Whether its requests are known to be refused.
+    pub(super) standing: PoolStanding,
+    /// Prices that it does without.
+    pub(super) without: Option<Waiting>,
+}
+
 impl<'a> World<'a> {
     /// Finds out which pools are ready and what their nodes can be. Before this no pool is known.
-    pub fn resolve(&mut self, region: &Region) {
+    pub fn resolve(&mut self, region: &'a Region) {
         let mut by_class: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
         for pool in self.snapshot.node_pools.iter().filter(|pool| plans(pool)) {
             let name = &pool.template.node_class.name;
@@ -34,14 +50,14 @@ impl<'a> World<'a> {
                 let types = by_class.entry(name).or_insert_with(|| Arc::new(self.options(class, region)));
                 self.types.insert(pool.name.clone(), Arc::clone(types));
             }
-            let readiness = self.judge(pool, class);
+            let judged = self.judge(pool, class);
             if let (PoolReadiness::Ready, Some(class), Some(status)) =
-                (&readiness, class, self.view.classes.get(name))
+                (&judged.readiness, class, self.view.classes.get(name))
             {
                 let ready = ReadyClass { class: self.with_settings(class), status: status.clone() };
                 self.classes.insert(name.clone(), ready);
             }
-            self.readiness.insert(pool.name.clone(), readiness);
+            self.judged.insert(pool.name.clone(), judged);
         }
     }
 
@@ -59,14 +75,32 @@ impl<'a> World<'a> {
         class
     }
 
-    fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> PoolReadiness {
+    fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> Judged {
+        let (readiness, standing) = match self.class_ready(pool, class) {
+            Ok(standing) => (PoolReadiness::Ready, standing),
+            Err(readiness) => (readiness, PoolStanding::Trusted),
+        };
+        if readiness != PoolReadiness::Ready {
+            return Judged { readiness, standing, without: None };
+        }
+        match self.missing_part(pool) {
+            Ok(without) => Judged { readiness, standing, without },
+            Err(waiting) => Judged { readiness: PoolReadiness::NotReady(waiting), standing, without: None },
+        }
+    }
+
+    fn class_ready(
+        &self,
+        pool: &NodePool,
+        class: Option<&Ec2NodeClass>,
+    ) -> Result<PoolStanding, PoolReadiness> {
         let name = &pool.template.node_class.name;
-        let Some(class) = class else { return PoolReadiness::NodeClassNotFound(name.clone()) };
+        let class = class.ok_or_else(|| PoolReadiness::NodeClassNotFound(name.clone()))?;
         let not_ready = |reason: &str| {
-            PoolReadiness::NotReady(Waiting::NodeClassNotReady {
+            Err(PoolReadiness::NotReady(Waiting::NodeClassNotReady {
                 class: name.to_string(),
                 reason: reason.to_owned(),
-            })
+            }))
         };
         match class.settings.ami_family {
             AmiFamily::Al2023 | AmiFamily::Custom => {}
@@ -86,68 +120,95 @@ impl<'a> World<'a> {
         if !status.ready() {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
         }
-        let key = refused_request(self.cluster, &pool.name, status);
-        if let Some(mark) = self.view.marks.held(&key, self.view.now) {
-            return not_ready(&mark.code);
-        }
-        match self.missing_part(pool) {
-            Some(waiting) => PoolReadiness::NotReady(waiting),
-            None => PoolReadiness::Ready,
+        let Some(mark) = self.view.marks.get(&refused_request(self.cluster, &pool.name, status)) else {
+            return Ok(PoolStanding::Trusted);
+        };
+        match mark.state(self.view.now) {
+            MarkState::Forgotten => Ok(PoolStanding::Trusted),
+            MarkState::Due => Ok(PoolStanding::OnProbation),
+            // Whoever mends what was refused doesn't wait longer than for a mark of capacity.
+            MarkState::Held if mark.last_resort_at() <= self.view.now => Ok(PoolStanding::OnProbation),
+            MarkState::Held | MarkState::Probing(_) => not_ready(&mark.code),
         }
     }
 
-    /// The first part of the catalogue that the pool needs and that isn't there or is too old.
-    fn missing_part(&self, pool: &NodePool) -> Option<Waiting> {
+    /// A list of prices that isn't there or is too old, where the pool can do without; as an error what it must wait
+    /// for. Prices that never arrived are waited for, so that whoever starts first decides nothing; not for ever.
+    fn missing_part(&self, pool: &NodePool) -> Result<Option<Waiting>, Waiting> {
+        self.require_part(CatalogPart::InstanceTypes)?;
+        self.require_part(CatalogPart::Offerings)?;
         let allows = |capacity_type: CapacityType| {
             pool.template.requirements.allows(labels::CAPACITY_TYPE, capacity_type.as_str())
         };
-        let needed = CatalogPart::ALL.into_iter().filter(|part| match part {
-            CatalogPart::InstanceTypes | CatalogPart::Offerings => true,
-            CatalogPart::OnDemandPrices => allows(CapacityType::OnDemand),
-            CatalogPart::SpotPrices => allows(CapacityType::Spot),
-        });
-        needed
-            .filter_map(|part| {
-                let found = self.view.parts.get(&part).map(|found| ((), found.refreshed_at));
-                require(part, found, self.view.now).err()
-            })
-            .next()
+        let on_demand = allows(CapacityType::OnDemand).then_some(CatalogPart::OnDemandPrices);
+        let spot = allows(CapacityType::Spot).then_some(CatalogPart::SpotPrices);
+        let prices: Vec<_> =
+            [on_demand, spot].into_iter().flatten().map(|part| (part, self.require_part(part))).collect();
+        let some = prices.iter().any(|(_, found)| found.is_ok());
+        let mut without = None;
+        for (part, found) in prices {
+            match found {
+                Ok(()) => {}
+                Err(waiting) if some && self.is_given_up(part, &waiting) => without = Some(waiting),
+                Err(waiting) => return Err(waiting),
+            }
+        }
+        Ok(without)
+    }
+
+    fn require_part(&self, part: CatalogPart) -> Result<(), Waiting> {
+        let found = self.view.parts.get(&part).map(|found| ((), found.refreshed_at));
+        require(part, found, self.view.now).map(|_| ())
+    }
+
+    /// Whether a part isn't waited for any more where there is something else.
+    fn is_given_up(&self, part: CatalogPart, waiting: &Waiting) -> bool {
+        let failing = self.view.failing.get(&part).map(|since| self.view.now.duration_since(*since));
+        matches!(waiting, Waiting::CatalogStale { .. })
+            || failing.is_some_and(|failing| failing >= MISSED_AT_MOST)
     }
 
     /// All types as nodes of the class would be, by name; those without an image among the class's are left out.
-    fn options(&self, class: &Ec2NodeClass, region: &Region) -> Vec<InstanceTypeOption> {
-        let fresh = |part: CatalogPart| {
-            let found = self.view.parts.get(&part).map(|found| (&found.data, found.refreshed_at));
-            require(part, found, self.view.now).ok().map(|ready| Arc::clone(*ready))
-        };
-        let (types, offerings) = (fresh(CatalogPart::InstanceTypes), fresh(CatalogPart::Offerings));
-        let (Some(PartData::InstanceTypes(types)), Some(PartData::Offerings(offerings))) =
-            (types.as_deref(), offerings.as_deref())
-        else {
-            return Vec::new();
-        };
-        let Some(status) = self.view.classes.get(&class.name) else { return Vec::new() };
-        let (on_demand, spot) = (fresh(CatalogPart::OnDemandPrices), fresh(CatalogPart::SpotPrices));
-        let (no_on_demand, no_spot) = (BTreeMap::new(), BTreeMap::new());
-        let catalog = Catalog {
-            region,
-            types,
-            offerings,
-            on_demand: match on_demand.as_deref() {
-                Some(PartData::OnDemandPrices(prices)) => prices,
-                _ => &no_on_demand,
-            },
-            spot: match spot.as_deref() {
-                Some(PartData::SpotPrices(prices)) => prices,
-                _ => &no_spot,
-            },
-        };
+    fn options(&self, class: &Ec2NodeClass, region: &'a Region) -> Vec<InstanceTypeOption> {
+        let status = self.view.classes.get(&class.name);
+        let (Some(status), Some(catalog)) = (status, self.catalog(region)) else { return Vec::new() };
         let settings = self.with_settings(class).settings;
         let requests = [RequestDigest::of_class(self.cluster, status)];
         let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
         let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
         options.retain(|option| fleet::image_of(&option.facts, status).is_some());
         options
+    }
+
+    /// The parts that are fresh; nothing without types and offerings.
+    fn catalog(&self, region: &'a Region) -> Option<Catalog<'a>> {
+        let view: &'a ClusterView = self.view;
+        let fresh = |part: CatalogPart| {
+            let found = view.parts.get(&part)?;
+            Some((&*found.data, found.refreshed_at))
+        };
+        let ready = |part: CatalogPart| require(part, fresh(part), view.now).ok();
+        let types = ready(CatalogPart::InstanceTypes)?.part(|data| match data {
+            PartData::InstanceTypes(types) => Some(types),
+            PartData::Offerings(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        })?;
+        let offerings = ready(CatalogPart::Offerings)?.part(|data| match data {
+            PartData::Offerings(offerings) => Some(offerings),
+            PartData::InstanceTypes(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        })?;
+        let on_demand = ready(CatalogPart::OnDemandPrices).and_then(|ready| {
+            ready.part(|data| match data {
+                PartData::OnDemandPrices(prices) => Some(prices),
+                PartData::InstanceTypes(_) | PartData::Offerings(_) | PartData::SpotPrices(_) => None,
+            })
+        });
+        let spot = ready(CatalogPart::SpotPrices).and_then(|ready| {
+            ready.part(|data| match data {
+                PartData::SpotPrices(prices) => Some(prices),
+                PartData::InstanceTypes(_) | PartData::Offerings(_) | PartData::OnDemandPrices(_) => None,
+            })
+        });
+        Some(Catalog { region, types, offerings, on_demand, spot })
     }
 }
 

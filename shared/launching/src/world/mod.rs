@@ -21,10 +21,11 @@ use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeNa
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
 use tenon_entrypoint::observe::ClusterView;
-use tenon_scheduling::provision::{Input, PoolReadiness, Purpose, StepBudget, Storage};
+use tenon_scheduling::provision::{Input, Purpose, StepBudget, Storage};
 
 use crate::build::ReadyClass;
 use crate::fleet;
+use classes::Judged;
 
 pub use classes::refused_request;
 
@@ -42,7 +43,7 @@ pub struct World<'a> {
     pub classes: BTreeMap<NodeClassName, ReadyClass>,
     /// Types of each dynamic pool, by name; none where the class or the catalogue isn't there.
     pub types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
-    readiness: BTreeMap<NodePoolName, PoolReadiness>,
+    judged: BTreeMap<NodePoolName, Judged>,
     counted: BTreeMap<&'a Uid, &'a ClaimName>,
     unbound: BTreeMap<&'a Uid, &'a Pod>,
     bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
@@ -75,7 +76,7 @@ impl<'a> World<'a> {
             cluster,
             classes: BTreeMap::new(),
             types: BTreeMap::new(),
-            readiness: BTreeMap::new(),
+            judged: BTreeMap::new(),
             counted: BTreeMap::new(),
             unbound,
             bound,

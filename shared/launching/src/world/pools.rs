@@ -5,14 +5,12 @@
 use std::collections::BTreeSet;
 
 use tenon_cloud::port::CreateFleetRequest;
-use tenon_domain::Timestamp;
 use tenon_domain::api::{Node, NodePool};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::NodeName;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::Mark;
 use tenon_scheduling::provision::PoolInput;
 
 use super::World;
@@ -29,22 +27,18 @@ impl World<'_> {
         let dynamic = self.snapshot.node_pools.iter().filter(|pool| plans(pool));
         dynamic
             .filter_map(|pool| {
+                let judged = self.judged.get(&pool.name)?;
                 Some(PoolInput {
                     pool: pool.clone(),
                     types: self.types.get(&pool.name).cloned().unwrap_or_default(),
                     usage: self.usage(pool),
-                    readiness: self.readiness.get(&pool.name)?.clone(),
+                    readiness: judged.readiness.clone(),
                     nodes_left,
-                    capacity_back_at: self.capacity_back_at(),
+                    standing: judged.standing,
+                    without: judged.without.clone(),
                 })
             })
             .collect()
-    }
-
-    /// When the next of the marks that hold ends.
-    fn capacity_back_at(&self) -> Option<Timestamp> {
-        let ends = self.view.marks.iter().map(Mark::blocked_until);
-        ends.filter(|end| *end > self.view.now).min()
     }
 
     /// Capacity of the pool's nodes and claims. A claim whose type isn't known yet counts as the largest that it may be.

@@ -3,14 +3,16 @@
 //! Decides words, not placements: it goes through what planning looks at, in its order, and names the first thing that
 //! no instance type gets past.
 
-use tenon_domain::catalog::{Availability, InstanceTypeOption};
+use jiff::Timestamp;
+use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::resources::Shortage;
 use tenon_domain::taint::tolerates_forbidding;
+use tenon_domain::unavailable::FIRST_HOLD;
 
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::{Alternative, Group, ports_conflict};
-use super::pool::{Limit, Pool, Type, taken_from};
+use super::pool::{Class, Limit, Pool, Type, taken_from};
 use super::report::{Cause, Reason};
 
 /// Why a pool that isn't ready can't be used.
@@ -23,13 +25,13 @@ pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
 }
 
 /// Why a group's pods have no place in a pool.
-pub(crate) fn cause(pool: &Pool<'_>, group: &Group<'_>) -> Cause {
+pub(crate) fn cause((pool, now): (&Pool<'_>, Timestamp), group: &Group<'_>) -> Cause {
     let reason = not_ready(pool.input).unwrap_or_else(|| match untolerated(pool, group) {
         Some(reason) => reason,
         None => group
             .alternatives
             .iter()
-            .map(|alternative| for_alternative(pool, group, alternative))
+            .map(|alternative| for_alternative((pool, now), group, alternative))
             .max()
             .unwrap_or(Reason::IncompatibleRequirements { conflicts: Vec::new() }),
     });
@@ -43,7 +45,11 @@ fn untolerated(pool: &Pool<'_>, group: &Group<'_>) -> Option<Reason> {
         .map(|untolerated| Reason::TaintsNotTolerated { taints: untolerated.taints })
 }
 
-fn for_alternative(pool: &Pool<'_>, group: &Group<'_>, alternative: &Alternative) -> Reason {
+fn for_alternative(
+    (pool, now): (&Pool<'_>, Timestamp),
+    group: &Group<'_>,
+    alternative: &Alternative,
+) -> Reason {
     let Some(asked) = alternative.for_new_node() else {
         // Only a node that is there already has the name that is asked for.
         let named = pool.offered.compatible(&alternative.asked, UndefinedKeys::Absent);
@@ -70,17 +76,22 @@ fn for_alternative(pool: &Pool<'_>, group: &Group<'_>, alternative: &Alternative
     if free.is_empty() {
         return Reason::HostPortsTaken;
     }
-    by_offering(pool, &free, &merged)
+    by_offering((pool, now), &free, &merged)
 }
 
-fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements) -> Reason {
+fn by_offering((pool, now): (&Pool<'_>, Timestamp), types: &[&Type<'_>], merged: &Requirements) -> Reason {
     let available: Vec<&Type<'_>> =
         types.iter().filter(|one| one.option.available(merged).next().is_some()).copied().collect();
     if available.is_empty() {
-        return if types.iter().any(|one| comes_back(one.option, merged)) {
-            Reason::AllOfferingsUnavailable { until: pool.input.capacity_back_at }
-        } else {
-            Reason::NoOffering
+        let gone = || gone(types, merged);
+        if gone().any(is_temporary) {
+            return Reason::AllOfferingsUnavailable { until: asked_for_at(gone(), now) };
+        }
+        return match &pool.input.without {
+            Some(waiting) if gone().any(|why| *why == Unavailability::PriceUnknown) => {
+                Reason::NodeClassNotReady { waiting: waiting.clone() }
+            }
+            Some(_) | None => Reason::NoOffering,
         };
     }
     let exceeded = |one: &&Type<'_>| {
@@ -96,31 +107,56 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements) -> R
             Limit::ClusterNodes => Reason::MaxNodesReached,
         };
     }
-    let class = super::pool::Class { merged: merged.clone(), prices: Vec::new(), front: Vec::new() };
+    let class =
+        Class { merged: merged.clone(), prices: Vec::new(), capacity_types: Vec::new(), front: Vec::new() };
     match pool.unmet_min_values(&class, &available) {
         Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },
         None => Reason::StepBudgetExhausted,
     }
 }
 
-/// Whether an offering goes with what is asked and is only unavailable for now.
-fn comes_back(option: &InstanceTypeOption, merged: &Requirements) -> bool {
-    use tenon_domain::catalog::Unavailability;
-    option.offerings.iter().filter(|offering| offering.goes_with(merged)).any(|offering| {
+/// Why the offerings that go with what is asked can't be had.
+fn gone<'g>(types: &'g [&Type<'_>], merged: &'g Requirements) -> impl Iterator<Item = &'g Unavailability> {
+    let offerings = types.iter().flat_map(|one| &one.option.offerings);
+    offerings.filter(|offering| offering.goes_with(merged)).filter_map(|offering| {
         match &offering.availability {
-            Availability::Available => true,
-            Availability::Unavailable(why) => match why {
-                Unavailability::Exhausted { .. }
-                | Unavailability::ZoneShifted
-                | Unavailability::ReservationUsedUp
-                | Unavailability::ReservationExpiring => true,
-                Unavailability::NotOffered
-                | Unavailability::NoSubnet
-                | Unavailability::Incompatible(_)
-                | Unavailability::PriceUnknown => false,
-            },
+            Availability::Available => None,
+            Availability::Unavailable(why) => Some(why),
         }
     })
+}
+
+/// Whether an offering is only unavailable for now.
+const fn is_temporary(why: &Unavailability) -> bool {
+    match why {
+        Unavailability::Exhausted { .. }
+        | Unavailability::ZoneShifted
+        | Unavailability::ReservationUsedUp
+        | Unavailability::ReservationExpiring => true,
+        Unavailability::NotOffered
+        | Unavailability::NoSubnet
+        | Unavailability::Incompatible(_)
+        | Unavailability::PriceUnknown => false,
+    }
+}
+
+/// When the first of them is asked for again. What is due and isn't asked for by this plan is by a later one.
+fn asked_for_at<'g>(gone: impl Iterator<Item = &'g Unavailability>, now: Timestamp) -> Option<Timestamp> {
+    let soon = now.saturating_add(FIRST_HOLD).unwrap_or(now);
+    let at = |why: &Unavailability| match why {
+        Unavailability::Exhausted { until, last_resort_at } => {
+            let at = *until.min(last_resort_at);
+            Some(if at > now { at } else { soon })
+        }
+        Unavailability::NotOffered
+        | Unavailability::NoSubnet
+        | Unavailability::Incompatible(_)
+        | Unavailability::PriceUnknown
+        | Unavailability::ZoneShifted
+        | Unavailability::ReservationUsedUp
+        | Unavailability::ReservationExpiring => None,
+    };
+    gone.filter_map(at).min()
 }
 
 fn shortage(one: &Type<'_>, group: &Group<'_>) -> Option<Shortage> {

@@ -2,16 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::catalog::{CapacityType, Offering};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::launch::CountedPod;
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
 use super::dense::within;
 use super::input::{Input, Purpose};
-use super::output::{PlannedClaim, UsableOffering};
+use super::open::Open;
+use super::output::{Asked, PlannedClaim, UsableOffering};
+use super::pack::Draft;
 use super::pool::{Class, Pool, Type};
 
 /// Most instance types of a claim: what the API's `spec.requirements` is kept to.
@@ -26,28 +30,44 @@ const LONGEST_PREFIX: usize = 253 - 1 - NAME_DIGITS;
 impl<'a> Pool<'a> {
     /// The types of a class that hold a need, charge the limits no more than the chosen one does, and leave the host
     /// ports free where the chosen one does; cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
-    pub(crate) fn holding(&self, class: &Class, chosen: usize, need: &[i64]) -> Vec<&Type<'a>> {
+    pub(crate) fn holding(
+        &self,
+        (class, open): (&Class, Open),
+        chosen: usize,
+        need: &[i64],
+    ) -> Vec<&Type<'a>> {
         let Some(chosen) = self.types.get(chosen) else { return Vec::new() };
         let holds = |one: &&Type<'_>| {
             within(need, &one.room)
                 && one.charges.iter().zip(&chosen.charges).all(|(charge, most)| charge <= most)
                 && one.host_ports.is_subset(&chosen.host_ports)
         };
+        let goes = |one: &Type<'_>, price: Option<u64>| {
+            // What a class's prices say is of the pool's own offerings.
+            price.is_some() || (open != self.open && one.option.labels.intersects(&class.merged).is_ok())
+        };
         let mut found: Vec<_> = self
             .types
             .iter()
             .zip(&class.prices)
-            .filter(|(_, price)| price.is_some())
+            .filter(|(one, price)| goes(one, **price))
             .map(|(one, _)| one)
             .filter(holds)
-            .map(|one| (one.option.rank(&class.merged), one))
+            .filter_map(|one| Some((one.option.rank(self.offerings(one, (&class.merged, open)))?, one)))
             .collect();
-        // Types without a known price come last.
-        found.sort_by(|(a, one), (b, other)| {
-            (a.is_none(), a, &one.option.facts.name).cmp(&(b.is_none(), b, &other.option.facts.name))
-        });
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found.truncate(MAX_INSTANCE_TYPES);
         found.into_iter().map(|(_, one)| one).collect()
+    }
+
+    /// The offerings of a type that count and go with what is asked.
+    fn offerings<'t>(
+        &'t self,
+        one: &'t Type<'a>,
+        (merged, open): (&'t Requirements, Open),
+    ) -> impl Iterator<Item = &'t Offering> + use<'t, 'a> {
+        let offerings = one.option.offerings.iter();
+        offerings.filter(move |offering| open.includes(self.input, offering) && offering.goes_with(merged))
     }
 
     /// Whether the template asks for `minValues`.
@@ -57,8 +77,9 @@ impl<'a> Pool<'a> {
 
     /// Whether a claim of a type with such pods keeps as many values as `minValues` asks for.
     pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
-        self.class(class)
-            .is_some_and(|class| self.unmet_min_values(class, &self.holding(class, chosen, need)).is_none())
+        self.class(class).is_some_and(|class| {
+            self.unmet_min_values(class, &self.holding((class, self.open), chosen, need)).is_none()
+        })
     }
 
     /// The first key of which the types don't have as many values as `minValues` asks for.
@@ -68,16 +89,11 @@ impl<'a> Pool<'a> {
             let key = requirement.key();
             let mut values: BTreeSet<&str> = BTreeSet::new();
             for one in types {
+                let offerings = || self.offerings(one, (&class.merged, self.open));
                 match key {
-                    labels::ZONE => {
-                        values.extend(one.option.available(&class.merged).map(|o| o.zone.as_str()));
-                    }
-                    labels::ZONE_ID => {
-                        values.extend(one.option.available(&class.merged).map(|o| o.zone_id.as_str()));
-                    }
-                    labels::CAPACITY_TYPE => {
-                        values.extend(one.option.available(&class.merged).map(|o| o.capacity_type.as_str()));
-                    }
+                    labels::ZONE => values.extend(offerings().map(|o| o.zone.as_str())),
+                    labels::ZONE_ID => values.extend(offerings().map(|o| o.zone_id.as_str())),
+                    labels::CAPACITY_TYPE => values.extend(offerings().map(|o| o.capacity_type.as_str())),
                     _ => {
                         let known = one.option.labels.get(key).filter(|label| !label.is_complement());
                         let allowed = |value: &&String| class.merged.allows(key, value);
@@ -93,18 +109,17 @@ impl<'a> Pool<'a> {
     }
 
     /// A claim without its name and pods.
-    pub(crate) fn claim(
-        &self,
-        class: &Class,
-        types: &[&Type<'a>],
-        pods: &ResourceList,
-    ) -> Option<PlannedClaim> {
-        let offerings = usable(types, &class.merged);
+    pub(crate) fn claim(&self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
+        let class = self.class(draft.class)?;
+        let types = self.holding((class, self.open), draft.type_index, need);
+        let offerings: Vec<UsableOffering> =
+            types.iter().flat_map(|one| self.usable(one, (&class.merged, self.open))).collect();
+        let (types, offerings) = self.with_riders((class, draft, need), (types, offerings));
         let template = &self.input.pool.template;
         let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
         let capacity_types: BTreeSet<_> = offerings.iter().map(|offering| offering.capacity_type).collect();
         let first = capacity_types.first()?;
-        let price = offerings.iter().filter(|o| o.capacity_type == *first).filter_map(|o| o.price).min();
+        let price = price_of(&offerings, *first);
         let overhead = types.iter().map(|one| &one.overhead).min_by_key(|list| overhead_rank(list))?;
         let mut requirements = class.merged.clone();
         let names = types.iter().map(|one| one.option.facts.name.as_str());
@@ -131,6 +146,36 @@ impl<'a> Pool<'a> {
             price,
         })
     }
+
+    /// Every way to have a type that counts, by zone.
+    pub(crate) fn usable(&self, one: &Type<'a>, which: (&Requirements, Open)) -> Vec<UsableOffering> {
+        let as_usable = |offering: &Offering| UsableOffering {
+            instance_type: one.option.facts.name.clone(),
+            zone: offering.zone.clone(),
+            zone_id: offering.zone_id.clone(),
+            capacity_type: offering.capacity_type,
+            reservation: offering.reservation.clone(),
+            price: offering.price,
+            asked: if Open::Available.includes(self.input, offering) {
+                Asked::Available
+            } else {
+                Asked::Probe
+            },
+        };
+        let mut found: Vec<UsableOffering> = self.offerings(one, which).map(as_usable).collect();
+        found.sort_by(|a, b| {
+            (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
+        });
+        found
+    }
+}
+
+/// What the fleet would pay for an offering of the capacity type; for one that a probe asks for only where there is no
+/// other.
+pub(crate) fn price_of(offerings: &[UsableOffering], capacity_type: CapacityType) -> Option<UsdPerHour> {
+    let of = offerings.iter().filter(|offering| offering.capacity_type == capacity_type);
+    let surest = of.clone().map(|offering| offering.asked).min()?;
+    of.filter(|offering| offering.asked == surest).filter_map(|offering| offering.price).min()
 }
 
 /// The least overhead is that with the least CPU and memory; overheads differ only by whole DaemonSets.
@@ -142,28 +187,6 @@ fn overhead_rank(list: &ResourceList) -> (i128, i128, usize) {
 fn narrow<'t>(requirements: &mut Requirements, key: &str, values: impl Iterator<Item = &'t str>) {
     let least = requirements.get(key).and_then(Requirement::min_values);
     requirements.replace(Requirement::one_of(key, values).with_min_values(least));
-}
-
-fn usable(types: &[&Type<'_>], merged: &Requirements) -> Vec<UsableOffering> {
-    let of = |one: &&Type<'_>| {
-        let option = one.option;
-        let mut found: Vec<UsableOffering> = option
-            .available(merged)
-            .map(|offering| UsableOffering {
-                instance_type: option.facts.name.clone(),
-                zone: offering.zone.clone(),
-                zone_id: offering.zone_id.clone(),
-                capacity_type: offering.capacity_type,
-                reservation: offering.reservation.clone(),
-                price: offering.price,
-            })
-            .collect();
-        found.sort_by(|a, b| {
-            (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
-        });
-        found
-    };
-    types.iter().flat_map(of).collect()
 }
 
 /// The template's labels and a value for each custom label that has to be there.

@@ -124,8 +124,19 @@ pub struct PoolInput {
     pub readiness: PoolReadiness,
     /// How many nodes the cluster's registry still allows; `None` for no bound.
     pub nodes_left: Option<u32>,
-    /// When exhausted capacity may be asked for again first.
-    pub capacity_back_at: Option<Timestamp>,
+    /// Whether its requests are known to be refused.
+    pub standing: PoolStanding,
+    /// A list of prices that isn't there and that the pool can do without: what would be bought by it can't be had.
+    pub without: Option<Waiting>,
+}
+
+/// Whether EC2 is known to refuse a pool's requests for what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolStanding {
+    /// It isn't.
+    Trusted,
+    /// It refused them some time ago: one claim is tried first.
+    OnProbation,
 }
 
 /// Whether claims can be made of a pool.

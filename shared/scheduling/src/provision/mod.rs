@@ -14,19 +14,25 @@ mod existing;
 mod finish;
 pub mod input;
 mod needs;
+mod open;
 pub mod output;
 mod pack;
 mod pool;
+mod probe;
 pub mod report;
 mod steps;
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+use tenon_domain::api::Pod;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 
-pub use input::{ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, Purpose, StepBudget, Storage};
-pub use output::{Placement, Plan, PlannedClaim, UsableOffering};
+pub use input::{
+    ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
+};
+pub use output::{Asked, Placement, Plan, PlannedClaim, UsableOffering};
 pub use report::{Cause, Outcome, Reason, Report, Unschedulable};
 
 pub(crate) use dense::Dimensions;
@@ -36,37 +42,45 @@ pub(crate) use pool::Pool;
 use dense::{add_times, times};
 use needs::counted;
 use pack::{Draft, Member};
+use probe::Probes;
 use steps::Steps;
 
 /// Plans for the input's pods: room that is there first, then new claims, from the first pool that accepts (weight
-/// descending, then name descending), avoiding taints `PreferNoSchedule` where another pool will do.
+/// descending, then name descending), avoiding taints `PreferNoSchedule` where another pool will do. Where EC2 had none
+/// of what a pool has to offer, one claim asks for it first (module `probe`).
 pub fn plan(input: &Input) -> (Plan, Report) {
-    let mut steps = Steps::new(input.steps);
     let Shape { daemons, dimensions } = shape(input);
     let (groups, mut unschedulable) = groups(input, &dimensions);
-    let mut waiting: Vec<u32> = groups.iter().map(|group| count(group.pods.len())).collect();
-    let placements = existing::place(input, &groups, &mut waiting, &mut steps);
-    let mut pools: Vec<Pool<'_>> = if waiting.iter().all(|left| *left == 0) {
+    let mut filling = Filling {
+        groups: &groups,
+        waiting: groups.iter().map(|group| count(group.pods.len())).collect(),
+        steps: Steps::new(input.steps),
+        claims: Vec::new(),
+    };
+    let placements = existing::place(input, &groups, &mut filling.waiting, &mut filling.steps);
+    let mut pools: Vec<Pool<'_>> = if filling.is_done() {
         Vec::new()
     } else {
         in_order(input).into_iter().map(|pool| Pool::new(pool, &daemons, &dimensions)).collect()
     };
-    let mut claims = Vec::new();
+    let mut probes = Probes::new(input, &pools, &Shape { daemons, dimensions });
     for preference in [Preference::Kept, Preference::Dropped] {
-        for pool in pools.iter_mut().filter(|pool| pool.input.readiness == PoolReadiness::Ready) {
-            pool.cap_nodes(claims.len());
-            let members = members(pool, &groups, &waiting, preference);
-            let drafts = pack::pack(pool, &members, &mut steps);
-            claims
-                .extend(drafts.iter().flat_map(|draft| launch(pool, &groups, &members, &mut waiting, draft)));
+        for (pool, due) in pools.iter_mut().zip(&mut probes.due).filter(|(pool, _)| pool.is_ready()) {
+            pool.cap_nodes(filling.claims.len());
+            if let Some(due) = due {
+                probe::first(&mut filling, pool, due, preference);
+                pool.riders_at = Some(input.now);
+            }
+            filling.fill(pool, preference);
         }
     }
+    probe::last(&mut filling, &mut pools, &mut probes);
+    let Filling { waiting, steps, claims, .. } = filling;
     let mut back_at = BTreeSet::new();
     for (group, left) in groups.iter().zip(&waiting).filter(|(_, left)| **left > 0) {
-        let causes = causes(&pools, group);
+        let causes = causes((&pools, input.now), group);
         back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
-        let skipped = group.pods.len().saturating_sub(usize::try_from(*left).unwrap_or(usize::MAX));
-        let refused = group.pods.iter().skip(skipped);
+        let refused = last_pods(group, *left);
         unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
     }
     unschedulable.sort();
@@ -81,6 +95,90 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         outcome,
     };
     (Plan { claims: finish::name(input, claims), placements, wake_at }, report)
+}
+
+/// A plan in the making.
+struct Filling<'f, 'a> {
+    groups: &'f [Group<'a>],
+    /// Pods of each group that have no place yet and want one from this plan.
+    waiting: Vec<u32>,
+    steps: Steps,
+    claims: Vec<PlannedClaim>,
+}
+
+impl<'f> Filling<'f, '_> {
+    fn is_done(&self) -> bool {
+        self.waiting.iter().all(|left| *left == 0)
+    }
+
+    /// Claims of a pool for all that still waits and that it accepts.
+    fn fill(&mut self, pool: &mut Pool<'_>, preference: Preference) {
+        let members = self.members(pool, preference);
+        for draft in pack::pack(pool, &members, &mut self.steps) {
+            self.launch(pool, &members, &draft);
+        }
+    }
+
+    /// The groups that still wait and that the pool accepts. Of ORed affinity terms the one that is cheapest alone
+    /// counts.
+    fn members(&self, pool: &mut Pool<'_>, preference: Preference) -> Vec<Member<'f>> {
+        let taints = &pool.input.pool.template.taints;
+        let mut members = Vec::new();
+        let waiting = self.groups.iter().zip(&self.waiting).enumerate();
+        for (index, (group, left)) in waiting.filter(|(_, (_, left))| **left > 0) {
+            let tolerated = match preference {
+                Preference::Kept => tolerates_all(taints, group.tolerations).is_ok(),
+                Preference::Dropped => tolerates_forbidding(taints, group.tolerations).is_ok(),
+            };
+            if let Some((worth, class)) = tolerated.then(|| cheapest_alternative(pool, group)).flatten() {
+                members.push(Member {
+                    group: index,
+                    class,
+                    need: &group.need,
+                    host_ports: group.host_ports,
+                    worth,
+                    waiting: *left,
+                });
+            }
+        }
+        members
+    }
+
+    /// The claims of a draft, each with its pods, which no longer wait then; how many were made.
+    fn launch(&mut self, pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> u32 {
+        let of = |index: usize| {
+            let member = members.get(index)?;
+            Some((member, self.groups.get(member.group)?))
+        };
+        let mut need = members.first().map_or_else(Vec::new, |member| vec![0; member.need.len()]);
+        let mut requests = ResourceList::new();
+        for (index, count) in &draft.counts {
+            if let Some((member, group)) = of(*index) {
+                add_times(&mut need, member.need, *count);
+                requests.add(&times(group.requests, *count));
+            }
+        }
+        let Some(claim) = pool.claim(draft, &need, &requests) else { return 0 };
+        for _ in 0..draft.times {
+            let mut one = claim.clone();
+            for (index, count) in &draft.counts {
+                let Some((member, group)) = of(*index) else { continue };
+                let Some(left) = self.waiting.get_mut(member.group) else { continue };
+                let taken = last_pods(group, *left).take(usize::try_from(*count).unwrap_or(usize::MAX));
+                one.pods.extend(taken.map(|pod| counted(pod)));
+                *left = left.saturating_sub(*count);
+            }
+            one.pods.sort();
+            self.claims.push(one);
+        }
+        draft.times
+    }
+}
+
+/// The pods of a group that wait, where so many do: the first have places.
+fn last_pods<'g>(group: &'g Group<'_>, left: u32) -> impl Iterator<Item = &'g Pod> {
+    let skipped = group.pods.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
+    group.pods.iter().skip(skipped).copied()
 }
 
 /// What the whole input is measured by.
@@ -115,34 +213,6 @@ fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// The groups that still wait and that the pool accepts. Of ORed affinity terms the one that is cheapest alone counts.
-fn members<'g>(
-    pool: &mut Pool<'_>,
-    groups: &'g [Group<'_>],
-    waiting: &[u32],
-    preference: Preference,
-) -> Vec<Member<'g>> {
-    let taints = &pool.input.pool.template.taints;
-    let mut members = Vec::new();
-    for (index, (group, left)) in groups.iter().zip(waiting).enumerate().filter(|(_, (_, left))| **left > 0) {
-        let tolerated = match preference {
-            Preference::Kept => tolerates_all(taints, group.tolerations).is_ok(),
-            Preference::Dropped => tolerates_forbidding(taints, group.tolerations).is_ok(),
-        };
-        if let Some((worth, class)) = tolerated.then(|| cheapest_alternative(pool, group)).flatten() {
-            members.push(Member {
-                group: index,
-                class,
-                need: &group.need,
-                host_ports: group.host_ports,
-                worth,
-                waiting: *left,
-            });
-        }
-    }
-    members
-}
-
 fn cheapest_alternative(pool: &mut Pool<'_>, group: &Group<'_>) -> Option<(f64, usize)> {
     let mut best: Option<(f64, usize)> = None;
     for alternative in &group.alternatives {
@@ -157,53 +227,11 @@ fn cheapest_alternative(pool: &mut Pool<'_>, group: &Group<'_>) -> Option<(f64, 
     best
 }
 
-/// The claims of a draft, each with its pods, which no longer wait then.
-fn launch(
-    pool: &Pool<'_>,
-    groups: &[Group<'_>],
-    members: &[Member<'_>],
-    waiting: &mut [u32],
-    draft: &Draft,
-) -> Vec<PlannedClaim> {
-    let of = |index: usize| {
-        let member = members.get(index)?;
-        Some((member, groups.get(member.group)?))
-    };
-    let mut need = members.first().map_or_else(Vec::new, |member| vec![0; member.need.len()]);
-    let mut requests = ResourceList::new();
-    for (index, count) in &draft.counts {
-        if let Some((member, group)) = of(*index) {
-            add_times(&mut need, member.need, *count);
-            requests.add(&times(group.requests, *count));
-        }
-    }
-    let claim = pool.class(draft.class).and_then(|class| {
-        let types = pool.holding(class, draft.type_index, &need);
-        pool.claim(class, &types, &requests)
-    });
-    let Some(claim) = claim else { return Vec::new() };
-    let mut claims = Vec::new();
-    for _ in 0..draft.times {
-        let mut one = claim.clone();
-        for (index, count) in &draft.counts {
-            let Some((member, group)) = of(*index) else { continue };
-            let Some(left) = waiting.get_mut(member.group) else { continue };
-            let skipped = group.pods.len().saturating_sub(usize::try_from(*left).unwrap_or(usize::MAX));
-            let taken = group.pods.iter().skip(skipped).take(usize::try_from(*count).unwrap_or(usize::MAX));
-            one.pods.extend(taken.map(|pod| counted(pod)));
-            *left = left.saturating_sub(*count);
-        }
-        one.pods.sort();
-        claims.push(one);
-    }
-    claims
-}
-
-fn causes(pools: &[Pool<'_>], group: &Group<'_>) -> Vec<Cause> {
+fn causes((pools, now): (&[Pool<'_>], Timestamp), group: &Group<'_>) -> Vec<Cause> {
     if pools.is_empty() {
         return vec![Cause { pool: None, reason: Reason::NoNodePool }];
     }
-    pools.iter().map(|pool| diagnose::cause(pool, group)).collect()
+    pools.iter().map(|pool| diagnose::cause((pool, now), group)).collect()
 }
 
 /// What pools wait for that somebody's pods might have gone to.
@@ -216,7 +244,8 @@ fn waits(input: &Input, unschedulable: &[Unschedulable]) -> Vec<tenon_domain::ev
         .filter(|pool| waited.contains(&pool.pool.name))
         .filter_map(|pool| match &pool.readiness {
             PoolReadiness::NotReady(waiting) => Some(waiting.clone()),
-            PoolReadiness::Ready | PoolReadiness::NodeClassNotFound(_) => None,
+            PoolReadiness::Ready => pool.without.clone(),
+            PoolReadiness::NodeClassNotFound(_) => None,
         })
         .collect();
     found.into_iter().collect()

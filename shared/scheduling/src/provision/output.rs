@@ -62,7 +62,8 @@ pub struct PlannedClaim {
     pub pods: Vec<CountedPod>,
     /// Requests of its pods and of the DaemonSets that run on any of its types, `pods` among them.
     pub requests: ResourceList,
-    /// Price of the cheapest offering of the capacity type that the fleet uses first.
+    /// Price of the cheapest offering of the capacity type that the fleet uses first, of those that can be had where any
+    /// can.
     pub price: Option<UsdPerHour>,
 }
 
@@ -81,6 +82,17 @@ pub struct UsableOffering {
     pub reservation: Option<ReservationId>,
     /// The price, where it is known.
     pub price: Option<UsdPerHour>,
+    /// Why it is asked for.
+    pub asked: Asked,
+}
+
+/// Why an offering is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// It can be had, as far as is known.
+    Available,
+    /// EC2 had none of it some time ago, and one launch at a time asks whether that is still so.
+    Probe,
 }
 
 impl Plan {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tenon_domain::api::NodePool;
 use tenon_domain::api::pod::HostPort;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering};
@@ -15,8 +16,9 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::dense::{Amounts, Dimensions, within};
-use super::input::PoolInput;
+use super::input::{PoolInput, PoolReadiness};
 use super::needs::Daemon;
+use super::open::Open;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
 pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
@@ -34,7 +36,7 @@ pub(crate) struct Type<'a> {
     pub(crate) host_ports: BTreeSet<HostPort>,
     /// What it counts against each of the pool's limits.
     pub(crate) charges: Vec<i128>,
-    /// Its available offerings: which place and capacity type, and the price.
+    /// Its offerings that count: which place and capacity type, and the price.
     offerings: Vec<(usize, CapacityType, u64)>,
 }
 
@@ -43,6 +45,10 @@ pub(crate) struct Type<'a> {
 pub(crate) struct Pool<'a> {
     /// The pool and what is known of it.
     pub(crate) input: &'a PoolInput,
+    /// Which offerings count.
+    pub(crate) open: Open,
+    /// Where something may be probed for along with what can be had: the time.
+    pub(crate) riders_at: Option<Timestamp>,
     /// What its template offers: requirements, labels and the pool's own label.
     pub(crate) offered: Requirements,
     /// Its instance types, by name.
@@ -72,6 +78,8 @@ pub(crate) struct Class {
     pub(crate) merged: Requirements,
     /// By type: what the fleet would pay for it, if it can be had.
     pub(crate) prices: Vec<Option<u64>>,
+    /// By type: the capacity type that the fleet would use.
+    pub(crate) capacity_types: Vec<Option<CapacityType>>,
     /// Types that none is both cheaper and larger than; cheapest first.
     pub(crate) front: Vec<usize>,
 }
@@ -87,6 +95,16 @@ impl<'a> Pool<'a> {
     /// Compiles a pool. The DaemonSets that a type runs are those that tolerate the template's taints and go with its
     /// requirements and the type's labels.
     pub(crate) fn new(input: &'a PoolInput, daemons: &[Daemon<'a>], dimensions: &Dimensions) -> Self {
+        Self::open(input, daemons, dimensions, Open::Available)
+    }
+
+    /// The same, with other offerings.
+    pub(crate) fn open(
+        input: &'a PoolInput,
+        daemons: &[Daemon<'a>],
+        dimensions: &Dimensions,
+        open: Open,
+    ) -> Self {
         let offered = offered(&input.pool);
         let limits = limits_left(input);
         let mut options: Vec<&InstanceTypeOption> =
@@ -101,7 +119,7 @@ impl<'a> Pool<'a> {
                 (daemon, daemon.alternatives.iter().filter(goes).collect())
             })
             .collect();
-        let mut places = Places::default();
+        let mut places = Places::of_those(input, open);
         let types = options
             .into_iter()
             .map(|option| {
@@ -120,6 +138,8 @@ impl<'a> Pool<'a> {
             .collect();
         Self {
             input,
+            open,
+            riders_at: None,
             offered,
             types,
             limits,
@@ -138,6 +158,11 @@ impl<'a> Pool<'a> {
         for (_, left) in self.limits.iter_mut().filter(|(limit, _)| *limit == Limit::ClusterNodes) {
             *left = allowed.min(*left);
         }
+    }
+
+    /// Whether claims can be made of it.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.input.readiness == PoolReadiness::Ready
     }
 
     /// A class.
@@ -202,42 +227,48 @@ impl<'a> Pool<'a> {
             return self.classes.get(*id).is_some_and(|class| !class.front.is_empty()).then_some(*id);
         }
         let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
-        let prices: Vec<Option<u64>> = self
+        let (capacity_types, prices): (Vec<Option<CapacityType>>, Vec<Option<u64>>) = self
             .types
             .iter()
-            .map(|one| one.price(&allowed).filter(|_| one.option.labels.intersects(&merged).is_ok()))
-            .collect();
+            .map(|one| one.first(&allowed).filter(|_| one.option.labels.intersects(&merged).is_ok()))
+            .map(Option::unzip)
+            .unzip();
         let front = front(&self.types, &prices);
         let (id, possible) = (self.classes.len(), !front.is_empty());
         self.by_requirements.insert(merged.clone(), id);
-        self.classes.push(Class { merged, prices, front });
+        self.classes.push(Class { merged, prices, capacity_types, front });
         possible.then_some(id)
     }
 }
 
 impl Type<'_> {
-    /// What the fleet would pay: the cheapest offering of the capacity type that it uses first.
-    fn price(&self, allowed: &[bool]) -> Option<u64> {
+    /// The capacity type that the fleet uses first, and what it would pay: the cheapest offering of that.
+    fn first(&self, allowed: &[bool]) -> Option<(CapacityType, u64)> {
         self.offerings
             .iter()
             .filter(|(place, _, _)| allowed.get(*place).copied().unwrap_or(false))
             .map(|(_, capacity_type, price)| (*capacity_type, *price))
             .min()
-            .map(|(_, price)| price)
     }
 }
 
 /// The distinct places and capacity types of offerings: requirements are checked once for each.
-#[derive(Default)]
 struct Places<'a> {
+    pool: &'a PoolInput,
+    open: Open,
     found: Vec<&'a Offering>,
     index: BTreeMap<(&'a str, CapacityType, Option<&'a str>), usize>,
 }
 
 impl<'a> Places<'a> {
+    const fn of_those(pool: &'a PoolInput, open: Open) -> Self {
+        Self { pool, open, found: Vec::new(), index: BTreeMap::new() }
+    }
+
     fn of(&mut self, option: &'a InstanceTypeOption) -> Vec<(usize, CapacityType, u64)> {
-        let available = option.offerings.iter().filter(|offering| offering.is_available());
-        available
+        let (pool, open) = (self.pool, self.open);
+        let counting = option.offerings.iter().filter(|offering| open.includes(pool, offering));
+        counting
             .map(|offering| {
                 let key = (
                     offering.zone.as_str(),

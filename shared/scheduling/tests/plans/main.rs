@@ -5,6 +5,7 @@
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
 
 mod disruption;
+mod probes;
 mod provision;
 mod provision_properties;
 mod support;

@@ -338,9 +338,7 @@ fn exhausted_capacity_is_waited_for_and_other_zones_are_used() {
                 });
             }
         }
-        let mut pool = pool("default", types);
-        pool.capacity_back_at = Some(at(180));
-        pool
+        pool("default", types)
     };
     let pod = || pods("web", 1, shape(&[("cpu", "1")]));
     let (plan, _) = claims(&input(pod(), vec![exhausted(&ZONES[..2])]), 1);

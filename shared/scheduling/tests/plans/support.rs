@@ -24,7 +24,7 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_scheduling::provision::{
-    ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, Purpose, StepBudget, Storage,
+    ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
 };
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -198,7 +198,8 @@ pub(crate) fn pool(name: &str, types: Vec<InstanceTypeOption>) -> PoolInput {
         usage: ResourceList::new(),
         readiness: PoolReadiness::Ready,
         nodes_left: None,
-        capacity_back_at: None,
+        standing: PoolStanding::Trusted,
+        without: None,
     }
 }
 

@@ -1,0 +1,185 @@
+//! Asking again for what EC2 had none of.
+//!
+//! Decides which claims ask: one that asks for nothing else goes first where a pool has nothing that can be had, or only
+//! what is bought in a less preferred way and is dearer; others take what is due along. What a launch may really ask for
+//! is decided with its leases, when it is built. Where nothing at all is left, one claim asks for what was asked for
+//! longest ago, however long it is still held ([`last`]), so that nobody waits longer than [`LAST_RESORT`].
+//!
+//! Invariants: whoever can have something isn't kept from it, but for the moment in which a probe for something better
+//! is answered; nobody is probed for but pods that wait.
+//!
+//! [`LAST_RESORT`]: tenon_domain::unavailable::LAST_RESORT
+
+use std::collections::BTreeSet;
+
+use tenon_domain::catalog::{CapacityType, PriceRank};
+
+use super::finish::price_of;
+use super::input::{Input, PoolStanding, Purpose};
+use super::open::Open;
+use super::output::{Asked, UsableOffering};
+use super::pack::{self, Draft, Member};
+use super::pool::{Class, Pool, Type};
+use super::{Filling, Group, Preference, Shape, cheapest_alternative};
+
+/// Offerings that are probed for along with what a claim can have.
+pub(crate) const RIDERS_PER_CLAIM: usize = 16;
+
+/// The pools once more, with what is to be asked for again.
+pub(crate) struct Probes<'a> {
+    /// By pool, in order: what a probe may ask for now.
+    pub(crate) due: Vec<Option<Pool<'a>>>,
+    last: Vec<Option<Pool<'a>>>,
+}
+
+impl<'a> Probes<'a> {
+    /// None for pools where nothing is marked, and for replacements, for which nobody waits.
+    pub(crate) fn new(input: &'a Input, pools: &[Pool<'a>], shape: &Shape<'a>) -> Self {
+        let view = |open: Open| {
+            let of = |pool: &Pool<'a>| {
+                let some = waits(input) && pool.is_ready() && has_any(pool, open);
+                some.then(|| Pool::open(pool.input, &shape.daemons, &shape.dimensions, open))
+            };
+            pools.iter().map(of).collect()
+        };
+        Self { due: view(Open::Due(input.now)), last: view(Open::LastResort(input.now)) }
+    }
+}
+
+fn waits(input: &Input) -> bool {
+    match input.purpose {
+        Purpose::PendingPods => true,
+        Purpose::Replacement(_) => false,
+    }
+}
+
+pub(crate) fn has_any(pool: &Pool<'_>, open: Open) -> bool {
+    let mut offerings = pool.types.iter().flat_map(|one| &one.option.offerings);
+    offerings.any(|offering| open.includes(pool.input, offering))
+}
+
+/// Claims that only ask for what is due, for groups to which that matters more than what can be had. All pods of these
+/// groups wait for the answer, which is there before the next plan.
+pub(crate) fn first(
+    filling: &mut Filling<'_, '_>,
+    pool: &mut Pool<'_>,
+    due: &mut Pool<'_>,
+    preference: Preference,
+) {
+    let mut members = filling.members(due, preference);
+    let groups = filling.groups;
+    members
+        .retain(|member| groups.get(member.group).is_some_and(|group| matters(pool, due, (group, member))));
+    ask(filling, pool, due, &members);
+}
+
+/// Claims for groups to which nothing is left, of what was asked for longest ago.
+pub(crate) fn last(filling: &mut Filling<'_, '_>, pools: &mut [Pool<'_>], probes: &mut Probes<'_>) {
+    for preference in [Preference::Kept, Preference::Dropped] {
+        for (pool, last) in pools.iter_mut().zip(&mut probes.last) {
+            if let Some(last) = last {
+                pool.cap_nodes(filling.claims.len());
+                let members = filling.members(last, preference);
+                ask(filling, pool, last, &members);
+            }
+        }
+    }
+}
+
+/// One claim for each group; of a pool on probation one at all.
+fn ask(filling: &mut Filling<'_, '_>, pool: &mut Pool<'_>, asking: &mut Pool<'_>, members: &[Member<'_>]) {
+    if members.is_empty() {
+        return;
+    }
+    asking.limits.clone_from(&pool.limits);
+    let drafts = pack::pack(asking, members, &mut filling.steps);
+    let mut asked: BTreeSet<usize> = BTreeSet::new();
+    for draft in drafts {
+        let known = draft.counts.iter().any(|(member, _)| asked.contains(member));
+        let enough = pool.input.standing == PoolStanding::OnProbation && !asked.is_empty();
+        if known || enough {
+            continue;
+        }
+        asked.extend(draft.counts.iter().map(|(member, _)| *member));
+        let draft = Draft { times: 1, ..draft };
+        if filling.launch(asking, members, &draft) > 0 {
+            let charges = asking.types.get(draft.type_index).map_or(&[][..], |one| &one.charges);
+            for ((_, left), charge) in pool.limits.iter_mut().zip(charges) {
+                *left = left.saturating_sub(*charge);
+            }
+        }
+    }
+    if asked.is_empty() {
+        return;
+    }
+    for member in members {
+        filling.waiting.iter_mut().skip(member.group).take(1).for_each(|left| *left = 0);
+    }
+}
+
+/// Whether a pool has nothing for a group, or only what is bought in a less preferred way and costs more than what is
+/// due.
+fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, (group, member): (&Group<'_>, &Member<'_>)) -> bool {
+    let Some((worth, class)) = cheapest_alternative(pool, group) else { return true };
+    let first = |pool: &Pool<'_>, class| first_capacity_type(pool, class, member.need);
+    match (first(due, member.class), first(pool, class)) {
+        (Some(better), Some(had)) => better < had && member.worth < worth,
+        (Some(_) | None, None) | (None, Some(_)) => false,
+    }
+}
+
+/// The capacity type that the fleet would use first for a pod.
+fn first_capacity_type(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<CapacityType> {
+    let class = pool.class(class)?;
+    let of = |index: &usize| {
+        let holds = super::dense::within(need, &pool.types.get(*index)?.room);
+        class.capacity_types.get(*index).copied().flatten().filter(|_| holds)
+    };
+    class.front.iter().filter_map(of).min()
+}
+
+impl<'a> Pool<'a> {
+    /// The types and offerings of a claim, and those that its launch asks for along with them: of the capacity type that
+    /// the fleet uses first and, where it tries the cheapest first, cheaper than what can be had; the cheapest
+    /// [`RIDERS_PER_CLAIM`].
+    pub(crate) fn with_riders<'t>(
+        &'t self,
+        (class, draft, need): (&Class, &Draft, &[i64]),
+        (types, offerings): (Vec<&'t Type<'a>>, Vec<UsableOffering>),
+    ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
+        let first = offerings.iter().map(|offering| offering.capacity_type).min();
+        let (Some(now), Some(capacity_type)) = (self.riders_at, first) else { return (types, offerings) };
+        let bound = PriceRank::of(price_of(&offerings, capacity_type));
+        let along = Open::Along { now, capacity_type };
+        let more = self.holding((class, along), draft.type_index, need);
+        let usable = |types: &[&'t Type<'a>]| -> Vec<UsableOffering> {
+            types.iter().flat_map(|one| self.usable(one, (&class.merged, along))).collect()
+        };
+        let mut riders = usable(&more);
+        riders.retain(|offering| {
+            offering.asked == Asked::Probe
+                && match capacity_type {
+                    CapacityType::Spot => true,
+                    CapacityType::OnDemand | CapacityType::Reserved => PriceRank::of(offering.price) < bound,
+                }
+        });
+        riders.sort_by(|a, b| {
+            (PriceRank::of(a.price), &a.instance_type, &a.zone).cmp(&(
+                PriceRank::of(b.price),
+                &b.instance_type,
+                &b.zone,
+            ))
+        });
+        riders.truncate(RIDERS_PER_CLAIM);
+        if riders.is_empty() {
+            return (types, offerings);
+        }
+        let names: BTreeSet<_> =
+            offerings.iter().chain(&riders).map(|offering| offering.instance_type.clone()).collect();
+        let types: Vec<&Type<'a>> =
+            more.into_iter().filter(|one| names.contains(&one.option.facts.name)).collect();
+        let mut offerings = usable(&types);
+        offerings.retain(|offering| offering.asked == Asked::Available || riders.contains(offering));
+        (types, offerings)
+    }
+}
