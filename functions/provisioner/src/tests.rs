@@ -1,5 +1,7 @@
 //! What a user would notice of the provisioner: claims, instances, and that a cut anywhere loses and doubles nothing.
 
+mod probes;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
@@ -307,7 +309,8 @@ fn a_refused_request_fails_with_the_peers_reason_and_isnt_repeated_at_once() {
     wake(&cluster);
     assert_eq!(cluster.claims().unwrap().len(), 1);
     cluster.world.ec2.allow(Call::CreateFleet);
-    advance(&cluster, SignedDuration::from_secs(61));
+    // A minute and the mark's jitter.
+    advance(&cluster, SignedDuration::from_secs(68));
     wake(&cluster);
     check_settled(&cluster, 1);
 }

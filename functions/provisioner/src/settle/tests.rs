@@ -249,9 +249,10 @@ fn a_probe_that_ec2_says_nothing_of_is_given_back() {
     let spot = leased(&mark("offering#on-demand#use1-az2#m5.large", 0), &world);
     let others = mark("offering#on-demand#use1-az1#m5.xlarge", 0);
     world.marks = [spot, others].into_iter().collect();
-    let nothing = ["offering#on-demand#use1-az2#m5.large nothing"];
-    assert_eq!(world.words(&fleet(&[from("m5.large", "us-east-1a")], vec![])), nothing);
-    assert_eq!(world.words(&Answer::Found(Vec::new())), nothing);
+    let elsewhere = fleet(&[from("m5.large", "us-east-1a")], vec![]);
+    assert_eq!(world.words(&elsewhere), ["offering#on-demand#use1-az2#m5.large untried"]);
+    let nothing = Answer::Found(Vec::new());
+    assert_eq!(world.words(&nothing), ["offering#on-demand#use1-az2#m5.large nothing"]);
 }
 
 /// One answer, settled by two functions, or again after a crash, is one refusal.
