@@ -9,6 +9,6 @@ fn main() -> ExitCode {
     tenon_lambda::main(async {
         let configuration = Configuration::from_environment()?;
         let ports = AwsPorts::connect(&configuration).await;
-        tenon_lambda::run(&Interruption::default(), &ports).await
+        tenon_lambda::run(&Interruption, &ports).await
     })
 }

@@ -165,7 +165,7 @@ impl<'f> Filling<'f, '_> {
                 let Some((member, group)) = of(*index) else { continue };
                 let Some(left) = self.waiting.get_mut(member.group) else { continue };
                 let taken = last_pods(group, *left).take(usize::try_from(*count).unwrap_or(usize::MAX));
-                one.pods.extend(taken.map(|pod| counted(pod)));
+                one.pods.extend(taken.map(counted));
                 *left = left.saturating_sub(*count);
             }
             one.pods.sort();
