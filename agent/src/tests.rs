@@ -137,6 +137,7 @@ impl World {
             pool: claim.pool.clone(),
             class: claim.class.clone(),
             token: ClientToken::parse("token-1").unwrap(),
+            reservation: None,
             request: String::new(),
             claims: vec![LaunchClaim { name: claim.name.clone(), pods: vec![counted] }],
             cause: LaunchCause::PendingPods,

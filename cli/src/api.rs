@@ -1,4 +1,4 @@
-//! What a region answers: the documents of `get`, `why` and `event`, and of a running region's HTTP interface.
+//! What a region answers: the documents of `get`, `clear`, `why` and `event`, and of a running region's HTTP interface.
 //!
 //! Decides the documents and which requests are wrong. What carries them decides nothing: a server and its client for a
 //! region on this machine, the table and the buses of an account.
@@ -9,8 +9,9 @@ use tenon_domain::Timestamp;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::wake::FunctionName;
 use tenon_table::Table;
+use tenon_table::marks::{MarksError, Meant};
 
-use crate::errors::{Problem, chain, quoted};
+use crate::errors::{Problem, chain, nearest, quoted};
 use crate::output::API_VERSION;
 use crate::state::{self, BelongsTo, Kind, ListError, Scope, Story, StoryOf};
 
@@ -21,6 +22,8 @@ pub(crate) enum Request {
     Items { kind: Kind, cluster: Option<String>, name: Option<String> },
     /// The decisions about something.
     Journal { of: StoryOf, cluster: Option<String>, name: String },
+    /// An operator's word on marks.
+    Clear(Meant),
     /// An event for the buses.
     Event(Value),
     /// The end of the program.
@@ -33,7 +36,44 @@ pub(crate) enum Request {
 pub(crate) struct ItemList {
     pub(crate) api_version: String,
     pub(crate) kind: String,
+    /// When it was read, by the region's clock.
+    pub(crate) at: String,
     pub(crate) items: Vec<Value>,
+}
+
+impl ItemList {
+    fn of(kind: &str, at: Timestamp, items: Vec<Value>) -> Self {
+        Self { api_version: API_VERSION.to_owned(), kind: kind.to_owned(), at: at.to_string(), items }
+    }
+}
+
+/// Which marks are meant, as a running region is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ClearBody {
+    /// All of them.
+    All,
+    /// Those of these keys.
+    Named(Vec<String>),
+}
+
+impl ClearBody {
+    /// The body for these.
+    pub(crate) fn of(meant: &Meant) -> Self {
+        match meant {
+            Meant::All => Self::All,
+            Meant::Named(keys) => Self::Named(keys.clone()),
+        }
+    }
+}
+
+impl From<ClearBody> for Meant {
+    fn from(body: ClearBody) -> Self {
+        match body {
+            ClearBody::All => Self::All,
+            ClearBody::Named(keys) => Self::Named(keys),
+        }
+    }
 }
 
 /// Decisions, newest last.
@@ -103,7 +143,14 @@ impl<T: Table> Reading<'_, T> {
         let cluster = self.cluster(kind.belongs_to(), cluster).await?;
         let scope = Scope { region: self.region, cluster: cluster.as_ref(), now: self.now };
         let items = state::list(self.table, kind, scope, name).await.map_err(|e| unreadable(&e))?;
-        Ok(ItemList { api_version: API_VERSION.to_owned(), kind: kind.list_kind().to_owned(), items })
+        Ok(ItemList::of(kind.list_kind(), self.now, items))
+    }
+
+    /// Clears marks; those that were cleared, as they were.
+    pub(crate) async fn clear(&self, meant: &Meant) -> Result<ItemList, Problem> {
+        let cleared = state::clear(self.table, self.region, meant, self.now).await;
+        let items = cleared.map_err(|error| uncleared(&error))?;
+        Ok(ItemList::of("UnavailableCleared", self.now, items))
     }
 
     /// The decisions about something.
@@ -145,6 +192,39 @@ impl<T: Table> Reading<'_, T> {
                 Err(Problem::new("the region has several clusters", remedy))
             }
         }
+    }
+}
+
+fn uncleared(error: &MarksError) -> Problem {
+    match error {
+        MarksError::Unknown { unknown, known } => {
+            Problem::new(chain(error), marked(unknown, known)).at("KEY")
+        }
+        MarksError::Read(_) | MarksError::Write(_) | MarksError::Form(_) => {
+            let remedy = "ask again, `tenon get unavailable` says what is left; of an account, check `--region`, \
+                          `--installation` and that you may `dynamodb:Query`, `GetItem` and `UpdateItem` there";
+            Problem::new(chain(error), remedy)
+        }
+    }
+}
+
+/// What is marked, the nearest to the first of those that aren't there first.
+fn marked(unknown: &[String], known: &[String]) -> String {
+    /// More don't help anybody who mistyped one.
+    const SHOWN: usize = 8;
+    let wanted = unknown.first().map_or("", String::as_str);
+    let near = nearest(wanted, known.iter().map(String::as_str));
+    let rest = known.iter().map(String::as_str).filter(|name| !near.contains(name));
+    let all: Vec<&str> = near.iter().copied().chain(rest).collect();
+    match all.as_slice() {
+        [] => "there is nothing to clear: nothing is marked".to_owned(),
+        [..] if all.len() > SHOWN => {
+            let shown: Vec<&str> = all.iter().take(SHOWN).copied().collect();
+            let more = all.len() - SHOWN;
+            format!("`{}` and {more} more are marked: see `tenon get unavailable`", shown.join("`, `"))
+        }
+        [_] => format!("only {} is marked", quoted(&all)),
+        [..] => format!("use {}", quoted(&all)),
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Scenario(ScenarioArgs),
     /// Reads the state table
     Get(GetArgs),
+    /// Clears marks of what EC2 refused, so that it is asked for again
+    Clear(ClearArgs),
     /// The decisions that led there, newest last
     Why(WhyArgs),
     /// Sends an event in the shape in which AWS sends it
@@ -199,6 +201,38 @@ pub(crate) struct GetArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// `tenon clear`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+KEY is what `tenon get unavailable` shows as WHAT. Where one of them isn't marked, none is cleared.
+Pods that wait are planned again within three minutes; where EC2 refuses still, it is marked anew.
+
+Examples:
+  tenon clear unavailable 'offering#spot#use1-az1#m5.large' --local
+  tenon clear unavailable --all --region eu-west-1")]
+pub(crate) struct ClearArgs {
+    /// What to clear
+    #[arg(value_enum)]
+    pub(crate) kind: Clearable,
+    /// The marks
+    #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) keys: Vec<String>,
+    /// All marks of the region
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// What `tenon clear` clears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Clearable {
+    /// Marks of capacity that EC2 refused
+    Unavailable,
+}
+
 /// `tenon why`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -256,8 +290,8 @@ pub(crate) struct EventArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without -f it plays the built-in tour. Virtual time starts at 2026-01-01T00:00:00Z; one seed gives
-the same lines on every machine. Stays up and answers `tenon get`, `why` and `event` with `--local`,
-unless `--until` says otherwise. Ends with 1 when the region has not settled.
+the same lines on every machine. Stays up and answers `tenon get`, `clear`, `why` and `event` with
+`--local`, unless `--until` says otherwise. Ends with 1 when the region has not settled.
 
 Examples:
   tenon local

@@ -4,8 +4,9 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenon_table::marks::Meant;
 
-use crate::api::{ErrorList, EventSent, ItemList, JournalList};
+use crate::api::{ClearBody, ErrorList, EventSent, ItemList, JournalList};
 use crate::errors::{Failure, Problem};
 use crate::state::{Kind, StoryOf};
 use crate::target::Target;
@@ -76,6 +77,10 @@ impl Target for Client {
 
     fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure> {
         self.get(&["journal", of.as_str(), name], &[("cluster", cluster)])
+    }
+
+    fn clear(&self, meant: &Meant) -> Result<ItemList, Failure> {
+        self.read(self.agent.post(self.url("clear")).send_json(ClearBody::of(meant)))
     }
 
     fn send(&self, event: &Value) -> Result<EventSent, Failure> {

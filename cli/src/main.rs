@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Types(args) => (args.output.format, commands::types::run(args)),
         Command::Scenario(args) => (Format::Table, commands::scenario::run(args)),
         Command::Get(args) => (args.output.format, commands::get::run(args)),
+        Command::Clear(args) => (args.output.format, commands::clear::run(args)),
         Command::Why(args) => (args.output.format, commands::why::run(args)),
         Command::Event(args) => (args.output.format, commands::event::run(args)),
     };

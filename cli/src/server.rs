@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::api::{ErrorList, Request};
+use crate::api::{ClearBody, ErrorList, Request};
 use crate::errors::{Failure, Problem, quoted};
 use crate::state::{Kind, StoryOf};
 
@@ -101,6 +101,7 @@ fn serve(listener: TcpListener, asks: Sender<Ask>) {
         let router = Router::new()
             .route("/v1/items", get(items))
             .route("/v1/journal/{of}/{*name}", get(journal))
+            .route("/v1/clear", post(clear))
             .route("/v1/events", post(event))
             .with_state(asks);
         // The listener lives as long as the program: there is nobody to tell that it ended.
@@ -157,6 +158,10 @@ async fn journal(
         Some(of) => ask(&asks, Request::Journal { of, cluster: filter.cluster, name }).await,
         None => unknown("kind", &of, &StoryOf::ALL.map(StoryOf::as_str)),
     }
+}
+
+async fn clear(State(asks): State<Asks>, Json(body): Json<ClearBody>) -> Response {
+    ask(&asks, Request::Clear(body.into())).await
 }
 
 async fn event(State(asks): State<Asks>, Json(event): Json<Value>) -> Response {

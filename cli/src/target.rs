@@ -1,9 +1,10 @@
-//! Which region `get`, `why` and `event` are about: one on this machine, or that of an account.
+//! Which region `get`, `clear`, `why` and `event` are about: one on this machine, or that of an account.
 //!
 //! Decides which of the two a call means, and what to do where this build can't reach it. What they answer is the same
 //! documents: both read a table through its port.
 
 use serde_json::Value;
+use tenon_table::marks::Meant;
 
 use crate::api::{EventSent, ItemList, JournalList};
 use crate::args::TargetArgs;
@@ -17,6 +18,8 @@ pub(crate) trait Target {
     fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure>;
     /// The decisions about something, newest last.
     fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure>;
+    /// Clears marks; gives those that were cleared.
+    fn clear(&self, meant: &Meant) -> Result<ItemList, Failure>;
     /// Sends an event to the functions that its bus's rules name.
     fn send(&self, event: &Value) -> Result<EventSent, Failure>;
 }

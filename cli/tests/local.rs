@@ -32,8 +32,13 @@ struct Up {
 
 impl Up {
     fn start() -> Self {
+        Self::playing("tour")
+    }
+
+    fn playing(scenario: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
-            .args(["local", "--speed", "max", "--port", "0"])
+            .args(["local", "--scenario", scenario, "--speed", "max", "--port", "0"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -164,6 +169,57 @@ fn a_region_that_is_up_answers() {
     let (status, sent) = up.ask(&["event", "spot-interruption", instance]);
     assert_eq!((status, sent.contains("wakes interruption")), (Some(0), true), "{sent}");
     assert_eq!(up.ask(&["event", "instance-stopped", "nonsense"]).0, Some(2));
+}
+
+#[test]
+fn an_operator_sees_what_is_exhausted_and_clears_it() {
+    const ON_DEMAND: &str = "offering#on-demand#use1-az2#m5.large";
+    const SPOT: &str = "offering#spot#use1-az2#m5.large";
+    let up = Up::playing("exhausted.yaml");
+    let marks = || -> Value {
+        let (status, list) = up.ask(&["get", "unavailable", "-o", "json"]);
+        assert_eq!(status, Some(0), "{list}");
+        serde_json::from_str(&list).unwrap()
+    };
+    let named = |list: &Value| -> Vec<String> {
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|mark| mark["what"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let list = marks();
+    assert_eq!(named(&list), [ON_DEMAND, SPOT]);
+    assert_eq!(list["items"][0]["code"], "InsufficientInstanceCapacity");
+    assert_eq!(list["items"][0]["seen_by"], "demo");
+    let table = up.ask(&["get", "unavailable"]).1;
+    for part in ["NEXT PROBE", "PROBED BY", SPOT, " ago"] {
+        assert!(table.contains(part), "{table}");
+    }
+
+    // Where one isn't marked, none is cleared, and those that are there are named.
+    let (status, refused) = up.ask(&["clear", "unavailable", ON_DEMAND, "offering#spot#use1-az2#m5.larg"]);
+    assert_eq!(status, Some(2), "{refused}");
+    assert!(refused.contains("nothing is marked as `offering#spot#use1-az2#m5.larg`"), "{refused}");
+    assert!(refused.contains(&format!("use `{SPOT}` or `{ON_DEMAND}`")), "{refused}");
+    assert_eq!(named(&marks()).len(), 2);
+
+    let (status, cleared) = up.ask(&["clear", "unavailable", SPOT]);
+    assert_eq!((status, cleared.contains(&format!("cleared {SPOT}\n"))), (Some(0), true), "{cleared}");
+    assert_eq!(named(&marks()), [ON_DEMAND]);
+    let (status, cleared) = up.ask(&["clear", "unavailable", "--all", "-o", "json"]);
+    let cleared: Value = serde_json::from_str(&cleared).unwrap();
+    assert_eq!((status, &cleared["kind"]), (Some(0), &Value::from("UnavailableCleared")));
+    assert_eq!(
+        (named(&cleared), &cleared["items"][0]["count"]),
+        (vec![ON_DEMAND.to_owned()], &Value::from(1))
+    );
+    assert_eq!(named(&marks()), Vec::<String>::new());
+    assert_eq!(up.ask(&["clear", "unavailable", "--all"]), (Some(0), "nothing is marked\n".to_owned()));
+    let (status, refused) = up.ask(&["clear", "unavailable", SPOT]);
+    assert_eq!((status, refused.contains("there is nothing to clear")), (Some(2), true), "{refused}");
+    assert_eq!(up.ask(&["clear", "unavailable"]).0, Some(2), "neither keys nor --all");
 }
 
 #[test]

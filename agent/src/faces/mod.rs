@@ -23,6 +23,7 @@ use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::labels;
 use tenon_domain::pool_status::PoolStatus;
+use tenon_domain::reservation::ClassReservation;
 use tenon_domain::resources::ResourceList;
 
 use crate::decided::Decided;
@@ -283,8 +284,20 @@ fn class_status(class: &ClassStatus) -> Value {
             json!({"id": image.id.as_str(), "name": image.name, "requirements": [architecture]})
         })
         .collect();
+    let reservations: Vec<Value> = class
+        .reservations
+        .shown()
+        .iter()
+        .map(|reservation| reservation_form(reservation, class.resolved_at))
+        .collect();
     let mut status = Map::new();
-    for (field, list) in [("subnets", subnets), ("securityGroups", groups), ("amis", images)] {
+    let lists = [
+        ("subnets", subnets),
+        ("securityGroups", groups),
+        ("amis", images),
+        ("capacityReservations", reservations),
+    ];
+    for (field, list) in lists {
         if !list.is_empty() {
             status.insert(field.to_owned(), Value::Array(list));
         }
@@ -294,6 +307,24 @@ fn class_status(class: &ClassStatus) -> Value {
     }
     status.insert("conditions".to_owned(), Value::Array(conditions));
     Value::Object(status)
+}
+
+/// A reservation of `status.capacityReservations`.
+fn reservation_form(reservation: &ClassReservation, now: Timestamp) -> Value {
+    let mut form = json!({
+        "availabilityZone": reservation.zone.as_str(),
+        "id": reservation.id.as_str(),
+        "instanceMatchCriteria": reservation.match_criteria.as_str(),
+        "instanceType": reservation.instance_type.as_str(),
+        "interruptible": reservation.kind.interruptible_label() == "true",
+        "ownerID": reservation.owner,
+        "reservationType": reservation.kind.type_label(),
+        "state": reservation.state(now).as_str(),
+    });
+    if let (Some(ends_at), Some(fields)) = (reservation.ends_at, form.as_object_mut()) {
+        fields.insert("endTime".to_owned(), json!(ends_at.to_string()));
+    }
+    form
 }
 
 fn label(architecture: &Architecture) -> &str {

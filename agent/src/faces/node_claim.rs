@@ -12,6 +12,7 @@ use tenon_cluster::object::{self, Kind, text};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
 use tenon_domain::id::ProviderId;
 use tenon_domain::labels;
+use tenon_domain::reservation::LaunchedInto;
 
 use super::conditions::{self, Shown, holds, known, since};
 use super::{LAUNCH_ANNOTATION, quantities};
@@ -74,6 +75,8 @@ fn requirements(claim: &Claim, template: &Value) -> Value {
         settled.push((labels::INSTANCE_TYPE, instance.instance_type.to_string()));
         settled.push((labels::ZONE, instance.zone.to_string()));
         settled.push((labels::CAPACITY_TYPE, instance.capacity_type.as_str().to_owned()));
+        let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
+        settled.extend(reserved.map(|(key, value)| (key, value.to_owned())));
     }
     let open = object::list(template, "/requirements").iter().filter(|requirement| {
         let key = text(requirement, "/key").unwrap_or_default();

@@ -23,6 +23,7 @@ fn instance() -> LaunchedInstance {
         instance_type: InstanceType::parse("m5.large").unwrap(),
         zone: Zone::parse("us-east-1a").unwrap(),
         subnet: None,
+        reservation: None,
         capacity_type: CapacityType::Spot,
         image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
     }

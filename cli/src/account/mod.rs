@@ -17,6 +17,7 @@ use serde_json::Value;
 use tenon_domain::Timestamp;
 use tenon_domain::id::{InstallationId, Region};
 use tenon_dynamodb::DynamoTable;
+use tenon_table::marks::Meant;
 use tokio::runtime::Runtime;
 
 use crate::api::{EventSent, ItemList, JournalList, Reading};
@@ -65,6 +66,10 @@ impl Target for Account {
 
     fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure> {
         Ok(self.runtime.block_on(self.reading().journal(of, cluster, name))?)
+    }
+
+    fn clear(&self, meant: &Meant) -> Result<ItemList, Failure> {
+        Ok(self.runtime.block_on(self.reading().clear(meant))?)
     }
 
     fn send(&self, event: &Value) -> Result<EventSent, Failure> {

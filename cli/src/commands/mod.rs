@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub(crate) mod clear;
 pub(crate) mod event;
 pub(crate) mod get;
 pub(crate) mod local;

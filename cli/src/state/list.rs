@@ -9,7 +9,8 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
-use tenon_table::items::{JournalOf, keys};
+use tenon_domain::unavailable::{Mark, MarkState};
+use tenon_table::items::{JournalOf, from_item, keys};
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
 use super::Kind;
@@ -53,7 +54,7 @@ pub(crate) async fn list<T: Table>(
         Kind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
         Kind::Images => by_prefix(table, region(), keys::IMAGE).await?,
         Kind::Types => by_prefix(table, region(), keys::TYPE).await?,
-        Kind::Unavailable => by_prefix(table, region(), keys::UNAVAILABLE).await?,
+        Kind::Unavailable => unavailable(table, scope).await?,
         Kind::Nodes => nodes(table, scope).await?,
         Kind::Catalog => catalog(table, scope).await?,
         Kind::Events => events(table, scope).await?,
@@ -87,6 +88,19 @@ async fn by_prefix<T: Table>(table: &T, pk: Option<String>, prefix: &str) -> Res
     let Some(pk) = pk else { return Ok(Vec::new()) };
     let items = query(table, pk, SkRange::Prefix(prefix.to_owned())).await?;
     Ok(items.iter().map(|(_, item)| Json::Object(json::item(item))).collect())
+}
+
+/// Marks that say something at this moment: those that were cleared or are forgotten stay in the table until DynamoDB
+/// deletes them. One of a form that this build can't read is shown as it lies. Who has just cleared one doesn't see it.
+async fn unavailable<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+    let range = SkRange::Prefix(keys::UNAVAILABLE.to_owned());
+    let pk = keys::region_pk(scope.region);
+    let items = query_all(table, &Query::new(pk, range, Consistency::Strong)).await?;
+    let forgotten = |key: &Key, item: &Item| {
+        from_item::<Mark>(key, item).is_ok_and(|mark| mark.state(scope.now) == MarkState::Forgotten)
+    };
+    let said = items.iter().filter(|(key, item)| !forgotten(key, item));
+    Ok(said.map(|(_, item)| Json::Object(json::item(item))).collect())
 }
 
 /// Each part of the catalogue as an item.

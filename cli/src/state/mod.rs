@@ -1,13 +1,15 @@
-//! The state table, read for people: lists by kind, and the journal by subject.
+//! The state table for people: lists by kind, the journal by subject, and marks that an operator clears.
 //!
-//! Decides what `get` and `why` find. Everything is read through the table's port, so a table in memory and one of an
-//! account answer alike. Attributes come as they lie in the table; nothing is changed.
+//! Decides what `get` and `why` find. Everything goes through the table's port, so a table in memory and one of an account
+//! answer alike. Attributes come as they lie in the table; nothing but marks is changed.
 
+mod clear;
 mod json;
 mod kind;
 mod list;
 mod story;
 
+pub(crate) use clear::clear;
 pub(crate) use kind::{BelongsTo, Kind, StoryOf};
 pub(crate) use list::{ListError, Scope, clusters, list};
 pub(crate) use story::{Story, story};

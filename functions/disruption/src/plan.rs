@@ -7,10 +7,13 @@ use std::collections::BTreeSet;
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::labels;
+use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_entrypoint::observe::ClusterView;
 use tenon_launching::world::World;
-use tenon_scheduling::disruption::{ClaimView, ClassReadiness, ClassView, Halt, Input, NodeView};
+use tenon_scheduling::disruption::{
+    ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView,
+};
 use tenon_scheduling::provision::Purpose;
 
 /// The input of disruption.
@@ -32,7 +35,7 @@ pub(crate) fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) 
         now: view.now,
         halt: if view.halt.is_some() { Halt::Halted } else { Halt::Running },
         claims: claims.collect(),
-        classes: view.classes.values().map(|status| class_view(status, snapshot)).collect(),
+        classes: view.classes.values().map(|status| class_view(status, view, snapshot)).collect(),
         pools: snapshot.node_pools.clone(),
         pdbs: snapshot.pdbs.clone(),
         commands: view.commands.values().filter(|command| command.is_active()).cloned().collect(),
@@ -42,7 +45,8 @@ pub(crate) fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) 
 }
 
 /// A class whose spec changed since it resolved says nothing about drift yet.
-fn class_view(status: &ClassStatus, snapshot: &Snapshot) -> ClassView {
+fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> ClassView {
+    let right = view.registry.as_ref().ok().and_then(|registry| ReservedCapacity::behind(registry.gates));
     let spec = snapshot.node_classes.iter().find(|class| class.name == status.name);
     let current = spec.is_some_and(|class| class.meta.generation == status.generation);
     ClassView {
@@ -50,5 +54,7 @@ fn class_view(status: &ClassStatus, snapshot: &Snapshot) -> ClassView {
         readiness: if current && status.ready() { ClassReadiness::Ready } else { ClassReadiness::NotReady },
         images: status.images.clone(),
         subnets: status.subnets.iter().map(|subnet| subnet.id.clone()).collect(),
+        reservations: right
+            .map(|right| DriftingReservations { right, of_class: status.reservations.clone() }),
     }
 }

@@ -50,6 +50,7 @@ fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
         instance_type: InstanceType::parse("m5.large").unwrap(),
         zone: Zone::parse("us-east-1a").unwrap(),
         subnet: None,
+        reservation: None,
         capacity_type: CapacityType::OnDemand,
         image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
     };

@@ -10,6 +10,7 @@ use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::labels;
+use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::{Taint, UNREGISTERED};
 
 use crate::input::{Input, provider_id};
@@ -127,6 +128,8 @@ fn node_labels(claim: &Claim, instance: &LaunchedInstance, input: &Input) -> BTr
         (labels::EC2NODECLASS, claim.class.to_string()),
     ];
     found.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
+    found.extend(reserved.map(|(key, value)| (key.to_owned(), value.to_owned())));
     if let Some(zone_id) = input.zone_id(claim, instance) {
         found.insert(labels::ZONE_ID.to_owned(), zone_id.to_string());
     }

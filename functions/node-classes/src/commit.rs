@@ -9,7 +9,7 @@ use tenon_table::items::{self, JournalOf, add_step, journal_writes, keys};
 use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
 
 use crate::item::ClassItem;
-use crate::plan::{Change, Plan};
+use crate::plan::{Change, Plan, Reach};
 
 /// What went through.
 #[derive(Debug, Default)]
@@ -56,9 +56,11 @@ fn class_commit(cluster: &ClusterName, change: &Change) -> Commit {
     let expect = change.before.map_or(Expect::Absent, Expect::Revision);
     let item = ClassItem { status: change.status.clone(), images: change.images.clone() };
     let mut writes = vec![items::set(key.clone(), &item)];
-    // Free addresses alone change with every launch: nobody plans anew for them.
+    match change.reach {
+        Reach::Planners => writes.push(add_step(cluster)),
+        Reach::Nobody => {}
+    }
     if let Some(record) = &change.record {
-        writes.push(add_step(cluster));
         writes.extend(journal_writes(JournalOf::Cluster(cluster), record, change.status.revision, 0));
     }
     content_commit(vec![Condition::Item { key, expect }], writes)

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::{Image, ImageFilter, ResourceFilter, SecurityGroup, Subnet};
+use tenon_cloud::port::{
+    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup, Subnet,
+};
 use tenon_cloud::{Ec2, Ec2Error};
 use tenon_cluster::snapshot::{self, ChunkCache, ReadError};
 use tenon_domain::api::Ec2NodeClass;
@@ -10,6 +12,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::ImageRecord;
+use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::image_query::{describe, may_find, queries};
@@ -20,7 +23,7 @@ use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
 use crate::Images;
 use crate::item::ClassItem;
-use crate::plan::{Answers, Input, due};
+use crate::plan::{AnsweredReservations, Answers, Input, due};
 use crate::spec;
 
 /// Clusters of one wake; those beyond have their own sweep.
@@ -68,9 +71,15 @@ pub(crate) async fn observe<P: Ports>(
     let mut looked = Vec::new();
     for class in &snapshot.node_classes {
         if everything || due(class, view.classes.get(&class.name), now) {
-            let answers = match view.registry {
-                Ok(_) => cache.ask(ports.ec2(), class).await,
-                Err(_) => Answers { subnets: Ok(vec![]), security_groups: Ok(vec![]), images: Ok(vec![]) },
+            let answers = match &view.registry {
+                Ok(registry) => {
+                    let right = ReservedCapacity::behind(registry.gates);
+                    Answers {
+                        reservations: cache.ask_reservations(ports.ec2(), class, right).await,
+                        ..cache.ask(ports.ec2(), class).await
+                    }
+                }
+                Err(_) => Answers::none(),
             };
             looked.push((class.clone(), answers));
         }
@@ -158,6 +167,7 @@ struct Asked {
     subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
     groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
+    reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
 }
 
 impl Asked {
@@ -188,7 +198,28 @@ impl Asked {
             subnets: joined(subnets, |subnet| subnet.id.clone()),
             security_groups: joined(groups, |group| group.id.clone()),
             images: joined(images, |image| image.id.clone()),
+            reservations: None,
         }
+    }
+
+    /// Without the right to look at reservations, EC2 isn't asked for any.
+    async fn ask_reservations<E: Ec2>(
+        &mut self,
+        ec2: &E,
+        class: &Ec2NodeClass,
+        right: Option<ReservedCapacity>,
+    ) -> Option<AnsweredReservations> {
+        let right = right?;
+        let mut found = Vec::new();
+        for filter in spec::reservation_queries(class) {
+            if !self.reservations.contains_key(&filter) {
+                let answer = describe_reservations(ec2, &filter).await;
+                self.reservations.insert(filter.clone(), answer);
+            }
+            found.extend(self.reservations.get(&filter).cloned());
+        }
+        let answer = joined(found, |reservation| reservation.id.clone());
+        Some(AnsweredReservations { right, answer })
     }
 }
 
@@ -226,6 +257,24 @@ async fn describe_groups<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec
                 None => return Ok(Vec::new()),
             },
             answer => return answer,
+        }
+    }
+}
+
+async fn describe_reservations<E: Ec2>(
+    ec2: &E,
+    filter: &CapacityReservationFilter,
+) -> Result<Vec<CapacityReservation>, Ec2Error> {
+    let mut filter = filter.clone();
+    loop {
+        let error = match ec2.describe_capacity_reservations(&filter).await {
+            Err(error) => error,
+            answer => return answer,
+        };
+        let ids = ResourceFilter { ids: filter.ids.clone(), ..ResourceFilter::default() };
+        match without_missing(&ids, error)? {
+            Some(rest) => filter.ids = rest.ids,
+            None => return Ok(Vec::new()),
         }
     }
 }

@@ -10,15 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{Image, SecurityGroup, Subnet};
+use tenon_cloud::port::{CapacityReservation, Image, SecurityGroup, Subnet};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, Seen,
+    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, Seen, SeenReservations,
 };
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::registry::Registry;
+use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::error::chain;
 use tenon_entrypoint::image_query::{ClassImages, queries};
@@ -65,6 +66,30 @@ pub struct Answers {
     pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
     /// Images that its terms match, in every state.
     pub images: Result<Vec<Image>, Ec2Error>,
+    /// Capacity reservations that its terms match; nothing where they weren't looked for.
+    pub reservations: Option<AnsweredReservations>,
+}
+
+impl Answers {
+    /// What is known where EC2 wasn't asked.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            subnets: Ok(Vec::new()),
+            security_groups: Ok(Vec::new()),
+            images: Ok(Vec::new()),
+            reservations: None,
+        }
+    }
+}
+
+/// What EC2 answered about capacity reservations, to whom may look at them.
+#[derive(Debug, Clone)]
+pub struct AnsweredReservations {
+    /// The open gate.
+    pub right: ReservedCapacity,
+    /// The answer.
+    pub answer: Result<Vec<CapacityReservation>, Ec2Error>,
 }
 
 /// What to write and to say.
@@ -91,6 +116,17 @@ pub struct Change {
     pub images: ClassImages,
     /// The decision's record; none where only free addresses changed, which nobody needs to be woken for.
     pub record: Option<JournalRecord>,
+    /// Who is to look again because of it.
+    pub reach: Reach,
+}
+
+/// Who looks again because of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Those who plan: it is counted as a step.
+    Planners,
+    /// Nobody: free addresses change with every launch.
+    Nobody,
 }
 
 /// What was refused and waited for: the obstacle of each class that isn't ready, and parts that were kept because EC2
@@ -161,6 +197,7 @@ impl Look<'_> {
         let asked = queries(&class.ami_selector);
         let mut unsupported = class.unsupported.clone();
         unsupported.extend(asked.unserved.iter().map(|(field, _)| field.clone()));
+        unsupported.extend(unserved_reservations(class, answers.reservations.as_ref()));
         let registry = match &self.input.registry {
             Ok(registry) => registry,
             Err(_) => return self.unregistered(unsupported),
@@ -194,6 +231,18 @@ impl Look<'_> {
             ),
             images,
             instance_profile: resolve::instance_profile(judged),
+            reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
+                right: answered.right,
+                seen: self.part(
+                    (
+                        ConditionType::CapacityReservationsReady,
+                        ConditionReason::CapacityReservationResolutionFailed,
+                    ),
+                    &answered.answer,
+                    known.map(|known| known.reservations.shown().to_vec()),
+                    |found| resolve::reservations(found),
+                ),
+            }),
             validation: spec::validate(class, registry),
             unsupported,
         }
@@ -254,8 +303,22 @@ impl Look<'_> {
             security_groups: refused(cluster),
             images: refused(cluster),
             instance_profile: refused(cluster),
+            reservations: None,
             validation: refused(cluster),
             unsupported,
+        }
+    }
+}
+
+/// What of a class's reservations nothing acts on: all of them with the gate off, and kinds that aren't served.
+fn unserved_reservations(class: &Ec2NodeClass, answered: Option<&AnsweredReservations>) -> Vec<String> {
+    match answered.map(|answered| &answered.answer) {
+        None if class.reservation_selector.is_empty() => Vec::new(),
+        None => vec!["spec.capacityReservationSelectorTerms".to_owned()],
+        Some(Err(_)) => Vec::new(),
+        Some(Ok(found)) => {
+            let kinds = found.iter().filter(|found| !resolve::is_served(found));
+            kinds.map(|found| format!("{} ({})", found.id, found.kind.as_str())).collect()
         }
     }
 }
@@ -276,22 +339,27 @@ fn change(
     previous: Option<&ClassStatus>,
     status: ClassStatus,
 ) -> Option<Change> {
-    if previous.is_some_and(|previous| previous.same_as(&status)) {
+    // What is launched into reservations after a look is taken from its counts, so each look at them is dated.
+    let same = previous.is_some_and(|previous| previous.same_as(&status));
+    if same && status.reservations.is_empty() {
         return None;
     }
-    let only_addresses =
-        previous.is_some_and(|previous| with_addresses_of(previous).same_as(&with_addresses_of(&status)));
+    let only_counts =
+        previous.is_some_and(|previous| without_counts(previous).same_as(&without_counts(&status)));
+    let room = previous.is_some_and(|previous| previous.reservations != status.reservations);
     Some(Change {
         before: previous.map(|previous| previous.revision),
         images: ClassImages { filters: queries(&class.ami_selector).filters },
-        record: (!only_addresses).then(|| record(input, &status)),
+        record: (!only_counts).then(|| record(input, &status)),
+        reach: if room || !only_counts { Reach::Planners } else { Reach::Nobody },
         status,
     })
 }
 
-/// The status as if all its subnets had the same free addresses.
-fn with_addresses_of(status: &ClassStatus) -> ClassStatus {
+/// The status as if all its subnets had the same free addresses, and its reservations no room.
+fn without_counts(status: &ClassStatus) -> ClassStatus {
     let mut status = status.clone();
+    status.reservations = status.reservations.without_counts();
     for subnet in &mut status.subnets {
         subnet.free_addresses = 0;
     }

@@ -9,13 +9,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenon_cloud::port::{Image, ImageState, SecurityGroup, Subnet};
+use tenon_cloud::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassSubnet, ConditionReason, ResolvedImage, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{Registry, tags_allow};
+use tenon_domain::reservation::{ClassReservation, ReservationKind};
 
 /// The most things that a message names.
 const NAMES: usize = 5;
@@ -136,6 +137,32 @@ pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
         created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
     };
     Seen::Holds(best.into_iter().map(resolved).collect())
+}
+
+/// The class's capacity reservations: those of the ordinary kind. That there is none refuses nothing.
+#[must_use]
+pub fn reservations(found: &[CapacityReservation]) -> Seen<Vec<ClassReservation>> {
+    let of = |found: &CapacityReservation| ClassReservation {
+        id: found.id.clone(),
+        owner: found.owner.clone(),
+        instance_type: found.instance_type.clone(),
+        zone: found.zone.clone(),
+        match_criteria: found.match_criteria,
+        kind: found.kind,
+        ends_at: found.ends_at,
+        available: found.available,
+    };
+    Seen::Holds(found.iter().filter(|found| is_served(found)).map(of).collect())
+}
+
+/// Whether nodes are launched into such a reservation. Capacity blocks, and reservations that are taken back, need
+/// fleets of their own.
+#[must_use]
+pub const fn is_served(found: &CapacityReservation) -> bool {
+    match found.kind {
+        ReservationKind::Default => true,
+        ReservationKind::CapacityBlock | ReservationKind::Interruptible => false,
+    }
 }
 
 fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {

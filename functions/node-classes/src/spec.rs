@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::{ResourceFilter, TagFilter};
+use tenon_cloud::port::{CapacityReservationFilter, ResourceFilter, TagFilter};
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::api::node_class::{SecurityGroupSelectorTerm, SubnetSelectorTerm, is_restricted_tag};
+use tenon_domain::api::node_class::{
+    ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm, is_restricted_tag,
+};
 use tenon_domain::catalog::AmiFamily;
 use tenon_domain::class_status::{ConditionReason, Seen};
 use tenon_domain::digest::Digest;
@@ -28,6 +30,7 @@ pub fn digest(class: &Ec2NodeClass) -> String {
         subnet_selector,
         security_group_selector,
         ami_selector,
+        reservation_selector,
         settings,
         user_data,
         identity,
@@ -41,7 +44,10 @@ pub fn digest(class: &Ec2NodeClass) -> String {
         unsupported,
     } = class;
     let uid = meta.uid.as_ref().map_or("", |uid| uid.as_str());
-    let selectors = format!("{subnet_selector:?}{security_group_selector:?}{ami_selector:?}");
+    let mut selectors = format!("{subnet_selector:?}{security_group_selector:?}{ami_selector:?}");
+    if !reservation_selector.is_empty() {
+        selectors.push_str(&format!("{reservation_selector:?}"));
+    }
     let node = format!("{settings:?}{user_data:?}{identity:?}{tags:?}{metadata_options:?}");
     let rest = format!("{associate_public_ip:?}{detailed_monitoring:?}{context:?}{unsupported:?}");
     Digest::of_texts([uid, name.as_str(), &meta.generation.to_string(), &selectors, &node, &rest]).base36(16)
@@ -75,6 +81,32 @@ pub fn group_queries(class: &Ec2NodeClass) -> BTreeSet<ResourceFilter> {
         }
     }
     queries.done()
+}
+
+/// The queries for a class's capacity reservations.
+#[must_use]
+pub fn reservation_queries(class: &Ec2NodeClass) -> BTreeSet<CapacityReservationFilter> {
+    let (mut queries, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    for term in &class.reservation_selector {
+        match term {
+            ReservationSelectorTerm::Id(id) => {
+                ids.insert(id.to_string());
+            }
+            ReservationSelectorTerm::Match { tags, owner, match_criteria } => {
+                queries.insert(CapacityReservationFilter {
+                    ids: Vec::new(),
+                    owner: owner.clone(),
+                    match_criteria: *match_criteria,
+                    tags: tags.iter().map(|(key, value)| tag_filter(key, value)).collect(),
+                });
+            }
+        }
+    }
+    if !ids.is_empty() {
+        let ids = ids.into_iter().collect();
+        queries.insert(CapacityReservationFilter { ids, ..CapacityReservationFilter::default() });
+    }
+    queries
 }
 
 #[derive(Default)]

@@ -14,10 +14,10 @@ use aws_sdk_ec2::types as sdk;
 use aws_smithy_types::DateTime;
 use aws_types::SdkConfig;
 use tenon_cloud::port::{
-    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, FleetResult, Image,
-    ImageFilter, Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
-    LaunchTemplateFilter, LocationType, Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup,
-    SpotPrice, Subnet, Tags, TypeOffering,
+    AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
+    CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
+    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, Page,
+    PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
 };
 use tenon_cloud::{Ec2, Ec2Error};
 use tenon_domain::id::InstanceId;
@@ -27,7 +27,7 @@ use crate::filters::{self, list};
 use crate::reading::{Malformed, next};
 use crate::settings::{retries, timeouts};
 use crate::templates::TooLarge;
-use crate::{fleet, images, instances, network, prices, templates, types};
+use crate::{fleet, images, instances, network, prices, reservations, templates, types};
 
 /// Page sizes of the port, each EC2's largest.
 const TYPES_PAGE: i32 = 100;
@@ -291,6 +291,31 @@ impl Ec2 for AwsEc2 {
                 .set_next_token(token(page));
             let answer = self.answer(action, call.send().await)?;
             found.extend(read(action, answer.security_groups(), network::security_group)?);
+            page = next(answer.next_token.as_deref());
+            if page.is_none() {
+                found.sort();
+                return Ok(found);
+            }
+        }
+        Err(endless(action))
+    }
+
+    async fn describe_capacity_reservations(
+        &self,
+        filter: &CapacityReservationFilter,
+    ) -> Result<Vec<CapacityReservation>, Ec2Error> {
+        let action = "DescribeCapacityReservations";
+        let (mut found, mut page) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let call = self
+                .client
+                .describe_capacity_reservations()
+                .set_max_results(size(LARGE_PAGE, filter.ids.len()))
+                .set_capacity_reservation_ids(list(filter.ids.clone()))
+                .set_filters(list(filters::reservations(filter)))
+                .set_next_token(token(page));
+            let answer = self.answer(action, call.send().await)?;
+            found.extend(read(action, answer.capacity_reservations(), reservations::reservation)?);
             page = next(answer.next_token.as_deref());
             if page.is_none() {
                 found.sort();

@@ -3,7 +3,9 @@
 //! Decides the names of filters. What is empty isn't asked for.
 
 use aws_sdk_ec2::types::Filter;
-use tenon_cloud::port::{ImageFilter, ImageState, InstanceFilter, ResourceFilter, TagFilter};
+use tenon_cloud::port::{
+    CapacityReservationFilter, ImageFilter, ImageState, InstanceFilter, ResourceFilter, TagFilter,
+};
 
 /// EC2's states that the port calls invalid: none of them can be launched.
 pub(crate) const INVALID_IMAGE_STATES: [&str; 3] = ["invalid", "transient", "error"];
@@ -45,6 +47,18 @@ pub(crate) fn instances(instance: &InstanceFilter) -> Vec<Filter> {
 /// Only security groups are found by name; subnets have none.
 pub(crate) fn groups(resource: &ResourceFilter) -> Vec<Filter> {
     filter("group-name", resource.names.clone()).into_iter().chain(tags(&resource.tags)).collect()
+}
+
+/// Only active reservations are asked for.
+pub(crate) fn reservations(reservation: &CapacityReservationFilter) -> Vec<Filter> {
+    let owner = reservation.owner.iter().cloned().collect();
+    let criteria = reservation.match_criteria.iter().map(|criteria| criteria.as_str().to_owned()).collect();
+    let own = [
+        filter("state", vec!["active".to_owned()]),
+        filter("owner-id", owner),
+        filter("instance-match-criteria", criteria),
+    ];
+    own.into_iter().flatten().chain(tags(&reservation.tags)).collect()
 }
 
 /// A list that EC2 takes as missing when it is empty.

@@ -18,6 +18,7 @@ mod network;
 mod prices;
 mod pricing;
 mod reading;
+mod reservations;
 mod settings;
 mod templates;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tenon_cloud::port::{
 
 use crate::filters::list;
 use crate::reading::{Malformed, moment, number, required, tags};
+use crate::reservations;
 
 /// A request that can't be written: a number that EC2 has no room for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +61,7 @@ fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, Too
         .set_block_device_mappings(list(devices))
         .set_metadata_options(data.metadata_options.as_ref().map(metadata_options).transpose()?)
         .set_monitoring(data.monitoring.map(monitoring))
+        .set_capacity_reservation_specification(data.reservations.as_ref().map(reservations::specification))
         .set_tag_specifications(interface_tags.map(|tags| vec![tags]));
     Ok(match data.associate_public_ip {
         None => builder.set_security_group_ids(list(groups)),

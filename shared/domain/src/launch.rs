@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::id::{
     ClaimName, ClientToken, CommandId, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
 };
+use crate::reservation::LaunchedInto;
 
 /// While this old at most, a launch whose answer is unknown is sent again under its token; later its instances are
 /// looked for by the launch's tag. EC2 documents no lifetime of CreateFleet's tokens; other EC2 calls keep theirs for
@@ -37,6 +38,8 @@ pub struct Launch {
     pub token: ClientToken,
     /// The request as it is stored and sent (the cloud adapter's stored form).
     pub request: String,
+    /// The capacity reservation that its instances are launched into.
+    pub reservation: Option<LaunchedInto>,
     /// Its claims, in the order in which instances are dealt to them.
     pub claims: Vec<LaunchClaim>,
     /// What it was made for.

@@ -22,6 +22,7 @@ pub mod pool_status;
 pub mod quantity;
 pub mod registry;
 pub mod requirement;
+pub mod reservation;
 pub mod resources;
 pub mod snapshot;
 pub mod taint;

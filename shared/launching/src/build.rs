@@ -16,7 +16,7 @@ use tenon_cloud::port::{
     SpotAllocation, TargetCapacityType,
 };
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::catalog::{CapacityType, InstanceTypeOption};
+use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
@@ -29,6 +29,7 @@ use tenon_domain::launch::{
     CLAIMS_PER_LAUNCH, Launch, LaunchCause, LaunchClaim, LaunchState, PODS_PER_LAUNCH,
 };
 use tenon_domain::registry::Registry;
+use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
@@ -199,6 +200,7 @@ fn build_one(
         class: first.class.clone(),
         token,
         request: request.to_stored(),
+        reservation: fleet.reservation.clone(),
         claims: group.iter().map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() }).collect(),
         cause: cause.clone(),
         created_at: input.now,
@@ -224,13 +226,13 @@ fn request(
     (id, token): (&LaunchId, &ClientToken),
 ) -> Result<(CreateFleetRequest, Vec<(ImageId, CreateLaunchTemplate)>), BuildError> {
     let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
-    let labels = node_labels(claim, fleet.capacity_type);
+    let labels = node_labels(claim, fleet);
     let taints = merge_taints(&claim.taints, &claim.startup_taints);
     let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
     for (image, overrides) in &fleet.overrides {
-        let template = template(&setup, &ready.status, image)?;
+        let template = template(&setup, &ready.status, (image, fleet.reservation.as_ref()))?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
@@ -256,14 +258,16 @@ fn request(
 }
 
 /// Labels that the kubelet registers with.
-fn node_labels(claim: &PlannedClaim, capacity_type: CapacityType) -> BTreeMap<String, String> {
+fn node_labels(claim: &PlannedClaim, fleet: &Fleet) -> BTreeMap<String, String> {
     let mut labels = claim.labels.clone();
     labels.extend(
         [
             (labels::NODEPOOL, claim.pool.as_str()),
             (labels::EC2NODECLASS, claim.class.as_str()),
-            (labels::CAPACITY_TYPE, capacity_type.as_str()),
+            (labels::CAPACITY_TYPE, fleet.capacity_type.as_str()),
         ]
+        .into_iter()
+        .chain(fleet.reservation.iter().flat_map(LaunchedInto::labels))
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
     labels

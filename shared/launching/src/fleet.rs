@@ -15,6 +15,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, ResolvedImage};
 use tenon_domain::id::{ImageId, InstanceType};
+use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::unavailable::{MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
 use tenon_scheduling::provision::{Asked, PlannedClaim, UsableOffering};
 
@@ -68,6 +69,8 @@ pub enum NoFleet {
 pub struct Fleet {
     /// How it is paid.
     pub capacity_type: CapacityType,
+    /// The capacity reservation that it is launched into.
+    pub reservation: Option<LaunchedInto>,
     /// Overrides by image, cheapest first.
     pub overrides: BTreeMap<ImageId, Vec<FleetOverride>>,
     /// Marks that its launch takes the lease of.
@@ -83,6 +86,7 @@ pub struct Fleet {
 pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFleet> {
     let flexible = claim.requirements.iter().any(|requirement| requirement.min_values().is_some());
     let mut offerings: Vec<&UsableOffering> = claim.offerings.iter().collect();
+    let reservation = reserved(&mut offerings);
     if !flexible {
         drop_exotic(&mut offerings, input.types);
         drop_dear_spot(&mut offerings);
@@ -95,9 +99,10 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     let most = if asks_only { LEASES_ALONE } else { LEASES_ALONG };
     let subnets = subnets(input);
     let mut types: BTreeSet<&InstanceType> = BTreeSet::new();
-    let mut count = 0;
+    let (mut count, mut taken) = (0, false);
     let mut fleet = Fleet {
         capacity_type,
+        reservation,
         overrides: BTreeMap::new(),
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),
@@ -118,6 +123,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
                 if asks_only {
                     return Err(NoFleet::Taken);
                 }
+                taken = true;
                 continue;
             }
             Leases::All(keys) => {
@@ -127,7 +133,10 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
                 }
                 fleet.leases = all;
             }
-            Leases::Probed => continue,
+            Leases::Probed => {
+                taken = true;
+                continue;
+            }
         }
         types.insert(&offering.instance_type);
         count += 1;
@@ -142,7 +151,11 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
             priority: None,
         });
     }
-    if fleet.overrides.is_empty() { Err(NoFleet::NoOverride) } else { Ok(fleet) }
+    match fleet.overrides.is_empty() {
+        false => Ok(fleet),
+        true if taken => Err(NoFleet::Taken),
+        true => Err(NoFleet::NoOverride),
+    }
 }
 
 /// The marks of an offering.
@@ -163,7 +176,8 @@ fn leases(
         zone_id: offering.zone_id.clone(),
         instance_type: offering.instance_type.clone(),
     };
-    let wanted = Wanted { requests: input.requests.digests, ..Wanted::new(&key, facts.vcpus) };
+    let reservation = offering.reservation.as_ref().map(|of| &of.id);
+    let wanted = Wanted { requests: input.requests.digests, reservation, ..Wanted::new(&key, facts.vcpus) };
     let subnet = UnavailableKey::Subnet(subnet.id.clone());
     let named = [&subnet, input.requests.whole].into_iter().filter_map(|key| input.marks.get(key));
     let mut keys = BTreeSet::new();
@@ -212,6 +226,14 @@ fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
         }
     }
     best.into_iter().map(|(zone, (_, subnet))| (zone, subnet)).collect()
+}
+
+/// A claim that was planned for a reservation is launched into it or not at all: what is planned for it next counts on
+/// that, and where it is refused the pods are planned anew at once.
+fn reserved(offerings: &mut Vec<&UsableOffering>) -> Option<LaunchedInto> {
+    let found = offerings.iter().find_map(|offering| offering.reservation.clone())?;
+    offerings.retain(|offering| offering.reservation.as_ref().is_some_and(|of| of.id == found.id));
+    Some(LaunchedInto { id: found.id, kind: found.kind })
 }
 
 /// Leaves out bare metal and types with accelerators, unless nothing else is there.

@@ -184,6 +184,7 @@ impl Cluster {
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(images.iter().map(image).collect()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            reservations: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),
         };

@@ -13,14 +13,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tenon_cloud::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
-    Monitoring, Tags,
+    Monitoring, ReservationPreference, Tags,
 };
 use tenon_domain::api::node_class;
 use tenon_domain::catalog::settings::{self, GIB};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
-use tenon_domain::id::{ImageId, ParseIdError, SecurityGroupId};
+use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
+use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 
@@ -29,14 +30,16 @@ const NAME_DIGITS: usize = 24;
 /// The version of the stored form that is written.
 const VERSION: u32 = 1;
 
-/// The template of a setup, a resolved class and one of its images.
+/// The template of a setup, a resolved class, one of its images, and the reservation that is launched into. Behind an
+/// open gate what asks for no reservation is in none, so that open ones are left to those who ask; with the gate off
+/// nothing is said, whatever was planned.
 ///
 /// # Errors
 /// [`UserDataError`] says what the class's owner can do.
 pub fn template(
     setup: &NodeSetup<'_>,
     status: &ClassStatus,
-    image: &ImageId,
+    (image, into): (&ImageId, Option<&LaunchedInto>),
 ) -> Result<CreateLaunchTemplate, UserDataError> {
     let (registry, class) = (setup.registry, setup.class);
     let metadata = &class.metadata_options;
@@ -62,6 +65,9 @@ pub fn template(
         monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
         associate_public_ip: class.associate_public_ip,
         network_interface_tags: tags.clone(),
+        reservations: ReservedCapacity::behind(registry.gates).map(|_| {
+            into.map_or(ReservationPreference::None, |into| ReservationPreference::Only(into.id.clone()))
+        }),
     };
     let nameless = CreateLaunchTemplate { name: String::new(), data, tags };
     let digest = Digest::of_texts([to_stored(&nameless).as_str()]).base36(NAME_DIGITS);
@@ -147,6 +153,16 @@ struct Stored {
     associate_public_ip: Option<bool>,
     network_interface_tags: Tags,
     tags: Tags,
+    /// Missing where the template says nothing of reservations: it has the name that it had before there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reservations: Option<StoredPreference>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredPreference {
+    Only(String),
+    None,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -198,6 +214,10 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
         associate_public_ip: data.associate_public_ip,
         network_interface_tags: data.network_interface_tags.clone(),
         tags: request.tags.clone(),
+        reservations: data.reservations.as_ref().map(|preference| match preference {
+            ReservationPreference::Only(id) => StoredPreference::Only(id.to_string()),
+            ReservationPreference::None => StoredPreference::None,
+        }),
     };
     // Strings, numbers and lists with text keys: there is nothing that JSON can't hold.
     serde_json::to_string(&stored).unwrap_or_default()
@@ -240,8 +260,16 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
             .map(|on| if on { Monitoring::Detailed } else { Monitoring::Basic }),
         associate_public_ip: stored.associate_public_ip,
         network_interface_tags: stored.network_interface_tags,
+        reservations: stored.reservations.map(preference).transpose().map_err(id)?,
     };
     Ok(CreateLaunchTemplate { name: stored.name, data, tags: stored.tags })
+}
+
+fn preference(stored: StoredPreference) -> Result<ReservationPreference, ParseIdError> {
+    Ok(match stored {
+        StoredPreference::Only(id) => ReservationPreference::Only(ReservationId::parse(id)?),
+        StoredPreference::None => ReservationPreference::None,
+    })
 }
 
 macro_rules! device_forms {
@@ -277,13 +305,22 @@ mod tests {
     use super::*;
     use crate::testing::{class, registry, status};
     use std::collections::BTreeMap;
+    use tenon_domain::registry::Gate;
+    use tenon_domain::reservation::ReservationKind;
 
     fn made(labels: &[(&str, &str)]) -> CreateLaunchTemplate {
-        let (registry, class, status) = (registry("prod"), class("default"), status("default"));
+        made_for(labels, Gate::Disabled, None)
+    }
+
+    fn made_for(labels: &[(&str, &str)], gate: Gate, reservation: Option<&str>) -> CreateLaunchTemplate {
+        let (mut registry, class, status) = (registry("prod"), class("default"), status("default"));
+        registry.gates.reserved_capacity = gate;
+        let id = |id: &str| ReservationId::parse(id).unwrap();
+        let into = reservation.map(|text| LaunchedInto { id: id(text), kind: ReservationKind::Default });
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, &status.images[0].id).unwrap()
+        template(&setup, &status, (&status.images[0].id, into.as_ref())).unwrap()
     }
 
     #[test]
@@ -294,6 +331,22 @@ mod tests {
         assert!(one.name.starts_with("tenon-tenon-"), "{}", one.name);
         assert_eq!(one.data.block_devices[0].volume_size_gib, Some(20));
         assert_eq!(one.tags["kubernetes.io/cluster/prod"], "owned");
+    }
+
+    #[test]
+    fn with_the_gate_off_a_template_says_nothing_of_reservations_whatever_was_planned() {
+        let plain = made(&[]);
+        assert_eq!(plain.data.reservations, None);
+        assert_eq!(made_for(&[], Gate::Disabled, Some("cr-1")), plain);
+        assert!(!to_stored(&plain).contains("reservation"), "{}", to_stored(&plain));
+        let none = made_for(&[], Gate::Enabled, None);
+        assert_eq!(none.data.reservations, Some(ReservationPreference::None));
+        let one = made_for(&[], Gate::Enabled, Some("cr-1"));
+        assert_eq!(one.data.reservations, Some(ReservationPreference::Only("cr-1".parse().unwrap())));
+        for template in [none, one] {
+            assert_ne!(template.name, plain.name);
+            assert_eq!(from_stored(&to_stored(&template)).unwrap(), template);
+        }
     }
 
     #[test]

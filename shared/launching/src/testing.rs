@@ -35,6 +35,7 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
         subnet_selector: Vec::new(),
         security_group_selector: Vec::new(),
         ami_selector: Vec::new(),
+        reservation_selector: Vec::new(),
         settings,
         user_data: None,
         identity: NodeIdentity::InstanceProfile(InstanceProfile::Name("nodes".to_owned())),
@@ -76,6 +77,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
             image("ami-arm", Architecture::Arm64),
         ]),
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+        reservations: None,
         validation: Seen::Holds(()),
         unsupported: Vec::new(),
     };

@@ -1,10 +1,10 @@
 //! EC2 behind a gate.
 
 use tenon_cloud::port::{
-    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, FleetResult, Image,
-    ImageFilter, Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
-    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, ResourceFilter, RunInstancesProbe,
-    SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
+    AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
+    CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
+    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
+    Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
 };
 use tenon_cloud::twin::RegionTwin;
 use tenon_cloud::{Ec2, Ec2Error, Pricing};
@@ -137,6 +137,8 @@ gated! {
             fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
         "DescribeSecurityGroups" "ec2.describe_security_groups"
             fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        "DescribeCapacityReservations" "ec2.describe_capacity_reservations"
+            fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
         "DescribeLaunchTemplates" "ec2.describe_launch_templates"
             fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         "DeleteLaunchTemplate" "ec2.delete_launch_template"

@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod items;
 pub mod key;
 pub mod limits;
+pub mod marks;
 pub mod memory;
 pub mod meter;
 pub mod number;

@@ -51,7 +51,12 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         seed,
         types: TYPES.map(str::to_owned).to_vec(),
         zones: ZONES.map(str::to_owned).to_vec(),
-        clusters: vec![ClusterForm { name: CLUSTER.to_owned(), max_nodes: None, objects }],
+        clusters: vec![ClusterForm {
+            name: CLUSTER.to_owned(),
+            max_nodes: None,
+            reserved_capacity: false,
+            objects,
+        }],
         images: vec![image("node-0")],
         steps: Vec::new(),
     }

@@ -1,8 +1,9 @@
 //! Answers: from the port's values to XML.
 
 use tenon_cloud::port::{
-    AvailabilityZone, Image, Instance, InstanceState, InstanceStateChange, LaunchTemplate, LocationType,
-    Page, SecurityGroup, SpotPrice, Subnet, Tags, TargetCapacityType, TypeOffering,
+    AvailabilityZone, CapacityReservation, Image, Instance, InstanceState, InstanceStateChange,
+    LaunchTemplate, LocationType, Page, SecurityGroup, SpotPrice, Subnet, Tags, TargetCapacityType,
+    TypeOffering,
 };
 
 use crate::xml::Xml;
@@ -78,6 +79,20 @@ pub(crate) fn security_group(xml: &mut Xml, group: &SecurityGroup) {
     xml.text("groupName", &group.name);
     xml.text("vpcId", &group.vpc);
     tags(xml, &group.tags);
+}
+
+pub(crate) fn capacity_reservation(xml: &mut Xml, made: &CapacityReservation) {
+    xml.text("capacityReservationId", &made.id);
+    xml.text("ownerId", &made.owner);
+    xml.text("instanceType", &made.instance_type);
+    xml.text("availabilityZone", &made.zone);
+    xml.text("instanceMatchCriteria", made.match_criteria.as_str());
+    xml.text("reservationType", made.kind.type_label());
+    xml.text("interruptible", made.kind.interruptible_label());
+    xml.text("state", "active");
+    xml.maybe("endDate", made.ends_at);
+    xml.text("availableInstanceCount", made.available);
+    tags(xml, &made.tags);
 }
 
 pub(crate) fn template(xml: &mut Xml, template: &LaunchTemplate) {

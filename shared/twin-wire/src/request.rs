@@ -5,11 +5,12 @@
 use std::str::FromStr;
 
 use tenon_cloud::port::{
-    CreateFleetRequest, CreateLaunchTemplate, DisabledImages, ImageFilter, ImageState, InstanceFilter,
-    InstanceState, LaunchTemplateFilter, LocationType, PageToken, ResourceFilter, RunInstancesProbe,
-    TagFilter, Tags,
+    CapacityReservationFilter, CreateFleetRequest, CreateLaunchTemplate, DisabledImages, ImageFilter,
+    ImageState, InstanceFilter, InstanceState, LaunchTemplateFilter, LocationType, PageToken, ResourceFilter,
+    RunInstancesProbe, TagFilter, Tags,
 };
 use tenon_domain::id::{InstanceId, ParseIdError};
+use tenon_domain::reservation::MatchCriteria;
 
 use crate::error::{Refusal, invalid, malformed, missing, refused};
 use crate::fleet::{fleet, probe};
@@ -35,6 +36,7 @@ pub(crate) enum Request {
     Images(ImageFilter, Option<PageToken>),
     Subnets(ResourceFilter),
     SecurityGroups(ResourceFilter),
+    Reservations(CapacityReservationFilter),
     CreateTemplate(CreateLaunchTemplate),
     Templates(LaunchTemplateFilter, Option<PageToken>),
     DeleteTemplate(String),
@@ -69,6 +71,7 @@ fn read(action: &str, form: &mut Form) -> Result<Request, Refusal> {
         "DescribeImages" => images(form)?,
         "DescribeSubnets" => Request::Subnets(resources(form, "SubnetId", [])?),
         "DescribeSecurityGroups" => Request::SecurityGroups(resources(form, "GroupId", ["group-name"])?),
+        "DescribeCapacityReservations" => reservations(form)?,
         "CreateLaunchTemplate" => {
             // A name is used once, which makes the token idle.
             form.text("ClientToken");
@@ -178,6 +181,21 @@ fn resources<const N: usize>(
     page_size_without(form, ids.len())?;
     let (tags, names) = filters(form, names)?;
     Ok(ResourceFilter { ids, names: names.into_iter().flatten().collect(), tags })
+}
+
+/// The port asks for active reservations alone.
+fn reservations(form: &mut Form) -> Result<Request, Refusal> {
+    let ids = form.list("CapacityReservationId");
+    page_size_without(form, ids.len())?;
+    let (tags, [states, owners, criteria]) = filters(form, ["state", "owner-id", "instance-match-criteria"])?;
+    if states != ["active"] {
+        return Err(missing("Filter.state"));
+    }
+    let known =
+        |word: &String| MatchCriteria::parse(word).ok_or_else(|| invalid("instance-match-criteria", word));
+    let match_criteria = criteria.first().map(known).transpose()?;
+    let owner = owners.into_iter().next();
+    Ok(Request::Reservations(CapacityReservationFilter { ids, owner, match_criteria, tags }))
 }
 
 fn instances(form: &mut Form) -> Result<Request, Refusal> {

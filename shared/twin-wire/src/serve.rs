@@ -186,6 +186,10 @@ async fn call(twin: &RegionTwin, request: Request) -> Result<Content, Stop> {
         Request::SecurityGroups(filter) => {
             list("securityGroupInfo", twin.describe_security_groups(&filter).await?, answer::security_group)
         }
+        Request::Reservations(filter) => {
+            let found = twin.describe_capacity_reservations(&filter).await?;
+            list("capacityReservationSet", found, answer::capacity_reservation)
+        }
         Request::CreateTemplate(template) => {
             let made = twin.create_launch_template(&template).await?;
             content(move |xml| xml.within("launchTemplate", |xml| answer::template(xml, &made)))

@@ -2,7 +2,7 @@
 
 use tenon_cloud::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
-    Monitoring, Tags,
+    Monitoring, ReservationPreference, Tags,
 };
 use tenon_domain::id::SecurityGroupId;
 
@@ -61,7 +61,20 @@ fn data(form: &mut Form) -> Result<LaunchTemplateData, Refusal> {
         monitoring: form.structure("Monitoring", monitoring)?,
         associate_public_ip,
         network_interface_tags: tags_of(form, "network-interface")?,
+        reservations: form.structure("CapacityReservationSpecification", reservations)?,
     })
+}
+
+fn reservations(form: &mut Form) -> Result<ReservationPreference, Refusal> {
+    let preference = form.required("CapacityReservationPreference")?;
+    let target = form.structure("CapacityReservationTarget", |form| {
+        form.parsed("CapacityReservationId")?.ok_or_else(|| missing("CapacityReservationId"))
+    })?;
+    match (preference.as_str(), target) {
+        ("none", None) => Ok(ReservationPreference::None),
+        ("capacity-reservations-only", Some(id)) => Ok(ReservationPreference::Only(id)),
+        _ => Err(invalid("CapacityReservationPreference", &preference)),
+    }
 }
 
 fn profile(form: &mut Form) -> Result<InstanceProfile, Refusal> {

@@ -133,7 +133,12 @@ impl Live {
         };
         let clients = (admin.client(), agent.client());
         let (cluster, telling, agent) = LiveCluster::start(runtime.handle(), clients, world);
-        let form = ClusterForm { name: NAME.to_owned(), max_nodes: None, objects: Vec::new() };
+        let form = ClusterForm {
+            name: NAME.to_owned(),
+            max_nodes: None,
+            reserved_capacity: false,
+            objects: Vec::new(),
+        };
         add_outside(&mut region, &form, Box::new(cluster)).expect("a stack");
         Self {
             region,

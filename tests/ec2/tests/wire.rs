@@ -4,9 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use tenon_cloud::port::{InstanceFilter, TargetCapacityType};
+use tenon_cloud::port::{
+    CapacityReservation, CapacityReservationFilter, InstanceFilter, ReservationPreference, TargetCapacityType,
+};
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
 use tenon_cloud::{Class, Ec2, Ec2Error, Pricing};
+use tenon_domain::id::ReservationId;
+use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 
 edges!(WireServer::new().await);
@@ -45,6 +49,51 @@ fn a_throttled_call_is_throttled_and_not_asked_again() {
         let error = server.ec2().describe_instances(&InstanceFilter::default(), None).await.unwrap_err();
         assert_eq!(error.class(), Class::Throttled);
         assert_eq!(server.twin().calls()[&Call::DescribeInstances].made, 1);
+    });
+}
+
+#[test]
+fn reservations_are_found_and_launched_into() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ec2, world) = (server.ec2(), server.world());
+        let id: ReservationId = "cr-0123456789abcdef0".parse().unwrap();
+        let made = CapacityReservation {
+            id: id.clone(),
+            owner: "111122223333".to_owned(),
+            instance_type: "m5.large".parse().unwrap(),
+            zone: world.subnets.first().unwrap().1.clone(),
+            match_criteria: MatchCriteria::Targeted,
+            kind: ReservationKind::Default,
+            ends_at: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+            available: 1,
+            tags: world.tags(),
+        };
+        server.twin().add_reservation(made.clone()).unwrap();
+        let filter = CapacityReservationFilter {
+            owner: Some(made.owner.clone()),
+            match_criteria: Some(MatchCriteria::Targeted),
+            tags: vec![world.filter()],
+            ..CapacityReservationFilter::default()
+        };
+        assert_eq!(ec2.describe_capacity_reservations(&filter).await.unwrap(), [made]);
+        let unknown = CapacityReservationFilter {
+            ids: vec!["cr-0000000000000dead".to_owned()],
+            ..CapacityReservationFilter::default()
+        };
+        let error = ec2.describe_capacity_reservations(&unknown).await.unwrap_err();
+        assert_eq!(error.class(), Class::NotFound);
+        let mut template = world.template();
+        template.data.reservations = Some(ReservationPreference::Only(id.clone()));
+        ec2.create_launch_template(&template).await.unwrap();
+        let request = world.fleet(TargetCapacityType::OnDemand, 2, vec![world.launch("m5.large", 0)]);
+        let result = ec2.create_fleet(&request).await.unwrap();
+        let found = ec2.describe_instances(&InstanceFilter::default(), None).await.unwrap().items;
+        let reservations: Vec<_> = found.into_iter().map(|instance| instance.reservation).collect();
+        assert_eq!(reservations, [Some(id)]);
+        assert_eq!(result.errors.first().unwrap().class(), Class::ReservationFull);
+        let left = ec2.describe_capacity_reservations(&filter).await.unwrap();
+        assert_eq!(left.first().unwrap().available, 0);
     });
 }
 

@@ -5,7 +5,8 @@
 //! resource-level permissions of RunInstances and on tagging what is created, read in November 2026.
 
 use tenon_cloud::port::{
-    CreateFleetRequest, CreateLaunchTemplate, InstanceProfile, Tags, TargetCapacityType,
+    CreateFleetRequest, CreateLaunchTemplate, InstanceProfile, ReservationPreference, Tags,
+    TargetCapacityType,
 };
 use tenon_region::asked::Asked;
 use tenon_region::ports::Signal;
@@ -38,6 +39,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("ec2:CreateTags", &["ec2:CreateTags"]),
     ("ec2:DeleteLaunchTemplate", &["ec2:DeleteLaunchTemplate"]),
     ("ec2:DescribeAvailabilityZones", &["ec2:DescribeAvailabilityZones"]),
+    ("ec2:DescribeCapacityReservations", &["ec2:DescribeCapacityReservations"]),
     ("ec2:DescribeImages", &["ec2:DescribeImages"]),
     ("ec2:DescribeInstanceTypeOfferings", &["ec2:DescribeInstanceTypeOfferings"]),
     ("ec2:DescribeInstanceTypes", &["ec2:DescribeInstanceTypes"]),
@@ -201,6 +203,12 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
     let snapshots = data.block_devices.iter().filter_map(|device| device.snapshot_id.as_ref());
     let snapshot = |id: &String| Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}")));
     asked.extend(snapshots.map(snapshot));
+    if let Some(ReservationPreference::Only(id)) = &data.reservations {
+        let reservation = arn("ec2", &format!("capacity-reservation/{id}"));
+        asked.extend(
+            ["ec2:CreateFleet", "ec2:RunInstances"].map(|action| Request::new(action, reservation.clone())),
+        );
+    }
     // The scenarios' profiles are named like their roles, as the cluster's stack makes them.
     let role = data.instance_profile.as_ref().map(|profile| match profile {
         InstanceProfile::Name(name) | InstanceProfile::Arn(name) => name.rsplit('/').next().unwrap_or(name),

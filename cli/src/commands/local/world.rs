@@ -131,6 +131,7 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
         clusters: vec![ClusterForm {
             name: cluster_of(&manifests.node_classes),
             max_nodes: None,
+            reserved_capacity: false,
             objects: Vec::<Value>::new(),
         }],
         images: Vec::new(),

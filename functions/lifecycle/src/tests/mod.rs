@@ -198,6 +198,7 @@ fn with_launch(mut input: Input, state: LaunchState) -> Input {
         pool: "default".parse().unwrap(),
         class: "default".parse().unwrap(),
         token: "token".parse().unwrap(),
+        reservation: None,
         request: String::new(),
         claims: vec![LaunchClaim { name: name(0), pods: vec![] }],
         cause: LaunchCause::PendingPods,

@@ -165,8 +165,14 @@ fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<Unavailab
         Some(OfferingKey { capacity_type, zone_id, instance_type: from.instance_type.clone() })
     };
     match effect(error.class()) {
-        // A fleet's override doesn't name its reservation.
-        Effect::Offering | Effect::Reservation => offering().map(UnavailableKey::Offering),
+        // What isn't had from a reservation says nothing of the pool of capacity; what is said of one that no launch of
+        // ours asked for is about nothing here.
+        Effect::Offering | Effect::Reservation if input.launch.reservation.is_some() => {
+            let into = input.launch.reservation.as_ref()?;
+            Some(UnavailableKey::Reservation(into.id.clone()))
+        }
+        Effect::Reservation => None,
+        Effect::Offering => offering().map(UnavailableKey::Offering),
         // Nor its placement group, which is the class's.
         Effect::RequestOffering | Effect::PlacementGroup => Some(UnavailableKey::RequestOffering {
             digest: RequestDigest::of_class(input.cluster, input.status?),
@@ -190,7 +196,8 @@ fn had(input: SettleInput<'_>, instance: &LaunchedInstance) -> Vec<UnavailableKe
     if let Some(offering) = offering_of(input, instance) {
         // A type of unknown size says nothing against a quota.
         let vcpus = input.catalog.vcpus(&instance.instance_type).unwrap_or(0);
-        let wanted = Wanted { requests: &requests, ..Wanted::new(&offering, vcpus) };
+        let reservation = input.launch.reservation.as_ref().map(|into| &into.id);
+        let wanted = Wanted { requests: &requests, reservation, ..Wanted::new(&offering, vcpus) };
         keys.extend(input.marks.concerning(&wanted).map(|mark| mark.key.clone()));
     }
     keys

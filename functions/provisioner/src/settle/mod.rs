@@ -16,7 +16,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenon_cloud::port::{FleetResult, Instance};
+use tenon_cloud::port::{FleetResult, Instance, TargetCapacityType};
 use tenon_cloud::{Class, Ec2Error, launched_reason, launched_reason_of};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchFailure, LaunchedInstance};
@@ -101,7 +101,7 @@ pub enum Failure {
 /// Settles a launch.
 #[must_use]
 pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
-    let mut instances = instances(answer);
+    let mut instances = instances(input.launch, answer);
     instances.sort_by(|a, b| a.id.cmp(&b.id));
     let count = u32::try_from(instances.len()).unwrap_or(u32::MAX);
     let (failure, kind) = failure(answer);
@@ -138,7 +138,12 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
     settlement
 }
 
-fn instances(answer: &Answer) -> Vec<LaunchedInstance> {
+/// The instances of a launch. Its reservation is what it asked for: what EC2 says of an instance isn't looked at.
+fn instances(launch: &Launch, answer: &Answer) -> Vec<LaunchedInstance> {
+    let paid = |capacity_type: TargetCapacityType| match &launch.reservation {
+        Some(_) => CapacityType::Reserved,
+        None => CapacityType::from(capacity_type),
+    };
     match answer {
         Answer::Fleet(result) => result
             .instances
@@ -151,7 +156,8 @@ fn instances(answer: &Answer) -> Vec<LaunchedInstance> {
                     instance_type: some.instance_type.clone(),
                     zone: some.from.zone.clone()?,
                     subnet: some.from.subnet.clone(),
-                    capacity_type: CapacityType::from(some.capacity_type),
+                    capacity_type: paid(some.capacity_type),
+                    reservation: launch.reservation.clone(),
                     image: some.from.image.clone()?,
                 })
             })
@@ -164,7 +170,8 @@ fn instances(answer: &Answer) -> Vec<LaunchedInstance> {
                 instance_type: instance.instance_type.clone(),
                 zone: instance.zone.clone(),
                 subnet: instance.subnet.clone(),
-                capacity_type: CapacityType::from(instance.capacity_type),
+                capacity_type: paid(instance.capacity_type),
+                reservation: launch.reservation.clone(),
                 image: instance.image.clone(),
             })
             .collect(),

@@ -10,6 +10,7 @@ use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::class_status::{ClassObservation, ClassSubnet, Seen};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::launch::LaunchCause;
+use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
 use tenon_table::items::Parts;
 use tenon_table::items::packed::Part;
@@ -48,6 +49,7 @@ impl World {
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(Vec::new()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            reservations: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),
         };
@@ -57,6 +59,7 @@ impl World {
             pool: "default".parse().unwrap(),
             class: "default".parse().unwrap(),
             token: "token-1".parse().unwrap(),
+            reservation: None,
             request: String::new(),
             claims: Vec::new(),
             cause: LaunchCause::PendingPods,
@@ -285,4 +288,25 @@ fn a_call_that_is_refused_as_a_whole_says_why_and_is_not_planned_around() {
     check("MaxFleetCountExceeded", "FleetQuotaExceeded", Failure::Request);
     check("PendingVerification", "AccountPendingVerification", Failure::Request);
     check("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "SpotSLRCreationFailed", Failure::Capacity);
+}
+
+#[test]
+fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
+    let mut world = World::new([mark("reservation#cr-1", 90)]);
+    let into = LaunchedInto { id: "cr-1".parse().unwrap(), kind: ReservationKind::Default };
+    world.launch.reservation = Some(into.clone());
+    let m5 = || from("m5.large", "us-east-1a");
+    let full = vec![error("ReservationCapacityExceeded", Some(m5()))];
+    assert_eq!(world.words(&fleet(&[], full)), ["reservation#cr-1 refused from 2"]);
+    let dry = vec![error("InsufficientInstanceCapacity", Some(m5()))];
+    assert_eq!(world.words(&fleet(&[], dry)), ["reservation#cr-1 refused from 2"]);
+    assert_eq!(world.words(&fleet(&[m5()], Vec::new())), ["reservation#cr-1 had"]);
+    let held = instances(&world.launch, &fleet(&[m5()], Vec::new()));
+    assert_eq!((held[0].capacity_type, held[0].reservation.clone()), (CapacityType::Reserved, Some(into)));
+    // Nothing is made of a reservation that the launch didn't ask for.
+    world.launch.reservation = None;
+    let full = vec![error("ReservationCapacityExceeded", Some(m5()))];
+    assert_eq!(world.words(&fleet(&[], full)), [""; 0]);
+    let held = instances(&world.launch, &fleet(&[m5()], Vec::new()));
+    assert_eq!((held[0].capacity_type, held[0].reservation.clone()), (CapacityType::OnDemand, None));
 }

@@ -2,10 +2,11 @@
 
 use tenon_cloud::Ec2;
 use tenon_cloud::port::{
-    Architecture, DisabledImages, ImageFilter, ImageState, InstanceFilter, InstanceState, LocationType,
-    PageToken, ResourceFilter, TagFilter, TargetCapacityType,
+    Architecture, CapacityReservationFilter, DisabledImages, ImageFilter, ImageState, InstanceFilter,
+    InstanceState, LocationType, PageToken, ResourceFilter, TagFilter, TargetCapacityType,
 };
 use tenon_domain::catalog::describe::{Limits, facts};
+use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 
 use super::{block_on, check_form, ec2};
 
@@ -187,6 +188,61 @@ fn a_list_that_never_ends_is_an_error() {
     let (ec2, _) = ec2(&vec![(200, page.as_str()); 30]);
     let error = block_on(ec2.describe_subnets(&ResourceFilter::default())).unwrap_err();
     assert!(error.to_string().contains("more than 25 pages"), "{error}");
+}
+
+#[test]
+fn active_reservations_are_asked_for_with_their_kinds() {
+    let item = |more: &str| {
+        format!(
+            "<item><capacityReservationId>cr-1</capacityReservationId><ownerId>111122223333</ownerId>\
+             <instanceType>m5.large</instanceType><availabilityZone>us-east-1a</availabilityZone>\
+             <instanceMatchCriteria>targeted</instanceMatchCriteria><state>active</state>\
+             <availableInstanceCount>3</availableInstanceCount>{more}</item>"
+        )
+    };
+    let items = [
+        item(""),
+        item("<reservationType>default</reservationType><interruptible>true</interruptible>"),
+        item("<reservationType>capacity-block</reservationType><endDate>2026-05-04T03:02:01.000Z</endDate>"),
+    ]
+    .concat();
+    let body = format!(
+        "<DescribeCapacityReservationsResponse><capacityReservationSet>{items}</capacityReservationSet>\
+         </DescribeCapacityReservationsResponse>"
+    );
+    let (ec2, http) = ec2(&[(200, body.as_str())]);
+    let filter = CapacityReservationFilter {
+        owner: Some("111122223333".to_owned()),
+        match_criteria: Some(MatchCriteria::Targeted),
+        tags: vec![TagFilter::equals("team", "ml")],
+        ..CapacityReservationFilter::default()
+    };
+    let found = block_on(ec2.describe_capacity_reservations(&filter)).unwrap();
+    let kinds: Vec<(ReservationKind, u32)> = found.iter().map(|one| (one.kind, one.available)).collect();
+    assert_eq!(
+        kinds,
+        [
+            (ReservationKind::Default, 3),
+            (ReservationKind::CapacityBlock, 3),
+            (ReservationKind::Interruptible, 3)
+        ]
+    );
+    assert_eq!(found[1].ends_at.unwrap().to_string(), "2026-05-04T03:02:01Z");
+    check_form(
+        &http.sent()[0],
+        &[
+            ("Action", "DescribeCapacityReservations"),
+            ("Filter.1.Name", "state"),
+            ("Filter.1.Value.1", "active"),
+            ("Filter.2.Name", "owner-id"),
+            ("Filter.2.Value.1", "111122223333"),
+            ("Filter.3.Name", "instance-match-criteria"),
+            ("Filter.3.Value.1", "targeted"),
+            ("Filter.4.Name", "tag:team"),
+            ("Filter.4.Value.1", "ml"),
+            ("MaxResults", "1000"),
+        ],
+    );
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn template() -> CreateLaunchTemplate {
             monitoring: Some(Monitoring::Basic),
             associate_public_ip: None,
             network_interface_tags: tags("n"),
+            reservations: Some(ReservationPreference::Only("cr-1".parse().unwrap())),
         },
         tags: tags("k"),
     }
@@ -61,6 +62,14 @@ const EXPECTED: &[(&str, &str)] = &[
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Throughput", "125"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeSize", "20"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+    (
+        "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationPreference",
+        "capacity-reservations-only",
+    ),
+    (
+        "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
+        "cr-1",
+    ),
     ("LaunchTemplateData.IamInstanceProfile.Name", "node"),
     ("LaunchTemplateData.ImageId", "ami-1"),
     ("LaunchTemplateData.MetadataOptions.HttpEndpoint", "enabled"),
@@ -98,6 +107,22 @@ fn written(template: &CreateLaunchTemplate) -> std::collections::BTreeMap<String
 fn a_template_is_written_field_by_field() {
     let expected = EXPECTED.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     assert_eq!(written(&template()), expected);
+}
+
+#[test]
+fn a_template_of_no_reservation_says_so_and_one_may_say_nothing() {
+    let preference = "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationPreference";
+    let mut template = template();
+    template.data.reservations = Some(ReservationPreference::None);
+    let form = written(&template);
+    let said: Vec<(&str, &str)> = form
+        .iter()
+        .filter(|(key, _)| key.contains("CapacityReservation"))
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(said, [(preference, "none")]);
+    template.data.reservations = None;
+    assert!(written(&template).keys().all(|key| !key.contains("CapacityReservation")));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod image;
 mod instance;
 mod network;
 mod offering;
+mod reservation;
 mod stored;
 mod template;
 
@@ -24,6 +25,7 @@ pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use network::{ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{AvailabilityZone, LocationType, OnDemandPrice, SpotPrice, TypeOffering};
+pub use reservation::{CapacityReservation, CapacityReservationFilter, ReservationPreference};
 pub use stored::StoredRequestError;
 pub use template::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData,
@@ -173,6 +175,8 @@ port! {
         fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
         /// Security groups by filter, by id; an unknown id is `NotFound`.
         fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        /// Active capacity reservations by filter, by id; an unknown id is `NotFound`.
+        fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
         /// Makes a launch template; a name in use is `AlreadyExists`.
         fn create_launch_template(template: &CreateLaunchTemplate) -> LaunchTemplate;
         /// Launch templates by name or tag; an unknown name is `NotFound`; pages of 200.

@@ -3,7 +3,7 @@
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ImageId, SecurityGroupId};
 
-use super::{TagFilter, Tags};
+use super::{ReservationPreference, TagFilter, Tags};
 
 /// An instance profile, by name or by ARN; EC2 has a field for each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +89,8 @@ pub struct LaunchTemplateData {
     pub associate_public_ip: Option<bool>,
     /// Tags for network interfaces.
     pub network_interface_tags: Tags,
+    /// What it says of capacity reservations.
+    pub reservations: Option<ReservationPreference>,
 }
 
 /// A request for a launch template.

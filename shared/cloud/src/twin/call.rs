@@ -17,6 +17,8 @@ pub enum Call {
     DescribeSubnets,
     /// DescribeSecurityGroups.
     DescribeSecurityGroups,
+    /// DescribeCapacityReservations.
+    DescribeCapacityReservations,
     /// CreateLaunchTemplate.
     CreateLaunchTemplate,
     /// DescribeLaunchTemplates.
@@ -49,6 +51,7 @@ impl Call {
             Self::DescribeImages => "DescribeImages",
             Self::DescribeSubnets => "DescribeSubnets",
             Self::DescribeSecurityGroups => "DescribeSecurityGroups",
+            Self::DescribeCapacityReservations => "DescribeCapacityReservations",
             Self::CreateLaunchTemplate => "CreateLaunchTemplate",
             Self::DescribeLaunchTemplates => "DescribeLaunchTemplates",
             Self::DeleteLaunchTemplate => "DeleteLaunchTemplate",

@@ -10,10 +10,11 @@ use super::{RegionTwin, prices};
 use crate::data;
 use crate::error::Ec2Error;
 use crate::port::{
-    AvailabilityZone, CreateFleetRequest, CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image,
-    ImageFilter, Instance, InstanceFilter, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
-    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Pricing, ResourceFilter,
-    RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
+    AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
+    CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
+    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
+    Page, PageToken, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
+    TypeOffering,
 };
 
 /// EC2's page sizes, as the adapters ask for them.
@@ -170,6 +171,14 @@ impl Ec2 for RegionTwin {
         let narrowing = if bare { Narrowing::None } else { Narrowing::FilteredOrPaged };
         let cost = Cost { narrowing, resources: 0 };
         self.call(Call::DescribeSecurityGroups, cost, |state| state.groups_matching(filter))
+    }
+
+    async fn describe_capacity_reservations(
+        &self,
+        filter: &CapacityReservationFilter,
+    ) -> Result<Vec<CapacityReservation>, Ec2Error> {
+        let call = Call::DescribeCapacityReservations;
+        self.call(call, Cost::PLAIN, |state| state.reservations_matching(filter))
     }
 
     async fn create_launch_template(

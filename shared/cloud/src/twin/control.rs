@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenon_domain::Timestamp;
-use tenon_domain::id::{ImageId, InstanceId, InstanceType, SubnetId, Zone};
+use tenon_domain::id::{ImageId, InstanceId, InstanceType, ReservationId, SubnetId, Zone};
 use tenon_domain::money::UsdPerHour;
 
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{Call, Fault, HealthEvent, NewImage, NotPossible, Pool, Quota, RegionTwin, TwinEvent};
-use crate::port::{ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType};
+use crate::port::{
+    CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
+};
 
 /// Time and events.
 impl RegionTwin {
@@ -100,6 +102,25 @@ impl RegionTwin {
     /// [`NotPossible`] for a subnet that doesn't exist.
     pub fn set_free_addresses(&self, id: &SubnetId, free: u32) -> Result<(), NotPossible> {
         self.with(|state| state.set_free_addresses(id, free))
+    }
+}
+
+/// Capacity reservations.
+impl RegionTwin {
+    /// Makes a capacity reservation for as many instances as it says to have room for.
+    ///
+    /// # Errors
+    /// [`NotPossible`] where the zone doesn't offer the type, or for a kind that the twin doesn't have.
+    pub fn add_reservation(&self, made: CapacityReservation) -> Result<(), NotPossible> {
+        self.with(|state| state.add_reservation(made))
+    }
+
+    /// Ends a capacity reservation: its instances go on, in none.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn end_reservation(&self, id: &ReservationId) -> Result<(), NotPossible> {
+        self.with(|state| state.end_reservation(id))
     }
 }
 

@@ -19,6 +19,7 @@ use super::instances::TwinInstance;
 use super::network::{TwinSubnet, private_dns_name};
 use super::prices;
 use super::records::{InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
+use super::reservations::Source;
 use super::state::{State, error, later};
 use crate::data;
 use crate::error::Ec2Error;
@@ -54,6 +55,7 @@ struct Resolved {
     image: ImageId,
     security_groups: Vec<SecurityGroupId>,
     user_data: Option<String>,
+    source: Source,
 }
 
 /// An item's error: code and message.
@@ -287,14 +289,17 @@ impl State {
         if let Some(group) = template.data.security_groups.iter().find(|g| !self.groups.contains_key(*g)) {
             return item("InvalidGroup.NotFound", format!("The security group '{group}' does not exist"));
         }
+        let pool = Pool { capacity_type, instance_type: name.clone(), zone };
+        let source = self.source(&pool, template.data.reservations.as_ref())?;
         Ok(Resolved {
-            pool: Pool { capacity_type, instance_type: name.clone(), zone },
+            pool,
             vcpus: data::vcpus(info),
             architecture,
             subnet,
             image: image.clone(),
             user_data: template.data.user_data.clone(),
             security_groups: template.data.security_groups.clone(),
+            source,
         })
     }
 
@@ -329,8 +334,13 @@ impl State {
         if let Some(failing) = self.failing.get(pool) {
             return (0, Some(failing.clone()));
         }
-        let (fit, shortage) = self.capacity.fit(pool, resolved.vcpus, wanted);
         let addresses = self.subnets.get(&resolved.subnet.id).map_or(0, TwinSubnet::free);
+        let open = match &resolved.source {
+            Source::Reservation(id) => return self.fit_reservation(id, wanted.min(addresses)),
+            Source::Pool { open } => self.open_room(open).min(wanted),
+        };
+        let (of_pool, shortage) = self.capacity.fit(pool, resolved.vcpus, wanted.saturating_sub(open));
+        let fit = of_pool.saturating_add(open);
         if addresses < fit {
             let message = format!("There are not enough free addresses in subnet '{}'.", resolved.subnet.id);
             return (addresses, Some(("InsufficientFreeAddressesInSubnet".to_owned(), message)));
@@ -364,7 +374,10 @@ impl State {
     ) -> Option<InstanceId> {
         let image_state = self.image_state(&resolved.image)?;
         let address = self.subnets.get_mut(&resolved.subnet.id)?.take()?;
-        self.capacity.take(&resolved.pool, resolved.vcpus);
+        let reservation = self.next_reservation(&resolved.source);
+        if reservation.is_none() {
+            self.capacity.take(&resolved.pool, resolved.vcpus);
+        }
         let id = self.new_instance_id();
         let mut tags = request.tags.instance.clone();
         tags.insert("aws:ec2:fleet-id".to_owned(), fleet.to_string());
@@ -384,7 +397,10 @@ impl State {
         // The tags of a launch can be seen later than the instance itself.
         let tags_at = later(visible_at, self.consistency_delay(&id, "tags"))
             .min(later(self.now, self.config.consistency_delay_max));
-        let instance = self.new_instance(resolved, &id, address, (&request.client_token, fleet, &tags));
+        let instance = Instance {
+            reservation,
+            ..self.new_instance(resolved, &id, address, (&request.client_token, fleet, &tags))
+        };
         let twin = TwinInstance {
             record: Arc::new(InstanceRecord {
                 instance,

@@ -71,7 +71,7 @@ impl TwinInstance {
         &self.record.instance
     }
 
-    fn change(&mut self) -> &mut InstanceRecord {
+    pub(super) fn change(&mut self) -> &mut InstanceRecord {
         Arc::make_mut(&mut self.record)
     }
 
@@ -101,6 +101,7 @@ impl State {
     /// Moves an instance if it still can be, tells of it, and schedules what follows by itself.
     pub(super) fn move_instance(&mut self, id: &InstanceId, to: InstanceState) {
         let now = self.now;
+        let of_pool = self.is_of_pool(id);
         let Some(twin) = self.instances.get_mut(id).filter(|i| can_move(i.instance().state, to)) else {
             return;
         };
@@ -109,7 +110,9 @@ impl State {
             twin.change().terminated_at = Some(now);
             let (pool, vcpus) = (twin.pool(), twin.vcpus);
             let (subnet, address) = (twin.instance().subnet.clone(), twin.instance().private_ip.clone());
-            self.capacity.give_back(&pool, vcpus);
+            if of_pool {
+                self.capacity.give_back(&pool, vcpus);
+            }
             if let Some(subnet) = subnet.and_then(|id| self.subnets.get_mut(&id)) {
                 subnet.give_back(&address);
             }

@@ -6,7 +6,7 @@
 //!
 //! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules,
 //! token buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
-//! placement groups, capacity reservations, default VPCs.
+//! placement groups, kinds of capacity reservations but the ordinary one, default VPCs.
 //!
 //! Invariant: everything follows from the seed, the clock and the order of calls.
 
@@ -24,6 +24,7 @@ mod network;
 mod prices;
 mod random;
 mod records;
+mod reservations;
 mod state;
 mod templates;
 #[cfg(test)]

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenon_domain::id::{ClientToken, ImageId, InstanceId, InstanceType, SecurityGroupId, SubnetId, Zone};
+use tenon_domain::id::{
+    ClientToken, ImageId, InstanceId, InstanceType, ReservationId, SecurityGroupId, SubnetId, Zone,
+};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::{SignedDuration, Timestamp};
 
@@ -24,7 +26,9 @@ use super::templates::TwinTemplate;
 use super::{TwinConfig, TypeSelection};
 use crate::data::{DataError, Ec2Data};
 use crate::error::Ec2Error;
-use crate::port::{AvailabilityZone, InstanceState, InstanceTypeInfo, Page, PageToken, SecurityGroup};
+use crate::port::{
+    AvailabilityZone, CapacityReservation, InstanceState, InstanceTypeInfo, Page, PageToken, SecurityGroup,
+};
 
 /// Something that will happen by itself.
 #[derive(Debug, Clone)]
@@ -45,6 +49,8 @@ pub(super) struct State {
     pub(super) images: BTreeMap<ImageId, TwinImage>,
     pub(super) subnets: BTreeMap<SubnetId, TwinSubnet>,
     pub(super) groups: BTreeMap<SecurityGroupId, SecurityGroup>,
+    /// Capacity reservations, each with how many instances it is for.
+    pub(super) reservations: BTreeMap<ReservationId, CapacityReservation>,
     pub(super) templates: BTreeMap<String, TwinTemplate>,
     pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
     pub(super) capacity: Capacity,
@@ -99,6 +105,7 @@ impl State {
             images: BTreeMap::new(),
             subnets: BTreeMap::new(),
             groups: BTreeMap::new(),
+            reservations: BTreeMap::new(),
             templates: BTreeMap::new(),
             instances: BTreeMap::new(),
             capacity: Capacity::default(),

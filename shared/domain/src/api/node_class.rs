@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::api::meta::ObjectMeta;
 use crate::catalog::NodeSettings;
-use crate::id::{ImageId, NodeClassName, SecurityGroupId, SubnetId, Zone, ZoneId};
+use crate::id::{ImageId, NodeClassName, ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId};
 use crate::labels;
+use crate::reservation::MatchCriteria;
 
 /// An EC2NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Ec2NodeClass {
     pub security_group_selector: Vec<SecurityGroupSelectorTerm>,
     /// `spec.amiSelectorTerms`, ORed.
     pub ami_selector: Vec<AmiSelectorTerm>,
+    /// `spec.capacityReservationSelectorTerms`, ORed.
+    pub reservation_selector: Vec<ReservationSelectorTerm>,
     /// What decides labels, capacity and allocatable: AMI family, kubelet, block devices, interfaces, policies.
     pub settings: NodeSettings,
     /// `spec.userData`.
@@ -114,6 +117,22 @@ pub enum AmiSelectorTerm {
     },
     /// `ssmParameter`: a name or an ARN.
     SsmParameter(String),
+}
+
+/// A term of `capacityReservationSelectorTerms`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReservationSelectorTerm {
+    /// By id.
+    Id(ReservationId),
+    /// By tags, owner and what it matches, ANDed.
+    Match {
+        /// Tags; the value `*` asks only for the key.
+        tags: BTreeMap<String, String>,
+        /// `ownerID`: an account.
+        owner: Option<String>,
+        /// `instanceMatchCriteria`.
+        match_criteria: Option<MatchCriteria>,
+    },
 }
 
 /// `spec.metadataOptions`.

@@ -12,6 +12,7 @@ pub mod node_shape;
 pub mod offering;
 pub mod option;
 pub mod parts;
+pub mod reserved;
 pub mod settings;
 
 pub use compatibility::{Incompatibility, compatibility};
@@ -21,4 +22,5 @@ pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings};
 pub use parts::{Catalog, Exhaustion, PartData, Places, SpotPrices, ZoneOfferings};
+pub use reserved::OfferedReservation;
 pub use settings::{AmiFamily, NodeSettings};

@@ -3,15 +3,18 @@
 //! Decides the order of offerings and whether one goes with requirements. It doesn't find out what is available: that
 //! is given, and offerings that can't be had are kept with the reason, because running nodes still need their price.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use jiff::Timestamp;
 
 use crate::catalog::compatibility::Incompatibility;
+use crate::catalog::reserved::OfferedReservation;
 use crate::id::{ReservationId, Zone, ZoneId};
 use crate::labels;
 use crate::money::UsdPerHour;
 use crate::requirement::Requirements;
+use crate::reservation::ReservationKind;
 
 /// How capacity is paid for; in the order in which it is preferred at equal prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +64,7 @@ pub struct Offering {
     /// How it is paid for.
     pub capacity_type: CapacityType,
     /// The reservation, for `reserved`.
-    pub reservation: Option<ReservationId>,
+    pub reservation: Option<OfferedReservation>,
     /// The price, where it is known.
     pub price: Option<UsdPerHour>,
     /// Whether it can be had now.
@@ -162,15 +165,20 @@ impl PriceRank {
     }
 }
 
-/// The order of offerings: cheapest first, then as they are preferred, then by zone.
+/// The order of offerings: cheapest first, then as they are preferred, then by zone; of a zone's reservations the one
+/// with the most room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OfferingRank<'a> {
     /// The price.
     pub price: PriceRank,
     /// How it is paid for.
     pub capacity_type: CapacityType,
+    /// The kind of its reservation.
+    pub kind: Option<ReservationKind>,
     /// The zone.
     pub zone: &'a Zone,
+    /// How many instances its reservation has room for: the most first.
+    pub left: Reverse<u32>,
     /// The reservation, which makes the rank unique.
     pub reservation: Option<&'a ReservationId>,
 }
@@ -185,12 +193,19 @@ impl Offering {
     /// Whether its zone, capacity type and reservation are among those asked for.
     #[must_use]
     pub fn goes_with(&self, asked: &Requirements) -> bool {
-        let reservation = match (&self.reservation, asked.get(labels::CAPACITY_RESERVATION_ID)) {
+        let of = self.reservation.as_ref();
+        let labelled = |key: &str, value: Option<&str>| match (value, asked.get(key)) {
             (_, None) => true,
-            (Some(id), Some(requirement)) => requirement.has(id.as_str()),
+            (Some(value), Some(requirement)) => requirement.has(value),
             (None, Some(requirement)) => requirement.accepts_absence(),
         };
-        reservation
+        let kind = of.map(|reservation| reservation.kind);
+        labelled(labels::CAPACITY_RESERVATION_ID, of.map(|reservation| reservation.id.as_str()))
+            && labelled(labels::CAPACITY_RESERVATION_TYPE, kind.map(ReservationKind::type_label))
+            && labelled(
+                labels::CAPACITY_RESERVATION_INTERRUPTIBLE,
+                kind.map(ReservationKind::interruptible_label),
+            )
             && asked.allows(labels::CAPACITY_TYPE, self.capacity_type.as_str())
             && asked.allows(labels::ZONE, self.zone.as_str())
             && asked.allows(labels::ZONE_ID, self.zone_id.as_str())
@@ -211,18 +226,10 @@ impl Offering {
         OfferingRank {
             price: PriceRank::of(self.price),
             capacity_type: self.capacity_type,
+            kind: self.reservation.as_ref().map(|reservation| reservation.kind),
             zone: &self.zone,
-            reservation: self.reservation.as_ref(),
+            left: Reverse(self.reservation.as_ref().map_or(0, |reservation| reservation.left)),
+            reservation: self.reservation.as_ref().map(|reservation| &reservation.id),
         }
     }
-}
-
-/// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
-/// of on-demand prices (KARPENTER.md 2.2).
-const RESERVED_DIVISOR: u64 = 10_000_000;
-
-/// The price by which a reserved offering is ranked; never nothing unless the on-demand price is.
-#[must_use]
-pub const fn reserved_price(on_demand: UsdPerHour) -> UsdPerHour {
-    UsdPerHour::from_nanos(on_demand.nanos().div_ceil(RESERVED_DIVISOR))
 }

@@ -13,6 +13,7 @@ use crate::catalog::node_shape::{LearnedMemory, node_shape};
 use crate::catalog::offering::{
     Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability,
 };
+use crate::catalog::reserved::OfferedReservation;
 use crate::catalog::settings::NodeSettings;
 use crate::id::{InstanceType, Region};
 use crate::labels;
@@ -62,15 +63,8 @@ impl InstanceTypeOption {
         surroundings: Surroundings<'_>,
         mut offerings: Vec<Offering>,
     ) -> Self {
-        if let Err(incompatibility) = compatibility(&facts, settings) {
-            for offering in offerings.iter_mut().filter(|offering| offering.is_available()) {
-                offering.availability =
-                    Availability::Unavailable(Unavailability::Incompatible(incompatibility.clone()));
-            }
-        }
-        offerings.sort_by(|a, b| {
-            (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
-        });
+        rule_out(&facts, settings, &mut offerings);
+        sort(&mut offerings);
         let shape = node_shape(&facts, settings, surroundings.learned);
         let mut labels = node_labels::requirements(&facts, settings.ami_family);
         add_place(&mut labels, surroundings.region, &offerings);
@@ -82,6 +76,15 @@ impl InstanceTypeOption {
             facts,
             offerings,
         }
+    }
+
+    /// Adds offerings to it, and what its labels say of them.
+    pub(super) fn offer(&mut self, region: &Region, settings: &NodeSettings, mut more: Vec<Offering>) {
+        rule_out(&self.facts, settings, &mut more);
+        self.offerings.append(&mut more);
+        sort(&mut self.offerings);
+        add_place(&mut self.labels, region, &self.offerings);
+        add_capacity_types(&mut self.labels, &self.facts, &self.offerings);
     }
 
     /// Offerings that can be had now and that go with what is asked.
@@ -102,6 +105,22 @@ impl InstanceTypeOption {
     }
 }
 
+/// Where nodes of the class can't be of the type, no offering can be had.
+fn rule_out(facts: &InstanceTypeFacts, settings: &NodeSettings, offerings: &mut [Offering]) {
+    if let Err(incompatibility) = compatibility(facts, settings) {
+        for offering in offerings.iter_mut().filter(|offering| offering.is_available()) {
+            offering.availability =
+                Availability::Unavailable(Unavailability::Incompatible(incompatibility.clone()));
+        }
+    }
+}
+
+fn sort(offerings: &mut [Offering]) {
+    offerings.sort_by(|a, b| {
+        (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
+    });
+}
+
 /// Zones in which the type is offered and the class has a subnet, and the region.
 fn add_place(labels: &mut Requirements, region: &Region, offerings: &[Offering]) {
     let offered = || {
@@ -117,8 +136,7 @@ fn add_place(labels: &mut Requirements, region: &Region, offerings: &[Offering])
     labels.replace(Requirement::one_of(labels::REGION, [region.as_str()]));
 }
 
-/// The ways of paying that the type has, and the class's reservations of it. Kind and interruptibility of a
-/// reservation aren't known here: they are unconstrained where there is one.
+/// The ways of paying that the type has, and the class's reservations of it.
 fn add_capacity_types(labels: &mut Requirements, facts: &InstanceTypeFacts, offerings: &[Offering]) {
     let mut capacity_types: BTreeSet<_> = facts
         .usage_classes
@@ -131,13 +149,18 @@ fn add_capacity_types(labels: &mut Requirements, facts: &InstanceTypeFacts, offe
         .collect();
     let reservations: BTreeSet<_> =
         offerings.iter().filter_map(|offering| offering.reservation.as_ref()).collect();
-    if reservations.is_empty() {
-        labels.replace(Requirement::does_not_exist(labels::CAPACITY_RESERVATION_TYPE));
-        labels.replace(Requirement::does_not_exist(labels::CAPACITY_RESERVATION_INTERRUPTIBLE));
-    } else {
+    if !reservations.is_empty() {
         capacity_types.insert(CapacityType::Reserved.as_str());
     }
-    let ids = reservations.into_iter().map(|id| id.as_str());
-    labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_ID, ids));
+    // Without a reservation, no value is `DoesNotExist`.
+    let of = |label: fn(&OfferedReservation) -> &str| {
+        reservations.iter().map(|reservation| label(reservation)).collect::<BTreeSet<&str>>()
+    };
+    let id = of(|reservation| reservation.id.as_str());
+    let kind = of(|reservation| reservation.kind.type_label());
+    let interruptible = of(|reservation| reservation.kind.interruptible_label());
+    labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_ID, id));
+    labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_TYPE, kind));
+    labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible));
     labels.replace(Requirement::one_of(labels::CAPACITY_TYPE, capacity_types));
 }

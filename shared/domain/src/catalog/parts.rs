@@ -143,7 +143,7 @@ impl Catalog<'_> {
     }
 
     /// The region's zones, with the reason where a class can't be in one.
-    fn zones(
+    pub(super) fn zones(
         &self,
         places: Places<'_>,
         exhaustion: Exhaustion<'_>,
@@ -194,7 +194,12 @@ impl Catalog<'_> {
         offerings
     }
 
-    fn price(&self, name: &InstanceType, zone: &Zone, capacity_type: CapacityType) -> Option<UsdPerHour> {
+    pub(super) fn price(
+        &self,
+        name: &InstanceType,
+        zone: &Zone,
+        capacity_type: CapacityType,
+    ) -> Option<UsdPerHour> {
         match capacity_type {
             CapacityType::OnDemand | CapacityType::Reserved => self.on_demand.as_ref()?.get(name).copied(),
             CapacityType::Spot => self.spot.as_ref()?.get(name)?.get(zone).copied(),

@@ -8,6 +8,7 @@ use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SubnetId, Zone,
 };
+use crate::reservation::LaunchedInto;
 use crate::resources::ResourceList;
 
 /// A claim: one node wanted, and how far it is.
@@ -168,6 +169,9 @@ pub struct LaunchedInstance {
     pub subnet: Option<SubnetId>,
     /// How its capacity is paid for.
     pub capacity_type: CapacityType,
+    /// The reservation that it was launched into, as its launch asked. What EC2 says of an instance is never taken for it:
+    /// an open reservation takes whatever fits.
+    pub reservation: Option<LaunchedInto>,
     /// The image that it was launched from.
     pub image: ImageId,
 }
@@ -201,11 +205,13 @@ pub enum DriftReason {
     AmiDrift,
     /// Its subnet isn't the class's any more.
     SubnetDrift,
+    /// Its reservation isn't the class's any more.
+    CapacityReservationDrift,
 }
 
 impl DriftReason {
     /// All reasons.
-    pub const ALL: [Self; 2] = [Self::AmiDrift, Self::SubnetDrift];
+    pub const ALL: [Self; 3] = [Self::AmiDrift, Self::SubnetDrift, Self::CapacityReservationDrift];
 
     /// The reason in the condition `Drifted`.
     #[must_use]
@@ -213,6 +219,7 @@ impl DriftReason {
         match self {
             Self::AmiDrift => "AMIDrift",
             Self::SubnetDrift => "SubnetDrift",
+            Self::CapacityReservationDrift => "CapacityReservationDrift",
         }
     }
 

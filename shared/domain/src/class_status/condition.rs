@@ -40,6 +40,8 @@ words! {
         SecurityGroupsReady => "SecurityGroupsReady",
         /// Its nodes have an identity.
         InstanceProfileReady => "InstanceProfileReady",
+        /// Its capacity reservations are known; only where the gate `ReservedCapacity` is open.
+        CapacityReservationsReady => "CapacityReservationsReady",
         /// EC2 would take a launch from it.
         ValidationSucceeded => "ValidationSucceeded",
         /// All that it depends on holds.
@@ -84,6 +86,8 @@ words! {
         InstanceProfileNotFound => "InstanceProfileNotFound",
         /// The instance profile couldn't be looked up.
         InstanceProfileResolutionFailed => "InstanceProfileResolutionFailed",
+        /// EC2 couldn't be asked for capacity reservations.
+        CapacityReservationResolutionFailed => "CapacityReservationResolutionFailed",
         /// The class asks for what the cluster's registry doesn't allow.
         NotAllowed => "NotAllowed",
         /// The cluster isn't in the registry.
@@ -149,6 +153,7 @@ impl Condition {
             | ConditionReason::SecurityGroupResolutionFailed
             | ConditionReason::InstanceProfileNotFound
             | ConditionReason::InstanceProfileResolutionFailed
+            | ConditionReason::CapacityReservationResolutionFailed
             | ConditionReason::NotAllowed
             | ConditionReason::ClusterNotRegistered
             | ConditionReason::DependenciesNotReady

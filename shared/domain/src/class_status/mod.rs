@@ -9,5 +9,5 @@ mod observation;
 mod status;
 
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-pub use observation::{ClassObservation, Seen};
+pub use observation::{ClassObservation, Seen, SeenReservations};
 pub use status::{ClassStatus, ClassSubnet, ResolvedImage};

@@ -9,6 +9,7 @@ use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionTyp
 use super::status::{ClassStatus, ClassSubnet, ResolvedImage};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::id::NodeClassName;
+use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};
 
 /// What was seen of one part of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,15 @@ pub enum Seen<T> {
     },
 }
 
+/// What was seen of a class's capacity reservations, by whoever may look at them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenReservations {
+    /// The open gate.
+    pub right: ReservedCapacity,
+    /// What was seen.
+    pub seen: Seen<Vec<ClassReservation>>,
+}
+
 /// One observation of a class: every part of it, seen in the same pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassObservation {
@@ -50,6 +60,8 @@ pub struct ClassObservation {
     pub images: Seen<Vec<ResolvedImage>>,
     /// Its nodes' identity.
     pub instance_profile: Seen<InstanceProfile>,
+    /// Its capacity reservations; nothing was looked for where the gate `ReservedCapacity` is off.
+    pub reservations: Option<SeenReservations>,
     /// Whether EC2 would take a launch; not asked where something above doesn't hold.
     pub validation: Seen<()>,
     /// Fields of its spec that nothing acts on.
@@ -78,6 +90,7 @@ impl ClassStatus {
             subnets: kept(subnets, known.map(|k| &k.subnets)).unwrap_or_default(),
             security_groups: kept(security_groups, known.map(|k| &k.security_groups)).unwrap_or_default(),
             images: kept(images, known.map(|k| &k.images)).unwrap_or_default(),
+            reservations: kept_reservations(observation.reservations, known),
             instance_profile: kept(
                 observation.instance_profile,
                 known.and_then(|k| k.instance_profile.as_ref()),
@@ -110,6 +123,15 @@ fn kept<T: Clone>(seen: Seen<T>, known: Option<&T>) -> Option<T> {
     }
 }
 
+fn kept_reservations(seen: Option<SeenReservations>, known: Option<&ClassStatus>) -> ClassReservations {
+    let Some(SeenReservations { right, seen }) = seen else { return ClassReservations::default() };
+    match seen {
+        Seen::Holds(found) => ClassReservations::resolved(right, found),
+        Seen::Refused { .. } => ClassReservations::default(),
+        Seen::Unseen { .. } => known.map(|known| known.reservations.clone()).unwrap_or_default(),
+    }
+}
+
 fn judge(observation: &ClassObservation) -> Vec<Judgement> {
     let mut judgements = vec![
         judge_part(ConditionType::AmisReady, &observation.images),
@@ -117,6 +139,9 @@ fn judge(observation: &ClassObservation) -> Vec<Judgement> {
         judge_part(ConditionType::SecurityGroupsReady, &observation.security_groups),
         judge_part(ConditionType::InstanceProfileReady, &observation.instance_profile),
     ];
+    if let Some(reservations) = &observation.reservations {
+        judgements.push(judge_part(ConditionType::CapacityReservationsReady, &reservations.seen));
+    }
     let below =
         conjunction(ConditionType::ValidationSucceeded, ConditionReason::DependenciesNotReady, &judgements);
     judgements.push(
@@ -220,6 +245,7 @@ mod tests {
             security_groups: Seen::Holds(vec![]),
             images: Seen::Holds(vec![]),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            reservations: None,
             validation: Seen::Holds(()),
             unsupported: vec![],
         }

@@ -9,6 +9,7 @@ use super::condition::{Condition, ConditionStatus, ConditionType};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::catalog::facts::Architecture;
 use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
+use crate::reservation::ClassReservations;
 
 /// A node class, as it resolved last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct ClassStatus {
     pub security_groups: Vec<ResolvedSecurityGroup>,
     /// Its images, only available ones: newest first, then by id.
     pub images: Vec<ResolvedImage>,
+    /// Its capacity reservations; none where the gate `ReservedCapacity` is off.
+    pub reservations: ClassReservations,
     /// What its nodes are.
     pub instance_profile: Option<InstanceProfile>,
     /// Its conditions, in the order of [`ConditionType::ALL`].
@@ -104,10 +107,11 @@ impl ClassStatus {
 }
 
 /// What `Ready` depends on, in the order in which an obstacle is named.
-const DEPENDENTS: [ConditionType; 5] = [
+const DEPENDENTS: [ConditionType; 6] = [
     ConditionType::SubnetsReady,
     ConditionType::SecurityGroupsReady,
     ConditionType::AmisReady,
     ConditionType::InstanceProfileReady,
+    ConditionType::CapacityReservationsReady,
     ConditionType::ValidationSucceeded,
 ];

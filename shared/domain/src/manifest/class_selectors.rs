@@ -6,9 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::node_class::{AmiSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm};
+use crate::api::node_class::{
+    AmiSelectorTerm, ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm,
+};
 use crate::catalog::settings::AmiFamily;
 use crate::id::{ImageId, ReservationId, SecurityGroupId, SubnetId};
+use crate::reservation::MatchCriteria;
 
 use super::decode::{At, Fields, quoted};
 
@@ -207,31 +210,38 @@ fn read_alias(at: At<'_>) -> Option<AmiSelectorTerm> {
     Some(AmiSelectorTerm::Alias { family: family.to_owned(), version: version.to_owned() })
 }
 
-/// `capacityReservationSelectorTerms`: validated only.
-pub(super) fn check_capacity_reservation_terms(spec: At<'_>) {
+/// `capacityReservationSelectorTerms`, which may be missing.
+pub(super) fn read_reservation_terms(spec: At<'_>) -> Vec<ReservationSelectorTerm> {
     let key = "capacityReservationSelectorTerms";
     let all = ["tags", "id", "instanceMatchCriteria", "ownerID"];
     check_mixed(spec, key, &["id"], &all);
-    let Some(list) = spec.list(key) else { return };
+    let Some(list) = spec.list(key) else { return Vec::new() };
     check_count(list);
-    for term in list.items().filter(|item| item.check_map(Fields::Only(&all))) {
-        let tags = tags(term);
-        if let Some(id) = term.field("id") {
-            id.id(ReservationId::parse);
-        }
-        if let Some(field) = term.field("instanceMatchCriteria") {
-            field.one_of("an instance match criterion", &["open", "targeted"]);
-        }
-        if let Some(owner) = term.field("ownerID")
-            && let Some(text) = owner.text()
-            && !(text.len() == 12 && text.bytes().all(|b| b.is_ascii_digit()))
-        {
+    let maps = list.items().filter(|item| item.check_map(Fields::Only(&all)));
+    maps.filter_map(|term| read_reservation_term(term)).collect()
+}
+
+fn read_reservation_term(term: At<'_>) -> Option<ReservationSelectorTerm> {
+    let tags = tags(term);
+    let id = term.field("id").map(|id| id.id(ReservationId::parse));
+    let criteria = term
+        .field("instanceMatchCriteria")
+        .and_then(|field| field.one_of("an instance match criterion", &["open", "targeted"]));
+    let owner = term.field("ownerID").and_then(|owner| {
+        let text = owner.text()?;
+        if !(text.len() == 12 && text.bytes().all(|b| b.is_ascii_digit())) {
             owner.error(format!("`{text}` is not an account"), "write twelve digits");
         }
-        if !term.has("id") && !term.has("instanceMatchCriteria") && tags.is_empty() {
-            nothing(term, &["tags", "id", "instanceMatchCriteria"]);
-        }
+        Some(text.to_owned())
+    });
+    if let Some(id) = id {
+        return id.map(ReservationSelectorTerm::Id);
     }
+    if !term.has("instanceMatchCriteria") && tags.is_empty() {
+        nothing(term, &["tags", "id", "instanceMatchCriteria"]);
+    }
+    let match_criteria = criteria.and_then(|word| MatchCriteria::parse(word));
+    Some(ReservationSelectorTerm::Match { tags, owner, match_criteria })
 }
 
 /// `placementGroupSelector`: validated only.

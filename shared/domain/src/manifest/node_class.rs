@@ -44,14 +44,8 @@ const SPEC_FIELDS: Fields<'static> = Fields::Only(&[
     "context",
 ]);
 /// Parts of the API that are read and that nothing acts on.
-const UNSUPPORTED: [&str; 6] = [
-    "capacityReservationSelectorTerms",
-    "placementGroupSelector",
-    "ipPrefixCount",
-    "networkInterfaces",
-    "connectionTracking",
-    "cpuOptions",
-];
+const UNSUPPORTED: [&str; 5] =
+    ["placementGroupSelector", "ipPrefixCount", "networkInterfaces", "connectionTracking", "cpuOptions"];
 
 pub(super) fn read_node_class(at: At<'_>) -> Option<Ec2NodeClass> {
     at.check_map(OBJECT_FIELDS);
@@ -62,7 +56,7 @@ pub(super) fn read_node_class(at: At<'_>) -> Option<Ec2NodeClass> {
     let subnet_selector = selectors::read_subnet_terms(spec);
     let security_group_selector = selectors::read_security_group_terms(spec);
     let ami_selector = selectors::read_ami_terms(spec);
-    selectors::check_capacity_reservation_terms(spec);
+    let reservation_selector = selectors::read_reservation_terms(spec);
     selectors::check_placement_group(spec);
     let identity = read_identity(spec);
     let ami_family = read_family(spec, &ami_selector);
@@ -83,6 +77,7 @@ pub(super) fn read_node_class(at: At<'_>) -> Option<Ec2NodeClass> {
         subnet_selector,
         security_group_selector,
         ami_selector,
+        reservation_selector,
         settings,
         user_data,
         identity,

@@ -226,13 +226,14 @@ impl Mark {
     #[must_use]
     pub fn cleared(&self, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Self> {
         let later = asked.planned_at > self.asked_at || self.is_probed_by(asked.cluster, asked.launch);
-        (later && self.says_something(now)).then(|| Self {
-            revision: self.revision.saturating_add(1),
-            count: 0,
-            until: now,
-            probe: None,
-            ..self.clone()
-        })
+        (later && self.says_something(now)).then(|| self.tombstone(now))
+    }
+
+    /// The mark after an operator cleared it, whoever has its lease: what EC2 says to that launch is a word on no mark, so
+    /// a refusal begins anew. Nothing where it says nothing any more.
+    #[must_use]
+    pub fn cleared_by_operator(&self, now: Timestamp) -> Option<Self> {
+        self.says_something(now).then(|| self.tombstone(now))
     }
 
     /// Its form after the launch that probed for it got all it wanted elsewhere, so that nobody knows more than before:
@@ -249,6 +250,11 @@ impl Mark {
 
     fn says_something(&self, now: Timestamp) -> bool {
         self.state(now) != MarkState::Forgotten
+    }
+
+    /// What is left of it: its revision, which the next write is conditional on.
+    fn tombstone(&self, now: Timestamp) -> Self {
+        Self { revision: self.revision.saturating_add(1), count: 0, until: now, probe: None, ..self.clone() }
     }
 
     fn first(revision: u64, refusal: &Refusal<'_>) -> Self {

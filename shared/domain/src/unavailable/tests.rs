@@ -185,6 +185,23 @@ fn what_was_had_again_is_cleared() {
 }
 
 #[test]
+fn an_operator_clears_a_mark_whoever_probes_it() {
+    let mark = refused(None, 0, 100).unwrap();
+    for known in [mark.clone(), leased(&mark, 1, 110).unwrap()] {
+        let cleared = known.cleared_by_operator(at(120)).unwrap();
+        assert_eq!((cleared.state(at(120)), cleared.forget_at()), (MarkState::Forgotten, at(120)));
+        assert_eq!((cleared.revision, &cleared.probe), (known.revision + 1, &None));
+        assert_eq!(cleared.cleared_by_operator(at(121)), None);
+        // The probe's answer: the lease is gone, so there is nothing to end and nothing to double.
+        assert_eq!(cleared.unanswered(Asker::new(1, 110).asked(), at(122)), None);
+        let anew = refused(Some(&cleared), 1, 122).unwrap();
+        assert_eq!((anew.count, anew.since, anew.revision), (1, at(122), cleared.revision + 1));
+    }
+    let forgotten = mark.forget_at();
+    assert_eq!(mark.cleared_by_operator(forgotten), None);
+}
+
+#[test]
 fn an_interruption_holds_three_minutes_at_least_and_lowers_nothing() {
     let mark = interrupted(None, 0).unwrap();
     assert!((180..=202).contains(&held_seconds(&mark)), "{mark:?}");
@@ -306,6 +323,7 @@ enum Happens {
     Leased(usize),
     Unanswered(usize),
     Cleared { n: usize, ago: i64 },
+    ClearedByOperator,
     Time(i64),
 }
 
@@ -316,6 +334,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         (0..4_usize).prop_map(Happens::Leased),
         (0..4_usize).prop_map(Happens::Unanswered),
         (0..4_usize, 0..400_i64).prop_map(|(n, ago)| Happens::Cleared { n, ago }),
+        Just(Happens::ClearedByOperator),
         prop_oneof![0..200_i64, 0..20_000_i64].prop_map(Happens::Time),
     ]
 }
@@ -331,6 +350,7 @@ fn step(before: Option<&Mark>, what: &str, happens: &Happens, now: i64) -> Optio
         Happens::Cleared { n, ago } => {
             before.and_then(|mark| mark.cleared(Asker::new(*n, now - ago).asked(), at(now)))
         }
+        Happens::ClearedByOperator => before.and_then(|mark| mark.cleared_by_operator(at(now))),
         Happens::Time(_) => None,
     }
 }
@@ -368,7 +388,9 @@ fn check_step(before: Option<&Mark>, after: &Mark, happens: &Happens, now: i64) 
             assert_eq!(probe.unwrap().launch, launch(*n));
             assert_eq!((after.state(at(now)), after.count), (MarkState::Held, known.unwrap().count));
         }
-        Happens::Cleared { .. } => assert_eq!((after.state(at(now)), after.count), (MarkState::Forgotten, 0)),
+        Happens::Cleared { .. } | Happens::ClearedByOperator => {
+            assert_eq!((after.state(at(now)), after.count), (MarkState::Forgotten, 0));
+        }
         Happens::Time(_) => unreachable!(),
     }
 }

@@ -47,6 +47,7 @@ pub fn instance(n: usize) -> LaunchedInstance {
         instance_type: "m5.large".parse().unwrap(),
         zone: "us-east-1a".parse().unwrap(),
         subnet: Some("subnet-00000000000000001".parse().unwrap()),
+        reservation: None,
         capacity_type: CapacityType::OnDemand,
         image: "ami-1".parse().unwrap(),
     }

@@ -16,6 +16,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
+use tenon_domain::reservation::{Reservations, ReservedCapacity};
 use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
 use tenon_entrypoint::observe::ClusterView;
 use tenon_scheduling::provision::{PoolReadiness, PoolStanding};
@@ -176,6 +177,12 @@ impl<'a> World<'a> {
         let requests = [RequestDigest::of_class(self.cluster, status)];
         let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
         let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
+        if let Some(right) = ReservedCapacity::behind(self.registry.gates) {
+            let launched = self.launched_since(status.resolved_at);
+            let left = Reservations::left(right, &status.reservations, &launched);
+            let of_class = (&settings, Places::Subnets(&status.subnets));
+            catalog.offer_reserved(&mut options, &left, of_class, exhaustion);
+        }
         options.retain(|option| fleet::image_of(&option.facts, status).is_some());
         options
     }

@@ -7,6 +7,7 @@ mod classes;
 mod counted;
 mod nodes;
 mod pools;
+mod reserved;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -49,6 +49,9 @@ pub struct ClusterForm {
     /// The most nodes that its stack allows; no limit where absent.
     #[serde(default)]
     pub max_nodes: Option<u32>,
+    /// Whether its gate `ReservedCapacity` is open.
+    #[serde(default)]
+    pub reserved_capacity: bool,
     /// Objects that are there from the start.
     #[serde(default)]
     pub objects: Vec<Value>,
@@ -128,6 +131,31 @@ pub enum Step {
         /// How many are left.
         left: u32,
     },
+    /// An operator clears marks.
+    Clear {
+        /// What of, as in `UNAVAILABLE#`; all where absent.
+        #[serde(default)]
+        unavailable: Option<Vec<String>>,
+    },
+    /// Makes a capacity reservation of this account.
+    Reserve {
+        /// Its id.
+        id: String,
+        /// The type that it holds.
+        instance_type: String,
+        /// Its zone.
+        zone: String,
+        /// How many instances it is for.
+        instances: u32,
+        /// `open` or `targeted`; `targeted` where absent.
+        #[serde(default = "default_criteria")]
+        instance_match_criteria: String,
+        /// Its tags.
+        #[serde(default)]
+        tags: BTreeMap<String, String>,
+    },
+    /// The capacity reservation of that id ends: its instances go on, in none.
+    EndReservation(String),
     /// Puts an event on a bus: on the default bus if its source is AWS's, else on ours.
     Event(Value),
     /// Puts a message, whatever it is, on a function's queue.
@@ -158,6 +186,10 @@ pub enum Step {
         /// How many more; fewer where negative.
         by: i64,
     },
+}
+
+fn default_criteria() -> String {
+    "targeted".to_owned()
 }
 
 /// What is wrong with a scenario.

@@ -2,11 +2,15 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_cloud::port::{InstanceState, TargetCapacityType};
+use tenon_cloud::port::{CapacityReservation, InstanceState, TargetCapacityType};
 use tenon_cloud::twin::Pool;
 use tenon_cluster::Kind;
-use tenon_domain::id::{ClusterName, ImageId, InstanceType, Zone};
+use tenon_domain::id::{ClusterName, ImageId, InstanceType, ParseIdError, ReservationId, Zone};
+use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
+use tenon_entrypoint::error::chain;
+use tenon_table::block_on;
+use tenon_table::marks::{MarksError, Meant, clear_marks};
 
 use super::form::{Scenario, Step};
 use crate::engine::Region;
@@ -137,6 +141,8 @@ impl Player {
             Step::Capacity { instance_type, zone, capacity_type, left } => {
                 set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
             }
+            Step::Clear { unavailable } => clear(region, unavailable.as_deref())?,
+            Step::Reserve { .. } | Step::EndReservation(_) => change_reservations(region, step)?,
             Step::Event(event) => {
                 let aws = event.get("source").and_then(Value::as_str).is_some_and(|s| s.starts_with("aws."));
                 region.route(if aws { BusName::Default } else { BusName::Tenon }, event.clone());
@@ -202,6 +208,9 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::DeleteTemplates {}
         | Step::WithdrawType(_)
         | Step::Capacity { .. }
+        | Step::Clear { .. }
+        | Step::Reserve { .. }
+        | Step::EndReservation(_)
         | Step::Event(_)
         | Step::Message { .. }
         | Step::Repeat { .. } => {}
@@ -225,6 +234,18 @@ fn scale(
     cluster.apply(deployment).map(|_| ()).map_err(|error| error.to_string())
 }
 
+/// An operator clears marks, as `tenon clear` does.
+fn clear(region: &Region, names: Option<&[String]>) -> Result<(), String> {
+    let meant = names.map_or(Meant::All, |names| Meant::Named(names.to_vec()));
+    let name = &region.installation().region;
+    block_on(clear_marks(region.table(), name, &meant, region.now())).map(drop).map_err(
+        |error| match &error {
+            MarksError::Unknown { known, .. } => format!("{error}; marked are: {}", known.join(", ")),
+            MarksError::Read(_) | MarksError::Write(_) | MarksError::Form(_) => chain(&error),
+        },
+    )
+}
+
 fn interrupt_spot(region: &mut Region) -> Result<(), String> {
     let spot = region
         .twin()
@@ -245,6 +266,31 @@ fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
         running.filter(|instance| instance.state == InstanceState::Running).min_by(|a, b| a.id.cmp(&b.id));
     let first = first.ok_or("no instance is running")?;
     region.twin().push_instance(&first.id, to).map_err(|error| error.to_string())
+}
+
+/// Makes or ends a capacity reservation; other steps do neither.
+fn change_reservations(region: &Region, step: &Step) -> Result<(), String> {
+    if let Step::EndReservation(id) = step {
+        let id = ReservationId::parse(id.as_str()).map_err(|error| error.to_string())?;
+        return region.twin().end_reservation(&id).map_err(|error| error.to_string());
+    }
+    let Step::Reserve { id, instance_type, zone, instances, instance_match_criteria, tags } = step else {
+        return Ok(());
+    };
+    let wrong = |error: ParseIdError| error.to_string();
+    let made = CapacityReservation {
+        id: ReservationId::parse(id.as_str()).map_err(wrong)?,
+        owner: region.installation().account.clone(),
+        instance_type: InstanceType::parse(instance_type.as_str()).map_err(wrong)?,
+        zone: Zone::parse(zone.as_str()).map_err(wrong)?,
+        match_criteria: MatchCriteria::parse(instance_match_criteria)
+            .ok_or_else(|| format!("`{instance_match_criteria}` isn't `open` or `targeted`"))?,
+        kind: ReservationKind::Default,
+        ends_at: None,
+        available: *instances,
+        tags: tags.clone(),
+    };
+    region.twin().add_reservation(made).map_err(|error| error.to_string())
 }
 
 fn set_capacity(

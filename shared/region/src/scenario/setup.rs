@@ -12,7 +12,7 @@ use tenon_cloud::twin::{
 use tenon_cluster::KubeError;
 use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
-use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
 use tenon_entrypoint::Installation;
 use tenon_table::items::{self, keys};
 use tenon_table::{Commit, CommitToken, MemoryConfig, MemoryTable, Table, Throughput, block_on};
@@ -195,7 +195,9 @@ fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(
         kubernetes_version: "1.35".to_owned(),
         service_cidr: "10.100.0.0/16".to_owned(),
         settings: ClusterSettings::default(),
-        gates: Gates::default(),
+        gates: Gates {
+            reserved_capacity: if form.reserved_capacity { Gate::Enabled } else { Gate::Disabled },
+        },
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {

@@ -140,6 +140,14 @@ fn describe(step: &Step) -> String {
             let zone = zone.as_deref().unwrap_or("every zone");
             format!("leave {left} {capacity_type} {instance_type} in {zone}")
         }
+        Step::Clear { unavailable } => {
+            let what = unavailable.as_ref().map_or_else(|| "all marks".to_owned(), |keys| keys.join(", "));
+            format!("an operator clears {what}")
+        }
+        Step::Reserve { id, instance_type, zone, instances, .. } => {
+            format!("reserve {instances} {instance_type} in {zone} as {id}")
+        }
+        Step::EndReservation(id) => format!("reservation {id} ends"),
         Step::Event(_) => "an event".to_owned(),
         Step::Message { function, .. } => format!("a message for {function}"),
         Step::Repeat { times, .. } => format!("repeat {times} times"),

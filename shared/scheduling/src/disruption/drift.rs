@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use tenon_domain::claim::{ClaimPhase, Drift, DriftReason};
+use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance};
 use tenon_domain::id::SubnetId;
 
-use super::input::{ClaimView, ClassReadiness, ClassView, Input};
+use super::input::{ClaimView, ClassReadiness, ClassView, DriftingReservations, Input};
 use super::output::Mark;
 
-/// The most subnets that a mark names: a claim is at most 1 KB.
-const SUBNETS_NAMED: usize = 5;
+/// The most subnets or reservations that a mark names: a claim is at most 1 KB.
+const NAMED: usize = 5;
 
 /// The marks to set, change or clear, by claim.
 pub(crate) fn marks(input: &Input) -> Vec<Mark> {
@@ -65,19 +65,39 @@ fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<D
         }));
     }
     let subnet = instance.subnet.as_ref().filter(|subnet| !class.subnets.contains(subnet));
-    Some(subnet.map(|subnet| Drift {
+    let subnet = subnet.map(|subnet| Drift {
         reason: DriftReason::SubnetDrift,
         since: now,
         from: subnet.to_string(),
         to: named(&class.subnets),
-    }))
+    });
+    Some(subnet.or_else(|| of_reservation(instance, class.reservations.as_ref()?, now)))
+}
+
+/// Only what a launch of ours asked for drifts: an open reservation takes instances that never asked.
+fn of_reservation(
+    instance: &LaunchedInstance,
+    reservations: &DriftingReservations,
+    now: Timestamp,
+) -> Option<Drift> {
+    let into = instance.reservation.as_ref()?;
+    if reservations.of_class.has(reservations.right, &into.id) {
+        return None;
+    }
+    let ids: Vec<&str> = reservations.of_class.shown().iter().map(|one| one.id.as_str()).collect();
+    let (reason, from) = (DriftReason::CapacityReservationDrift, into.id.to_string());
+    Some(Drift { reason, since: now, from, to: told(&ids) })
 }
 
 /// The class's subnets in an order of their own: theirs changes with their free addresses.
 fn named(subnets: &[SubnetId]) -> String {
     let all: BTreeSet<&str> = subnets.iter().map(AsRef::as_ref).collect();
-    let mut text = all.iter().take(SUBNETS_NAMED).copied().collect::<Vec<_>>().join(",");
-    if let Some(others) = all.len().checked_sub(SUBNETS_NAMED).filter(|others| *others > 0) {
+    told(&all.into_iter().collect::<Vec<_>>())
+}
+
+fn told(all: &[&str]) -> String {
+    let mut text = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(",");
+    if let Some(others) = all.len().checked_sub(NAMED).filter(|others| *others > 0) {
         text.push_str(&format!(" and {others} more"));
     }
     text

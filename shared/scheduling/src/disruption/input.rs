@@ -11,6 +11,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
 use tenon_domain::id::{NodeClassName, SubnetId, Uid};
+use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
 
 use crate::provision;
 
@@ -82,6 +83,17 @@ pub struct ClassView {
     pub images: Vec<ResolvedImage>,
     /// Its subnets.
     pub subnets: Vec<SubnetId>,
+    /// Its capacity reservations, for who may decide by them.
+    pub reservations: Option<DriftingReservations>,
+}
+
+/// A class's capacity reservations behind their open gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriftingReservations {
+    /// The open gate.
+    pub right: ReservedCapacity,
+    /// The reservations.
+    pub of_class: ClassReservations,
 }
 
 /// Whether a class is ready.

@@ -28,7 +28,7 @@ use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NodePoolName};
 
-pub use input::{ClaimView, ClassReadiness, ClassView, Halt, Input, NodeView};
+pub use input::{ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView};
 pub use output::{Advance, Mark, NewCommand, Plan, Refusal, RefusalReason, Report, Step};
 
 use advance::{Look, look_again};

@@ -80,11 +80,16 @@ fn for_alternative(
 }
 
 fn by_offering((pool, now): (&Pool<'_>, Timestamp), types: &[&Type<'_>], merged: &Requirements) -> Reason {
-    let available: Vec<&Type<'_>> =
-        types.iter().filter(|one| one.option.available(merged).next().is_some()).copied().collect();
+    let available: Vec<&Type<'_>> = types
+        .iter()
+        .filter(|one| pool.offerings(one, (merged, pool.open)).next().is_some())
+        .copied()
+        .collect();
     if available.is_empty() {
         let gone = || gone(types, merged);
-        if gone().any(is_temporary) {
+        // What this plan has used up is free again some time.
+        let used_up = types.iter().any(|one| one.option.available(merged).next().is_some());
+        if used_up || gone().any(is_temporary) {
             return Reason::AllOfferingsUnavailable { until: asked_for_at(gone(), now) };
         }
         return match &pool.input.without {

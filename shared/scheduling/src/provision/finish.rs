@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::catalog::{CapacityType, Offering};
+use tenon_domain::catalog::{CapacityType, Offering, PriceRank};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
@@ -17,6 +17,7 @@ use super::open::Open;
 use super::output::{Asked, PlannedClaim, UsableOffering};
 use super::pack::Draft;
 use super::pool::{Class, Pool, Type};
+use super::reserved::may_use;
 
 /// Most instance types of a claim: what the API's `spec.requirements` is kept to.
 pub(crate) const MAX_INSTANCE_TYPES: usize = 600;
@@ -60,14 +61,16 @@ impl<'a> Pool<'a> {
         found.into_iter().map(|(_, one)| one).collect()
     }
 
-    /// The offerings of a type that count and go with what is asked.
-    fn offerings<'t>(
+    /// The offerings of a type that count, go with what is asked, and aren't of a reservation that the plan has used up.
+    pub(crate) fn offerings<'t>(
         &'t self,
         one: &'t Type<'a>,
         (merged, open): (&'t Requirements, Open),
     ) -> impl Iterator<Item = &'t Offering> + use<'t, 'a> {
         let offerings = one.option.offerings.iter();
-        offerings.filter(move |offering| open.includes(self.input, offering) && offering.goes_with(merged))
+        offerings.filter(move |offering| {
+            open.includes(self.input, offering) && !self.is_closed(offering) && offering.goes_with(merged)
+        })
     }
 
     /// Whether the template asks for `minValues`.
@@ -108,12 +111,11 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// A claim without its name and pods.
+    /// A claim without its name and pods, in the draft's reservation if it has one.
     pub(crate) fn claim(&self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
         let class = self.class(draft.class)?;
         let types = self.holding((class, self.open), draft.type_index, need);
-        let offerings: Vec<UsableOffering> =
-            types.iter().flat_map(|one| self.usable(one, (&class.merged, self.open))).collect();
+        let (types, offerings) = self.with_offerings(&types, (&class.merged, self.open), draft);
         let (types, offerings) = self.with_riders((class, draft, need), (types, offerings));
         let template = &self.input.pool.template;
         let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
@@ -147,8 +149,28 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// Every way to have a type that counts, by zone.
-    pub(crate) fn usable(&self, one: &Type<'a>, which: (&Requirements, Open)) -> Vec<UsableOffering> {
+    /// The types that a claim may be of with their offerings, cheapest first. Those that only a reservation which isn't
+    /// the claim's would give are left out; without a reservation that it counted by, a type comes later.
+    pub(crate) fn with_offerings<'t>(
+        &self,
+        types: &[&'t Type<'a>],
+        which: (&Requirements, Open),
+        draft: &Draft,
+    ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
+        let mut kept: Vec<(&Type<'a>, Vec<UsableOffering>)> =
+            types.iter().map(|one| (*one, self.usable(one, which, draft))).collect();
+        kept.retain(|(_, offerings)| !offerings.is_empty());
+        kept.sort_by_cached_key(|(one, offerings)| {
+            let price = offerings.iter().map(|offering| PriceRank::of(offering.price)).min();
+            (price, one.option.facts.name.clone())
+        });
+        let (types, offerings): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
+        (types, offerings.into_iter().flatten().collect())
+    }
+
+    /// Every way to have a type that counts for a draft's claims, by zone.
+    fn usable(&self, one: &Type<'a>, which: (&Requirements, Open), draft: &Draft) -> Vec<UsableOffering> {
+        let own = |offering: &&Offering| may_use(offering, draft.reservation.as_ref());
         let as_usable = |offering: &Offering| UsableOffering {
             instance_type: one.option.facts.name.clone(),
             zone: offering.zone.clone(),
@@ -162,7 +184,7 @@ impl<'a> Pool<'a> {
                 Asked::Probe
             },
         };
-        let mut found: Vec<UsableOffering> = self.offerings(one, which).map(as_usable).collect();
+        let mut found: Vec<UsableOffering> = self.offerings(one, which).filter(own).map(as_usable).collect();
         found.sort_by(|a, b| {
             (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
         });

@@ -20,6 +20,7 @@ mod pack;
 mod pool;
 mod probe;
 pub mod report;
+mod reserved;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -43,6 +44,7 @@ use dense::{add_times, times};
 use needs::counted;
 use pack::{Draft, Member};
 use probe::Probes;
+use reserved::{Again, Room};
 use steps::Steps;
 
 /// Plans for the input's pods: room that is there first, then new claims, from the first pool that accepts (weight
@@ -55,6 +57,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         groups: &groups,
         waiting: groups.iter().map(|group| count(group.pods.len())).collect(),
         steps: Steps::new(input.steps),
+        room: Room::default(),
         claims: Vec::new(),
     };
     let placements = existing::place(input, &groups, &mut filling.waiting, &mut filling.steps);
@@ -103,6 +106,8 @@ struct Filling<'f, 'a> {
     /// Pods of each group that have no place yet and want one from this plan.
     waiting: Vec<u32>,
     steps: Steps,
+    /// What is left of capacity reservations.
+    room: Room,
     claims: Vec<PlannedClaim>,
 }
 
@@ -113,9 +118,19 @@ impl<'f> Filling<'f, '_> {
 
     /// Claims of a pool for all that still waits and that it accepts.
     fn fill(&mut self, pool: &mut Pool<'_>, preference: Preference) {
-        let members = self.members(pool, preference);
-        for draft in pack::pack(pool, &members, &mut self.steps) {
-            self.launch(pool, &members, &draft);
+        self.room.close(pool);
+        loop {
+            pool.cap_nodes(self.claims.len());
+            let members = self.members(pool, preference);
+            let drafts = pack::pack(pool, &members, &mut self.steps);
+            let (drafts, again) = self.room.admit(pool, drafts);
+            for draft in &drafts {
+                self.launch(pool, &members, draft);
+            }
+            match again {
+                Again::Yes => self.room.close(pool),
+                Again::No => break,
+            }
         }
     }
 

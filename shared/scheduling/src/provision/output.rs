@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_domain::catalog::CapacityType;
-use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, ReservationId, Zone, ZoneId};
+use tenon_domain::catalog::{CapacityType, OfferedReservation};
+use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, Zone, ZoneId};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirements;
@@ -79,7 +79,7 @@ pub struct UsableOffering {
     /// How it is paid for.
     pub capacity_type: CapacityType,
     /// The reservation, for `reserved`.
-    pub reservation: Option<ReservationId>,
+    pub reservation: Option<OfferedReservation>,
     /// The price, where it is known.
     pub price: Option<UsdPerHour>,
     /// Why it is asked for.

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use tenon_domain::api::pod::HostPort;
+use tenon_domain::id::ReservationId;
 
 use super::dense::{Amounts, add_times, take_times, times_fit, within};
 use super::needs::ports_conflict;
@@ -55,6 +56,8 @@ pub(crate) struct Draft {
     pub(crate) counts: Vec<(usize, u32)>,
     /// How many such claims.
     pub(crate) times: u32,
+    /// The capacity reservation that they go into; given once the pool is packed.
+    pub(crate) reservation: Option<ReservationId>,
 }
 
 /// How a type is filled after its first pod.
@@ -269,7 +272,14 @@ fn best_draft(
         pool.satisfies_min_values(found.3.class, found.2, &need)
     };
     let (_, price, type_index, pattern) = ranked.into_iter().find(|found| !picky || valid(found))?;
-    Some(Draft { class: pattern.class, type_index, price, counts: pattern.counts, times: 1 })
+    Some(Draft {
+        class: pattern.class,
+        type_index,
+        price,
+        counts: pattern.counts,
+        times: 1,
+        reservation: None,
+    })
 }
 
 fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> Amounts {
@@ -473,5 +483,5 @@ fn union(pool: &mut Pool<'_>, members: &[Member<'_>], a: &Draft, b: &Draft) -> O
     let holds = |index: &&usize| pool.types.get(**index).is_some_and(|one| within(&need, &one.room));
     let type_index = *joined.front.iter().find(holds)?;
     let price = pool.price(class, type_index)?;
-    Some(Draft { class, type_index, price, counts, times: 1 })
+    Some(Draft { class, type_index, price, counts, times: 1, reservation: None })
 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_domain::api::NodePool;
 use tenon_domain::api::pod::HostPort;
-use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering};
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption, OfferedReservation, Offering};
+use tenon_domain::id::ReservationId;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirements, UndefinedKeys};
@@ -60,6 +61,8 @@ pub(crate) struct Pool<'a> {
     classes: Vec<Class>,
     by_requirements: BTreeMap<Requirements, usize>,
     joined: BTreeMap<(usize, usize), Option<usize>>,
+    /// Reservations that the plan has used up.
+    closed: BTreeSet<ReservationId>,
 }
 
 /// Something that bounds what a pool launches.
@@ -147,7 +150,52 @@ impl<'a> Pool<'a> {
             classes: Vec::new(),
             by_requirements: BTreeMap::new(),
             joined: BTreeMap::new(),
+            closed: BTreeSet::new(),
         }
+    }
+
+    /// Whether the plan has used up the offering's reservation.
+    pub(crate) fn is_closed(&self, offering: &Offering) -> bool {
+        offering.reservation.as_ref().is_some_and(|of| self.closed.contains(&of.id))
+    }
+
+    /// The reservations that a type is had by under a class's requirements, the one that is taken first first.
+    pub(crate) fn reserved(&self, class: usize, type_index: usize) -> Vec<OfferedReservation> {
+        let found = self.classes.get(class).zip(self.types.get(type_index));
+        let Some((class, one)) = found.filter(|(_, one)| one.is_reserved()) else { return Vec::new() };
+        let open = self.offerings(one, (&class.merged, self.open));
+        let open = open.filter(|offering| offering.reservation.is_some());
+        let mut ranked: Vec<_> = open.map(|offering| (offering.rank(), offering)).collect();
+        ranked.sort_by(|(a, _), (b, _)| a.cmp(b));
+        ranked.into_iter().filter_map(|(_, offering)| offering.reservation.clone()).collect()
+    }
+
+    /// Gives back to the limits what claims of a type were charged.
+    pub(crate) fn refund(&mut self, type_index: usize, claims: u32) {
+        let Some(one) = self.types.get(type_index) else { return };
+        for ((_, left), charge) in self.limits.iter_mut().zip(&one.charges) {
+            *left += charge.saturating_mul(i128::from(claims));
+        }
+    }
+
+    /// Plans without these reservations from now on. What was known of requirements is found out anew.
+    pub(crate) fn close<'r>(&mut self, reservations: impl Iterator<Item = &'r ReservationId>) {
+        let before = self.closed.len();
+        self.closed.extend(reservations.cloned());
+        if self.closed.len() == before {
+            return;
+        }
+        let (places, closed) = (&self.places, &self.closed);
+        let is_open = |place: usize| {
+            let of = places.get(place).and_then(|offering| offering.reservation.as_ref());
+            of.is_none_or(|of| !closed.contains(&of.id))
+        };
+        for one in &mut self.types {
+            one.offerings.retain(|(place, ..)| is_open(*place));
+        }
+        self.classes.clear();
+        self.by_requirements.clear();
+        self.joined.clear();
     }
 
     /// Lowers what is left of the nodes that the registry allows by those that this plan launches already.
@@ -242,6 +290,10 @@ impl<'a> Pool<'a> {
 }
 
 impl Type<'_> {
+    fn is_reserved(&self) -> bool {
+        self.offerings.iter().any(|(_, capacity_type, _)| *capacity_type == CapacityType::Reserved)
+    }
+
     /// The capacity type that the fleet uses first, and what it would pay: the cheapest offering of that.
     fn first(&self, allowed: &[bool]) -> Option<(CapacityType, u64)> {
         self.offerings
@@ -273,7 +325,7 @@ impl<'a> Places<'a> {
                 let key = (
                     offering.zone.as_str(),
                     offering.capacity_type,
-                    offering.reservation.as_ref().map(AsRef::as_ref),
+                    offering.reservation.as_ref().map(|of| of.id.as_str()),
                 );
                 let place = *self.index.entry(key).or_insert_with(|| {
                     self.found.push(offering);

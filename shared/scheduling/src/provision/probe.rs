@@ -152,10 +152,7 @@ impl<'a> Pool<'a> {
         let bound = PriceRank::of(price_of(&offerings, capacity_type));
         let along = Open::Along { now, capacity_type };
         let more = self.holding((class, along), draft.type_index, need);
-        let usable = |types: &[&'t Type<'a>]| -> Vec<UsableOffering> {
-            types.iter().flat_map(|one| self.usable(one, (&class.merged, along))).collect()
-        };
-        let mut riders = usable(&more);
+        let (more, mut riders) = self.with_offerings(&more, (&class.merged, along), draft);
         riders.retain(|offering| {
             offering.asked == Asked::Probe
                 && match capacity_type {
@@ -178,7 +175,7 @@ impl<'a> Pool<'a> {
             offerings.iter().chain(&riders).map(|offering| offering.instance_type.clone()).collect();
         let types: Vec<&Type<'a>> =
             more.into_iter().filter(|one| names.contains(&one.option.facts.name)).collect();
-        let mut offerings = usable(&types);
+        let (types, mut offerings) = self.with_offerings(&types, (&class.merged, along), draft);
         offerings.retain(|offering| offering.asked == Asked::Available || riders.contains(offering));
         (types, offerings)
     }

@@ -23,10 +23,15 @@ use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SubnetId, Zone,
 };
+use tenon_domain::registry::{Gate, Gates};
 use tenon_domain::requirement::Requirement;
+use tenon_domain::reservation::{
+    ClassReservation, ClassReservations, LaunchedInto, MatchCriteria, ReservationKind, ReservedCapacity,
+};
 use tenon_domain::resources::ResourceList;
 use tenon_scheduling::disruption::{
-    ClaimView, ClassReadiness, ClassView, Halt, Input, NodeView, Plan, RefusalReason, Report, Step, plan,
+    ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView, Plan, RefusalReason,
+    Report, Step, plan,
 };
 use tenon_scheduling::provision::NodeKind;
 
@@ -47,6 +52,7 @@ fn instance(index: usize, image: &str) -> LaunchedInstance {
         instance_type: InstanceType::parse("default.instance-type").unwrap(),
         zone: Zone::parse("test-zone-1").unwrap(),
         subnet: Some(SubnetId::parse("subnet-1").unwrap()),
+        reservation: None,
         capacity_type: CapacityType::OnDemand,
         image: ImageId::parse(image).unwrap(),
     }
@@ -107,6 +113,7 @@ fn class() -> ClassView {
             created_at: at(0),
         }],
         subnets: vec![SubnetId::parse("subnet-1").unwrap()],
+        reservations: None,
     }
 }
 
@@ -346,6 +353,51 @@ fn of_a_subnet_that_was_never_kept_nothing_is_said() {
     view.claim.state = ClaimState::Initialized { instance, node: node_name(0), at: at(-900) };
     let mut world = cluster(vec![view], Nodes::Percent(100));
     world.classes[0].subnets = vec![SubnetId::parse("subnet-2").unwrap()];
+    assert!(plan(&world).0.is_empty());
+}
+
+/// A claim whose launch asked for `cr-1`, of a class that has these reservations behind that gate.
+fn reserved(gate: Gate, ids: &[&str]) -> Input {
+    let mut view = settled(0, NEW, busy(0));
+    let into = LaunchedInto { id: "cr-1".parse().unwrap(), kind: ReservationKind::Default };
+    let instance = LaunchedInstance { reservation: Some(into), ..instance(0, NEW) };
+    view.claim.state = ClaimState::Initialized { instance, node: node_name(0), at: at(-900) };
+    let mut world = cluster(vec![view], Nodes::Percent(100));
+    let reservation = |id: &&str| ClassReservation {
+        id: id.parse().unwrap(),
+        owner: "111122223333".to_owned(),
+        instance_type: InstanceType::parse("default.instance-type").unwrap(),
+        zone: Zone::parse("test-zone-1").unwrap(),
+        match_criteria: MatchCriteria::Targeted,
+        kind: ReservationKind::Default,
+        ends_at: None,
+        available: 0,
+    };
+    let of_class = ClassReservations::restored(ids.iter().map(reservation).collect());
+    world.classes[0].reservations = ReservedCapacity::behind(Gates { reserved_capacity: gate })
+        .map(|right| DriftingReservations { right, of_class });
+    world
+}
+
+#[test]
+fn a_claim_drifts_from_a_reservation_that_its_class_lost_only_behind_the_gate() {
+    let (marked, _) = plan(&reserved(Gate::Enabled, &["cr-2", "cr-3"]));
+    let drift = marked.marks[0].drift.clone().unwrap();
+    assert_eq!((drift.reason.as_str(), drift.from.as_str()), ("CapacityReservationDrift", "cr-1"));
+    assert_eq!(drift.to, "cr-2,cr-3");
+    assert!(plan(&reserved(Gate::Enabled, &["cr-1", "cr-2"])).0.is_empty());
+    assert!(plan(&reserved(Gate::Disabled, &["cr-2"])).0.is_empty());
+    // What was marked while the gate was open is no drift once it is off.
+    let mut off = reserved(Gate::Disabled, &["cr-2"]);
+    off.claims[0].claim.drift = Some(drift);
+    assert_eq!(plan(&off).0.marks[0].drift, None);
+}
+
+#[test]
+fn an_instance_that_an_open_reservation_took_never_drifts_from_it() {
+    // No launch of ours asked for one, so the claim has none.
+    let mut world = reserved(Gate::Enabled, &["cr-2"]);
+    world.claims = vec![settled(0, NEW, busy(0))];
     assert!(plan(&world).0.is_empty());
 }
 

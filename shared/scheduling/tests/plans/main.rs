@@ -8,4 +8,5 @@ mod disruption;
 mod probes;
 mod provision;
 mod provision_properties;
+mod reserved;
 mod support;

@@ -9,6 +9,7 @@ use tenon_domain::claim::{
 };
 
 use super::form::{Attributes, FieldError, Fields, Form};
+use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 
 impl Form for Claim {
@@ -67,6 +68,7 @@ fn write_state(state: &ClaimState, to: &mut Attributes) {
         to.text("zone", &instance.zone);
         to.text_if("subnet", instance.subnet.as_ref());
         to.text("capacity_type", instance.capacity_type.as_str());
+        write_reservation(instance.reservation.as_ref(), to);
         to.text("image", &instance.image);
     });
     to.text_if("node", state.node());
@@ -145,6 +147,7 @@ fn read_instance(from: Fields<'_>) -> Result<LaunchedInstance, FieldError> {
         zone: from.parsed("zone")?,
         subnet: from.parsed_if("subnet")?,
         capacity_type: from.word("capacity_type", CapacityType::from_label)?,
+        reservation: read_reservation(from)?,
         image: from.parsed("image")?,
     })
 }

@@ -7,6 +7,7 @@ use tenon_domain::class_status::{
 };
 
 use super::form::{Attributes, FieldError, Fields, Form};
+use super::reservation::{read_reservations, write_reservations};
 use crate::key::REVISION;
 
 impl Form for ClassStatus {
@@ -31,6 +32,7 @@ impl Form for ClassStatus {
             to.text("architecture", image.architecture.as_str());
             to.time("created_at", image.created_at);
         });
+        write_reservations(&self.reservations, to);
         let (name, arn) = match &self.instance_profile {
             Some(InstanceProfile::Name(name)) => (Some(name), None),
             Some(InstanceProfile::Arn(arn)) => (None, Some(arn)),
@@ -77,6 +79,7 @@ impl Form for ClassStatus {
                     created_at: from.time("created_at")?,
                 })
             })?,
+            reservations: read_reservations(from)?,
             instance_profile: arn.or(name),
             conditions: from.list("conditions", read_condition)?,
             resolved_at: from.time("resolved_at")?,

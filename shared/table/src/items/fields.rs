@@ -211,6 +211,18 @@ impl<'a> Fields<'a> {
         read(fields).map_err(|error| error.under(name))
     }
 
+    /// A list of maps that may be missing: none then.
+    ///
+    /// # Errors
+    /// When it is no list of maps, or one is malformed.
+    pub fn list_if<T>(
+        self,
+        name: &str,
+        read: impl Fn(Fields<'a>) -> Result<T, FieldError>,
+    ) -> Result<Vec<T>, FieldError> {
+        if self.value_if(name).is_some() { self.list(name, read) } else { Ok(Vec::new()) }
+    }
+
     /// A map of its own that may be missing.
     ///
     /// # Errors

@@ -233,6 +233,19 @@ impl Attributes {
         self.value(name, Value::L(elements.collect()));
     }
 
+    /// A list of maps, if there is one.
+    pub fn list_if<T>(
+        &mut self,
+        name: &'static str,
+        elements: Option<impl IntoIterator<Item = T>>,
+        write: impl Fn(&T, &mut Self),
+    ) {
+        match elements {
+            Some(elements) => self.list(name, elements, write),
+            None => self.remove.push(name),
+        }
+    }
+
     /// A map of its own.
     pub fn map(&mut self, name: &'static str, write: impl FnOnce(&mut Self)) {
         self.value(name, map(write));

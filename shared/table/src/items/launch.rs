@@ -8,6 +8,7 @@ use tenon_domain::id::{NamespacedName, ParseIdError, Uid};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
 
 use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 
 impl Form for Launch {
@@ -18,6 +19,7 @@ impl Form for Launch {
         to.text("class", &self.class);
         to.text("token", &self.token);
         to.text("request", &self.request);
+        write_reservation(self.reservation.as_ref(), to);
         to.list("claims", &self.claims, |claim, to| {
             to.text("name", &claim.name);
             to.texts("pods", claim.pods.iter().map(|pod| format!("{}/{}", pod.name, pod.uid)));
@@ -63,6 +65,7 @@ impl Form for Launch {
             class: from.parsed("class")?,
             token: from.parsed("token")?,
             request: from.string("request")?,
+            reservation: read_reservation(from)?,
             claims: from.list("claims", |from| {
                 let pods: Vec<PodText> = from.texts("pods")?;
                 Ok(LaunchClaim {

@@ -22,6 +22,7 @@ mod packed_forms;
 mod packed_spot;
 pub mod pool_status;
 pub mod registry;
+mod reservation;
 pub mod seen;
 pub mod template;
 pub mod type_record;

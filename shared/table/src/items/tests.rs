@@ -13,7 +13,7 @@ use tenon_domain::claim::{
 };
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ResolvedImage,
-    Seen as SeenPart,
+    Seen as SeenPart, SeenReservations,
 };
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin};
@@ -25,6 +25,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::{Mark, OfferingKey, Probe, UnavailableKey};
 use tenon_domain::wake::FunctionName;
@@ -69,6 +70,7 @@ fn instance() -> LaunchedInstance {
         instance_type: "m5.large".parse().unwrap(),
         zone: "us-east-1a".parse().unwrap(),
         subnet: Some("subnet-0123456789abcdef0".parse().unwrap()),
+        reservation: None,
         capacity_type: CapacityType::Spot,
         image: "ami-0abc".parse().unwrap(),
     }
@@ -132,6 +134,7 @@ fn launch() -> Launch {
         pool: "default".parse().unwrap(),
         class: "linux".parse().unwrap(),
         token: "tenon-7".parse().unwrap(),
+        reservation: None,
         request: "{\"v\":1}".into(),
         claims: vec![
             LaunchClaim { name: name("default-3k9x2"), pods: vec![pod("web-1"), pod("web-2")] },
@@ -202,6 +205,19 @@ fn class_status() -> ClassStatus {
             created_at: at("00:00:00"),
         }]),
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
+        reservations: Some(SeenReservations {
+            right: ReservedCapacity::behind(Gates { reserved_capacity: Gate::Enabled }).unwrap(),
+            seen: SeenPart::Holds(vec![ClassReservation {
+                id: "cr-0abc".parse().unwrap(),
+                owner: "111122223333".into(),
+                instance_type: "m5.large".parse().unwrap(),
+                zone: "us-east-1a".parse().unwrap(),
+                match_criteria: MatchCriteria::Targeted,
+                kind: ReservationKind::Default,
+                ends_at: Some(at("12:00:00")),
+                available: 3,
+            }]),
+        }),
         validation: SeenPart::Unseen {
             reason: ConditionReason::ValidationIncomplete,
             message: "EC2 throttled the dry run".into(),

@@ -1,9 +1,12 @@
-//! `tenon get`, `why` and `event` of the build for accounts, against what is deployed.
+//! `tenon get`, `clear`, `why` and `event` of the build for accounts, against what is deployed.
 
 use serde_json::Value;
+use tenon_table::Value as Attribute;
 
+use crate::account::REGION;
 use crate::images::{becomes, deregister};
 use crate::launches::launch;
+use crate::marks::mark;
 use crate::network::make_image;
 use crate::tools::tenon;
 use crate::wait::eventually;
@@ -50,6 +53,31 @@ fn get_and_why_read_the_table() {
         let elsewhere = tenon(&["get", "types", "--installation", "absent"]).await;
         assert_eq!(elsewhere.status, Some(2));
         assert!(elsewhere.err.contains("ResourceNotFoundException"), "{}", elsewhere.err);
+    });
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn an_operator_clears_a_mark() {
+    const WHAT: &str = "offering#spot#use1-az1#m5.large";
+    rehearse(|world| async {
+        let there = || async {
+            let list = json(&["get", "unavailable", WHAT]).await;
+            list["items"].as_array().map(Vec::len)
+        };
+        mark(&world.account, WHAT).await;
+        assert_eq!(there().await, Some(1));
+        let refused = tenon(&["clear", "unavailable", WHAT, "offering#spot#use1-az1#m5"]).await;
+        assert_eq!((refused.status, refused.err.contains(WHAT)), (Some(2), true), "{}", refused.err);
+        assert_eq!(there().await, Some(1), "none is cleared where one isn't there");
+        let cleared = json(&["clear", "unavailable", WHAT]).await;
+        assert_eq!(cleared["items"][0]["what"], WHAT);
+        assert_eq!(tenon(&["get", "unavailable", WHAT]).await.status, Some(1));
+        // Its revision stays for the next writer.
+        let item = world.account.item(format!("REGION#{REGION}"), format!("UNAVAILABLE#{WHAT}")).await;
+        let left = item.expect("what is left of it");
+        let number = |name: &str| left.get(name).and_then(Attribute::as_number).map(ToString::to_string);
+        assert_eq!((number("revision"), number("count")), (Some("2".to_owned()), Some("0".to_owned())));
     });
 }
 

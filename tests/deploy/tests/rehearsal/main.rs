@@ -19,6 +19,7 @@ mod deploy;
 mod figures;
 mod images;
 mod launches;
+mod marks;
 mod network;
 mod readme;
 mod tools;

@@ -5,6 +5,7 @@
 
 use crate::images::becomes;
 use crate::launches::launch;
+use crate::marks::mark;
 use crate::tools::{root, shell};
 use crate::world::rehearse;
 
@@ -96,9 +97,10 @@ fn the_readmes_queries_print_what_it_says() {
         world.account.send("images", sweep).await;
         becomes(&world.account, &world.network.image, "available").await;
         world.account.settled().await;
+        mark(&world.account, "offering#spot#use1-az2#m7i.large").await;
         let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");
         let examples = examples(&readme);
-        assert!(examples.len() >= 5, "{examples:?}");
+        assert!(examples.len() >= 7, "{examples:?}");
         for example in &examples {
             let printed = shell(&example.command).await.well(&example.command);
             check(example, &printed);

@@ -1,0 +1,115 @@
+//! Each kind's columns: their heads, and where their cells are found.
+
+use super::cell::Place::{self, Age, At, Condition, Due, Origin, Prices, Prober, When};
+use crate::state::Kind;
+
+/// A column.
+type Column = (&'static str, Place);
+
+/// The columns of a kind.
+pub(super) const fn of(kind: Kind) -> &'static [Column] {
+    match kind {
+        Kind::Claims => CLAIMS,
+        Kind::Nodes => NODES,
+        Kind::Pools => POOLS,
+        Kind::Classes => CLASSES,
+        Kind::Images => IMAGES,
+        Kind::Types => TYPES,
+        Kind::Unavailable => UNAVAILABLE,
+        Kind::Rollouts => ROLLOUTS,
+        Kind::Catalog => CATALOG,
+        Kind::Events => EVENTS,
+    }
+}
+
+const CLAIMS: &[Column] = &[
+    ("NAME", At("/name")),
+    ("POOL", At("/pool")),
+    ("PHASE", At("/phase")),
+    ("TYPE", At("/instance/type")),
+    ("ZONE", At("/instance/zone")),
+    ("CAPACITY", At("/instance/capacity_type")),
+    ("NODE", At("/node")),
+    ("INSTANCE", At("/instance/id")),
+    ("SINCE", At("/phase_at")),
+];
+const NODES: &[Column] = &[
+    ("NAME", At("/name")),
+    ("POOL", At("/pool")),
+    ("READY", At("/ready")),
+    ("TYPE", At("/instance_type")),
+    ("ZONE", At("/zone")),
+    ("CAPACITY", At("/capacity_type")),
+    ("CPU", At("/allocatable/cpu")),
+    ("MEMORY", At("/allocatable/memory")),
+];
+const POOLS: &[Column] = &[
+    ("NAME", At("/name")),
+    ("NODES", At("/nodes")),
+    ("CPU", At("/resources/cpu")),
+    ("MEMORY", At("/resources/memory")),
+    ("READY", Condition("Ready")),
+];
+const CLASSES: &[Column] = &[
+    ("NAME", At("/name")),
+    ("READY", Condition("Ready")),
+    ("SUBNETS", At("/subnets")),
+    ("NEWEST IMAGE", At("/images/0/id")),
+    ("IMAGE NAME", At("/images/0/name")),
+    ("RESOLVED", At("/resolved_at")),
+];
+const IMAGES: &[Column] = &[
+    ("ID", At("/id")),
+    ("NAME", At("/name")),
+    ("STATE", At("/state")),
+    ("ARCH", At("/architecture")),
+    ("OWNER", At("/owner")),
+    ("SEEN", At("/seen_at")),
+];
+const TYPES: &[Column] = &[
+    ("NAME", At("/name")),
+    ("CPU", At("/capacity/cpu")),
+    ("MEMORY", At("/capacity/memory")),
+    ("ZONES", At("/zones")),
+    ("USD/H ON-DEMAND", At("/on_demand_usd_per_hour")),
+    ("USD/H SPOT", Prices("/spot_usd_per_hour")),
+];
+const UNAVAILABLE: &[Column] = &[
+    ("WHAT", At("/what")),
+    ("CODE", At("/code")),
+    ("COUNT", At("/count")),
+    ("SINCE", When("/since")),
+    ("ASKED", When("/asked_at")),
+    ("UNTIL", When("/until")),
+    ("NEXT PROBE", Due("/next_probe")),
+    ("PROBED BY", Prober),
+    ("SEEN BY", At("/seen_by")),
+];
+const ROLLOUTS: &[Column] = &[
+    ("ID", At("/id")),
+    ("POOL", At("/pool")),
+    ("REASON", At("/reason")),
+    ("PHASE", At("/phase")),
+    ("CANDIDATES", At("/candidates")),
+    ("REPLACEMENTS", At("/replacements")),
+    ("SINCE", At("/phase_at")),
+];
+const CATALOG: &[Column] = &[
+    ("PART", At("/part")),
+    ("GENERATION", At("/generation")),
+    ("AGE", Age),
+    ("COUNT", At("/count")),
+    ("FAILING SINCE", When("/failing_since")),
+    ("ERROR KIND", At("/last_error_kind")),
+    ("ORIGIN", Origin),
+    ("AS OF", At("/as_of")),
+    // A sentence.
+    ("ERROR", At("/last_error")),
+];
+const EVENTS: &[Column] = &[
+    ("AT", At("/at")),
+    ("KIND", At("/kind")),
+    ("NAME", At("/name")),
+    ("DECISION", At("/decision")),
+    ("MESSAGE", At("/message")),
+];

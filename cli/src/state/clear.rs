@@ -1,0 +1,21 @@
+//! Marks that an operator clears, as they lay in the table.
+
+use serde_json::Value as Json;
+use tenon_domain::Timestamp;
+use tenon_domain::id::Region;
+use tenon_table::Table;
+use tenon_table::items::to_item;
+use tenon_table::marks::{MarksError, Meant, clear_marks};
+
+use super::json;
+
+/// Clears marks; gives what was cleared, by key.
+pub(crate) async fn clear<T: Table>(
+    table: &T,
+    region: &Region,
+    meant: &Meant,
+    now: Timestamp,
+) -> Result<Vec<Json>, MarksError> {
+    let cleared = clear_marks(table, region, meant, now).await?;
+    Ok(cleared.iter().map(|mark| Json::Object(json::item(&to_item(mark)))).collect())
+}

@@ -1,0 +1,121 @@
+//! Capacity reservations as offerings.
+//!
+//! Decides where a class's reservations can be had, by what price they are ranked, and when they can't. It doesn't
+//! decide whose reservations those are: they come from behind their gate ([`Reservations`]).
+//!
+//! Invariant: a reserved offering that can be had has room for an instance, as far as is known.
+//!
+//! Source: KARPENTER.md 2.2.
+
+use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
+use crate::catalog::option::InstanceTypeOption;
+use crate::catalog::parts::{Catalog, Exhaustion, Places};
+use crate::catalog::settings::NodeSettings;
+use crate::id::ReservationId;
+use crate::money::UsdPerHour;
+use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Reservations};
+use crate::unavailable::{OfferingKey, Wanted};
+
+/// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
+/// of on-demand prices (KARPENTER.md 2.2).
+const RESERVED_DIVISOR: u64 = 10_000_000;
+
+/// The price by which a reserved offering is ranked; never nothing unless the on-demand price is.
+#[must_use]
+pub const fn reserved_price(on_demand: UsdPerHour) -> UsdPerHour {
+    UsdPerHour::from_nanos(on_demand.nanos().div_ceil(RESERVED_DIVISOR))
+}
+
+/// The reservation of an offering.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OfferedReservation {
+    /// What kind it is.
+    pub kind: ReservationKind,
+    /// The reservation.
+    pub id: ReservationId,
+    /// How many instances it has room for.
+    pub left: u32,
+}
+
+impl Catalog<'_> {
+    /// Adds a class's reservations to its choices. One of a zone or a type that the catalogue doesn't have is none.
+    pub fn offer_reserved(
+        &self,
+        options: &mut [InstanceTypeOption],
+        reservations: &Reservations<'_>,
+        (settings, places): (&NodeSettings, Places<'_>),
+        exhaustion: Exhaustion<'_>,
+    ) {
+        let zones = self.zones(places, exhaustion);
+        for option in options {
+            let facts = std::sync::Arc::clone(&option.facts);
+            let offerings = reservations.of_type(&facts.name).iter().filter_map(|(reservation, left)| {
+                let (zone_id, place) = zones.get(&reservation.zone)?;
+                let key = OfferingKey {
+                    capacity_type: CapacityType::Reserved,
+                    zone_id: (*zone_id).clone(),
+                    instance_type: facts.name.clone(),
+                };
+                let availability = match place {
+                    Availability::Unavailable(_) => place.clone(),
+                    Availability::Available => availability(reservation, *left, exhaustion)
+                        .unwrap_or_else(|| of_marks((&key, facts.vcpus), reservation, exhaustion)),
+                };
+                Some(Offering {
+                    zone: reservation.zone.clone(),
+                    zone_id: (*zone_id).clone(),
+                    capacity_type: CapacityType::Reserved,
+                    reservation: Some(OfferedReservation {
+                        kind: reservation.kind,
+                        id: reservation.id.clone(),
+                        left: *left,
+                    }),
+                    price: self
+                        .price(&facts.name, &reservation.zone, CapacityType::Reserved)
+                        .map(reserved_price),
+                    availability,
+                })
+            });
+            let offerings: Vec<Offering> = offerings.collect();
+            if !offerings.is_empty() {
+                option.offer(self.region, settings, offerings);
+            }
+        }
+    }
+}
+
+/// Why nothing can be launched into a reservation, whatever EC2 refused.
+fn availability(
+    reservation: &ClassReservation,
+    left: u32,
+    exhaustion: Exhaustion<'_>,
+) -> Option<Availability> {
+    match reservation.state(exhaustion.now) {
+        ReservationState::Expiring => Some(Availability::Unavailable(Unavailability::ReservationExpiring)),
+        ReservationState::Active if left == 0 => {
+            Some(Availability::Unavailable(Unavailability::ReservationUsedUp))
+        }
+        ReservationState::Active => None,
+    }
+}
+
+/// What EC2 refused of a reservation. Once a mark is due EC2 is asked by whoever has room for an instance by its counts:
+/// they are the evidence, which a pool of capacity doesn't have.
+fn of_marks(
+    (offering, vcpus): (&OfferingKey, u32),
+    reservation: &ClassReservation,
+    exhaustion: Exhaustion<'_>,
+) -> Availability {
+    let wanted = Wanted {
+        requests: exhaustion.requests,
+        reservation: Some(&reservation.id),
+        ..Wanted::new(offering, vcpus)
+    };
+    match exhaustion.marks.blocking(&wanted, exhaustion.now) {
+        Some(blocking) if !blocking.is_due(exhaustion.now) => {
+            let (until, last_resort_at) = (blocking.until, blocking.last_resort_at);
+            Availability::Unavailable(Unavailability::Exhausted { until, last_resort_at })
+        }
+        Some(_) | None => Availability::Available,
+    }
+}

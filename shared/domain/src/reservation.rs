@@ -1,0 +1,325 @@
+//! Capacity reservations of a class: what they are, how much of them is left, and the gate that they are behind.
+//!
+//! Decides who may look at them. [`ReservedCapacity`] is had from an open gate only, and whoever decides by a
+//! reservation needs one: with the gate `ReservedCapacity` off, nothing can be offered, launched, labelled or drifted by
+//! one. It doesn't decide which reservations a class selects: that is `node-classes`'.
+//!
+//! Invariant: what is left of a reservation is never more than EC2 said less what was launched into it since.
+//!
+//! Source: KARPENTER.md 1.1.3, 2.2 and 2.10.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::id::{InstanceType, ReservationId, Zone};
+use crate::labels;
+use crate::registry::{Gate, Gates};
+
+/// So long before its end nothing is launched into a capacity block any more: EC2 takes its instances back from 30
+/// minutes before it, and the peer begins 10 minutes earlier (KARPENTER.md 2.14).
+pub const BLOCK_EXPIRING: SignedDuration = SignedDuration::from_mins(40);
+
+/// The right to decide by capacity reservations: the gate `ReservedCapacity` is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReservedCapacity(());
+
+impl ReservedCapacity {
+    /// The right, where the gate gives it.
+    #[must_use]
+    pub const fn behind(gates: Gates) -> Option<Self> {
+        match gates.reserved_capacity {
+            Gate::Enabled => Some(Self(())),
+            Gate::Disabled => None,
+        }
+    }
+}
+
+/// What kind of reservation it is; in the order in which they are taken at equal prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReservationKind {
+    /// An on-demand capacity reservation.
+    Default,
+    /// A capacity block, which ends.
+    CapacityBlock,
+    /// A reservation whose owner takes its instances back when they are needed.
+    Interruptible,
+}
+
+impl ReservationKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Default, Self::CapacityBlock, Self::Interruptible];
+
+    /// The value of `karpenter.k8s.aws/capacity-reservation-type`, and of `reservationType`.
+    #[must_use]
+    pub const fn type_label(self) -> &'static str {
+        match self {
+            Self::Default | Self::Interruptible => "default",
+            Self::CapacityBlock => "capacity-block",
+        }
+    }
+
+    /// The value of `karpenter.k8s.aws/capacity-reservation-interruptible`.
+    #[must_use]
+    pub const fn interruptible_label(self) -> &'static str {
+        match self {
+            Self::Default | Self::CapacityBlock => "false",
+            Self::Interruptible => "true",
+        }
+    }
+
+    /// A word for each of them.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::CapacityBlock => "capacity-block",
+            Self::Interruptible => "interruptible",
+        }
+    }
+
+    /// The one of that word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// The reservation that instances were launched into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaunchedInto {
+    /// The reservation.
+    pub id: ReservationId,
+    /// What kind it was.
+    pub kind: ReservationKind,
+}
+
+impl LaunchedInto {
+    /// What Nodes in it are labelled with, besides their capacity type.
+    #[must_use]
+    pub fn labels(&self) -> [(&'static str, &str); 3] {
+        [
+            (labels::CAPACITY_RESERVATION_ID, self.id.as_str()),
+            (labels::CAPACITY_RESERVATION_TYPE, self.kind.type_label()),
+            (labels::CAPACITY_RESERVATION_INTERRUPTIBLE, self.kind.interruptible_label()),
+        ]
+    }
+}
+
+/// Which instances a reservation takes: `instanceMatchCriteria`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MatchCriteria {
+    /// Any that fits, unless it says otherwise.
+    Open,
+    /// Those that name it.
+    Targeted,
+}
+
+impl MatchCriteria {
+    /// EC2's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Targeted => "targeted",
+        }
+    }
+
+    /// The one of that word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Open, Self::Targeted].into_iter().find(|criteria| criteria.as_str() == text)
+    }
+}
+
+/// Whether instances can be launched into a reservation: `state` in the class's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReservationState {
+    /// They can.
+    Active,
+    /// It ends soon.
+    Expiring,
+}
+
+impl ReservationState {
+    /// The peer's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Expiring => "expiring",
+        }
+    }
+}
+
+/// A capacity reservation that a class resolved to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClassReservation {
+    /// The reservation.
+    pub id: ReservationId,
+    /// The account that owns it.
+    pub owner: String,
+    /// The only type that it holds.
+    pub instance_type: InstanceType,
+    /// Its zone's name in this account.
+    pub zone: Zone,
+    /// Which instances it takes.
+    pub match_criteria: MatchCriteria,
+    /// What kind it is.
+    pub kind: ReservationKind,
+    /// When it ends, if it does.
+    pub ends_at: Option<Timestamp>,
+    /// Instances that it had room for when EC2 was asked.
+    pub available: u32,
+}
+
+impl ClassReservation {
+    /// Whether instances can be launched into it.
+    #[must_use]
+    pub fn state(&self, now: Timestamp) -> ReservationState {
+        let ends = match self.kind {
+            ReservationKind::CapacityBlock => self.ends_at,
+            ReservationKind::Default | ReservationKind::Interruptible => None,
+        };
+        if ends.is_some_and(|ends| ends.duration_since(now) <= BLOCK_EXPIRING) {
+            ReservationState::Expiring
+        } else {
+            ReservationState::Active
+        }
+    }
+}
+
+/// The reservations of a class, by id. What they are can be kept and shown; deciding by them needs the gate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClassReservations(Vec<ClassReservation>);
+
+impl ClassReservations {
+    /// Reservations as they were resolved; an open gate alone resolves any.
+    #[must_use]
+    pub fn resolved(_: ReservedCapacity, found: Vec<ClassReservation>) -> Self {
+        Self::restored(found)
+    }
+
+    /// Reservations as they were kept.
+    #[must_use]
+    pub fn restored(mut kept: Vec<ClassReservation>) -> Self {
+        kept.sort();
+        Self(kept)
+    }
+
+    /// What is kept and shown. Nothing may be decided by it.
+    #[must_use]
+    pub fn shown(&self) -> &[ClassReservation] {
+        &self.0
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a reservation is among them.
+    #[must_use]
+    pub fn has(&self, _: ReservedCapacity, id: &ReservationId) -> bool {
+        self.0.iter().any(|reservation| reservation.id == *id)
+    }
+
+    /// The same, as if none had an instance left: what only counts change.
+    #[must_use]
+    pub fn without_counts(&self) -> Self {
+        Self(self.0.iter().map(|one| ClassReservation { available: 0, ..one.clone() }).collect())
+    }
+}
+
+/// What a class's nodes may be launched into, with what is left of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservations<'a> {
+    by_type: BTreeMap<&'a InstanceType, Vec<(&'a ClassReservation, u32)>>,
+}
+
+impl<'a> Reservations<'a> {
+    /// A class's reservations, less the instances that were launched into them since EC2 was asked.
+    #[must_use]
+    pub fn left(
+        _: ReservedCapacity,
+        of: &'a ClassReservations,
+        launched: &BTreeMap<ReservationId, u32>,
+    ) -> Self {
+        let mut by_type: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for reservation in &of.0 {
+            let taken = launched.get(&reservation.id).copied().unwrap_or(0);
+            let left = reservation.available.saturating_sub(taken);
+            by_type.entry(&reservation.instance_type).or_default().push((reservation, left));
+        }
+        Self { by_type }
+    }
+
+    /// The reservations of a type, by id, each with how many instances it has room for.
+    #[must_use]
+    pub fn of_type(&self, name: &InstanceType) -> &[(&'a ClassReservation, u32)] {
+        self.by_type.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reservation(id: &str, kind: ReservationKind) -> ClassReservation {
+        ClassReservation {
+            id: ReservationId::parse(id).unwrap(),
+            owner: "123456789012".to_owned(),
+            instance_type: InstanceType::parse("m5.large").unwrap(),
+            zone: Zone::parse("us-east-1a").unwrap(),
+            match_criteria: MatchCriteria::Targeted,
+            kind,
+            ends_at: Some(Timestamp::from_second(7200).unwrap()),
+            available: 3,
+        }
+    }
+
+    fn right() -> ReservedCapacity {
+        ReservedCapacity::behind(Gates { reserved_capacity: Gate::Enabled }).unwrap()
+    }
+
+    #[test]
+    fn with_the_gate_off_there_is_no_right_to_look_at_reservations() {
+        assert_eq!(ReservedCapacity::behind(Gates::default()), None);
+        assert_eq!(ReservedCapacity::behind(Gates { reserved_capacity: Gate::Disabled }), None);
+    }
+
+    #[test]
+    fn c071_only_a_capacity_block_expires_forty_minutes_before_its_end() {
+        let check = |kind, seconds: i64, expected| {
+            let state = reservation("cr-1", kind).state(Timestamp::from_second(seconds).unwrap());
+            assert_eq!(state, expected, "{kind:?} at {seconds}");
+        };
+        check(ReservationKind::CapacityBlock, 7200 - 2401, ReservationState::Active);
+        check(ReservationKind::CapacityBlock, 7200 - 2400, ReservationState::Expiring);
+        check(ReservationKind::Default, 7199, ReservationState::Active);
+        check(ReservationKind::Interruptible, 7199, ReservationState::Active);
+    }
+
+    #[test]
+    fn what_was_launched_since_is_taken_from_what_ec2_said() {
+        let kept = ClassReservations::resolved(
+            right(),
+            vec![
+                reservation("cr-2", ReservationKind::Default),
+                reservation("cr-1", ReservationKind::Default),
+            ],
+        );
+        let launched = BTreeMap::from([(ReservationId::parse("cr-1").unwrap(), 5)]);
+        let left = Reservations::left(right(), &kept, &launched);
+        let found: Vec<(&str, u32)> = left
+            .of_type(&InstanceType::parse("m5.large").unwrap())
+            .iter()
+            .map(|(reservation, left)| (reservation.id.as_str(), *left))
+            .collect();
+        assert_eq!(found, [("cr-1", 0), ("cr-2", 3)]);
+        assert_eq!(left.of_type(&InstanceType::parse("m5.xlarge").unwrap()), []);
+        assert!(kept.has(right(), &ReservationId::parse("cr-2").unwrap()));
+        assert!(!kept.has(right(), &ReservationId::parse("cr-3").unwrap()));
+    }
+}

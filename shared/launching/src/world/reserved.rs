@@ -1,0 +1,51 @@
+//! What is left of capacity reservations between two looks of `node-classes` at EC2.
+//!
+//! Decides which of the cluster's claims EC2's count didn't have yet. Other clusters' are known when EC2 refuses.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::Timestamp;
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::id::ReservationId;
+use tenon_domain::launch::LaunchState;
+use tenon_domain::reservation::LaunchedInto;
+
+use super::World;
+
+impl World<'_> {
+    /// By reservation, the claims whose instances were launched after that time, or will be.
+    pub(super) fn launched_since(&self, asked: Timestamp) -> BTreeMap<ReservationId, u32> {
+        let mut launched = BTreeMap::new();
+        for claim in self.view.claims.values() {
+            if let Some(into) = self.reservation_of(claim).filter(|_| self.is_later(claim, asked)) {
+                let count: &mut u32 = launched.entry(into.id.clone()).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        launched
+    }
+
+    /// The reservation that a claim has, or will have, an instance of.
+    fn reservation_of<'c>(&'c self, claim: &'c Claim) -> Option<&'c LaunchedInto> {
+        match claim.phase() {
+            ClaimPhase::Planned => self.view.launches.get(&claim.launch)?.reservation.as_ref(),
+            ClaimPhase::LaunchFailed | ClaimPhase::Terminated => None,
+            ClaimPhase::Launched
+            | ClaimPhase::Registered
+            | ClaimPhase::Initialized
+            | ClaimPhase::Disrupting
+            | ClaimPhase::Draining
+            | ClaimPhase::Drained
+            | ClaimPhase::Terminating => claim.state.instance()?.reservation.as_ref(),
+        }
+    }
+
+    /// Whether EC2 was asked before a claim's launch was answered.
+    fn is_later(&self, claim: &Claim, asked: Timestamp) -> bool {
+        match self.view.launches.get(&claim.launch).map(|launch| &launch.state) {
+            Some(LaunchState::Requested { .. }) => true,
+            Some(LaunchState::Settled { at, .. }) => *at >= asked,
+            None => claim.created_at >= asked,
+        }
+    }
+}
