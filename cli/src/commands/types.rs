@@ -71,7 +71,7 @@ pub(crate) fn run(args: &TypesArgs) -> Result<Outcome, Failure> {
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
     let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
-    let options = catalog.view()?.options(&settings, places, exhaustion);
+    let options = catalog.view()?.described(&settings, places, exhaustion);
     output::warn(&warnings);
     match args.output.format {
         Format::Table => output::write(&table(&options))?,

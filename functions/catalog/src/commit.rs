@@ -5,24 +5,36 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use tenon_domain::evidence::{CatalogPart, Origin};
 use tenon_entrypoint::{HandlerError, Ports, content_commit};
-use tenon_table::items::{self, CatalogMeta, PartMeta, Refresh, failure_commit, keys, refresh};
-use tenon_table::{Commit, CommitError, Table, Write};
+use tenon_table::items::{
+    self, CatalogMeta, PartMeta, Refresh, failed, keys, refresh, refresh_without_answer,
+};
+use tenon_table::{CommitError, Table, Write};
 
-use crate::observe::{catalog_error, form, meta};
-use crate::plan::Plan;
+use crate::observe::{catalog_error, meta};
+use crate::plan::{Plan, StandIn};
 use crate::types;
 
 /// How often a pass reads the pointers again because another one was faster. What EC2 said doesn't become wrong by
 /// that, and there are as many other passes as parts.
 const RACES: usize = 4;
 
+/// A part that is said to be refreshed.
+#[derive(Debug)]
+pub(crate) struct Refreshed {
+    /// Its pointer, as it is now.
+    pub(crate) meta: PartMeta,
+    /// Since when it couldn't be refreshed, where it now could.
+    pub(crate) failed_since: Option<Timestamp>,
+}
+
 /// What went through.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// Parts with new content, as their pointers are now.
-    pub(crate) changed: BTreeMap<CatalogPart, PartMeta>,
+    /// Parts with new content, and those that could be refreshed again.
+    pub(crate) refreshed: BTreeMap<CatalogPart, Refreshed>,
     /// What the last part that didn't go through ran into.
     pub(crate) failed: Option<HandlerError>,
 }
@@ -31,8 +43,8 @@ pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Committed {
     let mut committed = Committed::default();
     for part in CatalogPart::ALL {
         match commit_part(ports, plan, part).await {
-            Ok(Some(meta)) => {
-                committed.changed.insert(part, meta);
+            Ok(Some(refreshed)) => {
+                committed.refreshed.insert(part, refreshed);
             }
             Ok(None) => {}
             Err(error) => committed.failed = Some(error),
@@ -41,21 +53,21 @@ pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Committed {
     committed
 }
 
-/// Writes one part; gives its pointer where the content is new.
+/// Writes one part; says so where the content is new or was missed.
 async fn commit_part<P: Ports>(
     ports: &P,
     plan: &Plan,
     part: CatalogPart,
-) -> Result<Option<PartMeta>, HandlerError> {
+) -> Result<Option<Refreshed>, HandlerError> {
     let mut lost = None;
     for _ in 0..RACES {
         let before = meta(ports).await?;
-        let Some(refresh) = part_writes(ports, plan, part, &before)? else { return Ok(None) };
-        for piece in &refresh.pieces {
+        let Some(writes) = part_writes(ports, plan, part, &before)? else { return Ok(None) };
+        for piece in &writes.pieces {
             ports.table().commit(piece).await.map_err(HandlerError::Commit)?;
         }
-        match ports.table().commit(&refresh.pointer).await {
-            Ok(()) => return pointer(ports, part, &before, &refresh.pointer),
+        match ports.table().commit(&writes.pointer).await {
+            Ok(()) => return Ok(refreshed(before.parts.get(&part), writes.after)),
             Err(CommitError::LostRace { lost: conditions }) => {
                 lost = Some(CommitError::LostRace { lost: conditions })
             }
@@ -79,33 +91,26 @@ fn part_writes<P: Ports>(
     part: CatalogPart,
     before: &CatalogMeta,
 ) -> Result<Option<Refresh>, HandlerError> {
-    let region = &ports.installation().region;
+    let (region, now) = (&ports.installation().region, plan.now);
     if let Some(data) = plan.refreshed.get(&part) {
-        return refresh(region, before, (data, Origin::Answered), plan.now).map(Some).map_err(catalog_error);
+        return refresh(region, before, (data, Origin::Answered), now).map(Some).map_err(catalog_error);
     }
-    let failed = |failure| failure_commit(region, before, part, failure, plan.now);
-    Ok(plan.failed.get(&part).map(|failure| Refresh { pieces: Vec::new(), pointer: failed(failure) }))
+    let Some(failure) = plan.failed.get(&part) else { return Ok(None) };
+    Ok(Some(match plan.stand_ins.get(&part) {
+        Some(StandIn { data, origin }) => {
+            refresh_without_answer(region, before, (data, origin.clone()), failure, now)
+                .map_err(catalog_error)?
+        }
+        None => failed(region, before, part, failure, now),
+    }))
 }
 
-/// The pointer that a commit wrote, where its generation is a new one.
-fn pointer<P: Ports>(
-    ports: &P,
-    part: CatalogPart,
-    before: &CatalogMeta,
-    commit: &Commit,
-) -> Result<Option<PartMeta>, HandlerError> {
-    let key = keys::catalog(&ports.installation().region);
-    for write in &commit.writes {
-        if let Write::Set { key: written, set, .. } = write
-            && *written == key
-        {
-            let mut after: CatalogMeta = items::from_item(&key, set).map_err(form)?;
-            let generation = |meta: &CatalogMeta| meta.parts.get(&part).map_or(0, |part| part.generation);
-            let changed = generation(&after) != generation(before);
-            return Ok(after.parts.remove(&part).filter(|_| changed));
-        }
-    }
-    Ok(None)
+/// What is said of a part's new pointer: nothing where it only has a newer date or another error.
+fn refreshed(before: Option<&PartMeta>, after: PartMeta) -> Option<Refreshed> {
+    let failed_since =
+        before.and_then(|before| before.failing_since).filter(|_| after.failing_since.is_none());
+    let is_new = after.generation != before.map_or(0, |before| before.generation);
+    (is_new || failed_since.is_some()).then_some(Refreshed { meta: after, failed_since })
 }
 
 /// Writes the items for people one by one: half the price of transactions, and slow enough in practice not to be

@@ -1,50 +1,76 @@
-//! Says on the bus which parts have new content and which are stale.
+//! Says on the bus which parts were refreshed, and which are stale or had from elsewhere.
 
-use serde_json::{Value, json};
-use tenon_domain::evidence::CatalogPart;
+use serde_json::{Map, Value, json};
+use tenon_domain::evidence::{CatalogPart, Origin};
 use tenon_entrypoint::{BusEvent, Ports, Signals};
-use tenon_table::items::PartMeta;
 
-use crate::commit::Committed;
-use crate::plan::{Plan, Report, Stale};
+use crate::commit::{Committed, Refreshed};
+use crate::plan::{Report, Stale};
 
 /// The most names of types in an event: they say what to look for, and the event stays small.
 const NAMES: usize = 20;
 
-pub(crate) async fn execute<P: Ports>(ports: &P, plan: &Plan, report: &Report, committed: &Committed) {
-    let event = |kind, detail| BusEvent::new(ports.installation(), None, kind, detail);
-    let refreshed = committed.changed.iter();
+pub(crate) async fn execute<P: Ports>(ports: &P, report: &Report, committed: &Committed) {
+    let event = |kind, detail| BusEvent::new(ports.installation(), None, kind, Value::Object(detail));
+    let refreshed = committed.refreshed.iter();
     let mut events: Vec<BusEvent> = refreshed
-        .map(|(part, meta)| event("Catalog Refreshed", refreshed_detail(*part, meta, report)))
+        .map(|(part, refreshed)| event("Catalog Refreshed", refreshed_detail(*part, refreshed, report)))
         .collect();
-    let stale = report.stale.iter().filter(|stale| plan.failed.contains_key(&stale.part));
-    events.extend(stale.map(|stale| event("Catalog Stale", stale_detail(stale))));
+    events.extend(report.stale.iter().map(|stale| event("Catalog Stale", stale_detail(stale))));
     if !events.is_empty() {
         ports.signals().publish(&events).await;
     }
 }
 
-fn refreshed_detail(part: CatalogPart, meta: &PartMeta, report: &Report) -> Value {
+fn refreshed_detail(part: CatalogPart, refreshed: &Refreshed, report: &Report) -> Map<String, Value> {
+    let Refreshed { meta, failed_since } = refreshed;
     let left_out = report.left_out.get(&part).map_or(&[][..], Vec::as_slice);
     let named: Vec<Value> = left_out
         .iter()
         .take(NAMES)
         .map(|left_out| json!({ "instanceType": left_out.instance_type, "reason": left_out.reason }))
         .collect();
-    let mut detail = json!({
-        "part": part.as_str(),
-        "generation": meta.generation,
-        "count": meta.count,
-        "leftOut": { "count": left_out.len(), "types": named },
-    });
-    if let (Some(unpriced), Some(detail)) = (report.unpriced.get(&part), detail.as_object_mut()) {
+    let unpriced = report.unpriced.get(&part).map(|unpriced| {
         let names: Vec<&str> = unpriced.iter().take(NAMES).map(AsRef::as_ref).collect();
-        detail.insert("unpriced".to_owned(), json!({ "count": unpriced.len(), "types": names }));
-    }
-    detail
+        json!({ "count": unpriced.len(), "types": names })
+    });
+    let fields = [
+        ("part", Some(json!(part.as_str()))),
+        ("generation", Some(json!(meta.generation))),
+        ("count", Some(json!(meta.count))),
+        ("leftOut", Some(json!({ "count": left_out.len(), "types": named }))),
+        ("unpriced", unpriced),
+        ("currency", meta.currency.map(|currency| json!(currency.as_str()))),
+        ("failedSince", failed_since.map(|since| json!(since.to_string()))),
+    ];
+    detail(fields.into_iter().chain(origin_fields(Some(&meta.origin))))
 }
 
-fn stale_detail(stale: &Stale) -> Value {
-    let Stale { part, age, error } = stale;
-    json!({ "part": part.as_str(), "ageSeconds": age.map(|age| age.as_secs()), "error": error })
+fn stale_detail(stale: &Stale) -> Map<String, Value> {
+    let fields = [
+        ("part", Some(json!(stale.part.as_str()))),
+        ("ageSeconds", Some(json!(stale.age.map(|age| age.as_secs())))),
+        ("error", Some(json!(stale.failure.message))),
+        ("errorKind", Some(json!(stale.failure.kind.as_str()))),
+        ("failingSince", Some(json!(stale.failing_since.to_string()))),
+    ];
+    detail(fields.into_iter().chain(origin_fields(stale.stand_in.as_ref())))
+}
+
+/// Where content is from that AWS didn't answer with.
+fn origin_fields(origin: Option<&Origin>) -> [(&'static str, Option<Value>); 3] {
+    let shipped = origin.and_then(|origin| match origin {
+        Origin::Answered => None,
+        Origin::Shipped { as_of, region } => Some((as_of, region)),
+    });
+    [
+        ("origin", shipped.map(|_| json!("shipped"))),
+        ("asOf", shipped.map(|(as_of, _)| json!(as_of.to_string()))),
+        ("ofRegion", shipped.map(|(_, region)| json!(region.as_str()))),
+    ]
+}
+
+/// The fields that apply.
+fn detail(fields: impl Iterator<Item = (&'static str, Option<Value>)>) -> Map<String, Value> {
+    fields.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

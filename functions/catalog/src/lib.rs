@@ -37,7 +37,7 @@ impl Handler for Catalog {
         let input = observe::observe(ports, &asked(causes), &self.cache).await?;
         let (plan, report) = plan::plan(&input);
         let committed = commit::commit(ports, &plan).await;
-        execute::execute(ports, &plan, &report, &committed).await;
+        execute::execute(ports, &report, &committed).await;
         if let Some(error) = committed.failed {
             return Err(error);
         }

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{LocationType, Page, PageToken};
+use tenon_cloud::port::{LocationType, NO_PRICING_API, Page, PageToken};
 use tenon_cloud::{Ec2, Ec2Error, Pricing};
-use tenon_domain::evidence::{CatalogPart, ErrorKind, RefreshFailure};
+use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, RefreshFailure};
+use tenon_domain::id::Region;
+use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::error::chain;
 use tenon_entrypoint::{HandlerError, Ports};
-use tenon_table::items::packed::{self, parts_of};
-use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Parts, Seen, TypeRecord, keys};
+use tenon_table::items::packed::{self, each_part, parts_of};
+use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Seen, TypeRecord, keys};
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};
 
-use crate::plan::{Input, due};
+use crate::plan::{Input, Shipped, due};
 use crate::read::Answer;
 use crate::types;
 
@@ -28,17 +30,19 @@ pub(crate) async fn observe<P: Ports>(
 ) -> Result<Input<'static>, HandlerError> {
     let now = ports.now();
     let data = Ec2Data::get().map_err(|error| HandlerError::Internal(chain(&error)))?;
+    let region = &ports.installation().region;
     let meta = meta(ports).await?;
-    let (mut answers, mut before) = (BTreeMap::new(), Parts::new());
     let due = due(&meta, asked, now);
-    for part in CatalogPart::ALL.into_iter().filter(|part| compared(*part, &due)) {
-        before.extend(known(ports, (&meta, part), cache).await?);
-    }
+    let compared: Vec<_> = CatalogPart::ALL.into_iter().filter(|part| compared(*part, &due)).collect();
+    let before = each_part(ports.table(), region, (&meta, &compared), cache).await?;
+    // One that can't be read any more says nothing of a new answer, which mends it.
+    let before = before.into_iter().filter_map(|(part, found)| Some((part, found.ok()?))).collect();
+    let mut answers = BTreeMap::new();
     for part in due {
         let answer = ask(ports.ec2(), part).await.map_err(|error| failure(&error));
         answers.insert(part, answer);
     }
-    Ok(Input { now, meta, before, answers, limits: &data.limits })
+    Ok(Input { now, meta, before, answers, limits: &data.limits, shipped: Shipped::of(data, region) })
 }
 
 /// Whether what was there of a part is looked at: the part itself is due, or prices are, which are for what it lists.
@@ -52,31 +56,13 @@ fn compared(part: CatalogPart, due: &BTreeSet<CatalogPart>) -> bool {
         }
 }
 
-/// A part as it was before. One that can't be read any more says nothing of a new answer, which mends it.
-async fn known<P: Ports>(
-    ports: &P,
-    (meta, part): (&CatalogMeta, CatalogPart),
-    cache: &CatalogCache,
-) -> Result<Parts, HandlerError> {
-    let region = &ports.installation().region;
-    match parts_of(ports.table(), region, (meta, &[part]), cache).await {
-        Ok(parts) => Ok(parts),
-        Err(CatalogError::Read(error)) => Err(HandlerError::Read(error)),
-        Err(
-            CatalogError::Form(_)
-            | CatalogError::Missing { .. }
-            | CatalogError::Corrupt { .. }
-            | CatalogError::Pack { .. },
-        ) => Ok(Parts::new()),
-    }
-}
-
 fn failure(error: &Ec2Error) -> RefreshFailure {
     let kind = match error {
         Ec2Error::NoAnswer { .. } => ErrorKind::NoAnswer,
         Ec2Error::Throttled { .. } => ErrorKind::Throttled,
         Ec2Error::Unauthorized { .. } => ErrorKind::Denied,
         Ec2Error::ServerError { .. } => ErrorKind::Server,
+        Ec2Error::Invalid { code, .. } if code == NO_PRICING_API => ErrorKind::NoApi,
         Ec2Error::NotFound { .. }
         | Ec2Error::AlreadyExists { .. }
         | Ec2Error::IdempotentParameterMismatch { .. }
@@ -165,8 +151,18 @@ pub(crate) async fn observe_types<P: Ports>(
         now,
         parts: parts.into_iter().map(|(part, found)| (part, found.data)).collect(),
         generations,
+        currency: Currency::of_region(region),
+        on_demand_of: borrowed_from(&meta, region),
         written: records.into_iter().map(|record| (record.name.clone(), record)).collect(),
     }))
+}
+
+/// Whose the on-demand prices are, where they are another region's.
+fn borrowed_from(meta: &CatalogMeta, region: &Region) -> Option<Region> {
+    match &meta.parts.get(&CatalogPart::OnDemandPrices)?.origin {
+        Origin::Answered => None,
+        Origin::Shipped { region: of, .. } => (of != region).then(|| of.clone()),
+    }
 }
 
 pub(crate) fn catalog_error(error: CatalogError) -> HandlerError {

@@ -1,19 +1,22 @@
 //! What a pass writes of the catalogue's parts.
 //!
-//! Decides which parts are looked at, what is taken of the answers and which part has gone stale. Whether content is
-//! new is seen when it is packed. It doesn't decide what a stale part may still be used for.
+//! Decides which parts are looked at, what is taken of the answers, which part has gone stale, and when the price list
+//! that comes with the release stands in for one that AWS doesn't give. Whether content is new is seen when it is packed.
+//! It doesn't decide what a stale part may still be used for.
 //!
-//! Invariant: a part that couldn't be read, or whose answer is torn, stays as it was, with the error and since when.
+//! Invariants: a part that couldn't be read, or whose answer is torn, stays as it was, with the error and since when; what
+//! AWS answered is never replaced by what it didn't while it may still be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_cloud::data::{AS_OF, Ec2Data};
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::Limits;
 use tenon_domain::catalog::facts::UsageClass;
-use tenon_domain::evidence::{CatalogPart, ErrorKind, RefreshFailure};
-use tenon_domain::id::{InstanceType, Zone};
-use tenon_table::items::packed::Part;
+use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin, RefreshFailure};
+use tenon_domain::id::{InstanceType, Region, Zone};
+use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_table::items::{CatalogMeta, PartMeta, Parts};
 
 use crate::read::{Answer, LeftOut, read};
@@ -40,6 +43,30 @@ pub struct Input<'a> {
     pub answers: BTreeMap<CatalogPart, Result<Answer, RefreshFailure>>,
     /// What EC2 doesn't serve.
     pub limits: &'a Limits,
+    /// The price list that comes with the release, where it says something of the region.
+    pub shipped: Option<Shipped<'a>>,
+}
+
+/// On-demand prices that come with the release.
+#[derive(Debug, Clone, Copy)]
+pub struct Shipped<'a> {
+    /// By type.
+    pub prices: &'a BTreeMap<InstanceType, UsdPerHour>,
+    /// The day of which they are.
+    pub as_of: Date,
+    /// The region of which they are.
+    pub region: &'a Region,
+}
+
+impl<'a> Shipped<'a> {
+    /// What the release has for a region: another region's prices are in the same order, but not where they are in another
+    /// currency than the region's spot prices, beside which they are compared.
+    #[must_use]
+    pub fn of(data: &'a Ec2Data, region: &Region) -> Option<Self> {
+        let own = &data.on_demand_region;
+        let comparable = Currency::of_region(own) == Currency::of_region(region);
+        comparable.then_some(Self { prices: &data.on_demand, as_of: AS_OF, region: own })
+    }
 }
 
 /// What to write.
@@ -51,6 +78,17 @@ pub struct Plan {
     pub refreshed: BTreeMap<CatalogPart, PartData>,
     /// Parts that couldn't be read, with the error.
     pub failed: BTreeMap<CatalogPart, RefreshFailure>,
+    /// What stands in for parts among these.
+    pub stand_ins: BTreeMap<CatalogPart, StandIn>,
+}
+
+/// Content that AWS didn't answer with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandIn {
+    /// The content.
+    pub data: PartData,
+    /// Where it is from.
+    pub origin: Origin,
 }
 
 /// What was left out and what is stale.
@@ -61,36 +99,44 @@ pub struct Report {
     pub left_out: BTreeMap<CatalogPart, Vec<LeftOut>>,
     /// Types that are offered without a price, by the part that should have it.
     pub unpriced: BTreeMap<CatalogPart, BTreeSet<InstanceType>>,
-    /// Parts beyond their limit.
+    /// Parts that a person must look at.
     pub stale: Vec<Stale>,
 }
 
-/// A part beyond its limit.
+/// A part beyond its limit, or one that won't be refreshed until a person does something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
     /// The part.
     pub part: CatalogPart,
-    /// Its age; none where it never arrived.
+    /// Its age; none where AWS never answered with it.
     pub age: Option<SignedDuration>,
     /// What the last look ran into.
-    pub error: String,
+    pub failure: RefreshFailure,
+    /// Since when looks fail.
+    pub failing_since: Timestamp,
+    /// Where what stands in for it is from, if something does.
+    pub stand_in: Option<Origin>,
 }
 
 /// The parts to look at: those asked for, those that never arrived or failed last time, and those whose own schedule
 /// must have been lost.
 #[must_use]
 pub fn due(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) -> BTreeSet<CatalogPart> {
+    let overdue = |part: CatalogPart, known: &PartMeta| {
+        let at = known.refreshed_at;
+        at.is_none_or(|at| now.duration_since(at) >= part.refresh_every() + SCHEDULE_SLACK)
+    };
     let due = |part: &CatalogPart| {
         let known = meta.parts.get(part);
-        asked.contains(part)
-            || known.is_none_or(|known| {
-                known.last_error.is_some()
-                    || known
-                        .refreshed_at
-                        .is_none_or(|at| now.duration_since(at) >= part.refresh_every() + SCHEDULE_SLACK)
-            })
+        asked.contains(part) || known.is_none_or(|known| failed_and_may_not(known) || overdue(*part, known))
     };
     CatalogPart::ALL.into_iter().filter(due).collect()
+}
+
+/// Whether the last look failed and the next one may not. Where there is nobody to ask, the part's own schedule is soon
+/// enough.
+fn failed_and_may_not(known: &PartMeta) -> bool {
+    known.last_error.is_some() && known.last_error_kind != Some(ErrorKind::NoApi)
 }
 
 /// Plans what to write.
@@ -99,7 +145,7 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
     let mut report = Report::default();
     for (part, answer) in &input.answers {
         let taken = match answer {
-            Ok(answer) => take(answer, input.before.get(part), input),
+            Ok(answer) => take(answer, *part, input),
             Err(failure) => Err(failure.clone()),
         };
         match taken {
@@ -110,30 +156,54 @@ pub fn plan(input: &Input<'_>) -> (Plan, Report) {
                 }
             }
             Err(failure) => {
-                let known = input.meta.parts.get(part);
-                report.stale.extend(stale(*part, known, &failure.message, input.now));
+                let stand_in = stand_in(*part, &failure, input);
+                report.stale.extend(stale(*part, &failure, stand_in.as_ref(), input));
+                plan.stand_ins.extend(stand_in.map(|stand_in| (*part, stand_in)));
                 plan.failed.insert(*part, failure);
             }
         }
     }
-    report.unpriced = unpriced(&plan.refreshed, &input.before);
+    report.unpriced = unpriced(&plan, &input.before);
     (plan, report)
 }
 
-/// The types that are offered without a price, for each list of prices that is new.
-fn unpriced(
-    refreshed: &BTreeMap<CatalogPart, PartData>,
-    before: &Parts,
-) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
-    let now = |part| refreshed.get(&part).or_else(|| before.get(&part).map(|known| known.data.as_ref()));
+/// What stands in for a part that AWS won't give until a person does something: nothing while there is an own answer that
+/// may still be used.
+fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &Input<'_>) -> Option<StandIn> {
+    match part {
+        CatalogPart::InstanceTypes | CatalogPart::Offerings | CatalogPart::SpotPrices => return None,
+        CatalogPart::OnDemandPrices => {}
+    }
+    let usable = answered_at(input.meta.parts.get(&part))
+        .is_some_and(|at| input.now.duration_since(at) <= part.stale_after());
+    let shipped = input.shipped.filter(|_| failure.kind.is_permanent() && !usable)?;
+    Some(StandIn {
+        data: PartData::OnDemandPrices(shipped.prices.clone()),
+        origin: Origin::Shipped { as_of: shipped.as_of, region: shipped.region.clone() },
+    })
+}
+
+/// When AWS last answered with the part, as far as its content is that answer.
+fn answered_at(known: Option<&PartMeta>) -> Option<Timestamp> {
+    let known = known.filter(|known| known.origin == Origin::Answered)?;
+    known.refreshed_at
+}
+
+/// The types that nodes can be of and that are offered without a price, for each list of prices that is new.
+fn unpriced(plan: &Plan, before: &Parts) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
+    let stand_ins = plan.stand_ins.iter().map(|(part, stand_in)| (*part, &stand_in.data));
+    let new: BTreeMap<CatalogPart, &PartData> =
+        plan.refreshed.iter().map(|(part, data)| (*part, data)).chain(stand_ins).collect();
+    let now = |part| new.get(&part).copied().or_else(|| before.get(&part).map(|known| known.data.as_ref()));
     let (Some(PartData::InstanceTypes(types)), Some(PartData::Offerings(offerings))) =
         (now(CatalogPart::InstanceTypes), now(CatalogPart::Offerings))
     else {
         return BTreeMap::new();
     };
     let lacking = |class: &UsageClass, priced: &dyn Fn(&InstanceType, &Zone) -> bool| {
-        let bought =
-            |name: &InstanceType| types.get(name).is_some_and(|facts| facts.usage_classes.contains(class));
+        let bought = |name: &InstanceType| {
+            types.get(name).is_some_and(|facts| facts.is_for_nodes() && facts.usage_classes.contains(class))
+        };
         let offered = offerings.offered.iter().filter(|(name, _)| bought(name));
         offered
             .filter(|(name, zones)| zones.iter().any(|zone| !priced(name, zone)))
@@ -149,34 +219,47 @@ fn unpriced(
         })),
         PartData::InstanceTypes(_) | PartData::Offerings(_) => None,
     };
-    refreshed.iter().filter_map(|(part, data)| Some((*part, of(data)?))).collect()
+    new.into_iter().filter_map(|(part, data)| Some((part, of(data)?))).collect()
 }
 
 /// What is taken of an answer, and what of it was left out.
 fn take(
     answer: &Answer,
-    before: Option<&Part>,
+    part: CatalogPart,
     input: &Input<'_>,
 ) -> Result<(PartData, Vec<LeftOut>), RefreshFailure> {
     let failed = |kind, message| RefreshFailure { kind, message };
+    // What stood in for an answer says nothing of how long one is.
+    let before = input.before.get(&part).filter(|_| answered_at(input.meta.parts.get(&part)).is_some());
     let (data, left_out) =
         read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
     shrink::check(&data, before, input.now).map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
     Ok((data, left_out))
 }
 
-fn stale(part: CatalogPart, known: Option<&PartMeta>, error: &str, now: Timestamp) -> Option<Stale> {
-    let found = |age| Stale { part, age, error: error.to_owned() };
-    match known.and_then(|known| known.refreshed_at) {
-        Some(at) => {
-            let age = now.duration_since(at);
-            (age > part.stale_after()).then(|| found(Some(age)))
-        }
-        None => {
-            let since = known.and_then(|known| known.failing_since)?;
-            (now.duration_since(since) >= MISSING_AFTER).then(|| found(None))
-        }
-    }
+/// Whether people are told, and what: at once where asking again is no help, else once the part is beyond its limit. What
+/// has something to stand in for it is told when that begins, and when the reason changes.
+fn stale(
+    part: CatalogPart,
+    failure: &RefreshFailure,
+    stand_in: Option<&StandIn>,
+    input: &Input<'_>,
+) -> Option<Stale> {
+    let known = input.meta.parts.get(&part);
+    let failing_since = known.and_then(|known| known.failing_since).unwrap_or(input.now);
+    let age = answered_at(known).map(|at| input.now.duration_since(at));
+    let beyond_limit = match known.and_then(|known| known.refreshed_at) {
+        Some(at) => input.now.duration_since(at) > part.stale_after(),
+        None => input.now.duration_since(failing_since) >= MISSING_AFTER,
+    };
+    let told = match stand_in {
+        Some(stand_in) => known.is_none_or(|known| {
+            known.origin != stand_in.origin || known.last_error_kind != Some(failure.kind)
+        }),
+        None => failure.kind.is_permanent() || beyond_limit,
+    };
+    let stand_in = stand_in.map(|stand_in| stand_in.origin.clone());
+    told.then(|| Stale { part, age, failure: failure.clone(), failing_since, stand_in })
 }
 
 #[cfg(test)]
@@ -210,11 +293,16 @@ mod tests {
         let mut failed = all(0);
         failed.parts.get_mut(&Offerings).unwrap().last_error = Some("throttled".to_owned());
         check(&failed, &[], 1, &[Offerings]);
+        let mut alone = all(0);
+        alone.parts.get_mut(&OnDemandPrices).unwrap().last_error = Some("nobody to ask".to_owned());
+        alone.parts.get_mut(&OnDemandPrices).unwrap().last_error_kind = Some(ErrorKind::NoApi);
+        check(&alone, &[], 1, &[]);
     }
 
     fn look(meta: CatalogMeta, now: i64) -> (Plan, Report) {
         let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(Answer::SpotPrices(vec![])))]);
-        plan(&Input { now: at(now), meta, before: Parts::new(), answers, limits: &Limits::default() })
+        let limits = &Limits::default();
+        plan(&Input { now: at(now), meta, before: Parts::new(), answers, limits, shipped: None })
     }
 
     #[test]

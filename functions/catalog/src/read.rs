@@ -1,7 +1,7 @@
 //! What EC2's answers mean, part by part.
 //!
 //! Decides what of an answer is taken: everything that can be read. An entry that can't is left out by name, the rest
-//! stays. An answer with nothing in it is refused: a region without instance types is a reader without an answer.
+//! stays. Macs are taken: people ask for them, and planners leave them out. An answer with nothing in it is refused: a region without instance types is a reader without an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub fn read(answer: &Answer, limits: &Limits) -> Result<(PartData, Vec<LeftOut>)
 
 fn instance_types(types: &[InstanceTypeInfo], limits: &Limits, left_out: &mut Vec<LeftOut>) -> PartData {
     let mut read = BTreeMap::new();
-    for info in types.iter().filter(|info| info.is_for_nodes()) {
+    for info in types.iter().filter(|info| info.is_hvm()) {
         match facts(info, limits) {
             Ok(facts) => {
                 read.insert(facts.name.clone(), Arc::new(facts));
@@ -158,14 +158,19 @@ mod tests {
     }
 
     #[test]
-    fn types_that_no_node_can_be_of_are_not_of_the_catalogue() {
+    fn a_type_without_hvm_images_is_not_of_the_catalogue_and_a_mac_is() {
         let old = InstanceTypeInfo {
             supported_virtualization_types: Some(vec!["paravirtual".to_owned()]),
             ..info("m1.small")
         };
+        let mut mac = info("mac2.metal");
+        mac.processor_info.as_mut().unwrap().supported_architectures = Some(vec!["arm64_mac".to_owned()]);
         let (data, left_out) =
-            read(&Answer::InstanceTypes(vec![info("m5.large"), old]), &Limits::default()).unwrap();
-        assert_eq!((data.count(), left_out.len()), (1, 0));
+            read(&Answer::InstanceTypes(vec![info("m5.large"), old, mac]), &Limits::default()).unwrap();
+        assert_eq!(left_out, []);
+        let PartData::InstanceTypes(types) = data else { panic!("{data:?}") };
+        let found: Vec<_> = types.values().map(|facts| (facts.name.as_str(), facts.is_for_nodes())).collect();
+        assert_eq!(found, [("m5.large", true), ("mac2.metal", false)]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use tenon_domain::catalog::node_labels::published_labels;
 use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, PartData, ZoneOfferings, node_shape};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::CatalogPart;
-use tenon_domain::id::{InstanceType, Zone};
-use tenon_domain::money::UsdPerHour;
+use tenon_domain::id::{InstanceType, Region};
+use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
 use tenon_table::items::{Generations, Seen, TypeRecord};
 
@@ -33,6 +33,10 @@ pub struct Input {
     pub parts: BTreeMap<CatalogPart, Arc<PartData>>,
     /// Their generations.
     pub generations: BTreeMap<CatalogPart, u64>,
+    /// What the region's prices are in.
+    pub currency: Currency,
+    /// Whose the on-demand prices are, where they are another region's.
+    pub on_demand_of: Option<Region>,
     /// The items as they are.
     pub written: BTreeMap<InstanceType, TypeRecord>,
 }
@@ -67,7 +71,7 @@ pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: T
 /// Plans which items to write.
 #[must_use]
 pub fn plan(input: &Input) -> Plan {
-    let records = records(&input.parts);
+    let records = records(input);
     let gone = input.written.keys().filter(|name| !records.contains_key(*name)).cloned().collect();
     let differs = |record: &TypeRecord| {
         input.written.get(&record.name).is_none_or(|written| differs(written, record, input.now))
@@ -101,10 +105,10 @@ fn differs(written: &TypeRecord, record: &TypeRecord, now: Timestamp) -> bool {
     *written != TypeRecord { spot: written.spot.clone(), ..record.clone() }
 }
 
-fn records(parts: &BTreeMap<CatalogPart, Arc<PartData>>) -> BTreeMap<InstanceType, TypeRecord> {
+fn records(input: &Input) -> BTreeMap<InstanceType, TypeRecord> {
     let (no_zones, no_prices, no_spot) = (ZoneOfferings::default(), BTreeMap::new(), BTreeMap::new());
     let (mut types, mut offerings, mut on_demand, mut spot) = (None, &no_zones, &no_prices, &no_spot);
-    for data in parts.values() {
+    for data in input.parts.values() {
         match data.as_ref() {
             PartData::InstanceTypes(found) => types = Some(found),
             PartData::Offerings(found) => offerings = found,
@@ -117,33 +121,43 @@ fn records(parts: &BTreeMap<CatalogPart, Arc<PartData>>) -> BTreeMap<InstanceTyp
     types
         .map(|(name, facts)| {
             let zones = offerings.offered.get(name).into_iter().flatten();
-            let prices = spot.get(name).into_iter().flatten();
-            let record = record(facts, zones, on_demand.get(name).copied(), prices);
+            let spot = spot.get(name).into_iter().flatten();
+            let on_demand = on_demand.get(name).copied();
+            let record = TypeRecord {
+                zones: zones.map(ToString::to_string).collect(),
+                currency: input.currency,
+                on_demand,
+                on_demand_of: on_demand.and(input.on_demand_of.clone()),
+                spot: spot.map(|(zone, price)| (zone.to_string(), *price)).collect(),
+                ..described(facts)
+            };
             (name.clone(), record)
         })
         .collect()
 }
 
-fn record<'a>(
-    facts: &InstanceTypeFacts,
-    zones: impl Iterator<Item = &'a Zone>,
-    on_demand: Option<UsdPerHour>,
-    spot: impl Iterator<Item = (&'a Zone, &'a UsdPerHour)>,
-) -> TypeRecord {
+/// What is said of a type wherever it is offered.
+fn described(facts: &InstanceTypeFacts) -> TypeRecord {
     let settings = NodeSettings::default();
     let labels = published_labels(facts, settings.ami_family);
     TypeRecord {
         name: facts.name.clone(),
         labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         capacity: node_shape(facts, &settings, None).capacity.resources(),
-        zones: zones.map(ToString::to_string).collect(),
-        on_demand,
-        spot: spot.map(|(zone, price)| (zone.to_string(), *price)).collect(),
+        zones: Vec::new(),
+        currency: Currency::default(),
+        on_demand: None,
+        on_demand_of: None,
+        spot: BTreeMap::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tenon_cloud::data::Ec2Data;
+    use tenon_domain::catalog::describe::facts;
+    use tenon_domain::money::UsdPerHour;
+
     use super::*;
 
     fn at(hours: i64) -> Timestamp {
@@ -187,7 +201,9 @@ mod tests {
             labels: BTreeMap::new(),
             capacity: tenon_domain::resources::ResourceList::default(),
             zones: Vec::new(),
+            currency: Currency::Usd,
             on_demand: None,
+            on_demand_of: None,
             spot: BTreeMap::from([(zone.to_owned(), UsdPerHour::from_nanos(cents * 10_000_000))]),
         };
         let written = record(1, "us-east-1a");
@@ -199,5 +215,30 @@ mod tests {
             turns(&TypeRecord { zones: vec!["us-east-1a".to_owned()], ..record(1, "us-east-1a") }),
             12
         );
+    }
+
+    #[test]
+    fn a_price_is_shown_with_its_currency_and_the_region_that_it_is_of() {
+        let data = Ec2Data::get().unwrap();
+        let name = InstanceType::parse("m5.large").unwrap();
+        let facts = Arc::new(facts(&data.types[&name], &data.limits).unwrap());
+        let prices = BTreeMap::from([(name.clone(), UsdPerHour::from_nanos(1))]);
+        let parts = BTreeMap::from([
+            (CatalogPart::InstanceTypes, PartData::InstanceTypes(BTreeMap::from([(name.clone(), facts)]))),
+            (CatalogPart::OnDemandPrices, PartData::OnDemandPrices(prices)),
+        ]);
+        let of = Some(Region::parse("us-east-1").unwrap());
+        let mut input = Input {
+            parts: parts.into_iter().map(|(part, data)| (part, Arc::new(data))).collect(),
+            currency: Currency::Cny,
+            on_demand_of: of.clone(),
+            ..Input::default()
+        };
+        let written = plan(&input).changed;
+        assert_eq!((written[0].currency, &written[0].on_demand_of), (Currency::Cny, &of));
+        input.written = written.into_iter().map(|record| (name.clone(), record)).collect();
+        assert_eq!(plan(&input).changed, []);
+        input.on_demand_of = None;
+        assert_eq!(plan(&input).changed[0].on_demand_of, None, "it is the region's own now");
     }
 }

@@ -11,30 +11,40 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_catalog::Catalog;
-use tenon_catalog::plan::{Input, Plan, Report, plan};
+use tenon_catalog::plan::{Input, Plan, Report, Shipped, plan};
 use tenon_catalog::read::{Answer, read};
 use tenon_cloud::Ec2Error;
 use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::InstanceTypeInfo;
+use tenon_cloud::port::{AvailabilityZone, InstanceTypeInfo, NO_PRICING_API, TypeOffering};
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
+use tenon_cluster::SeenPod;
 use tenon_domain::catalog::PartData;
-use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require};
-use tenon_domain::id::InstanceType;
+use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, Ready, RefreshFailure, Waiting, require};
+use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::wake::Cause;
 use tenon_entrypoint::testing::{World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope};
-use tenon_table::block_on;
+use tenon_launching::harness::{Cluster, pod, pool};
+use tenon_provisioner::Provisioner;
 use tenon_table::items::packed::Part;
-use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, Parts, keys, read_parts};
+use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, Parts, TypeRecord, keys, read_parts};
+use tenon_table::{Write, block_on};
 
+const DENIED: &str = "not authorized to perform `pricing:GetProducts`: decode EC2's message with `aws sts decode-authorization-message`";
+
+/// A region that nobody asked EC2 about yet, and a cluster in it.
 struct Running {
     world: World,
     catalog: Catalog,
+    cluster: Cluster,
 }
 
 impl Running {
     fn new(config: &WorldConfig) -> Self {
-        Self { world: World::new(config).unwrap(), catalog: Catalog::default() }
+        let world = World::new(config).unwrap();
+        let cluster = Cluster::new(world.clone(), &[]).unwrap();
+        cluster.put(Write::Delete { key: keys::catalog(&world.installation.region) }).unwrap();
+        Self { world, catalog: Catalog::default(), cluster }
     }
 
     fn wake(&self, causes: &[Cause]) {
@@ -53,23 +63,44 @@ impl Running {
         self.world.ec2.inject(Fault { call, when, effect: FaultEffect::Refused(error) });
     }
 
+    fn deny_prices(&self) {
+        let denied = Ec2Error::Unauthorized {
+            action: "pricing:GetProducts".to_owned(),
+            decoded: None,
+            message: "no policy allows it".to_owned(),
+        };
+        self.refuse(Call::GetProducts, FaultWhen::Permille(1000), denied);
+    }
+
+    fn throttle_types(&self, when: FaultWhen) {
+        let throttled = Ec2Error::Throttled { action: "DescribeInstanceTypes".to_owned() };
+        self.refuse(Call::DescribeInstanceTypes, when, throttled);
+    }
+
     fn meta(&self, part: CatalogPart) -> PartMeta {
         let key = keys::catalog(&self.world.installation.region);
         let meta: CatalogMeta = items::from_item(&key, &self.world.table.peek(&key).unwrap()).unwrap();
         meta.parts[&part].clone()
     }
 
-    /// What was said since the last time: kind, part, and for stale ones the age and the error.
+    /// What was said since the last time: kind, part, and what makes the event more than a refresh or an age.
     fn said(&self) -> Vec<String> {
         let events = self.world.signals.take_events().into_iter();
+        let events = events.filter(|(kind, _)| kind.starts_with("Catalog"));
         let line = |(kind, detail): (String, serde_json::Value)| {
-            let part = detail["part"].as_str().unwrap().to_owned();
-            match detail.get("error") {
-                Some(error) => format!("{kind} {part} {} {error}", detail["ageSeconds"]),
-                None => format!("{kind} {part}"),
+            let mut line = format!("{kind} {}", detail["part"].as_str().unwrap());
+            for field in ["errorKind", "ageSeconds", "origin", "asOf", "ofRegion", "failedSince"] {
+                let value = detail.get(field).map(|value| format!(" {value}").replace('"', ""));
+                line.push_str(&value.unwrap_or_default());
             }
+            line
         };
-        events.map(|(kind, detail)| line((kind.to_string(), detail))).collect()
+        events.map(line).collect()
+    }
+
+    /// The same of one part.
+    fn said_of(&self, part: &str) -> Vec<String> {
+        self.said().into_iter().filter(|said| said.contains(part)).collect()
     }
 
     /// What a planner gets of a part now.
@@ -79,11 +110,24 @@ impl Running {
         let found = parts.get(&part).map(|found| (Arc::clone(&found.data), found.refreshed_at));
         require(part, found, self.world.clock.now())
     }
+
+    /// How many claims one more pod gets now, from a pool of one capacity type.
+    fn claims_for_a_pod(&mut self, capacity_type: &str) -> usize {
+        let objects = &mut self.cluster.objects;
+        let name = format!("web-{}", objects.pods.len());
+        objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", capacity_type]]))];
+        objects.pods.push(Arc::new(SeenPod::read(&pod(&name, "1500m", None)).unwrap()));
+        let before = self.cluster.claims().unwrap().len();
+        self.cluster.report().unwrap();
+        let scope = Scope::Cluster(self.cluster.name.clone());
+        block_on(Provisioner::default().handle(&self.world, &scope, &[Cause::SnapshotChanged])).unwrap();
+        self.cluster.claims().unwrap().len() - before
+    }
 }
 
 fn described() -> Vec<InstanceTypeInfo> {
     let types = Ec2Data::get().unwrap().types.values();
-    types.filter(|info| info.is_for_nodes()).map(|info| InstanceTypeInfo::clone(info)).collect()
+    types.map(|info| InstanceTypeInfo::clone(info)).collect()
 }
 
 fn at(hours: i64) -> Timestamp {
@@ -102,6 +146,7 @@ fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (Plan, Report) {
         before: Parts::from([(CatalogPart::InstanceTypes, known)]),
         answers: BTreeMap::from([(CatalogPart::InstanceTypes, Ok(Answer::InstanceTypes(types)))]),
         limits,
+        shipped: None,
     })
 }
 
@@ -145,38 +190,127 @@ fn a_type_that_nobody_knows_is_taken_and_one_without_its_memory_is_left_out_by_n
 }
 
 #[test]
-fn without_access_to_prices_the_rest_arrives_and_people_are_told() {
-    let running = Running::new(&WorldConfig::default());
-    let denied = Ec2Error::Unauthorized {
-        action: "pricing:GetProducts".to_owned(),
-        decoded: None,
-        message: "no policy allows it".to_owned(),
-    };
-    running.refuse(Call::GetProducts, FaultWhen::Permille(1000), denied);
+fn a_list_that_is_cut_in_the_middle_is_nothing_and_the_next_look_has_it() {
+    let whole = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
+    let mut running = Running::new(&whole);
+    // The third page of the very first look.
+    running.throttle_types(FaultWhen::Nth(3));
     running.wake(&[Cause::Sweep]);
-    let arrived =
-        ["instance-types", "offerings", "spot-prices"].map(|part| format!("Catalog Refreshed {part}"));
-    assert_eq!(running.said(), arrived);
-    let prices = running.meta(CatalogPart::OnDemandPrices);
-    assert_eq!((prices.generation, prices.refreshed_at), (0, None));
-    let error = "not authorized to perform `pricing:GetProducts`: decode EC2's message with `aws sts decode-authorization-message`";
-    assert_eq!(prices.last_error.as_deref(), Some(error));
-    let waiting = running.ready(CatalogPart::OnDemandPrices).unwrap_err();
-    assert_eq!(waiting, Waiting::CatalogNotHydrated { part: CatalogPart::OnDemandPrices });
-    assert!(running.ready(CatalogPart::SpotPrices).is_ok(), "who needs no on-demand prices doesn't wait");
+    assert_eq!(running.said_of("instance-types"), [""; 0]);
+    let part = running.meta(CatalogPart::InstanceTypes);
+    assert_eq!((part.generation, part.last_error_kind), (0, Some(ErrorKind::Throttled)));
+    assert_eq!(running.claims_for_a_pod("on-demand"), 0, "two pages are no catalogue");
     running.pass(10);
-    let said = running.said();
-    assert!(said.contains(&format!("Catalog Stale on-demand-prices null \"{error}\"")), "{said:?}");
+    assert_eq!(running.said_of("instance-types"), ["Catalog Refreshed instance-types 2026-01-01T00:00:00Z"]);
+    let whole = Ec2Data::get().unwrap().region(&running.world.installation.region).unwrap().types.len();
+    assert_eq!(running.meta(CatalogPart::InstanceTypes).count, whole as u64);
+    assert!(running.claims_for_a_pod("on-demand") > 0, "for the pod that waited too");
+}
+
+#[test]
+fn without_access_to_prices_the_shipped_ones_stand_in_and_people_are_told_once() {
+    let mut running = Running::new(&WorldConfig::default());
+    running.deny_prices();
+    running.wake(&[Cause::Sweep]);
+    assert_eq!(
+        running.said(),
+        [
+            "Catalog Refreshed instance-types",
+            "Catalog Refreshed offerings",
+            "Catalog Refreshed on-demand-prices shipped 2026-11-01 us-east-1",
+            "Catalog Refreshed spot-prices",
+            "Catalog Stale on-demand-prices Denied null shipped 2026-11-01 us-east-1",
+        ]
+    );
+    let prices = running.meta(CatalogPart::OnDemandPrices);
+    assert!(matches!(prices.origin, Origin::Shipped { .. }), "{prices:?}");
+    assert_eq!((prices.generation, prices.last_error.as_deref()), (1, Some(DENIED)));
+    assert_eq!(running.claims_for_a_pod("on-demand"), 1);
+    running.pass(60);
+    running.world.clock.advance(SignedDuration::from_hours(24));
+    running.pass(10);
+    assert_eq!(running.said_of("on-demand"), [""; 0]);
+    let age = running.ready(CatalogPart::OnDemandPrices).unwrap().as_of();
+    assert_eq!(age, running.world.clock.now(), "nobody ever waits for them");
+    running.world.ec2.clear_faults();
+    running.pass(10);
+    let expected = "Catalog Refreshed on-demand-prices 2026-01-01T00:00:00Z";
+    assert_eq!(running.said_of("on-demand"), [expected], "the list of three types isn't held for torn");
+    let prices = running.meta(CatalogPart::OnDemandPrices);
+    assert_eq!((prices.origin, prices.count, prices.failing_since), (Origin::Answered, 3, None));
+}
+
+#[test]
+fn prices_that_aws_gave_are_kept_when_access_is_lost_and_people_are_told_while_it_is() {
+    let running = Running::new(&WorldConfig::default());
+    running.wake(&[Cause::Sweep]);
+    running.deny_prices();
+    running.world.clock.advance(SignedDuration::from_hours(12));
+    running.said();
+    running.wake(&[Cause::Refresh(CatalogPart::OnDemandPrices)]);
+    assert_eq!(running.said_of("on-demand"), ["Catalog Stale on-demand-prices Denied 43200"]);
+    running.pass(10);
+    assert_eq!(running.said_of("on-demand"), ["Catalog Stale on-demand-prices Denied 43800"]);
+    let prices = running.meta(CatalogPart::OnDemandPrices);
+    assert_eq!((prices.origin, prices.generation, prices.count), (Origin::Answered, 1, 3));
+    // A month later they would support no plan any more.
+    running.world.clock.advance(CatalogPart::OnDemandPrices.stale_after());
+    running.wake(&[Cause::Sweep]);
+    let said = running.said_of("on-demand-prices");
+    assert_eq!(said[0], "Catalog Refreshed on-demand-prices shipped 2026-11-01 us-east-1");
+    assert!(said[1].starts_with("Catalog Stale on-demand-prices Denied 263"), "{said:?}");
+    assert!(running.ready(CatalogPart::OnDemandPrices).is_ok());
+}
+
+#[test]
+fn where_there_is_no_pricing_api_it_is_asked_by_its_schedule_only() {
+    let running = Running::new(&WorldConfig::default());
+    let nobody = Ec2Error::Invalid {
+        action: "GetProducts".to_owned(),
+        code: NO_PRICING_API.to_owned(),
+        message: "the partition of region `us-gov-west-1` has no Pricing API".to_owned(),
+    };
+    running.refuse(Call::GetProducts, FaultWhen::Permille(1000), nobody);
+    running.wake(&[Cause::Sweep]);
+    assert!(
+        running
+            .said()
+            .contains(&"Catalog Stale on-demand-prices NoApi null shipped 2026-11-01 us-east-1".to_owned())
+    );
+    running.pass(11 * 60);
+    assert_eq!(running.said_of("on-demand"), [""; 0]);
+    assert_eq!(running.world.ec2.calls()[&Call::GetProducts].made, 1);
+    running.wake(&[Cause::Refresh(CatalogPart::OnDemandPrices)]);
+    assert_eq!(running.world.ec2.calls()[&Call::GetProducts].made, 2);
+}
+
+/// Prices of us-east-1 are dollars: they are borrowed by regions with dollars, and not beside spot prices in yuan.
+#[test]
+fn prices_are_borrowed_in_their_own_currency_only() {
+    let data = Ec2Data::get().unwrap();
+    let failure = RefreshFailure { kind: ErrorKind::Denied, message: DENIED.to_owned() };
+    for (region, stands_in) in [("us-gov-west-1", true), ("eu-west-1", true), ("cn-north-1", false)] {
+        let (plan, report) = plan(&Input {
+            now: at(1),
+            meta: CatalogMeta::default(),
+            before: Parts::new(),
+            answers: BTreeMap::from([(CatalogPart::OnDemandPrices, Err(failure.clone()))]),
+            limits: &data.limits,
+            shipped: Shipped::of(data, &Region::parse(region).unwrap()),
+        });
+        let found = plan.stand_ins.get(&CatalogPart::OnDemandPrices);
+        assert_eq!(found.map(|found| found.data.count()), stands_in.then_some(1367), "{region}");
+        assert_eq!((plan.failed.len(), report.stale.len()), (1, 1), "{region}: people are told at once");
+    }
 }
 
 #[test]
 fn an_hour_of_throttled_types_changes_nothing_and_is_known_to_have_been() {
-    let running = Running::new(&WorldConfig::default());
+    let mut running = Running::new(&WorldConfig::default());
     running.wake(&[Cause::Sweep]);
     let first = running.meta(CatalogPart::InstanceTypes);
     running.said();
-    let throttled = Ec2Error::Throttled { action: "DescribeInstanceTypes".to_owned() };
-    running.refuse(Call::DescribeInstanceTypes, FaultWhen::Next(7), throttled);
+    running.throttle_types(FaultWhen::Next(7));
     running.world.clock.advance(SignedDuration::from_hours(6));
     running.wake(&[Cause::Refresh(CatalogPart::InstanceTypes)]);
     let began = running.world.clock.now();
@@ -184,39 +318,66 @@ fn an_hour_of_throttled_types_changes_nothing_and_is_known_to_have_been() {
         running.pass(10);
         let part = running.meta(CatalogPart::InstanceTypes);
         assert_eq!((part.generation, part.refreshed_at), (1, first.refreshed_at));
-        assert_eq!(part.failing_since, Some(began));
+        assert_eq!((part.failing_since, part.last_error_kind), (Some(began), Some(ErrorKind::Throttled)));
         assert_eq!(part.last_error.as_deref(), Some("`DescribeInstanceTypes` was throttled by EC2"));
         assert!(running.ready(CatalogPart::InstanceTypes).is_ok(), "planners go on with what is known");
     }
-    let said = running.said();
-    assert!(said.iter().all(|said| !said.contains("instance-types")), "{said:?}");
+    assert_eq!(running.said_of("instance-types"), [""; 0]);
+    assert_eq!(running.claims_for_a_pod("spot"), 1);
     running.pass(10);
     let part = running.meta(CatalogPart::InstanceTypes);
     assert_eq!((part.refreshed_at, part.failing_since), (Some(running.world.clock.now()), None));
+    // Nothing is new but that it can be had again.
+    assert_eq!(part.generation, 1);
+    assert_eq!(running.said_of("instance-types"), [format!("Catalog Refreshed instance-types {began}")]);
 }
 
 #[test]
 fn a_region_that_never_heard_of_its_types_says_so_and_recovers_at_the_first_answer() {
-    let running = Running::new(&WorldConfig::default());
-    let throttled = Ec2Error::Throttled { action: "DescribeInstanceTypes".to_owned() };
-    running.refuse(Call::DescribeInstanceTypes, FaultWhen::Next(7), throttled);
+    let mut running = Running::new(&WorldConfig::default());
+    running.throttle_types(FaultWhen::Next(7));
     running.wake(&[Cause::Sweep]);
     running.said();
     running.pass(60);
-    let stale = "Catalog Stale instance-types null \"`DescribeInstanceTypes` was throttled by EC2\"";
-    let said: Vec<_> = running.said().into_iter().filter(|said| said.contains("instance-types")).collect();
-    assert_eq!(said, [stale; 6]);
+    assert_eq!(running.said_of("instance-types"), ["Catalog Stale instance-types Throttled null"; 6]);
     let waiting = running.ready(CatalogPart::InstanceTypes).unwrap_err();
     assert_eq!(waiting, Waiting::CatalogNotHydrated { part: CatalogPart::InstanceTypes });
+    assert_eq!(running.claims_for_a_pod("on-demand"), 0);
     running.pass(10);
-    assert!(running.said().contains(&"Catalog Refreshed instance-types".to_owned()));
-    assert!(running.ready(CatalogPart::InstanceTypes).is_ok());
+    assert_eq!(running.said_of("instance-types"), ["Catalog Refreshed instance-types 2026-01-01T00:00:00Z"]);
+    assert!(running.claims_for_a_pod("on-demand") > 0);
+}
+
+/// A right that is missing stays missing: people are told at the first look, and what is known stays known.
+#[test]
+fn types_that_may_not_be_asked_for_are_told_at_once() {
+    let mut running = Running::new(&WorldConfig::default());
+    running.wake(&[Cause::Sweep]);
+    running.said();
+    running.world.ec2.deny(Call::DescribeInstanceTypes, "no policy allows it");
+    running.world.clock.advance(SignedDuration::from_hours(6));
+    running.wake(&[Cause::Refresh(CatalogPart::InstanceTypes)]);
+    assert_eq!(running.said_of("instance-types"), ["Catalog Stale instance-types Denied 21600"]);
+    assert_eq!(running.meta(CatalogPart::InstanceTypes).last_error_kind, Some(ErrorKind::Denied));
+    assert_eq!(running.claims_for_a_pod("on-demand"), 1);
+}
+
+#[test]
+fn a_mac_is_in_the_table_for_people_and_in_no_plan() {
+    let types = ["mac2.metal"].map(str::to_owned).to_vec();
+    let mut running = Running::new(&WorldConfig { types, ..WorldConfig::default() });
+    running.wake(&[Cause::Sweep]);
+    let key =
+        keys::instance_type(&running.world.installation.region, &InstanceType::parse("mac2.metal").unwrap());
+    let record: TypeRecord = items::from_item(&key, &running.world.table.peek(&key).unwrap()).unwrap();
+    assert_eq!(record.labels["kubernetes.io/arch"], "[arm64_mac]");
+    assert_eq!(running.claims_for_a_pod("on-demand"), 0);
 }
 
 #[test]
 fn a_region_with_one_zone_is_a_region() {
     let zones = vec!["us-east-1a".to_owned()];
-    let running = Running::new(&WorldConfig { zones, ..WorldConfig::default() });
+    let mut running = Running::new(&WorldConfig { zones, ..WorldConfig::default() });
     running.wake(&[Cause::Sweep]);
     let all = CatalogPart::ALL.map(|part| format!("Catalog Refreshed {part}"));
     assert_eq!(running.said(), all);
@@ -224,6 +385,29 @@ fn a_region_with_one_zone_is_a_region() {
     let PartData::Offerings(offerings) = ready.as_ref() else { panic!() };
     assert_eq!(offerings.zones.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["us-east-1a"]);
     assert_eq!(offerings.offered.values().map(|zones| zones.len()).collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!((running.claims_for_a_pod("spot"), running.claims_for_a_pod("on-demand")), (1, 1));
+}
+
+/// Names of local zones have letters and digits that names of others don't.
+#[test]
+fn a_local_zone_that_the_account_may_use_is_a_zone() {
+    let zone = |name: &str, id: &str| AvailabilityZone {
+        name: Zone::parse(name).unwrap(),
+        id: ZoneId::parse(id).unwrap(),
+    };
+    let offering = |location: &str| TypeOffering {
+        instance_type: InstanceType::parse("c5d.2xlarge").unwrap(),
+        location: location.to_owned(),
+    };
+    let answer = Answer::Offerings(
+        ["us-east-1a", "us-east-1-bos-1a", "us-east-1-chi-2a"].map(offering).to_vec(),
+        vec![zone("us-east-1a", "use1-az2"), zone("us-east-1-bos-1a", "use1-bos1-az1")],
+    );
+    let (data, left_out) = read(&answer, &Ec2Data::get().unwrap().limits).unwrap();
+    let PartData::Offerings(offerings) = data else { panic!() };
+    let zones = offerings.offered.values().flatten().map(|zone| offerings.zones[zone].as_str());
+    assert_eq!(zones.collect::<Vec<_>>(), ["use1-bos1-az1", "use1-az2"]);
+    assert_eq!(left_out[0].reason, "`us-east-1-chi-2a` isn't a zone that this account may use");
 }
 
 #[test]
@@ -232,6 +416,11 @@ fn types_that_are_offered_without_a_price_are_named_and_not_taken_for_free() {
     let running = Running::new(&WorldConfig { types, ..WorldConfig::default() });
     running.wake(&[Cause::Sweep]);
     for (kind, detail) in running.world.signals.take_events() {
+        let currency = match detail["part"].as_str().unwrap() {
+            "on-demand-prices" | "spot-prices" => serde_json::json!("USD"),
+            _ => serde_json::Value::Null,
+        };
+        assert_eq!(detail["currency"], currency);
         let expected = match detail["part"].as_str().unwrap() {
             "on-demand-prices" | "spot-prices" => serde_json::json!({"count": 1, "types": ["r9g.large"]}),
             _ => serde_json::Value::Null,

@@ -1,14 +1,21 @@
 //! What the whole catalogue of us-east-1 costs, by the table's own meter.
+#![expect(clippy::indexing_slicing, reason = "a meter without the operation is a failed test")]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use jiff::SignedDuration;
 use tenon_catalog::Catalog;
-use tenon_domain::evidence::CatalogPart;
-use tenon_domain::wake::Cause;
+use tenon_catalog::read::{Answer, read};
+use tenon_cloud::data::Ec2Data;
+use tenon_cloud::port::InstanceTypeInfo;
+use tenon_domain::evidence::{CatalogPart, Origin};
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::{Cause, FunctionName};
+use tenon_entrypoint::observe::{ClusterView, Wants, Watch};
 use tenon_entrypoint::testing::{World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope};
-use tenon_table::items::{CatalogCache, read_parts};
-use tenon_table::{Operation, block_on};
+use tenon_table::items::packed::read_meta;
+use tenon_table::items::{CatalogCache, read_parts, refresh};
+use tenon_table::{Consistency, Operation, Table, block_on};
 
 /// List prices in nano-dollars and what a call takes, as in docs/bill.md. A GB-second is in millionths of a nano-dollar.
 const WRITE_UNIT: u64 = 625;
@@ -27,6 +34,8 @@ const DAYS: u64 = 30;
 const SPOT_PRICES_MOST: u64 = 200_000_000;
 /// A planner that starts cold.
 const COLD_READ_UNITS_MOST: u64 = 60;
+/// All types that are known: a few more than us-east-1 offers.
+const TYPES: usize = 1395;
 
 struct Running {
     world: World,
@@ -68,6 +77,21 @@ impl Running {
         let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
         let running = Self { world: World::new(&config).unwrap(), catalog: Catalog::default() };
         running.wake(&[Cause::Sweep]);
+        running
+    }
+
+    /// The same with every type that is known.
+    fn with_all_types() -> Self {
+        let running = Self::new();
+        let data = Ec2Data::get().unwrap();
+        let all = data.types.values().map(|info| InstanceTypeInfo::clone(info)).collect();
+        let (all, _) = read(&Answer::InstanceTypes(all), &data.limits).unwrap();
+        let (table, region) = (&running.world.table, &running.world.installation.region);
+        let meta = block_on(read_meta(table, region, Consistency::Strong)).unwrap();
+        let refresh = refresh(region, &meta, (&all, Origin::Answered), running.world.clock.now()).unwrap();
+        for commit in refresh.commits() {
+            block_on(table.commit(commit)).unwrap();
+        }
         running
     }
 
@@ -138,4 +162,28 @@ fn a_cold_planner_reads_the_whole_catalogue_for_sixty_units_and_a_warm_one_the_p
         assert!(half_units <= 2 * units_most, "{:?}", table.meter());
     }
     assert_eq!(table.meter().operations.keys().collect::<Vec<_>>(), [&Operation::GetItem]);
+}
+
+/// What a planner reads of a cluster besides is one call with the pointers.
+#[test]
+fn a_cold_planner_has_the_whole_catalogue_by_two_reads() {
+    let running = Running::with_all_types();
+    let wants = Wants {
+        function: FunctionName::Provisioner,
+        parts: &CatalogPart::ALL,
+        sets: &[],
+        watch: Watch::PendingPods,
+    };
+    let (cluster, cache) = (ClusterName::parse("prod").unwrap(), CatalogCache::new());
+    for reads in [2, 1] {
+        running.world.table.reset_meter();
+        let view = block_on(ClusterView::observe(&running.world, &cluster, wants, &cache)).unwrap();
+        assert_eq!(view.parts[&CatalogPart::InstanceTypes].data.count(), TYPES);
+        let used = &running.world.table.meter().operations;
+        assert_eq!(used.keys().collect::<Vec<_>>(), [&Operation::BatchGetItem]);
+        let used = used[&Operation::BatchGetItem];
+        println!("{} reads, {} half units", used.calls, used.read_half_units);
+        assert_eq!(used.calls, reads);
+        assert!(used.read_half_units <= 2 * COLD_READ_UNITS_MOST, "{used:?}");
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use aws_sdk_ec2::types as sdk;
 use serde::Deserialize;
 use tenon_cloud::port::{OnDemandPrice, SpotPrice};
-use tenon_domain::money::UsdPerHour;
+use tenon_domain::money::{Currency, UsdPerHour};
 
 use crate::reading::{Malformed, moment, parsed};
 
@@ -62,13 +62,13 @@ struct Dimension {
 }
 
 /// The price in an element of the price list; none where it has no on-demand price in the currency, or no type.
-pub(crate) fn on_demand_price(json: &str, currency: &str) -> Result<Option<OnDemandPrice>, Malformed> {
+pub(crate) fn on_demand_price(json: &str, currency: Currency) -> Result<Option<OnDemandPrice>, Malformed> {
     let item: PriceListItem = serde_json::from_str(json)
         .map_err(|error| Malformed::new("PriceList", format!("can't be read: {error}")))?;
     let Some(name) = item.product.attributes.instance_type else { return Ok(None) };
     let dimensions = item.terms.on_demand.into_values().flat_map(|term| term.price_dimensions.into_values());
     for dimension in dimensions {
-        let Some(text) = dimension.price_per_unit.get(currency) else { continue };
+        let Some(text) = dimension.price_per_unit.get(currency.as_str()) else { continue };
         let price = price(text, "PriceList.terms.OnDemand.priceDimensions.pricePerUnit")?;
         if price != UsdPerHour::ZERO {
             let instance_type = parsed(Some(&name), "PriceList.product.attributes.instanceType")?;

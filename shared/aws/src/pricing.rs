@@ -6,9 +6,10 @@ use aws_sdk_pricing::Client;
 use aws_sdk_pricing::config::{BehaviorVersion, Builder, Region as SdkRegion};
 use aws_sdk_pricing::types::{Filter, FilterType};
 use aws_types::SdkConfig;
-use tenon_cloud::port::{OnDemandPrice, Page, PageToken};
+use tenon_cloud::port::{NO_PRICING_API, OnDemandPrice, Page, PageToken};
 use tenon_cloud::{Ec2Error, Pricing};
 use tenon_domain::id::Region;
+use tenon_domain::money::Currency;
 
 use crate::call::{FailedCall, Report};
 use crate::prices::on_demand_price;
@@ -57,19 +58,19 @@ impl List {
     }
 }
 
-/// Where the Pricing API answers for a region, and in which currency; none where the partition has no such API.
-fn endpoint(region: &Region) -> Option<(&'static str, &'static str)> {
+/// Where the Pricing API answers for a region; none where the partition has no such API.
+fn endpoint(region: &Region) -> Option<&'static str> {
     let region = region.as_str();
     if region.starts_with("us-gov-") || region.contains("-iso") {
         None
     } else if region.starts_with("cn-") {
-        Some(("cn-northwest-1", "CNY"))
+        Some("cn-northwest-1")
     } else if region.starts_with("ap-") {
-        Some(("ap-south-1", "USD"))
+        Some("ap-south-1")
     } else if region.starts_with("eu-") {
-        Some(("eu-central-1", "USD"))
+        Some("eu-central-1")
     } else {
-        Some(("us-east-1", "USD"))
+        Some("us-east-1")
     }
 }
 
@@ -78,7 +79,7 @@ fn endpoint(region: &Region) -> Option<(&'static str, &'static str)> {
 pub struct AwsPricing {
     client: Client,
     region: Region,
-    currency: Option<&'static str>,
+    endpoint: Option<&'static str>,
     report: Option<Report>,
 }
 
@@ -92,18 +93,17 @@ impl AwsPricing {
     /// Prices of a region, asked of the endpoint that has them. What `config` says of retries, timeouts and the region
     /// doesn't count. In partitions without a Pricing API (`aws-us-gov`, isolated ones) every call is refused, unsent.
     ///
-    /// In `aws-cn` prices are CNY; they are compared among each other only.
+    /// Prices are in the region's currency.
     #[must_use]
     pub fn new(config: &SdkConfig, region: Region) -> Self {
         let endpoint = endpoint(&region);
         let config = Builder::from(config)
             .behavior_version(BehaviorVersion::v2026_01_12())
-            .region(endpoint.map(|(at, _)| SdkRegion::new(at)))
+            .region(endpoint.map(SdkRegion::new))
             .retry_config(retries())
             .timeout_config(timeouts())
             .build();
-        let currency = endpoint.map(|(_, currency)| currency);
-        Self { client: Client::from_conf(config), region, currency, report: None }
+        Self { client: Client::from_conf(config), region, endpoint, report: None }
     }
 
     /// Tells of every call that fails, with its request id.
@@ -116,7 +116,7 @@ impl AwsPricing {
     fn refused(&self) -> Ec2Error {
         Ec2Error::Invalid {
             action: ACTION.to_owned(),
-            code: "NoPricingApi".to_owned(),
+            code: NO_PRICING_API.to_owned(),
             message: format!("the partition of region `{}` has no Pricing API", self.region),
         }
     }
@@ -144,7 +144,10 @@ fn filters(list: List, region: &Region) -> Vec<Filter> {
 
 impl Pricing for AwsPricing {
     async fn on_demand_prices(&self, page: Option<PageToken>) -> Result<Page<OnDemandPrice>, Ec2Error> {
-        let Some(currency) = self.currency else { return Err(self.refused()) };
+        if self.endpoint.is_none() {
+            return Err(self.refused());
+        }
+        let currency = Currency::of_region(&self.region);
         let (list, token) = place(page)?;
         let sent = self
             .client
@@ -179,17 +182,17 @@ impl Pricing for AwsPricing {
 mod tests {
     use super::*;
 
-    fn check(region: &str, expected: Option<(&str, &str)>) {
+    fn check(region: &str, expected: Option<&str>) {
         assert_eq!(endpoint(&Region::parse(region).unwrap()), expected, "{region}");
     }
 
     #[test]
     fn a_region_is_asked_at_the_endpoint_that_has_its_prices() {
-        check("us-east-1", Some(("us-east-1", "USD")));
-        check("eu-west-3", Some(("eu-central-1", "USD")));
-        check("ap-northeast-1", Some(("ap-south-1", "USD")));
-        check("sa-east-1", Some(("us-east-1", "USD")));
-        check("cn-north-1", Some(("cn-northwest-1", "CNY")));
+        check("us-east-1", Some("us-east-1"));
+        check("eu-west-3", Some("eu-central-1"));
+        check("ap-northeast-1", Some("ap-south-1"));
+        check("sa-east-1", Some("us-east-1"));
+        check("cn-north-1", Some("cn-northwest-1"));
         check("us-gov-west-1", None);
         check("us-iso-east-1", None);
     }

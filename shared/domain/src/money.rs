@@ -1,10 +1,58 @@
 //! Money: USD per hour as whole nano-dollars, so that sums and comparisons are exact.
+//!
+//! A region's prices are all of one currency, and are compared among each other only. So a plan is the same whatever the
+//! currency is; what is shown to people names it.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// A price in USD per hour, in nano-dollars (EC2 quotes at most ten decimals, of which the tenth is always 0).
+use crate::id::Region;
+
+/// What a region's prices are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Currency {
+    /// `USD`: everywhere but in China.
+    #[default]
+    Usd,
+    /// `CNY`: in the partition `aws-cn`, whose price list and spot prices are in it.
+    Cny,
+}
+
+impl Currency {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Usd, Self::Cny];
+
+    /// What EC2's prices of a region are in.
+    #[must_use]
+    pub fn of_region(region: &Region) -> Self {
+        if region.as_str().starts_with("cn-") { Self::Cny } else { Self::Usd }
+    }
+
+    /// Its code, as price lists have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Usd => "USD",
+            Self::Cny => "CNY",
+        }
+    }
+
+    /// The currency of that code.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|currency| currency.as_str() == text)
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A price in USD per hour, in nano-dollars (EC2 quotes at most ten decimals, of which the tenth is always 0). In
+/// `aws-cn` it is as much CNY: [`Currency::of_region`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UsdPerHour(u64);
 
@@ -100,6 +148,14 @@ mod tests {
         check("1", "1");
         check("12.240", "12.24");
         check("0.000000001", "0.000000001");
+    }
+
+    #[test]
+    fn prices_are_in_yuan_in_china_and_in_dollars_elsewhere() {
+        for (region, currency) in [("cn-north-1", "CNY"), ("us-gov-west-1", "USD"), ("eu-west-1", "USD")] {
+            let found = Currency::of_region(&Region::parse(region).unwrap());
+            assert_eq!((found.as_str(), Currency::parse(currency)), (currency, Some(found)), "{region}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tenon_domain::registry::Registry;
 use tenon_domain::unavailable::{Mark, Marks};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_table::items::form::{self, Fields};
-use tenon_table::items::packed::parts_of;
+use tenon_table::items::packed::each_part;
 use tenon_table::items::{
     CatalogCache, CatalogError, CatalogMeta, Form, FormError, Generations, Halt, Parts, Seen, Template, keys,
     revision_of, steps_of,
@@ -211,11 +211,11 @@ impl ClusterView {
         let region = &ports.installation().region;
         let now = ports.now();
         let mut parts = Parts::new();
-        for part in wants.parts {
-            match parts_of(ports.table(), region, (&heads.catalog, &[*part]), cache).await {
-                Ok(found) => parts.extend(found),
+        for (part, found) in each_part(ports.table(), region, (&heads.catalog, wants.parts), cache).await? {
+            match found {
+                Ok(found) => drop(parts.insert(part, found)),
                 // Its pieces have expired, long after it supported any decision.
-                Err(CatalogError::Missing { .. }) if is_stale(&heads.catalog, *part, now) => {}
+                Err(CatalogError::Missing { .. }) if is_stale(&heads.catalog, part, now) => {}
                 Err(error) => return Err(catalog_error(error)),
             }
         }

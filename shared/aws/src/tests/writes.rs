@@ -3,7 +3,7 @@
 use tenon_cloud::Ec2;
 use tenon_cloud::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, InstanceState, LaunchTemplateData,
-    LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring, Tags,
+    LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
 use super::{block_on, check_form, ec2, forms};

@@ -10,11 +10,15 @@ use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use tenon_domain::catalog::describe::Limits;
+use tenon_domain::evidence::Date;
 use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
 use crate::port::{AvailabilityZone, InstanceTypeInfo};
 use corrections::{Correction, correct};
+
+/// The day of which the data are: November 2026.
+pub const AS_OF: Date = Date::constant(2026, 11, 1);
 
 /// Data that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,8 +57,10 @@ pub struct Ec2Data {
     pub types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
     /// What each region offers.
     pub regions: BTreeMap<Region, RegionOfferings>,
-    /// On-demand prices of us-east-1 (Linux, shared tenancy); the only ones that are known.
+    /// On-demand prices (Linux, shared tenancy, USD) of one region; the only ones that are known.
     pub on_demand: BTreeMap<InstanceType, UsdPerHour>,
+    /// Whose they are: us-east-1.
+    pub on_demand_region: Region,
     /// Interfaces and bandwidth, which DescribeInstanceTypes doesn't serve; corrected.
     pub limits: Limits,
 }
@@ -85,8 +91,6 @@ impl Ec2Data {
         correct(&corrections()?, &mut types, &mut limits);
         let offerings: BTreeMap<String, RegionFile> =
             gzip("offerings.json.gz", include_bytes!("../../data/offerings.json.gz"))?;
-        let prices: BTreeMap<String, BTreeMap<String, serde_json::Number>> =
-            gzip("on-demand-prices.json.gz", include_bytes!("../../data/on-demand-prices.json.gz"))?;
         let types = types
             .into_iter()
             .map(|info| {
@@ -99,16 +103,8 @@ impl Ec2Data {
             let region = Region::parse(region).map_err(|e| unreadable("offerings.json.gz", &e))?;
             regions.insert(region, file.parse()?);
         }
-        let on_demand = prices
-            .into_values()
-            .flatten()
-            .map(|(name, price)| {
-                let file = "on-demand-prices.json.gz";
-                let price = UsdPerHour::parse(&price.to_string()).map_err(|e| unreadable(file, &e))?;
-                Ok((id(file, &name)?, price))
-            })
-            .collect::<Result<_, DataError>>()?;
-        Ok(Self { types, regions, on_demand, limits })
+        let (on_demand_region, on_demand) = prices()?;
+        Ok(Self { types, regions, on_demand, on_demand_region, limits })
     }
 }
 
@@ -147,6 +143,23 @@ impl RegionFile {
 /// The descriptions as they were recorded.
 fn types() -> Result<Vec<InstanceTypeInfo>, DataError> {
     gzip("instance-types.json.gz", include_bytes!("../../data/instance-types.json.gz"))
+}
+
+/// A price list, and the one region that it is of.
+fn prices() -> Result<(Region, BTreeMap<InstanceType, UsdPerHour>), DataError> {
+    let file = "on-demand-prices.json.gz";
+    let regions: BTreeMap<String, BTreeMap<String, serde_json::Number>> =
+        gzip(file, include_bytes!("../../data/on-demand-prices.json.gz"))?;
+    let mut regions = regions.into_iter();
+    let (Some((region, prices)), None) = (regions.next(), regions.next()) else {
+        return Err(unreadable(file, &"it isn't of exactly one region"));
+    };
+    let price = |(name, price): (String, serde_json::Number)| {
+        let price = UsdPerHour::parse(&price.to_string()).map_err(|e| unreadable(file, &e))?;
+        Ok((id(file, &name)?, price))
+    };
+    let prices = prices.into_iter().map(price).collect::<Result<_, DataError>>()?;
+    Ok((Region::parse(region).map_err(|e| unreadable(file, &e))?, prices))
 }
 
 /// The limits as they were recorded.
@@ -210,15 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn all_types_are_read_and_those_for_nodes_have_facts() {
+    fn all_types_are_read_and_have_facts() {
         assert_eq!(data().types.len(), 1395);
         let m5 = &data().types[&InstanceType::parse("m5.large").unwrap()];
         assert_eq!((vcpus(m5), architectures(m5)), (2, &["x86_64".to_owned()][..]));
         assert!(supports_usage_class(m5, "spot") && !supports_usage_class(m5, "capacity-block"));
         assert_eq!(data().limits.eni["m5.large"].ipv4_per_interface, 10);
-        for info in data().types.values().filter(|t| t.is_for_nodes()) {
+        for info in data().types.values() {
             let facts = tenon_domain::catalog::describe::facts(info, &data().limits).unwrap();
             assert!(facts.vcpus > 0 && facts.memory_mib > 0, "{}", facts.name);
+            assert_eq!(facts.is_for_nodes(), info.is_for_nodes(), "{}", facts.name);
+            assert_eq!(facts.is_for_nodes(), !facts.name.as_str().starts_with("mac"), "{}", facts.name);
         }
     }
 
@@ -235,7 +250,7 @@ mod tests {
     #[test]
     fn prices_are_exact() {
         assert_eq!(data().on_demand[&InstanceType::parse("m5.large").unwrap()].to_string(), "0.096");
-        assert_eq!(data().on_demand.len(), 1367);
+        assert_eq!((data().on_demand.len(), data().on_demand_region.as_str()), (1367, "us-east-1"));
     }
 
     #[test]

@@ -44,7 +44,11 @@ pub struct SpotPrice {
     pub since: Timestamp,
 }
 
-/// An on-demand price (Linux, shared tenancy).
+/// The code of the refusal of every question about prices in a partition that has no Pricing API. It is ours: nothing is
+/// sent.
+pub const NO_PRICING_API: &str = "NoPricingApi";
+
+/// An on-demand price (Linux, shared tenancy), in the region's currency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OnDemandPrice {
     /// The type.

@@ -47,6 +47,18 @@ pub struct InstanceTypeFacts {
     pub placement_strategies: Vec<PlacementStrategy>,
 }
 
+impl InstanceTypeFacts {
+    /// Whether nodes can be of it: a kubelet runs on one of its architectures. Macs are described, offered and asked
+    /// for by people like any other type, and no plan has one.
+    #[must_use]
+    pub fn is_for_nodes(&self) -> bool {
+        self.architectures.iter().any(|architecture| match architecture {
+            Architecture::X86_64 | Architecture::Arm64 => true,
+            Architecture::Other(_) => false,
+        })
+    }
+}
+
 /// A processor architecture (`ProcessorInfo.SupportedArchitectures`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Architecture {

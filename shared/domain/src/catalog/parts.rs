@@ -122,9 +122,22 @@ const fn exhausted(blocking: &Blocking) -> Availability {
 }
 
 impl Catalog<'_> {
-    /// The choices for a class, by name. A type that no zone offers isn't one.
+    /// The choices for a class, by name. A type that no zone offers isn't one, nor is one that no node can be of.
     #[must_use]
     pub fn options(
+        &self,
+        settings: &NodeSettings,
+        places: Places<'_>,
+        exhaustion: Exhaustion<'_>,
+    ) -> Vec<InstanceTypeOption> {
+        let mut options = self.described(settings, places, exhaustion);
+        options.retain(|option| option.facts.is_for_nodes());
+        options
+    }
+
+    /// The same with the types that no node can be of: for people, never for a plan.
+    #[must_use]
+    pub fn described(
         &self,
         settings: &NodeSettings,
         places: Places<'_>,
@@ -235,6 +248,7 @@ fn subnets_of(zone: &Zone, subnets: &[ClassSubnet], exhaustion: Exhaustion<'_>) 
 mod tests {
     use super::*;
     use crate::catalog::describe::{InstanceTypeInfo, Limits, facts};
+    use crate::catalog::facts::Architecture;
     use crate::evidence::require;
     use crate::id::{ClusterName, SubnetId};
     use crate::unavailable::Mark;
@@ -245,6 +259,18 @@ mod tests {
         offerings: ZoneOfferings,
         on_demand: BTreeMap<InstanceType, UsdPerHour>,
         spot: Option<SpotPrices>,
+    }
+
+    impl World {
+        fn catalog(&self) -> Catalog<'_> {
+            Catalog {
+                region: &self.region,
+                types: ready(CatalogPart::InstanceTypes, &self.types),
+                offerings: ready(CatalogPart::Offerings, &self.offerings),
+                on_demand: Some(ready(CatalogPart::OnDemandPrices, &self.on_demand)),
+                spot: self.spot.as_ref().map(|spot| ready(CatalogPart::SpotPrices, spot)),
+            }
+        }
     }
 
     fn ready<T>(part: CatalogPart, value: T) -> Ready<T> {
@@ -317,13 +343,7 @@ mod tests {
     }
 
     fn check_in(world: &World, places: Places<'_>, (marks, now): (&[&str], i64), expected: &[&str]) {
-        let catalog = Catalog {
-            region: &world.region,
-            types: ready(CatalogPart::InstanceTypes, &world.types),
-            offerings: ready(CatalogPart::Offerings, &world.offerings),
-            on_demand: Some(ready(CatalogPart::OnDemandPrices, &world.on_demand)),
-            spot: world.spot.as_ref().map(|spot| ready(CatalogPart::SpotPrices, spot)),
-        };
+        let catalog = world.catalog();
         let marks: Marks = marks.iter().map(|key| mark(key)).collect();
         let requests = [RequestDigest::parse("12ab").unwrap()];
         let now = Timestamp::from_second(now).unwrap();
@@ -408,5 +428,18 @@ mod tests {
                 "us-east-1b on-demand 0.096 Available",
             ],
         );
+    }
+
+    #[test]
+    fn a_mac_is_described_and_is_no_choice() {
+        let mut world = world();
+        let (name, facts) = world.types.pop_first().unwrap();
+        let architectures = vec![Architecture::Other("arm64_mac".to_owned())];
+        world.types.insert(name, Arc::new(InstanceTypeFacts { architectures, ..facts.as_ref().clone() }));
+        let (settings, marks) = (NodeSettings::default(), Marks::default());
+        let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
+        let catalog = world.catalog();
+        assert_eq!(catalog.options(&settings, Places::AllZones, exhaustion), []);
+        assert_eq!(catalog.described(&settings, Places::AllZones, exhaustion).len(), 1);
     }
 }

@@ -86,7 +86,8 @@ fn of_reservation(
     }
     let ids: Vec<&str> = reservations.of_class.shown().iter().map(|one| one.id.as_str()).collect();
     let (reason, from) = (DriftReason::CapacityReservationDrift, into.id.to_string());
-    Some(Drift { reason, since: now, from, to: told(&ids) })
+    let to = if ids.is_empty() { "none".to_owned() } else { told(&ids) };
+    Some(Drift { reason, since: now, from, to })
 }
 
 /// The class's subnets in an order of their own: theirs changes with their free addresses.

@@ -385,6 +385,8 @@ fn a_claim_drifts_from_a_reservation_that_its_class_lost_only_behind_the_gate() 
     let drift = marked.marks[0].drift.clone().unwrap();
     assert_eq!((drift.reason.as_str(), drift.from.as_str()), ("CapacityReservationDrift", "cr-1"));
     assert_eq!(drift.to, "cr-2,cr-3");
+    let (alone, _) = plan(&reserved(Gate::Enabled, &[]));
+    assert_eq!(alone.marks[0].drift.as_ref().unwrap().to, "none");
     assert!(plan(&reserved(Gate::Enabled, &["cr-1", "cr-2"])).0.is_empty());
     assert!(plan(&reserved(Gate::Disabled, &["cr-2"])).0.is_empty());
     // What was marked while the gate was open is no drift once it is off.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use tenon_domain::Timestamp;
 use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin};
 use tenon_domain::id::Region;
+use tenon_domain::money::Currency;
 
 use super::form::{Attributes, FieldError, Fields, Form};
 use crate::key::REVISION;
@@ -38,6 +39,8 @@ pub struct PartMeta {
     pub packed_until: Option<Timestamp>,
     /// Where its content is from.
     pub origin: Origin,
+    /// What its prices are in; none where it has none.
+    pub currency: Option<Currency>,
     /// What the last refresh ran into, if it failed.
     pub last_error: Option<String>,
     /// The kind of that; none where a writer didn't say.
@@ -69,6 +72,7 @@ impl Form for CatalogMeta {
                 to.text("digest", &meta.digest);
                 to.time_if("packed_until", meta.packed_until);
                 let (as_of, region) = shipped(&meta.origin).unzip();
+                to.text_if("currency", meta.currency.map(Currency::as_str));
                 to.text_if("origin", as_of.map(|_| SHIPPED));
                 to.text_if("as_of", as_of.map(|as_of| as_of.to_string()));
                 to.text_if("of_region", region);
@@ -90,11 +94,9 @@ impl Form for CatalogMeta {
                     digest: from.string("digest")?,
                     packed_until: from.time_if("packed_until")?,
                     origin: origin(from)?,
+                    currency: word_if(from, "currency", Currency::parse)?,
                     last_error: from.string_if("last_error")?,
-                    last_error_kind: from
-                        .value_if("last_error_kind")
-                        .map(|_| from.word("last_error_kind", ErrorKind::parse))
-                        .transpose()?,
+                    last_error_kind: word_if(from, "last_error_kind", ErrorKind::parse)?,
                     failing_since: from.time_if("failing_since")?,
                 })
             })?;
@@ -103,6 +105,14 @@ impl Form for CatalogMeta {
         let parts = CatalogPart::ALL.into_iter().filter_map(|found| part(found).transpose());
         Ok(Self { revision: from.u64(REVISION)?, parts: parts.collect::<Result<_, _>>()? })
     }
+}
+
+fn word_if<T>(
+    from: Fields<'_>,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, FieldError> {
+    from.value_if(name).map(|_| from.word(name, parse)).transpose()
 }
 
 const fn shipped(origin: &Origin) -> Option<(&Date, &Region)> {

@@ -33,7 +33,9 @@ pub use form::{FieldError, Form, FormError, from_item, from_items, put, set, set
 pub use instance::InstanceOwner;
 pub use journal::{journal_from_item, journal_writes};
 pub use keys::JournalOf;
-pub use packed::{CatalogCache, CatalogError, Parts, Refresh, failure_commit, read_parts, refresh};
+pub use packed::{
+    CatalogCache, CatalogError, Parts, Refresh, failed, read_parts, refresh, refresh_without_answer,
+};
 pub use seen::{Generations, Halt, Seen, add_step, revision_of, steps_of};
 pub use template::Template;
 pub use type_record::TypeRecord;

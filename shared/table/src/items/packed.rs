@@ -20,6 +20,7 @@ use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::{CatalogPart, Origin, RefreshFailure};
 use tenon_domain::id::Region;
+use tenon_domain::money::Currency;
 use tenon_domain::{SignedDuration, Timestamp};
 
 use super::catalog::{CatalogMeta, PartMeta};
@@ -36,6 +37,9 @@ pub const PACKED_BYTES: usize = 350 * 1024;
 
 /// How long pieces live at least: readers of an older pointer, or of a restored table, still find them.
 pub const PACKED_LIFE_LEAST: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// How many pieces one call reads: as many of the largest as its answer may have bytes (16 MB), with room for their keys.
+const PIECES_AT_ONCE: usize = 45;
 
 /// The most bytes that a part may unfold to; guards against an item that was tampered with.
 const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
@@ -118,6 +122,8 @@ pub struct Refresh {
     pub pieces: Vec<Commit>,
     /// The pointer, under its revision.
     pub pointer: Commit,
+    /// The part as the pointer then has it.
+    pub after: PartMeta,
 }
 
 impl Refresh {
@@ -133,8 +139,7 @@ fn life(part: CatalogPart) -> SignedDuration {
     part.stale_after().saturating_mul(2).max(PACKED_LIFE_LEAST)
 }
 
-/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before. What is
-/// shipped is no word of AWS: its error is then said beside it by [`failure_commit`].
+/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before.
 ///
 /// # Errors
 /// [`CatalogError::Pack`] when the content can't be packed.
@@ -144,21 +149,43 @@ pub fn refresh(
     (data, origin): (&PartData, Origin),
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
+    let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
+    let answered =
+        PartMeta { origin, last_error: None, last_error_kind: None, failing_since: None, ..before };
+    written(region, meta, (data, answered), now)
+}
+
+/// The same for content that stands in for what AWS didn't answer: the failure is said beside it.
+///
+/// # Errors
+/// [`CatalogError::Pack`] when the content can't be packed.
+pub fn refresh_without_answer(
+    region: &Region,
+    meta: &CatalogMeta,
+    (data, origin): (&PartData, Origin),
+    failure: &RefreshFailure,
+    now: Timestamp,
+) -> Result<Refresh, CatalogError> {
+    let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
+    let failing = PartMeta { origin, ..failing(before, failure, now) };
+    written(region, meta, (data, failing), now)
+}
+
+/// The writes of content that is as of now.
+fn written(
+    region: &Region,
+    meta: &CatalogMeta,
+    (data, before): (&PartData, PartMeta),
+    now: Timestamp,
+) -> Result<Refresh, CatalogError> {
     let part = data.part();
     let bytes = pack(data)?;
     let digest = Digest::of([bytes.as_slice()]).hex();
-    let before = meta.parts.get(&part).cloned().unwrap_or_default();
     let life = life(part);
     let known = before.digest == digest;
     let lasting = before.packed_until.is_some_and(|until| until.duration_since(now) * 2 >= life);
-    let mut after = PartMeta {
-        refreshed_at: Some(now),
-        origin,
-        last_error: None,
-        last_error_kind: None,
-        failing_since: None,
-        ..before.clone()
-    };
+    let generation = before.generation;
+    let mut after = PartMeta { refreshed_at: Some(now), currency: currency(region, part), ..before };
     let mut pieces = Vec::new();
     if !(known && lasting) {
         let until = now.saturating_add(life).unwrap_or(now);
@@ -169,32 +196,43 @@ pub fn refresh(
         after.packed_until = Some(until);
     }
     if !known {
-        after.generation = before.generation.saturating_add(1);
+        after.generation = generation.saturating_add(1);
         after.items = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
         after.count = data.count() as u64;
         after.digest = digest;
     }
-    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after), now) })
+    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after.clone()), now), after })
 }
 
-/// The commit of a refresh that failed: the part stays as it is, and says why.
+fn currency(region: &Region, part: CatalogPart) -> Option<Currency> {
+    match part {
+        CatalogPart::OnDemandPrices | CatalogPart::SpotPrices => Some(Currency::of_region(region)),
+        CatalogPart::InstanceTypes | CatalogPart::Offerings => None,
+    }
+}
+
+fn failing(before: PartMeta, failure: &RefreshFailure, now: Timestamp) -> PartMeta {
+    PartMeta {
+        last_error: Some(failure.message.clone()),
+        last_error_kind: Some(failure.kind),
+        failing_since: before.failing_since.or(Some(now)),
+        ..before
+    }
+}
+
+/// The write of a refresh that failed: the part stays as it is, and says why.
 #[must_use]
-pub fn failure_commit(
+pub fn failed(
     region: &Region,
     meta: &CatalogMeta,
     part: CatalogPart,
     failure: &RefreshFailure,
     now: Timestamp,
-) -> Commit {
+) -> Refresh {
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
-    let failing_since = before.failing_since.or(Some(now));
-    let after = PartMeta {
-        last_error: Some(failure.message.clone()),
-        last_error_kind: Some(failure.kind),
-        failing_since,
-        ..before
-    };
-    pointer_commit(region, meta, (part, after), now)
+    let after = failing(before, failure, now);
+    let pointer = pointer_commit(region, meta, (part, after.clone()), now);
+    Refresh { pieces: Vec::new(), pointer, after }
 }
 
 /// The pointer; nothing of the catalogue ever arrived where there is none.
@@ -238,35 +276,69 @@ pub async fn parts_of<T: Table>(
     (meta, wanted): (&CatalogMeta, &[CatalogPart]),
     cache: &CatalogCache,
 ) -> Result<Parts, CatalogError> {
-    let mut parts = Parts::new();
-    for part in wanted.iter().copied() {
-        let Some(found) = meta.parts.get(&part) else { continue };
-        let (Some(refreshed_at), true) = (found.refreshed_at, found.generation > 0) else { continue };
-        let data = match cache.get(part, &found.digest) {
-            Some(data) => data,
-            None => {
-                let data = Arc::new(read_packed(table, region, part, found).await?);
-                cache.keep(part, found.digest.clone(), Arc::clone(&data));
-                data
-            }
-        };
-        parts.insert(part, Part { data, generation: found.generation, refreshed_at });
-    }
-    Ok(parts)
+    each_part(table, region, (meta, wanted), cache)
+        .await?
+        .into_iter()
+        .map(|(part, found)| found.map(|found| (part, found)))
+        .collect()
 }
 
-async fn read_packed<T: Table>(
+/// The same, for a caller that can do without a part that can't be read. All pieces that the cache doesn't have are read
+/// by one call, as far as they fit its answer.
+///
+/// # Errors
+/// [`TableError`]; an answer that the table gave only in part is one.
+pub async fn each_part<T: Table>(
     table: &T,
+    region: &Region,
+    (meta, wanted): (&CatalogMeta, &[CatalogPart]),
+    cache: &CatalogCache,
+) -> Result<BTreeMap<CatalogPart, Result<Part, CatalogError>>, TableError> {
+    let arrived = |part: &CatalogPart| {
+        let found = meta.parts.get(part).filter(|found| found.generation > 0)?;
+        Some((*part, (found, found.refreshed_at?)))
+    };
+    let arrived: BTreeMap<CatalogPart, (&PartMeta, Timestamp)> = wanted.iter().filter_map(arrived).collect();
+    let kept: BTreeMap<CatalogPart, Arc<PartData>> = arrived
+        .iter()
+        .filter_map(|(part, (found, _))| Some((*part, cache.get(*part, &found.digest)?)))
+        .collect();
+    let lacking = arrived.iter().filter(|(part, _)| !kept.contains_key(*part));
+    let keys: Vec<Key> = lacking.flat_map(|(part, (found, _))| piece_keys(region, *part, found)).collect();
+    let mut pieces = BTreeMap::new();
+    for keys in keys.chunks(PIECES_AT_ONCE) {
+        // Consistently: the pointer may be newer than an eventual view of what it points to.
+        pieces.extend(table.batch_get(keys, Consistency::Strong).await?);
+    }
+    let whole = |part: CatalogPart, found: &PartMeta| -> Result<Arc<PartData>, CatalogError> {
+        if let Some(data) = kept.get(&part) {
+            return Ok(Arc::clone(data));
+        }
+        let data = Arc::new(joined(&pieces, region, part, found)?);
+        cache.keep(part, found.digest.clone(), Arc::clone(&data));
+        Ok(data)
+    };
+    let part = |(part, (found, refreshed_at)): (CatalogPart, (&PartMeta, Timestamp))| {
+        let read = whole(part, found);
+        (part, read.map(|data| Part { data, generation: found.generation, refreshed_at }))
+    };
+    Ok(arrived.into_iter().map(part).collect())
+}
+
+fn piece_keys(region: &Region, part: CatalogPart, meta: &PartMeta) -> impl Iterator<Item = Key> {
+    (0..meta.items).map(move |n| keys::packed(region, part, &meta.digest, n))
+}
+
+/// The content of a part from its pieces.
+fn joined(
+    pieces: &BTreeMap<Key, Item>,
     region: &Region,
     part: CatalogPart,
     meta: &PartMeta,
 ) -> Result<PartData, CatalogError> {
-    let keys: Vec<Key> = (0..meta.items).map(|n| keys::packed(region, part, &meta.digest, n)).collect();
-    // Consistently: the pointer may be newer than an eventual view of what it points to.
-    let items = table.batch_get(&keys, Consistency::Strong).await?;
     let mut bytes = Vec::new();
-    for key in keys {
-        let item = items.get(&key).ok_or_else(|| CatalogError::Missing { key: key.clone() })?;
+    for key in piece_keys(region, part, meta) {
+        let item = pieces.get(&key).ok_or_else(|| CatalogError::Missing { key: key.clone() })?;
         let chunk = Fields::of(item).bytes(DATA).map_err(|field| FormError { key, field })?;
         bytes.extend_from_slice(chunk);
     }
@@ -316,7 +388,7 @@ fn unpack(part: CatalogPart, bytes: &[u8]) -> Result<PartData, CatalogError> {
     let mut plain = Vec::new();
     let mut decoder = DeflateDecoder::new(bytes).take(UNPACKED_BYTES);
     decoder.read_to_end(&mut plain).map_err(|error| wrong(error.to_string()))?;
-    let form: PartForm = postcard::from_bytes(&plain).map_err(|error| wrong(error.to_string()))?;
+    let form: PartForm<'_> = postcard::from_bytes(&plain).map_err(|error| wrong(error.to_string()))?;
     let data = form.data().map_err(|error| wrong(error.to_string()))?;
     if data.part() == part { Ok(data) } else { Err(wrong(format!("it holds `{}`", data.part()))) }
 }
@@ -465,6 +537,58 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_read_by_one_call_and_one_that_is_broken_leaves_the_others() {
+        const BROKEN: CatalogPart = CatalogPart::OnDemandPrices;
+        let table = table();
+        put(&table, &prices(5), 100);
+        put(&table, &many_prices(), 100);
+        table.reset_meter();
+        let all = [BROKEN, CatalogPart::SpotPrices, CatalogPart::SpotPrices];
+        assert_eq!(block_on(read_parts(&table, &region(), &all, &CatalogCache::new())).unwrap().len(), 2);
+        assert_eq!(table.meter().operations[&Operation::BatchGetItem].calls, 1);
+        let digest = meta_of(&table, BROKEN).digest;
+        let piece = keys::packed(&region(), BROKEN, &digest, 1);
+        block_on(table.commit(&put_piece(piece, &[1], at(200)))).unwrap();
+        let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
+        let cache = CatalogCache::new();
+        let each = block_on(each_part(&table, &region(), (&meta, &all), &cache)).unwrap();
+        assert!(matches!(each[&BROKEN], Err(CatalogError::Corrupt { .. })), "{:?}", each[&BROKEN]);
+        assert_eq!(*each[&CatalogPart::SpotPrices].as_ref().unwrap().data, prices(5));
+    }
+
+    #[test]
+    fn an_answer_holds_as_many_pieces_as_are_asked_for() {
+        let largest = PACKED_BYTES + 1024;
+        assert!((PIECES_AT_ONCE * largest) as u64 <= crate::limits::BATCH_BYTES);
+        assert!(PIECES_AT_ONCE <= crate::limits::BATCH_KEYS);
+    }
+
+    #[test]
+    fn what_stands_in_for_an_answer_is_as_of_now_and_says_what_failed() {
+        let table = table();
+        let failure = RefreshFailure { kind: ErrorKind::Denied, message: "denied".to_owned() };
+        let origin = Origin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() };
+        for now in [100, 200] {
+            let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
+            let given = (&prices(5), origin.clone());
+            let refresh = refresh_without_answer(&region(), &meta, given, &failure, at(now)).unwrap();
+            for commit in refresh.commits() {
+                block_on(table.commit(commit)).unwrap();
+            }
+            assert_eq!(refresh.after, meta_of(&table, CatalogPart::SpotPrices));
+        }
+        let part = meta_of(&table, CatalogPart::SpotPrices);
+        assert_eq!(
+            (part.generation, part.refreshed_at, part.failing_since),
+            (1, Some(at(200)), Some(at(100)))
+        );
+        assert_eq!((part.origin, part.last_error_kind), (origin, Some(ErrorKind::Denied)));
+        put(&table, &prices(6), 300);
+        let part = meta_of(&table, CatalogPart::SpotPrices);
+        assert_eq!((part.generation, part.origin, part.failing_since), (2, Origin::Answered, None));
+    }
+
+    #[test]
     fn of_two_refreshes_one_loses() {
         let table = table();
         let (first, second) = (refreshed(&table, &prices(5), 100), refreshed(&table, &prices(6), 100));
@@ -483,8 +607,8 @@ mod tests {
         for now in [200, 300] {
             let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
             let failure = RefreshFailure { kind: ErrorKind::Throttled, message: "throttled".to_owned() };
-            let commit = failure_commit(&region(), &meta, CatalogPart::SpotPrices, &failure, at(now));
-            block_on(table.commit(&commit)).unwrap();
+            let refresh = failed(&region(), &meta, CatalogPart::SpotPrices, &failure, at(now));
+            block_on(table.commit(&refresh.pointer)).unwrap();
         }
         let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
         let part = &meta.parts[&CatalogPart::SpotPrices];

@@ -1,7 +1,8 @@
 //! The forms in which parts of the catalogue are packed: rows of plain values in postcard.
 //!
 //! Decides how a domain value is flattened. A change of any row's shape is a new variant of [`PartForm`] at its end,
-//! since postcard names no fields.
+//! since postcard names no fields. Texts are borrowed from the bytes that are read: most of them are words that become
+//! one of the domain's, and a string for each would be the larger part of what reading takes.
 
 use std::sync::Arc;
 
@@ -18,11 +19,19 @@ use super::packed_spot::SpotForm;
 
 /// A part, packed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum PartForm {
-    InstanceTypes(Vec<FactsForm>),
-    Offerings { zones: Vec<(String, String)>, offered: Vec<(String, Vec<String>)> },
-    OnDemandPrices(Vec<(String, u64)>),
-    SpotPrices(SpotForm),
+pub(super) enum PartForm<'a> {
+    #[serde(borrow)]
+    InstanceTypes(Vec<FactsForm<'a>>),
+    Offerings {
+        #[serde(borrow)]
+        zones: Vec<(&'a str, &'a str)>,
+        #[serde(borrow)]
+        offered: Vec<(&'a str, Vec<&'a str>)>,
+    },
+    #[serde(borrow)]
+    OnDemandPrices(Vec<(&'a str, u64)>),
+    #[serde(borrow)]
+    SpotPrices(SpotForm<'a>),
 }
 
 /// A packed value that isn't one of the domain's.
@@ -39,27 +48,36 @@ pub(super) enum FormsError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FactsForm {
-    name: String,
+pub(super) struct FactsForm<'a> {
+    name: &'a str,
     vcpus: u32,
     memory_mib: u64,
-    architectures: Vec<String>,
-    manufacturer: Option<String>,
+    #[serde(borrow)]
+    architectures: Vec<&'a str>,
+    #[serde(borrow)]
+    manufacturer: Option<&'a str>,
     clock_speed_mhz: Option<u32>,
-    features: Vec<String>,
-    gpus: Vec<(String, String, u32, u64)>,
-    neuron_devices: Vec<(String, u32, u32)>,
-    inference_accelerators: Vec<(String, String, u32)>,
+    #[serde(borrow)]
+    features: Vec<&'a str>,
+    #[serde(borrow)]
+    gpus: Vec<(&'a str, &'a str, u32, u64)>,
+    #[serde(borrow)]
+    neuron_devices: Vec<(&'a str, u32, u32)>,
+    #[serde(borrow)]
+    inference_accelerators: Vec<(&'a str, &'a str, u32)>,
     instance_store: Option<(u64, u8)>,
     ebs: (u8, Option<u32>),
     network: NetworkForm,
-    hypervisor: Option<String>,
+    #[serde(borrow)]
+    hypervisor: Option<&'a str>,
     bare_metal: bool,
     nitro_enclaves: bool,
     burstable: bool,
     current_generation: bool,
-    usage_classes: Vec<String>,
-    placement_strategies: Vec<String>,
+    #[serde(borrow)]
+    usage_classes: Vec<&'a str>,
+    #[serde(borrow)]
+    placement_strategies: Vec<&'a str>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,22 +92,22 @@ struct NetworkForm {
     branch_interfaces: u32,
 }
 
-impl PartForm {
-    pub(super) fn of(data: &PartData) -> Self {
+impl<'a> PartForm<'a> {
+    pub(super) fn of(data: &'a PartData) -> Self {
         match data {
             PartData::InstanceTypes(types) => {
                 Self::InstanceTypes(types.values().map(|facts| FactsForm::of(facts)).collect())
             }
             PartData::Offerings(offerings) => {
-                let zones = offerings.zones.iter().map(|(zone, id)| (zone.to_string(), id.to_string()));
+                let zones = offerings.zones.iter().map(|(zone, id)| (zone.as_str(), id.as_str()));
                 let offered = offerings
                     .offered
                     .iter()
-                    .map(|(name, zones)| (name.to_string(), zones.iter().map(ToString::to_string).collect()));
+                    .map(|(name, zones)| (name.as_str(), zones.iter().map(Zone::as_str).collect()));
                 Self::Offerings { zones: zones.collect(), offered: offered.collect() }
             }
             PartData::OnDemandPrices(prices) => Self::OnDemandPrices(
-                prices.iter().map(|(name, price)| (name.to_string(), price.nanos())).collect(),
+                prices.iter().map(|(name, price)| (name.as_str(), price.nanos())).collect(),
             ),
             PartData::SpotPrices(prices) => Self::SpotPrices(SpotForm::of(prices)),
         }
@@ -106,7 +124,7 @@ impl PartForm {
             }
             Self::Offerings { zones, offered } => {
                 let zone = |(zone, id)| Ok((Zone::parse(zone)?, ZoneId::parse(id)?));
-                let row = |(name, zones): (String, Vec<String>)| {
+                let row = |(name, zones): (&str, Vec<&str>)| {
                     let zones = zones.into_iter().map(Zone::parse).collect::<Result<_, _>>()?;
                     Ok((InstanceType::parse(name)?, zones))
                 };
@@ -124,57 +142,63 @@ impl PartForm {
     }
 }
 
-impl FactsForm {
-    fn of(facts: &InstanceTypeFacts) -> Self {
-        let gpu = |gpu: &Gpu| (gpu.name.clone(), gpu.manufacturer.clone(), gpu.count, gpu.memory_mib);
-        let neuron = |device: &NeuronDevice| (device.name.clone(), device.count, device.cores);
+impl<'a> FactsForm<'a> {
+    fn of(facts: &'a InstanceTypeFacts) -> Self {
+        let gpu = |gpu: &'a Gpu| (gpu.name.as_str(), gpu.manufacturer.as_str(), gpu.count, gpu.memory_mib);
+        let neuron = |device: &'a NeuronDevice| (device.name.as_str(), device.count, device.cores);
         let accelerator =
-            |found: &InferenceAccelerator| (found.name.clone(), found.manufacturer.clone(), found.count);
+            |found: &'a InferenceAccelerator| (found.name.as_str(), found.manufacturer.as_str(), found.count);
         Self {
-            name: facts.name.to_string(),
+            name: facts.name.as_str(),
             vcpus: facts.vcpus,
             memory_mib: facts.memory_mib,
-            architectures: facts.architectures.iter().map(|found| found.as_str().to_owned()).collect(),
-            manufacturer: facts.processor.manufacturer.clone(),
+            architectures: facts.architectures.iter().map(Architecture::as_str).collect(),
+            manufacturer: facts.processor.manufacturer.as_deref(),
             clock_speed_mhz: facts.processor.clock_speed_mhz,
-            features: facts.processor.features.clone(),
+            features: facts.processor.features.iter().map(String::as_str).collect(),
             gpus: facts.gpus.iter().map(gpu).collect(),
             neuron_devices: facts.neuron_devices.iter().map(neuron).collect(),
             inference_accelerators: facts.inference_accelerators.iter().map(accelerator).collect(),
             instance_store: facts.instance_store.map(|store| (store.total_gb, support_number(store.nvme))),
             ebs: (support_number(facts.ebs.optimized), facts.ebs.max_bandwidth_mbps),
             network: NetworkForm::of(&facts.network),
-            hypervisor: facts.hypervisor.as_ref().map(|found| found.as_str().to_owned()),
+            hypervisor: facts.hypervisor.as_ref().map(Hypervisor::as_str),
             bare_metal: facts.bare_metal,
             nitro_enclaves: facts.nitro_enclaves,
             burstable: facts.burstable,
             current_generation: facts.current_generation,
-            usage_classes: facts
-                .usage_classes
-                .iter()
-                .map(|class| usage_class_word(class).to_owned())
-                .collect(),
-            placement_strategies: facts.placement_strategies.iter().map(|s| s.as_str().to_owned()).collect(),
+            usage_classes: facts.usage_classes.iter().map(usage_class_word).collect(),
+            placement_strategies: facts.placement_strategies.iter().map(|s| s.as_str()).collect(),
         }
     }
 
     fn facts(self) -> Result<InstanceTypeFacts, FormsError> {
-        let strategy = |word: String| {
-            PlacementStrategy::from_ec2(&word).ok_or_else(|| FormsError::Strategy(word.clone()))
+        let strategy = |word: &str| {
+            PlacementStrategy::from_ec2(word).ok_or_else(|| FormsError::Strategy(word.to_owned()))
         };
         let store = |(total_gb, nvme)| Ok::<_, FormsError>(InstanceStore { total_gb, nvme: support(nvme)? });
-        let gpu = |(name, manufacturer, count, memory_mib)| Gpu { name, manufacturer, count, memory_mib };
-        let neuron = |(name, count, cores)| NeuronDevice { name, count, cores };
-        let accelerator = |(name, manufacturer, count)| InferenceAccelerator { name, manufacturer, count };
+        let gpu = |(name, manufacturer, count, memory_mib): (&str, &str, u32, u64)| Gpu {
+            name: name.to_owned(),
+            manufacturer: manufacturer.to_owned(),
+            count,
+            memory_mib,
+        };
+        let neuron =
+            |(name, count, cores): (&str, u32, u32)| NeuronDevice { name: name.to_owned(), count, cores };
+        let accelerator = |(name, manufacturer, count): (&str, &str, u32)| InferenceAccelerator {
+            name: name.to_owned(),
+            manufacturer: manufacturer.to_owned(),
+            count,
+        };
         Ok(InstanceTypeFacts {
             name: InstanceType::parse(self.name)?,
             vcpus: self.vcpus,
             memory_mib: self.memory_mib,
-            architectures: self.architectures.iter().map(|word| Architecture::from_ec2(word)).collect(),
+            architectures: self.architectures.into_iter().map(Architecture::from_ec2).collect(),
             processor: Processor {
-                manufacturer: self.manufacturer,
+                manufacturer: self.manufacturer.map(str::to_owned),
                 clock_speed_mhz: self.clock_speed_mhz,
-                features: self.features,
+                features: self.features.into_iter().map(str::to_owned).collect(),
             },
             gpus: self.gpus.into_iter().map(gpu).collect(),
             neuron_devices: self.neuron_devices.into_iter().map(neuron).collect(),
@@ -182,12 +206,12 @@ impl FactsForm {
             instance_store: self.instance_store.map(store).transpose()?,
             ebs: Ebs { optimized: support(self.ebs.0)?, max_bandwidth_mbps: self.ebs.1 },
             network: self.network.network()?,
-            hypervisor: self.hypervisor.as_deref().map(Hypervisor::from_ec2),
+            hypervisor: self.hypervisor.map(Hypervisor::from_ec2),
             bare_metal: self.bare_metal,
             nitro_enclaves: self.nitro_enclaves,
             burstable: self.burstable,
             current_generation: self.current_generation,
-            usage_classes: self.usage_classes.iter().map(|word| UsageClass::from_ec2(word)).collect(),
+            usage_classes: self.usage_classes.into_iter().map(UsageClass::from_ec2).collect(),
             placement_strategies: self
                 .placement_strategies
                 .into_iter()

@@ -21,27 +21,29 @@ const TENS_MAX: u32 = 19;
 
 /// Spot prices in columns.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SpotForm {
+pub(super) struct SpotForm<'a> {
     /// Prices are in nano-dollars times ten to this.
     tens: u32,
-    zones: Vec<String>,
+    #[serde(borrow)]
+    zones: Vec<&'a str>,
     /// Each name's bytes shared with the one before, and the rest.
-    names: Vec<(usize, String)>,
+    #[serde(borrow)]
+    names: Vec<(usize, &'a str)>,
     /// By zone, then by name: 0 for none, else one more than the price, which may be any `u64`.
     prices: Vec<Vec<u128>>,
 }
 
-impl SpotForm {
-    pub(super) fn of(prices: &SpotPrices) -> Self {
-        let zones: BTreeSet<&Zone> = prices.values().flat_map(BTreeMap::keys).collect();
+impl<'a> SpotForm<'a> {
+    pub(super) fn of(prices: &'a SpotPrices) -> Self {
+        let zones: BTreeSet<&'a Zone> = prices.values().flat_map(BTreeMap::keys).collect();
         let tens = tens(prices.values().flat_map(BTreeMap::values).map(|price| price.nanos()));
         let unit = 10_u64.pow(tens);
         let cell = |price: Option<&UsdPerHour>| price.map_or(0, |price| u128::from(price.nanos() / unit) + 1);
-        let column = |zone: &&Zone| prices.values().map(|zones| cell(zones.get(*zone))).collect();
+        let column = |zone: &&'a Zone| prices.values().map(|zones| cell(zones.get(*zone))).collect();
         Self {
             tens,
             prices: zones.iter().map(column).collect(),
-            zones: zones.iter().map(ToString::to_string).collect(),
+            zones: zones.iter().map(|zone| zone.as_str()).collect(),
             names: shortened(prices.keys().map(InstanceType::as_str)),
         }
     }
@@ -77,19 +79,19 @@ fn tens(prices: impl Iterator<Item = u64>) -> u32 {
     prices.filter(|price| *price != 0).map(zeros).min().unwrap_or(0)
 }
 
-fn shortened<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, String)> {
+fn shortened<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let mut before = "";
     let mut short = Vec::new();
     for name in names {
         let same = name.chars().zip(before.chars()).take_while(|(a, b)| a == b);
         let shared = same.map(|(a, _)| a.len_utf8()).sum();
-        short.push((shared, name.get(shared..).unwrap_or_default().to_owned()));
+        short.push((shared, name.get(shared..).unwrap_or_default()));
         before = name;
     }
     short
 }
 
-fn lengthened(short: &[(usize, String)]) -> Result<Vec<String>, FormsError> {
+fn lengthened(short: &[(usize, &str)]) -> Result<Vec<String>, FormsError> {
     let mut names: Vec<String> = Vec::with_capacity(short.len());
     for (shared, rest) in short {
         let before = names.last().map_or("", String::as_str);
@@ -120,7 +122,7 @@ mod tests {
         let form = SpotForm::of(&prices);
         let bytes = postcard::to_allocvec(&form).unwrap();
         assert_eq!(serde_json::to_string(&form).unwrap(), stored);
-        let read: SpotForm = postcard::from_bytes(&bytes).unwrap();
+        let read: SpotForm<'_> = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(read.data().unwrap(), prices);
     }
 
@@ -147,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_torn_form_is_an_error() {
-        let torn = |tens, names: &[(usize, &str)], prices: &[&[u128]]| SpotForm {
+        let torn = |tens, names: &[(usize, &'static str)], prices: &[&[u128]]| SpotForm {
             tens,
-            zones: vec!["us-east-1a".to_owned()],
-            names: names.iter().map(|(shared, rest)| (*shared, (*rest).to_owned())).collect(),
+            zones: vec!["us-east-1a"],
+            names: names.to_vec(),
             prices: prices.iter().map(|column| column.to_vec()).collect(),
         };
         for form in [

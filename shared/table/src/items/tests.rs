@@ -21,7 +21,7 @@ use tenon_domain::id::{ClaimName, ClusterName, CommandId, NamespacedName, NodeNa
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
-use tenon_domain::money::UsdPerHour;
+use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
@@ -325,6 +325,7 @@ fn catalog_meta() -> CatalogMeta {
         digest: "12ab".into(),
         packed_until: Some(at("00:20:00")),
         origin: Origin::Answered,
+        currency: Some(Currency::Usd),
         last_error: Some("RequestLimitExceeded".into()),
         last_error_kind: Some(ErrorKind::Throttled),
         failing_since: Some(at("00:10:00")),
@@ -333,6 +334,7 @@ fn catalog_meta() -> CatalogMeta {
         generation: 1,
         refreshed_at: Some(at("00:00:00")),
         origin: Origin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() },
+        currency: Some(Currency::Usd),
         ..PartMeta::default()
     };
     let parts = [(CatalogPart::SpotPrices, part), (CatalogPart::OnDemandPrices, shipped)];
@@ -346,7 +348,9 @@ fn type_record() -> TypeRecord {
         labels: tags(&[("karpenter.k8s.aws/instance-family", "m5")]),
         capacity: requests(),
         zones: vec!["us-east-1a".into()],
+        currency: Currency::Usd,
         on_demand: Some(price("0.096")),
+        on_demand_of: None,
         spot: BTreeMap::from([("us-east-1a".into(), price("0.031"))]),
     }
 }
@@ -458,6 +462,21 @@ fn every_kind_has_its_golden_form_and_reads_back() {
         render(text, &key, &item);
     }
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn prices_are_named_by_their_currency_and_by_whose_they_are() {
+    let of = Some("us-east-1".parse().unwrap());
+    let chinese = TypeRecord { currency: Currency::Cny, on_demand_of: of, ..type_record() };
+    let item = to_item(&chinese);
+    assert_eq!(item["on_demand_cny_per_hour"].as_text(), Some("0.096"));
+    assert_eq!(item["on_demand_of_region"].as_text(), Some("us-east-1"));
+    assert!(item.keys().all(|name| !name.contains("usd")), "{item:?}");
+    let key = keys::instance_type(&region(), &chinese.name);
+    assert_eq!(from_item::<TypeRecord>(&key, &item).unwrap(), chinese);
+    // What was written under the other name before goes.
+    let Write::Set { remove, .. } = set(key, &chinese) else { panic!() };
+    assert!(remove.contains(&"on_demand_usd_per_hour".to_owned()), "{remove:?}");
 }
 
 fn check_error(change: impl FnOnce(&mut Item), expected: &str) {

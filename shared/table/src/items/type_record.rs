@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tenon_domain::id::InstanceType;
-use tenon_domain::money::UsdPerHour;
+use tenon_domain::id::{InstanceType, Region};
+use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::resources::ResourceList;
 
 use super::form::{Attributes, FieldError, Fields, Form, Problem};
@@ -19,10 +19,24 @@ pub struct TypeRecord {
     pub capacity: ResourceList,
     /// Names of the zones that offer it.
     pub zones: Vec<String>,
+    /// What its prices are in: the attributes that hold them are named by it.
+    pub currency: Currency,
     /// Its on-demand price, where it is known.
     pub on_demand: Option<UsdPerHour>,
+    /// Whose on-demand price that is, where it is another region's.
+    pub on_demand_of: Option<Region>,
     /// Its spot prices by zone; refreshed twice a day, not with every spot price.
     pub spot: BTreeMap<String, UsdPerHour>,
+}
+
+const ON_DEMAND_OF: &str = "on_demand_of_region";
+
+/// The attributes of on-demand and spot prices.
+const fn prices(currency: Currency) -> (&'static str, &'static str) {
+    match currency {
+        Currency::Usd => ("on_demand_usd_per_hour", "spot_usd_per_hour"),
+        Currency::Cny => ("on_demand_cny_per_hour", "spot_cny_per_hour"),
+    }
 }
 
 impl Form for TypeRecord {
@@ -31,27 +45,37 @@ impl Form for TypeRecord {
         to.labels("labels", &self.labels);
         to.resources("capacity", &self.capacity);
         to.texts("zones", &self.zones);
-        to.text_if("on_demand_usd_per_hour", self.on_demand.map(|price| price.to_string()));
-        let spot = self.spot.iter().map(|(zone, price)| (zone.clone(), price.to_string())).collect();
-        to.labels("spot_usd_per_hour", &spot);
+        for currency in Currency::ALL {
+            let (on_demand, spot) = prices(currency);
+            if currency == self.currency {
+                to.text_if(on_demand, self.on_demand.map(|price| price.to_string()));
+                let by_zone = self.spot.iter().map(|(zone, price)| (zone.clone(), price.to_string()));
+                to.labels(spot, &by_zone.collect());
+            } else {
+                to.text_if(on_demand, None::<&str>);
+                to.text_if(spot, None::<&str>);
+            }
+        }
+        to.text_if(ON_DEMAND_OF, self.on_demand_of.as_ref());
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        let held = |currency: &Currency| from.value_if(prices(*currency).1).is_some();
+        let currency = Currency::ALL.into_iter().find(held).unwrap_or_default();
+        let (on_demand, spot) = prices(currency);
         let price = |name: &str, text: &str| {
             UsdPerHour::parse(text).map_err(|error| FieldError::at(name, Problem::Invalid(error.to_string())))
         };
-        let spot = from.labels("spot_usd_per_hour")?;
-        let spot = spot.into_iter().map(|(zone, text)| Ok((zone, price("spot_usd_per_hour", &text)?)));
+        let by_zone = from.labels(spot)?.into_iter().map(|(zone, text)| Ok((zone, price(spot, &text)?)));
         Ok(Self {
             name: from.parsed("name")?,
             labels: from.labels("labels")?,
             capacity: from.resources("capacity")?,
             zones: from.texts("zones")?,
-            on_demand: from
-                .text_if("on_demand_usd_per_hour")?
-                .map(|text| price("on_demand_usd_per_hour", text))
-                .transpose()?,
-            spot: spot.collect::<Result<_, _>>()?,
+            currency,
+            on_demand: from.text_if(on_demand)?.map(|text| price(on_demand, text)).transpose()?,
+            on_demand_of: from.parsed_if(ON_DEMAND_OF)?,
+            spot: by_zone.collect::<Result<_, _>>()?,
         })
     }
 }

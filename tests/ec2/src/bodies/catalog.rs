@@ -23,8 +23,7 @@ pub async fn types_are_described_whole<S: Server>(server: &S) {
     let names: BTreeSet<_> = types.iter().map(|info| info.instance_type.clone().unwrap()).collect();
     assert_eq!(names.len(), types.len());
     assert!(types.len() > 1000, "{} types", types.len());
-    let for_nodes = types.iter().filter(|info| info.is_for_nodes());
-    for info in for_nodes {
+    for info in types.iter().filter(|info| info.is_hvm()) {
         facts(info, &Limits::default()).unwrap();
     }
     let m5 = types.iter().find(|info| info.instance_type.as_deref() == Some("m5.large")).unwrap();

@@ -29,7 +29,7 @@ pub async fn the_line_launches_for_pods_and_takes_back_what_never_joins<S: Serve
     let mut line = Line::new(server).await;
     line.sweep().await;
     let types = pages(|page| server.ec2().describe_instance_types(page)).await.into_iter().flatten();
-    let types = types.filter(|info| info.is_for_nodes()).count();
+    let types = types.filter(|info| info.is_hvm()).count();
     assert_eq!(line.types(), types);
     let class = line.class();
     assert!(class.ready(), "{:?}", class.conditions);

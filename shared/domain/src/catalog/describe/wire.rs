@@ -166,14 +166,19 @@ wire! {
 }
 
 impl InstanceTypeInfo {
-    /// Whether the type is one that a catalogue asks for: it runs `hvm` images and is `x86_64` or `arm64`.
-    /// (KARPENTER.md 2.1.1: the request's filters.)
+    /// Whether the type runs `hvm` images, which all images of nodes are.
+    #[must_use]
+    pub fn is_hvm(&self) -> bool {
+        items(self.supported_virtualization_types.as_ref()).iter().any(|kind| kind == "hvm")
+    }
+
+    /// Whether nodes can be of the type: it runs `hvm` images and is `x86_64` or `arm64`. (KARPENTER.md 2.1.1: the
+    /// request's filters.)
     #[must_use]
     pub fn is_for_nodes(&self) -> bool {
-        let hvm = items(self.supported_virtualization_types.as_ref()).iter().any(|kind| kind == "hvm");
         let architectures =
             self.processor_info.as_ref().and_then(|info| info.supported_architectures.as_ref());
-        hvm && items(architectures).iter().any(|name| name == "x86_64" || name == "arm64")
+        self.is_hvm() && items(architectures).iter().any(|name| name == "x86_64" || name == "arm64")
     }
 }
 
