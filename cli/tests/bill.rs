@@ -1,6 +1,10 @@
 //! What the region, an idle and a busy cluster take stays within limits, line by line: half a day of the whole region and
 //! an hour of each cluster in a small one, worked out for a month. docs/bill.md has whole days.
-#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
 
 use std::process::Command;
 

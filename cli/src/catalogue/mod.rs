@@ -13,7 +13,7 @@ use tenon_cloud::data::{DataError, Ec2Data};
 use tenon_domain::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
-use tenon_domain::catalog::{Catalog, InstanceTypeFacts, SpotPrices, ZoneOfferings};
+use tenon_domain::catalog::{Catalog, InstanceTypeFacts, LearnedOf, SpotPrices, ZoneOfferings};
 use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::evidence::{CatalogPart, Ready, require};
 use tenon_domain::id::{InstanceType, Region, Zone};
@@ -110,6 +110,7 @@ impl RegionCatalog {
             offerings: given(CatalogPart::Offerings, &self.offerings)?,
             on_demand: Some(given(CatalogPart::OnDemandPrices, &self.on_demand)?),
             spot,
+            learned: LearnedOf::NOTHING,
         })
     }
 

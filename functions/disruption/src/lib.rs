@@ -21,7 +21,7 @@ use tenon_entrypoint::observe::{Want, Wants, Watch};
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope, Signals, content_commit};
 use tenon_launching::build::LaunchInput;
 use tenon_launching::commit::{Outcome, commit};
-use tenon_launching::observe::{Caches, Observed, observe};
+use tenon_launching::observe::{Caches, Observed, evidence, observe};
 use tenon_launching::pass::{End, Look, ROUNDS, changed, finish, told_waiting, wake_again};
 use tenon_launching::world::World;
 use tenon_scheduling::disruption::{self, Plan, Report, Step};
@@ -120,10 +120,7 @@ async fn look<P: Ports>(
     let mut world = World::new(cluster, registry, view, snapshot);
     world.resolve(&ports.installation().region);
     let (plan, report) = disruption::plan(&plan::input(&world, view, snapshot));
-    let evidence = BTreeMap::from([
-        ("snapshot".to_owned(), snapshot.generation),
-        ("revision".to_owned(), view.generations.revision),
-    ]);
+    let evidence = evidence(view, snapshot.generation);
     let launch = LaunchInput {
         now: view.now,
         by: FunctionName::Disruption,

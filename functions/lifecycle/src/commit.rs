@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use tenon_cluster::Action;
 use tenon_cluster::action::action_key;
 use tenon_domain::Timestamp;
+use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::journal::JournalRecord;
@@ -31,6 +32,8 @@ pub struct Committed {
     pub audit: AuditCommit,
     /// How many commits lost their race.
     pub lost: usize,
+    /// Why something that was learned isn't written, where it isn't; nothing else depends on it.
+    pub not_learned: Option<HandlerError>,
 }
 
 /// Whether the audit's decisions stand.
@@ -43,7 +46,8 @@ pub enum AuditCommit {
     Lost,
 }
 
-/// Commits the plan: the audit first, for a halt has to stand before anything else is done.
+/// Commits the plan: the audit first, for a halt has to stand before anything else is done. What is learned comes before
+/// the steps that it is learned at, since those are taken once.
 ///
 /// # Errors
 /// [`HandlerError`] for anything but a lost race; what was committed before stays valid.
@@ -59,6 +63,7 @@ pub async fn commit<P: Ports>(
     {
         done.audit = AuditCommit::Lost;
     }
+    done.not_learned = commit_learned(ports, &plan.learned).await.err();
     for step in &plan.steps {
         if send(ports, step_commit(cluster, step)?, &mut done).await? {
             done.claims.insert(step.after.name.clone());
@@ -117,6 +122,17 @@ async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut Committed) -> Resu
             | CommitError::Unavailable(_)),
         ) => Err(error.into()),
     }
+}
+
+/// Whoever was faster knew as much: the next Node of the type says it again.
+async fn commit_learned<P: Ports>(ports: &P, learned: &[LearnedRecord]) -> Result<(), HandlerError> {
+    for record in learned {
+        let key = keys::learned(&ports.installation().region, &record.instance_type, &record.image);
+        let condition = on_revision(key.clone(), record.revision);
+        let commit = content_commit(vec![condition], vec![form::set(key, record)]);
+        send(ports, commit, &mut Committed::default()).await?;
+    }
+    Ok(())
 }
 
 fn on_claim(cluster: &ClusterName, claim: &Claim) -> Condition {

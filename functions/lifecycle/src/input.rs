@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_cloud::port::{Instance, InstanceState};
 use tenon_cluster::Action;
 use tenon_domain::api::{Node, NodePool};
+use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{Ready, Waiting};
 use tenon_domain::id::{
-    ClaimName, ClusterName, InstanceId, InstanceType, LaunchId, NodeClassName, NodePoolName, ProviderId,
-    Region, ZoneId,
+    ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodePoolName,
+    ProviderId, Region, ZoneId,
 };
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
@@ -47,6 +48,8 @@ pub struct Input {
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
     /// Facts about the types of the claims that have none of their own Node's yet.
     pub types: BTreeMap<InstanceType, TypeRecord>,
+    /// What was learned of nodes of the types and images of those claims.
+    pub learned: BTreeMap<(InstanceType, ImageId), LearnedRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,
     /// What holds every termination back.

@@ -11,6 +11,7 @@ pub mod audit_record;
 pub mod commit;
 pub mod execute;
 pub mod input;
+pub mod learn;
 pub mod node;
 pub mod observe;
 pub mod plan;
@@ -99,6 +100,7 @@ impl Lifecycle {
         };
         commit::commit_seen(ports, cluster, &seen).await?;
         executed?;
+        done.not_learned.map_or(Ok(()), Err)?;
         match refused {
             None
             | Some(Ec2Error::Throttled { .. } | Ec2Error::ServerError { .. } | Ec2Error::NoAnswer { .. }) => {

@@ -12,9 +12,10 @@ use tenon_cloud::Ec2;
 use tenon_cloud::port::{Instance, InstanceFilter, TagFilter};
 use tenon_cluster::Action;
 use tenon_cluster::snapshot::{ChunkCache, ReadError};
-use tenon_domain::claim::Claim;
+use tenon_domain::catalog::LearnedRecord;
+use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::evidence::{Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
-use tenon_domain::id::{ClaimName, ClusterName, InstanceId, InstanceType, LaunchId};
+use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
@@ -122,6 +123,7 @@ pub async fn observe<P: Ports>(
         classes: BTreeMap::new(),
         snapshot: observe_snapshot(ports, cluster, (now, cache)).await?,
         types: BTreeMap::new(),
+        learned: BTreeMap::new(),
         ec2: None,
         audit: gate.audit.clone(),
         halt: gate.halt.clone(),
@@ -138,7 +140,7 @@ pub async fn observe<P: Ports>(
     Ok(input)
 }
 
-/// Launches that may be done with and facts about types: by name, where a claim asks for them.
+/// Launches that may be done with, facts about types and what was learned of them: by name, where a claim asks for them.
 async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
@@ -146,18 +148,22 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
         .filter(|claim| needs_launch(claim, &input.expiring))
         .map(|claim| claim.launch.clone())
         .collect();
-    let types: BTreeSet<InstanceType> = input
-        .claims
-        .values()
-        .filter(|claim| needs_type(claim))
-        .filter_map(|claim| claim.state.instance().map(|instance| instance.instance_type.clone()))
-        .collect();
+    let starting = input.claims.values().filter(|claim| needs_type(claim));
+    let starting: Vec<&LaunchedInstance> = starting.filter_map(|claim| claim.state.instance()).collect();
+    let types: BTreeSet<&InstanceType> = starting.iter().map(|instance| &instance.instance_type).collect();
+    let learned: BTreeSet<(&InstanceType, &ImageId)> =
+        starting.iter().map(|instance| (&instance.instance_type, &instance.image)).collect();
     let launch_keys = launches.iter().map(|id| keys::launch(&input.cluster, id));
-    let type_keys = types.iter().map(|name| keys::instance_type(&input.region, name));
-    for (key, item) in read_many(ports, launch_keys.chain(type_keys).collect(), Consistency::Strong).await? {
+    let type_keys = types.into_iter().map(|name| keys::instance_type(&input.region, name));
+    let learned_keys = learned.into_iter().map(|(name, image)| keys::learned(&input.region, name, image));
+    let wanted = launch_keys.chain(type_keys).chain(learned_keys).collect();
+    for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
         if key.sk.starts_with(keys::LAUNCH) {
             let launch: Launch = read(&key, &item)?;
             input.launches.insert(launch.id.clone(), launch);
+        } else if key.sk.starts_with(keys::LEARNED) {
+            let record: LearnedRecord = read(&key, &item)?;
+            input.learned.insert((record.instance_type.clone(), record.image.clone()), record);
         } else {
             let record: TypeRecord = read(&key, &item)?;
             input.types.insert(record.name.clone(), record);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_cloud::port::InstanceState;
 use tenon_cluster::Action;
+use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
@@ -20,7 +21,7 @@ use tenon_domain::{SignedDuration, Timestamp};
 use crate::audit::{AuditPlan, audit};
 use crate::input::{Input, NodeSeen, Seen};
 use crate::step::{Halted, Next, next};
-use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, node, pools};
+use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
 
 /// A claim that ended is kept for people for so long.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -46,6 +47,8 @@ pub struct Plan {
     pub audit: AuditPlan,
     /// Pools' statuses that changed.
     pub pools: Vec<PoolStatus>,
+    /// What is learned of the Nodes that registered, where that is new.
+    pub learned: Vec<LearnedRecord>,
     /// Instances of claims that are to be terminated once the steps are committed: by the claim, so that one whose step
     /// lost its race stays.
     pub terminate: BTreeMap<ClaimName, InstanceId>,
@@ -123,6 +126,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     }
     forget_launches(input, &mut plan);
     plan.pools = pools::changed(input);
+    plan.learned = learn::learned(&plan.steps, input);
     if !plan.audit.orphans.is_empty() {
         look_at(&mut report, after(input.now, TERMINATION_POLL));
     }
@@ -305,7 +309,8 @@ pub fn needs_launch(claim: &Claim, expiring: &BTreeSet<ClaimName>) -> bool {
     claim.phase().is_final() && !expiring.contains(&claim.name)
 }
 
-/// Whether facts about the claim's type are read: its Node has to be labelled, or has no capacity of its own yet.
+/// Whether facts about the claim's type are read: its Node has to be labelled, or has no capacity of its own yet, or is
+/// about to be learned from.
 #[must_use]
 pub fn needs_type(claim: &Claim) -> bool {
     match claim.phase() {

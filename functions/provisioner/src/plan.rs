@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_domain::evidence::{CatalogPart, Waiting};
+use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{BuildError, Built, LaunchInput, build, launch_writes};
-use tenon_launching::observe::Observed;
+use tenon_launching::observe::{Observed, evidence};
 use tenon_launching::pass::{CONDITION, Look, told_waiting};
 use tenon_launching::world::World;
 use tenon_scheduling::provision::{self, Purpose, Unschedulable};
@@ -59,7 +59,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     // Every pool is planned under the same bound of the registry: what all of them together exceed is cut here.
     let left = input.pools.iter().filter_map(|pool| pool.nodes_left).min();
     plan.claims.truncate(left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)));
-    let evidence = evidence(observed, snapshot.generation);
+    let evidence = evidence(view, snapshot.generation);
     let launch_input = LaunchInput {
         now: view.now,
         by: FunctionName::Provisioner,
@@ -99,17 +99,6 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     let waits = !report.waiting.is_empty() || !built.refused.is_empty();
     let wake_at = [plan.wake_at, recount_at].into_iter().flatten().min();
     Planned { groups, look: Look { told, wake_at, waits }, built }
-}
-
-fn evidence(observed: &Observed, snapshot: u64) -> BTreeMap<String, u64> {
-    let view = &observed.view;
-    let mut evidence: BTreeMap<String, u64> = CatalogPart::ALL
-        .into_iter()
-        .filter_map(|part| Some((part.to_string(), view.parts.get(&part)?.generation)))
-        .collect();
-    evidence.insert("snapshot".to_owned(), snapshot);
-    evidence.insert("revision".to_owned(), view.generations.revision);
-    evidence
 }
 
 /// One record for each group of pods that is refused for the same causes.

@@ -40,6 +40,7 @@ pub(crate) fn parse(
         read.parsed("AgentRole", "a role's ARN", |text| role_name(text).map(|_| text.to_owned()));
     let allowed = read.allowances();
     let gate = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", Gate::parse);
+    let settings = read.settings();
     let bootstrap = read.bootstrap();
     read.strangers();
     let Reader { problems, .. } = read;
@@ -54,7 +55,7 @@ pub(crate) fn parse(
             certificate_authority: certificate_authority?,
             kubernetes_version: kubernetes_version?,
             service_cidr: service_cidr?,
-            settings: ClusterSettings::default(),
+            settings,
             gates: Gates { reserved_capacity: gate? },
             agent_queue: agent_queue?,
             agent_role: agent_role?,
@@ -157,6 +158,12 @@ impl<'a> Reader<'a> {
             self.problems.push(format!("`{name}` is empty: expected a tag at least, `key=value` or `key=*`"));
         }
         tags
+    }
+
+    fn settings(&mut self) -> ClusterSettings {
+        let default = ClusterSettings::default();
+        let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", Gate::parse);
+        ClusterSettings { learned_memory: learned_memory.unwrap_or(default.learned_memory), ..default }
     }
 
     fn bootstrap(&mut self) -> Option<Bootstrap> {
@@ -270,6 +277,9 @@ mod tests {
         assert_eq!(entry.bootstrap.unwrap().nodes, 2);
         let least = parsed(&[("MaxNodes", None), ("BootstrapPool", None), ("BootstrapNodes", None)]).unwrap();
         assert_eq!((least.allowed.max_nodes, least.bootstrap), (None, None));
+        assert_eq!(least.settings, ClusterSettings::default());
+        let estimated = parsed(&[("LearnedMemory", Some(json!("Disabled")))]).unwrap();
+        assert_eq!(estimated.settings.learned_memory, Gate::Disabled);
     }
 
     #[test]
@@ -309,6 +319,7 @@ mod tests {
         assert_eq!(wrong("BootstrapNodes", json!("0")), 1);
         assert_eq!(wrong("BootstrapPool", json!("A B")), 1);
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
+        assert_eq!(wrong("LearnedMemory", json!("On")), 1);
         assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
     }
 }

@@ -1,4 +1,9 @@
 //! Capacity reservations as offerings: where, at what rank, and when they can't be had.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,8 +11,8 @@ use std::sync::Arc;
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::{
-    AmiFamily, Availability, Catalog, Exhaustion, InstanceTypeFacts, InstanceTypeOption, NodeSettings,
-    Places, ZoneOfferings,
+    AmiFamily, Availability, Catalog, Exhaustion, InstanceTypeFacts, InstanceTypeOption, LearnedOf,
+    NodeSettings, Places, ZoneOfferings,
 };
 use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::evidence::{CatalogPart, Ready, require};
@@ -126,6 +131,7 @@ fn options(
         offerings: ready(CatalogPart::Offerings, &world.offerings),
         on_demand: Some(ready(CatalogPart::OnDemandPrices, &world.on_demand)),
         spot: Some(ready(CatalogPart::SpotPrices, &spot)),
+        learned: LearnedOf::NOTHING,
     };
     let exhaustion = Exhaustion { marks: &world.marks, requests: &[], now: world.now };
     let mut options = catalog.options(settings, places, exhaustion);

@@ -7,8 +7,10 @@
 //! Invariants: sets that were kept from an earlier look are those that would be read; an item whose `expires_at` has passed isn't in a view, whether or not DynamoDB deleted it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::catalog::Learned;
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::Command;
@@ -149,6 +151,8 @@ pub struct ClusterView {
     pub templates: BTreeMap<String, Template>,
     /// The region's marks.
     pub marks: Marks,
+    /// What was learned of nodes' memory; nothing until whoever plans nodes puts it there.
+    pub learned: Arc<Learned>,
     /// The parts of the catalogue that were wanted and ever arrived.
     pub parts: Parts,
     /// The parts that can't be refreshed, since when.
@@ -256,6 +260,7 @@ impl ClusterView {
             pools: BTreeMap::new(),
             templates: BTreeMap::new(),
             marks: Marks::default(),
+            learned: Arc::default(),
             parts: Parts::new(),
             failing: BTreeMap::new(),
         }

@@ -37,7 +37,7 @@ use tenon_scheduling::provision::PlannedClaim;
 use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
-use crate::fleet::{Fleet, FleetInput, NoFleet, Requests, fleet};
+use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
 use crate::world::refused_request;
@@ -181,7 +181,11 @@ fn build_one(
     let (digests, whole) =
         ([RequestDigest::of_class(cluster, status)], refused_request(cluster, &first.pool, status));
     let requests = Requests { digests: &digests, whole: &whole };
-    let of_fleet = FleetInput { status, types, marks: input.marks, requests, taken, now: input.now };
+    let purpose = match cause {
+        LaunchCause::PendingPods => FleetPurpose::PendingPods,
+        LaunchCause::Replacement(_) => FleetPurpose::Replacement,
+    };
+    let of_fleet = FleetInput { status, types, marks: input.marks, requests, taken, purpose, now: input.now };
     let fleet = fleet(first, of_fleet).map_err(|why| match why {
         NoFleet::NoOverride => BuildError::NoOverride,
         NoFleet::Taken => BuildError::Taken,

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tenon_cloud::port::FleetOverride;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
-use tenon_domain::class_status::{ClassStatus, ClassSubnet, ResolvedImage};
+use tenon_domain::class_status::{ClassStatus, ClassSubnet, ResolvedImage, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::unavailable::{MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
@@ -42,8 +42,19 @@ pub struct FleetInput<'a> {
     pub requests: Requests<'a>,
     /// Marks of which other launches of the same plan take the lease.
     pub taken: &'a BTreeSet<UnavailableKey>,
+    /// Whether pods wait for it: for whom nobody waits asks for nothing that is marked.
+    pub purpose: FleetPurpose,
     /// The time.
     pub now: Timestamp,
+}
+
+/// Whom a fleet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FleetPurpose {
+    /// Pods that wait.
+    PendingPods,
+    /// The pods of nodes that go once it is there.
+    Replacement,
 }
 
 /// What requests for a claim's nodes are.
@@ -96,65 +107,95 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     offerings.retain(|offering| offering.capacity_type == capacity_type);
     offerings.sort_by_key(|o| (PriceRank::of(o.price), o.instance_type.clone(), o.zone.clone()));
     let asks_only = offerings.iter().all(|offering| offering.asked == Asked::Probe);
-    let most = if asks_only { LEASES_ALONE } else { LEASES_ALONG };
-    let subnets = subnets(input);
-    let mut types: BTreeSet<&InstanceType> = BTreeSet::new();
-    let (mut count, mut taken) = (0, false);
-    let mut fleet = Fleet {
+    let most = match input.purpose {
+        FleetPurpose::PendingPods if asks_only => LEASES_ALONE,
+        FleetPurpose::PendingPods => LEASES_ALONG,
+        FleetPurpose::Replacement => 0,
+    };
+    let fleet = Fleet {
         capacity_type,
         reservation,
         overrides: BTreeMap::new(),
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),
     };
+    let mut choosing =
+        Choosing { input, most, types: BTreeSet::new(), count: 0, left_to_others: Vec::new(), fleet };
+    let subnets = subnets(input);
     for offering in offerings {
-        let facts = find(input.types, &offering.instance_type);
-        let image = facts.and_then(|facts| Some((facts, image_of(facts, input.status)?)));
-        let subnet = subnets.get(offering.zone.as_str());
-        let (Some((facts, image)), Some(subnet)) = (image, subnet) else { continue };
-        if count == OVERRIDES_PER_FLEET {
-            break;
+        if let Some(subnet) = subnets.get(offering.zone.as_str()) {
+            choosing.add(offering, subnet);
         }
-        if !types.contains(&offering.instance_type) && types.len() == TYPES_PER_FLEET {
-            continue;
+    }
+    let Choosing { fleet, left_to_others, .. } = choosing;
+    // Who only asks, waits for the answer to who asks first for any of it.
+    let waits = asks_only && left_to_others.contains(&Left::Taken);
+    match (fleet.overrides.is_empty(), left_to_others.is_empty()) {
+        (false, _) if !waits => Ok(fleet),
+        (true, true) => Err(NoFleet::NoOverride),
+        (false, _) | (true, false) => Err(NoFleet::Taken),
+    }
+}
+
+/// A fleet in the making.
+struct Choosing<'a> {
+    input: FleetInput<'a>,
+    /// How many leases its launch may take.
+    most: usize,
+    types: BTreeSet<InstanceType>,
+    count: usize,
+    left_to_others: Vec<Left>,
+    fleet: Fleet,
+}
+
+/// Why something marked isn't asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Another launch of the plan asks first.
+    Taken,
+    /// Another launch holds the lease, or this one has enough of them.
+    Held,
+}
+
+impl Choosing<'_> {
+    fn add(&mut self, offering: &UsableOffering, subnet: &ClassSubnet) {
+        let name = &offering.instance_type;
+        let Some(facts) = find(self.input.types, name) else { return };
+        let Some(image) = image_of(facts, self.input.status) else { return };
+        let full = !self.types.contains(name) && self.types.len() == TYPES_PER_FLEET;
+        if full || self.count == OVERRIDES_PER_FLEET {
+            return;
         }
-        match leases(input, (offering, facts), subnet) {
-            Leases::All(keys) if keys.iter().any(|key| input.taken.contains(key)) => {
-                if asks_only {
-                    return Err(NoFleet::Taken);
-                }
-                taken = true;
-                continue;
+        match leases(self.input, (offering, facts), subnet) {
+            Leases::All(keys) if keys.iter().any(|key| self.input.taken.contains(key)) => {
+                self.left_to_others.push(Left::Taken);
+                return;
             }
             Leases::All(keys) => {
-                let all: BTreeSet<UnavailableKey> = fleet.leases.union(&keys).cloned().collect();
-                if all.len() > most {
-                    continue;
+                let all: BTreeSet<UnavailableKey> = self.fleet.leases.union(&keys).cloned().collect();
+                if all.len() > self.most {
+                    self.left_to_others.push(Left::Held);
+                    return;
                 }
-                fleet.leases = all;
+                self.fleet.leases = all;
             }
             Leases::Probed => {
-                taken = true;
-                continue;
+                self.left_to_others.push(Left::Held);
+                return;
             }
         }
-        types.insert(&offering.instance_type);
-        count += 1;
+        self.types.insert(name.clone());
+        self.count += 1;
         if offering.price.is_none() {
-            fleet.unpriced.insert(offering.instance_type.clone());
+            self.fleet.unpriced.insert(name.clone());
         }
-        fleet.overrides.entry(image.id.clone()).or_default().push(FleetOverride {
-            instance_type: offering.instance_type.clone(),
+        self.fleet.overrides.entry(image.id.clone()).or_default().push(FleetOverride {
+            instance_type: name.clone(),
             subnet: Some(subnet.id.clone()),
             zone: Some(offering.zone.clone()),
             image: Some(image.id.clone()),
             priority: None,
         });
-    }
-    match fleet.overrides.is_empty() {
-        false => Ok(fleet),
-        true if taken => Err(NoFleet::Taken),
-        true => Err(NoFleet::NoOverride),
     }
 }
 
@@ -196,7 +237,7 @@ fn leases(
 /// The newest image of the class that boots on the type.
 #[must_use]
 pub fn image_of<'a>(facts: &InstanceTypeFacts, status: &'a ClassStatus) -> Option<&'a ResolvedImage> {
-    status.images.iter().find(|image| facts.architectures.contains(&image.architecture))
+    image_for(&status.images, facts)
 }
 
 /// The facts of a type, from options by name.
@@ -270,8 +311,15 @@ mod tests {
         let claim = planned("default-a", offerings);
         let (whole, taken) = (UnavailableKey::parse("request#12ab").unwrap(), BTreeSet::new());
         let requests = Requests { digests: &[], whole: &whole };
-        let input =
-            FleetInput { status: &status, types: &types, marks: &marks, requests, taken: &taken, now };
+        let input = FleetInput {
+            status: &status,
+            types: &types,
+            marks: &marks,
+            requests,
+            taken: &taken,
+            purpose: FleetPurpose::PendingPods,
+            now,
+        };
         let text = fleet(&claim, input).ok().map(|fleet| {
             let overrides = fleet.overrides.iter().flat_map(|(image, overrides)| {
                 overrides

@@ -9,6 +9,7 @@ pub mod commit;
 pub mod fleet;
 #[cfg(feature = "testing")]
 pub mod harness;
+mod learned;
 pub mod observe;
 pub mod pass;
 pub mod template;

@@ -1,10 +1,10 @@
-//! Reads what planners of nodes plan from: a cluster's view and its agent's snapshot.
+//! Reads what planners of nodes plan from: a cluster's view, its agent's snapshot, and what was learned of nodes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use tenon_cluster::snapshot::{ChunkCache, ReadError, read};
-use tenon_domain::evidence::{Ready, Waiting, require_snapshot};
+use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require_snapshot};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Snapshot;
 use tenon_entrypoint::observe::{ClusterView, Wants};
@@ -12,12 +12,15 @@ use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::Consistency;
 use tenon_table::items::CatalogCache;
 
+use crate::learned::{LearnedCache, with_own_nodes};
+
 /// What is kept between wakes: immutable content under its digest, and the view of a look that committed nothing.
 #[derive(Debug, Default)]
 pub struct Caches {
     catalog: CatalogCache,
     chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
     views: Mutex<BTreeMap<ClusterName, ClusterView>>,
+    learned: LearnedCache,
 }
 
 /// An observation.
@@ -40,7 +43,7 @@ pub async fn observe<P: Ports>(
     caches: &Caches,
 ) -> Result<Observed, HandlerError> {
     let kept = caches.views.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
-    let view = ClusterView::observe_since(ports, cluster, wants, &caches.catalog, kept).await?;
+    let mut view = ClusterView::observe_since(ports, cluster, wants, &caches.catalog, kept).await?;
     let mut cache = caches.take(cluster);
     let snapshot = read(ports.table(), cluster, Consistency::Strong, &mut cache).await;
     caches.put(cluster, cache);
@@ -49,6 +52,11 @@ pub async fn observe<P: Ports>(
         (snapshot, seen_at)
     });
     let snapshot = require_snapshot(snapshot, view.now);
+    let known = caches.learned.read(ports, &view).await?;
+    view.learned = match &snapshot {
+        Ok(snapshot) => with_own_nodes(known, &view, snapshot),
+        Err(_) => known,
+    };
     Ok(Observed { view, snapshot })
 }
 
@@ -76,4 +84,16 @@ fn read_error(error: ReadError) -> HandlerError {
             HandlerError::Item { key: "MANIFEST".to_owned(), source: Box::new(other) }
         }
     }
+}
+
+/// The generations that a plan is made from, as records name them.
+#[must_use]
+pub fn evidence(view: &ClusterView, snapshot: u64) -> BTreeMap<String, u64> {
+    let mut evidence: BTreeMap<String, u64> = CatalogPart::ALL
+        .into_iter()
+        .filter_map(|part| Some((part.to_string(), view.parts.get(&part)?.generation)))
+        .collect();
+    evidence.insert("snapshot".to_owned(), snapshot);
+    evidence.insert("revision".to_owned(), view.generations.revision);
+    evidence
 }

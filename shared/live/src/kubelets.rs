@@ -50,7 +50,7 @@ pub(crate) async fn serve(client: Client, boot: BootTimes, mut powers: Unbounded
     while let Some(power) = powers.recv().await {
         match power {
             Power::On(record) => {
-                let Some(spec) = node_of(&record, boot) else { continue };
+                let Some(spec) = node_of(&record, boot, None) else { continue };
                 let (provider, node) = (spec.provider_id.clone(), spec.name.clone());
                 let booting = tokio::spawn(join(client.clone(), spec, log.clone())).abort_handle();
                 machines.insert(provider, Machine { node, booting });

@@ -4,6 +4,7 @@
 //! Decides nothing: [`Hooks`] do. With the hooks of an undisturbed region a call goes straight through; the
 //! simulation's make it slow, refuse it, lose its answer, or end the task there, which is a crash between two calls.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,7 @@ use std::task::{Context, Poll};
 
 use jiff::SignedDuration;
 use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
-use tenon_table::{Commit, Page};
+use tenon_table::{Commit, Item, Key, Page};
 
 use crate::asked::Asked;
 
@@ -44,6 +45,10 @@ pub enum Fate {
     Delay(SignedDuration),
     /// It fails: before, as throttled and without effect; after, with its effect and without an answer.
     Fail,
+    /// It isn't allowed, and has no effect; after, it fails without an answer.
+    Deny,
+    /// It fails by the service's own fault, and has no effect; after, it fails without an answer.
+    Break,
     /// The task ends here.
     Crash,
 }
@@ -69,6 +74,9 @@ pub trait Hooks: Send + Sync {
 
     /// Changes what a task's query answers; only sabotage does.
     fn tamper_page(&self, _task: &'static str, _page: &mut Page) {}
+
+    /// Changes what a task's reads by key answer; only sabotage does.
+    fn tamper_items(&self, _task: &'static str, _asked: &[Key], _items: &mut BTreeMap<Key, Item>) {}
 
     /// Changes what EC2 says of instances; only sabotage does.
     fn tamper_instances(&self, _: &mut Vec<Instance>) {}
@@ -139,6 +147,10 @@ pub enum Passage {
     Pass,
     /// It fails here.
     Fail,
+    /// It isn't allowed.
+    Denied,
+    /// The service fails at it.
+    Broken,
 }
 
 impl Gate {
@@ -150,14 +162,17 @@ impl Gate {
 
     /// Passes the gate.
     pub async fn pass(&self, call: &'static str, moment: Moment) -> Passage {
-        match self.hooks.call(CallSite { task: self.task, call, moment }) {
-            Fate::Go => Passage::Pass,
-            Fate::Fail => Passage::Fail,
-            Fate::Delay(delay) => {
+        match (self.hooks.call(CallSite { task: self.task, call, moment }), moment) {
+            (Fate::Go, _) => Passage::Pass,
+            (Fate::Deny, Moment::Before) => Passage::Denied,
+            (Fate::Break, Moment::Before) => Passage::Broken,
+            // What has taken effect can't be refused any more.
+            (Fate::Fail, _) | (Fate::Deny | Fate::Break, Moment::After) => Passage::Fail,
+            (Fate::Delay(delay), _) => {
                 self.stop(GateState::Waiting(delay)).await;
                 Passage::Pass
             }
-            Fate::Crash => {
+            (Fate::Crash, _) => {
                 self.stop(GateState::Crashed).await;
                 // Never reached: the engine drops a crashed task instead of polling it.
                 Passage::Fail

@@ -31,13 +31,25 @@ impl GatedEc2 {
         match self.gate.pass(call, Moment::Before).await {
             Passage::Pass => Ok(()),
             Passage::Fail => Err(Ec2Error::Throttled { action: action.to_owned() }),
+            Passage::Denied => Err(Ec2Error::Unauthorized {
+                action: action.to_owned(),
+                decoded: None,
+                message: "You are not authorized to perform this operation.".to_owned(),
+            }),
+            Passage::Broken => Err(Ec2Error::ServerError {
+                action: action.to_owned(),
+                code: "InternalError".to_owned(),
+                message: "An internal error has occurred.".to_owned(),
+            }),
         }
     }
 
     async fn after(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
         match self.gate.pass(call, Moment::After).await {
             Passage::Pass => Ok(()),
-            Passage::Fail => Err(Ec2Error::NoAnswer { action: action.to_owned() }),
+            Passage::Fail | Passage::Denied | Passage::Broken => {
+                Err(Ec2Error::NoAnswer { action: action.to_owned() })
+            }
         }
     }
 }

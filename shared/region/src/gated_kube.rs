@@ -48,7 +48,7 @@ impl GatedKube {
     async fn pass(&self, call: &'static str, moment: Moment) -> Result<(), KubeError> {
         match self.gate.pass(call, moment).await {
             Passage::Pass => Ok(()),
-            Passage::Fail => {
+            Passage::Fail | Passage::Denied | Passage::Broken => {
                 let cause = std::io::Error::other("the connection to the API server was closed");
                 Err(KubeError::Unavailable(Arc::new(cause)))
             }

@@ -1,7 +1,7 @@
 //! The kubelets of instances: what a booted instance tells its cluster.
 //!
-//! Decides what a Node looks like when it joins, from the instance's user data and type: what nodeadm and the cloud
-//! controller would make of them. It doesn't decide when: that is the region's boot times.
+//! Decides what a Node looks like when it joins, from the instance's user data, type and image: what nodeadm, the kernel
+//! and the cloud controller would make of them. It doesn't decide when: that is the region's boot times.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,11 @@ use tenon_cloud::port::{Architecture, Instance};
 use tenon_cloud::twin::InstanceRecord;
 use tenon_cluster::simulated::NodeSpec;
 use tenon_domain::catalog::describe::facts;
-use tenon_domain::catalog::{NodeSettings, node_shape};
+use tenon_domain::catalog::learned::stated_bytes;
+use tenon_domain::catalog::settings::PartsPerMillion;
+use tenon_domain::catalog::{LearnedMemory, NodeSettings, node_shape};
+use tenon_domain::digest::Digest;
+use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 
@@ -34,6 +38,22 @@ impl Default for BootTimes {
     }
 }
 
+/// What firmware, hypervisor and kernel take of the stated memory at least, and how much more it is at most, by type and
+/// image. It is less than planners take it to be, as mostly in EC2; the exact numbers are the simulation's own.
+const TAKEN_AT_LEAST: u32 = 60_000;
+const TAKEN_BESIDE: u32 = 14_000;
+/// `/proc/meminfo`, which kubelets report, counts in KiB.
+const KIB: u64 = 1024;
+
+/// Memory that the kubelets of a type with an image report: 92.6 to 94 % of what EC2 states.
+#[must_use]
+pub fn reported_memory(stated_bytes: u64, instance_type: &InstanceType, image: &ImageId) -> LearnedMemory {
+    let [first, second, ..] = *Digest::of_texts([instance_type.as_str(), image.as_str()]).bytes();
+    let beside = u32::from(u16::from_be_bytes([first, second])) % (TAKEN_BESIDE + 1);
+    let taken = PartsPerMillion(TAKEN_AT_LEAST + beside).of_rounded_up(stated_bytes);
+    LearnedMemory(stated_bytes.saturating_sub(taken) / KIB * KIB)
+}
+
 /// What nodeadm reads from user data: its NodeConfig.
 #[derive(Debug, Default)]
 struct NodeConfig {
@@ -42,9 +62,10 @@ struct NodeConfig {
     max_pods: Option<u32>,
 }
 
-/// The Node that a running instance makes; `None` for one that joins no cluster: a type that nobody knows.
+/// The Node that a running instance makes, with so much memory where that is said; `None` for one that joins no cluster: a
+/// type that nobody knows.
 #[must_use]
-pub fn node_of(record: &InstanceRecord, boot: BootTimes) -> Option<NodeSpec> {
+pub fn node_of(record: &InstanceRecord, boot: BootTimes, memory: Option<LearnedMemory>) -> Option<NodeSpec> {
     let instance = &record.instance;
     let data = Ec2Data::get().ok()?;
     let facts = facts(data.types.get(&instance.instance_type)?, &data.limits).ok()?;
@@ -53,7 +74,8 @@ pub fn node_of(record: &InstanceRecord, boot: BootTimes) -> Option<NodeSpec> {
     let config = user_data.as_deref().map(read_user_data).unwrap_or_default();
     let mut settings = NodeSettings::default();
     settings.kubelet.max_pods = config.max_pods;
-    let shape = node_shape(&facts, &settings, None);
+    let usual = || reported_memory(stated_bytes(&facts), &instance.instance_type, &instance.image);
+    let shape = node_shape(&facts, &settings, Some(memory.unwrap_or_else(usual)));
     let name = instance.node_name().ok()?.to_string();
     let mut node_labels = config.labels;
     node_labels.extend(cloud_labels(instance, &name));
@@ -71,7 +93,7 @@ pub fn node_of(record: &InstanceRecord, boot: BootTimes) -> Option<NodeSpec> {
 
 fn cloud_labels(instance: &Instance, name: &str) -> BTreeMap<String, String> {
     let zone = instance.zone.as_str();
-    let region = zone.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let region = region_of(zone);
     let arch = match instance.architecture {
         Architecture::X86_64 => "amd64",
         Architecture::Arm64 => "arm64",
@@ -87,6 +109,14 @@ fn cloud_labels(instance: &Instance, name: &str) -> BTreeMap<String, String> {
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .collect()
+}
+
+/// The region of a zone's name: up to its first number, whatever a local zone or a Wavelength zone has behind it.
+fn region_of(zone: &str) -> &str {
+    let number = zone.find(|c: char| c.is_ascii_digit()).unwrap_or(zone.len());
+    let behind = zone.get(number..).unwrap_or_default();
+    let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+    zone.get(..number.saturating_add(digits)).unwrap_or(zone)
 }
 
 fn texts(resources: ResourceList) -> BTreeMap<String, String> {
@@ -131,6 +161,32 @@ fn strings<'a>(document: &'a Value, pointer: &str) -> impl Iterator<Item = &'a s
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_zone_is_of_the_region_that_its_name_begins_with() {
+        let check = |zone: &str, expected: &str| assert_eq!(region_of(zone), expected, "{zone}");
+        check("us-east-1a", "us-east-1");
+        check("us-gov-west-1b", "us-gov-west-1");
+        check("us-west-2-lax-1a", "us-west-2");
+        check("us-east-1-wl1-bos-wlz-1", "us-east-1");
+        check("ap-southeast-12c", "ap-southeast-12");
+    }
+
+    #[test]
+    fn kubelets_report_more_than_is_estimated_and_less_than_is_stated() {
+        let data = Ec2Data::get().unwrap();
+        let image = ImageId::parse("ami-1").unwrap();
+        for (name, info) in &data.types {
+            let facts = facts(info, &data.limits).unwrap();
+            let stated = stated_bytes(&facts);
+            let estimated = node_shape(&facts, &NodeSettings::default(), None).capacity.memory_bytes;
+            let LearnedMemory(reported) = reported_memory(stated, name, &image);
+            assert!((estimated..stated).contains(&reported), "{name}: {estimated} {reported} {stated}");
+        }
+        let name = InstanceType::parse("m5.large").unwrap();
+        let of = |image: &str| reported_memory(8 << 30, &name, &ImageId::parse(image).unwrap());
+        assert_ne!(of("ami-1"), of("ami-2"));
+    }
 
     #[test]
     fn labels_taints_and_max_pods_are_read_from_the_node_config() {

@@ -158,13 +158,15 @@ impl GatedTable {
         match self.gate.pass(call, Moment::Before).await {
             Passage::Pass => Ok(()),
             Passage::Fail => Err(TableError::Throttled { pk: pk.to_owned() }),
+            Passage::Denied => Err(TableError::Invalid { message: ACCESS_DENIED.to_owned() }),
+            Passage::Broken => Err(TableError::Unavailable(server_error())),
         }
     }
 
     async fn after(&self, call: &'static str) -> Result<(), TableError> {
         match self.gate.pass(call, Moment::After).await {
             Passage::Pass => Ok(()),
-            Passage::Fail => Err(TableError::Unavailable(no_answer())),
+            Passage::Fail | Passage::Denied | Passage::Broken => Err(TableError::Unavailable(no_answer())),
         }
     }
 
@@ -175,6 +177,14 @@ impl GatedTable {
         });
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).records.extend(records);
     }
+}
+
+/// What the table's adapter makes of an AccessDeniedException.
+const ACCESS_DENIED: &str =
+    "access denied: allow the action to these credentials, or renew them: AccessDeniedException";
+
+fn server_error() -> Cause {
+    Arc::new(std::io::Error::other("InternalServerError: the request processing has failed"))
 }
 
 fn no_answer() -> Cause {
@@ -196,7 +206,8 @@ impl Table for GatedTable {
     ) -> Result<BTreeMap<Key, Item>, TableError> {
         self.gate.hear(Asked::BatchGet(keys));
         self.before("table.batch_get", keys.first().map_or("", |key| &key.pk)).await?;
-        let answer = self.inner.batch_get(keys, consistency).await?;
+        let mut answer = self.inner.batch_get(keys, consistency).await?;
+        self.gate.hooks().tamper_items(self.gate.task(), keys, &mut answer);
         self.after("table.batch_get").await.map(|()| answer)
     }
 
@@ -210,9 +221,14 @@ impl Table for GatedTable {
 
     async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
         self.gate.hear(Asked::Commit(commit));
-        if self.gate.pass("table.commit", Moment::Before).await == Passage::Fail {
-            let pk = commit.writes.first().map_or_else(String::new, |write| write.key().pk.clone());
-            return Err(CommitError::Throttled { pk });
+        match self.gate.pass("table.commit", Moment::Before).await {
+            Passage::Pass => {}
+            Passage::Fail => {
+                let pk = commit.writes.first().map_or_else(String::new, |write| write.key().pk.clone());
+                return Err(CommitError::Throttled { pk });
+            }
+            Passage::Denied => return Err(CommitError::Invalid { message: ACCESS_DENIED.to_owned() }),
+            Passage::Broken => return Err(CommitError::Unavailable(server_error())),
         }
         let mut commit = commit.clone();
         self.gate.hooks().tamper_commit(self.gate.task(), &mut commit);
@@ -220,7 +236,7 @@ impl Table for GatedTable {
         self.note_records(&commit);
         match self.gate.pass("table.commit", Moment::After).await {
             Passage::Pass => Ok(()),
-            Passage::Fail => Err(CommitError::Unavailable(no_answer())),
+            Passage::Fail | Passage::Denied | Passage::Broken => Err(CommitError::Unavailable(no_answer())),
         }
     }
 }

@@ -17,7 +17,8 @@ use tenon_cloud::twin::InstanceRecord;
 use tenon_cluster::object::at;
 use tenon_cluster::simulated::{PodCounts, SimulatedCluster};
 use tenon_cluster::{Kind, Versions};
-use tenon_domain::id::ClusterName;
+use tenon_domain::catalog::LearnedMemory;
+use tenon_domain::id::{ClusterName, InstanceType};
 use tenon_entrypoint::{BusEvent, Installation};
 use tenon_table::MemoryTable;
 
@@ -78,6 +79,8 @@ pub struct Site {
     voice: Voice,
     nodes: BTreeMap<String, &'static str>,
     pods: PodCounts,
+    /// Memory that kubelets report instead of the usual, by type.
+    memory: BTreeMap<InstanceType, LearnedMemory>,
 }
 
 enum AgentSlot {
@@ -100,6 +103,7 @@ impl Site {
             voice: Voice::Speaks,
             nodes: BTreeMap::new(),
             pods: cluster.pod_counts(),
+            memory: BTreeMap::new(),
             cluster,
         }
     }
@@ -133,9 +137,15 @@ impl Site {
         self.voice = voice;
     }
 
+    /// Lets kubelets that join from now on report so much memory on instances of a type.
+    pub fn set_reported_memory(&mut self, instance_type: InstanceType, memory: LearnedMemory) {
+        self.memory.insert(instance_type, memory);
+    }
+
     /// An instance runs: its kubelet will join.
     pub fn power_on(&self, record: &InstanceRecord) {
-        if let Some(node) = node_of(record, self.boot) {
+        let memory = self.memory.get(&record.instance.instance_type).copied();
+        if let Some(node) = node_of(record, self.boot, memory) {
             self.cluster.add_node(node);
         }
     }

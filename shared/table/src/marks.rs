@@ -183,7 +183,7 @@ mod tests {
     fn a_cleared_mark_says_nothing_and_the_others_stay() {
         let (first, other) = (mark(OFFERING), mark("capacity-type#spot"));
         let table = table(&[first.clone(), other.clone()]);
-        assert_eq!(clear(&table, &[OFFERING, OFFERING]).unwrap(), [first.clone()]);
+        assert_eq!(clear(&table, &[OFFERING, OFFERING]).unwrap(), std::slice::from_ref(&first));
         let left = block_on(read_marks(&table, &region())).unwrap();
         assert_eq!((left[0].clone(), left[1].state(at(1020))), (other.clone(), MarkState::Forgotten));
         assert_eq!(left[1].revision, first.revision + 1);

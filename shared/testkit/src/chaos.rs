@@ -2,13 +2,13 @@
 //!
 //! Everything follows from the seed and from the order in which it is asked, which follows from the seed too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::SignedDuration;
 use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
 use tenon_region::gate::{CallSite, Evicting, Fate, Hooks};
-use tenon_table::{Commit, Page};
+use tenon_table::{Commit, Item, Key, Page};
 
 use crate::random::Dice;
 use crate::sabotage::Sabotage;
@@ -137,6 +137,12 @@ impl Hooks for Chaos {
         if let Some(sabotage) = self.sabotage {
             self.learn_launches(page);
             sabotage.tamper_page(task, page);
+        }
+    }
+
+    fn tamper_items(&self, task: &'static str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_items(task, asked, items);
         }
     }
 

@@ -1,25 +1,24 @@
 //! What happens to a simulated world between its steps: users, EC2 and bad luck.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_cloud::port::{InstanceState, TargetCapacityType};
-use tenon_cloud::twin::{HealthEvent, Pool};
+use tenon_cloud::twin::HealthEvent;
 use tenon_cluster::Kind;
-use tenon_domain::id::{ClusterName, ImageId, InstanceId, InstanceType, Zone};
+use tenon_domain::id::{ClusterName, ImageId, InstanceId};
 use tenon_domain::wake::FunctionName;
 use tenon_region::engine::Region;
 use tenon_region::site::Voice;
 
 use crate::random::Dice;
+use crate::scarcity::Scarcity;
 use crate::world::DEPLOYMENTS;
 
 /// What was done to a world and may have to be undone.
 #[derive(Default)]
 pub(crate) struct Doings {
     images: Vec<ImageId>,
-    dry: BTreeMap<(String, String), Pool>,
+    scarcity: Scarcity,
     speaks_at: Option<Timestamp>,
     made: u64,
 }
@@ -35,13 +34,17 @@ impl Doings {
             35..=39 => self.make_image(region, dice),
             40..=41 => self.drop_image(region, dice),
             42..=48 => interrupt(region, dice),
-            49..=56 => self.dry_up(region, dice),
-            57..=61 => self.refill(region, dice),
+            49..=54 => self.scarcity.dry_up(region, dice),
+            55..=56 => self.scarcity.dry_up_many(region, dice),
+            57..=61 => self.scarcity.refill(region, dice),
             62..=64 => delete_node(region, cluster, dice),
             65..=67 => self.silence(region, cluster, dice),
             68..=69 => region.send(FunctionName::Images, "{\"source\": \"aws.ec2\"".to_owned()),
             70..=71 => announce(region, dice),
             72..=73 => stop_instance(region, dice),
+            74..=75 => self.scarcity.limit(region, dice),
+            76..=77 => self.scarcity.fill_subnet(region, cluster, dice),
+            78..=79 => self.scarcity.refuse(region, dice),
             _ => {}
         }
     }
@@ -49,9 +52,7 @@ impl Doings {
     /// Undoes what would keep pods from running for ever.
     pub(crate) fn make_peace(&mut self, region: &mut Region, cluster: &ClusterName) {
         self.speak(region, cluster);
-        for pool in std::mem::take(&mut self.dry).into_values() {
-            region.twin().set_capacity(pool, None);
-        }
+        self.scarcity.end(region);
     }
 
     fn speak(&mut self, region: &mut Region, cluster: &ClusterName) {
@@ -84,33 +85,12 @@ impl Doings {
             }
         }
     }
-
-    fn dry_up(&mut self, region: &Region, dice: &mut Dice) {
-        let types = running_types(region);
-        let Some((instance_type, zone)) = dice.pick(&types).cloned() else { return };
-        let capacity_type =
-            if dice.permille(500) { TargetCapacityType::Spot } else { TargetCapacityType::OnDemand };
-        let pool = Pool { capacity_type, instance_type: instance_type.clone(), zone: zone.clone() };
-        region.twin().set_capacity(pool.clone(), Some(u32::try_from(dice.below(2)).unwrap_or(0)));
-        self.dry.insert((format!("{capacity_type:?}"), format!("{instance_type}{zone}")), pool);
-    }
-
-    fn refill(&mut self, region: &Region, dice: &mut Dice) {
-        let keys: Vec<_> = self.dry.keys().cloned().collect();
-        if let Some(pool) = dice.pick(&keys).and_then(|key| self.dry.remove(key)) {
-            region.twin().set_capacity(pool, None);
-        }
-    }
 }
 
 fn running(region: &Region) -> Vec<tenon_cloud::port::Instance> {
     let records = region.twin().instances().into_iter();
     let running = records.filter(|record| record.instance.state == InstanceState::Running);
     running.map(|record| record.instance.clone()).collect()
-}
-
-fn running_types(region: &Region) -> Vec<(InstanceType, Zone)> {
-    running(region).into_iter().map(|instance| (instance.instance_type, instance.zone)).collect()
 }
 
 fn scale(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {

@@ -14,6 +14,8 @@ use tenon_region::engine::{PodDeletion, Region};
 use tenon_table::{Backup, items};
 
 use crate::crowded::CrowdedOut;
+use crate::evidence::EvidenceSeen;
+use crate::marks::MarksSeen;
 
 /// The region at one step, read once for all invariants.
 pub struct Moment {
@@ -50,8 +52,14 @@ pub struct History {
     pub requests_judged: usize,
     /// Most nodes that a pool had, which percentages are taken of.
     pub pool_sizes: BTreeMap<String, u32>,
+    /// Marks as they were last seen.
+    pub marks: MarksSeen,
+    /// What the table said of the evidence.
+    pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
     pub journal: Journal,
+    /// Launches whose claims' memory was judged.
+    pub memory_judged: BTreeSet<LaunchId>,
     /// When the table was restored, if it was.
     pub restored_at: Option<Timestamp>,
     /// Instances that were well when the table was restored.

@@ -55,11 +55,29 @@ pub enum Invariant {
     JournalExplains,
     /// A restored table kills nothing.
     RestoreKillsNothing,
+    /// No decision is made on evidence that isn't there, is too old or half-written.
+    EvidenceHeld,
+    /// Every order of first wakes, whatever call fails, ends in the same state.
+    OrdersAgree,
+    /// What is marked is held within bounds, and the failures of one storm count once.
+    HoldsBounded,
+    /// What was had again isn't marked any more.
+    MarksClear,
+    /// At most one launch asks for what is marked.
+    OneProbe,
+    /// Nobody waits longer than with the peer for what is marked to be asked for.
+    NobodyWaitsLonger,
+    /// No more memory is learned than EC2 states.
+    LearnedWithinStated,
+    /// What is learned is what kubelets of that type and image report.
+    LearnedIsReported,
+    /// What claims are planned with is there on the nodes that they become.
+    PlannedMemoryIsThere,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 21] = [
         Self::OneInstancePerClaim,
         Self::NothingUnowned,
         Self::StatesGoForward,
@@ -72,6 +90,15 @@ impl Invariant {
         Self::NoStarvation,
         Self::JournalExplains,
         Self::RestoreKillsNothing,
+        Self::EvidenceHeld,
+        Self::OrdersAgree,
+        Self::HoldsBounded,
+        Self::MarksClear,
+        Self::OneProbe,
+        Self::NobodyWaitsLonger,
+        Self::LearnedWithinStated,
+        Self::LearnedIsReported,
+        Self::PlannedMemoryIsThere,
     ];
 }
 

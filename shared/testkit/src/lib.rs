@@ -7,15 +7,24 @@
 mod chaos;
 mod crowded;
 mod deeds;
+mod drought;
+pub mod evidence;
+mod first_wakes;
 mod history;
 pub mod invariants;
+pub mod learned;
+pub mod marks;
 mod random;
 mod sabotage;
+mod scarcity;
 mod simulate;
+mod standing;
 mod storm;
 mod world;
 
 pub use chaos::Chaos;
+pub use drought::{LOOK_SLACK, drought};
+pub use first_wakes::{CANONICAL, Failing, Fault, FirstWakes, ORDERS, Order, Played, calls};
 pub use history::History;
 pub use invariants::{Invariant, Violation};
 pub use sabotage::Sabotage;

@@ -3,13 +3,19 @@
 //! Each breaks what one invariant watches, as a fault in the code would: a condition that is left out, a token that
 //! isn't kept, a record that isn't written. An invariant that doesn't fail under its sabotage is none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tenon_cloud::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_domain::SignedDuration;
-use tenon_domain::id::ClientToken;
+use tenon_domain::catalog::{PartData, ZoneOfferings};
+use tenon_domain::evidence::{CatalogPart, Origin};
+use tenon_domain::id::{ClientToken, Region};
+use tenon_domain::quantity::Quantity;
+use tenon_domain::unavailable::{FIRST_HOLD, Mark};
 use tenon_region::gate::Evicting;
-use tenon_table::{Commit, Condition, Page, Value, Write};
+use tenon_table::items::{CatalogMeta, Refresh, from_item, refresh, to_item};
+use tenon_table::{Commit, Condition, Item, Key, Number, Page, Value, Write};
 
 /// One place where the code is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,12 +50,28 @@ pub enum Sabotage {
     /// After a restore instances of launches that the table doesn't know look like those of one that it knows, and the
     /// agent doesn't report Nodes. Either alone kills nothing: a launch that isn't known halts, and a Node vetoes.
     StrangersAdopted,
+    /// The provisioner takes a part of the catalogue that never arrived for an empty one that is fresh.
+    EmptyBelieved,
+    /// Every refusal counts.
+    StormsCountEach,
+    /// What was had again stays marked.
+    ClearsLost,
+    /// Launches ask for what is marked without taking the lease.
+    ProbesUnleased,
+    /// What is marked is asked for again at the end of its hold, and not before, however long that is.
+    LastResortLost,
+    /// More memory is learned than EC2 states.
+    MemoryDoubled,
+    /// What a Node reports is learned of another image than the one that it booted.
+    ImagesMixedUp,
+    /// Claims get pods for twice the memory that they were planned with.
+    ClaimsOverfilled,
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 22] = [
         Self::FreshTokens,
         Self::CountsForgotten,
         Self::StatesGoBack,
@@ -64,6 +86,14 @@ impl Sabotage {
         Self::InstanceDealtTwice,
         Self::StepsRaiseRevision,
         Self::StrangersAdopted,
+        Self::EmptyBelieved,
+        Self::StormsCountEach,
+        Self::ClearsLost,
+        Self::ProbesUnleased,
+        Self::LastResortLost,
+        Self::MemoryDoubled,
+        Self::ImagesMixedUp,
+        Self::ClaimsOverfilled,
     ];
 
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
@@ -86,12 +116,20 @@ impl Sabotage {
             }
             Self::InstanceDealtTwice => deal_twice(commit),
             Self::StepsRaiseRevision => raise_revision(task, commit),
+            Self::StormsCountEach => count_marks(commit, |count| if count > 0 { count + 1 } else { 0 }),
+            Self::ClearsLost => count_marks(commit, |count| count.max(1)),
+            Self::ProbesUnleased => drop_leases(commit),
+            Self::MemoryDoubled => learned_written(commit).for_each(double_learned),
+            Self::ImagesMixedUp => mix_up_images(commit),
+            Self::ClaimsOverfilled => claims_written(commit).for_each(double_requests),
             Self::FreshTokens
             | Self::CountsForgotten
             | Self::PendingLooksAvailable
             | Self::BudgetsOfPodsIgnored
             | Self::GoingNotCounted
             | Self::EmptyLaunches
+            | Self::EmptyBelieved
+            | Self::LastResortLost
             | Self::StrangersAdopted
             | Self::NewestFlaps
             | Self::ExtraInstances => {}
@@ -108,7 +146,19 @@ impl Sabotage {
                 !key.sk.starts_with("COMMAND#")
                     && !matches!(phase, Some("Disrupting" | "Draining" | "Drained" | "Terminating"))
             }),
+            Self::LastResortLost if task == "provisioner" => page.items.iter_mut().for_each(ask_later),
             _ => {}
+        }
+    }
+
+    /// Pointers to empty parts stand where there are none, and so do the parts.
+    pub(crate) fn tamper_items(self, task: &str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
+        if self != Self::EmptyBelieved || task != "provisioner" {
+            return;
+        }
+        let of_catalog = |key: &&Key| key.sk == "CATALOG" || key.sk.starts_with("PACKED#");
+        for key in asked.iter().filter(of_catalog) {
+            believe_empty(key, items);
         }
     }
 
@@ -184,6 +234,78 @@ impl Sabotage {
     }
 }
 
+/// Puts what an empty part has at that key where nothing is.
+fn believe_empty(key: &Key, items: &mut BTreeMap<Key, Item>) {
+    let Some(region) = key.pk.strip_prefix("REGION#").and_then(|name| Region::parse(name).ok()) else {
+        return;
+    };
+    for (part, refresh) in empty_parts(&region) {
+        for write in refresh.commits().flat_map(|commit| &commit.writes) {
+            match write {
+                Write::Put { key: piece, item } if piece == key => {
+                    items.entry(key.clone()).or_insert_with(|| item.clone());
+                }
+                Write::Set { key: pointer, set, .. } if pointer == key => {
+                    let known = items.entry(key.clone()).or_insert_with(|| set.clone());
+                    if let Some(empty) = set.get(part.as_str()) {
+                        known.entry(part.to_string()).or_insert_with(|| empty.clone());
+                    }
+                }
+                Write::Put { .. } | Write::Set { .. } | Write::Add { .. } | Write::Delete { .. } => {}
+            }
+        }
+    }
+}
+
+/// Refreshes of parts without content, at the end of time: they never go stale.
+fn empty_parts(region: &Region) -> Vec<(CatalogPart, Refresh)> {
+    let parts = [
+        PartData::InstanceTypes(BTreeMap::new()),
+        PartData::Offerings(ZoneOfferings::default()),
+        PartData::OnDemandPrices(BTreeMap::new()),
+        PartData::SpotPrices(BTreeMap::new()),
+    ];
+    let empty = |data: &PartData| {
+        refresh(region, &CatalogMeta::default(), (data, Origin::Answered), Timestamp::MAX).ok()
+    };
+    parts.iter().filter_map(|data| Some((data.part(), empty(data)?))).collect()
+}
+
+/// Writes marks with another count.
+fn count_marks(commit: &mut Commit, counted: impl Fn(i64) -> i64) {
+    for write in &mut commit.writes {
+        if let Write::Set { key, set, .. } = write
+            && is_mark(key)
+            && let Some(count) = set.get("count").and_then(Value::as_number).and_then(|count| count.to_i64())
+        {
+            set.insert("count".to_owned(), Value::number(counted(count).unsigned_abs()));
+        }
+    }
+}
+
+/// A mark looks as if EC2 had been asked a minute before its hold ends.
+fn ask_later((key, item): &mut (Key, Item)) {
+    if !is_mark(key) {
+        return;
+    }
+    let Ok(mark) = from_item::<Mark>(key, item) else { return };
+    if let Ok(asked_at) = mark.until.checked_sub(FIRST_HOLD) {
+        *item = to_item(&Mark { asked_at: asked_at.max(mark.asked_at), ..mark });
+    }
+}
+
+/// Launches are committed as if nothing that they ask for were marked.
+fn drop_leases(commit: &mut Commit) {
+    if commit.writes.iter().any(|write| write.key().sk.starts_with("LAUNCH#")) {
+        commit.writes.retain(|write| !is_mark(write.key()));
+        commit.conditions.retain(|condition| !is_mark(&condition.key()));
+    }
+}
+
+fn is_mark(key: &Key) -> bool {
+    key.sk.starts_with("UNAVAILABLE#")
+}
+
 fn claims_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {
     commit.writes.iter_mut().filter_map(|write| match write {
         Write::Set { key, set, .. } | Write::Put { key, item: set } if key.sk.starts_with("NODECLAIM#") => {
@@ -191,6 +313,50 @@ fn claims_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table:
         }
         Write::Set { .. } | Write::Put { .. } | Write::Add { .. } | Write::Delete { .. } => None,
     })
+}
+
+fn learned_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {
+    commit.writes.iter_mut().filter_map(|write| match write {
+        Write::Set { key, set, .. } if key.sk.starts_with("LEARNED#") => Some(set),
+        Write::Put { .. } | Write::Set { .. } | Write::Add { .. } | Write::Delete { .. } => None,
+    })
+}
+
+fn double_learned(item: &mut tenon_table::Item) {
+    if let Some(bytes) = item.get("memory_bytes").and_then(Value::as_number).and_then(Number::to_u64) {
+        item.insert("memory_bytes".to_owned(), Value::number(bytes.saturating_mul(2)));
+    }
+}
+
+fn double_requests(item: &mut tenon_table::Item) {
+    let Some(Value::M(requests)) = item.get_mut("requests") else { return };
+    let memory = requests.get("memory").and_then(Value::as_text).and_then(|text| Quantity::parse(text).ok());
+    if let Some(memory) = memory {
+        requests.insert("memory".to_owned(), Value::text(memory.saturating_mul(2).to_string()));
+    }
+}
+
+fn mix_up_images(commit: &mut Commit) {
+    let another = |key: &mut Key| {
+        if key.sk.starts_with("LEARNED#") {
+            key.sk += "0";
+        }
+    };
+    for item in learned_written(commit) {
+        if let Some(Value::S(image)) = item.get_mut("image") {
+            image.push('0');
+        }
+    }
+    for write in &mut commit.writes {
+        if let Write::Set { key, .. } = write {
+            another(key);
+        }
+    }
+    for condition in &mut commit.conditions {
+        if let Condition::Item { key, .. } = condition {
+            another(key);
+        }
+    }
 }
 
 fn deal_twice(commit: &mut Commit) {

@@ -19,8 +19,11 @@ use tenon_table::Backup;
 
 use crate::chaos::{Chaos, Weather};
 use crate::deeds::{Doings, wake};
+use crate::evidence::invariant_evidence_held;
 use crate::history::{History, Moment};
 use crate::invariants::{self, Invariant, Standing, Violation};
+use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
+use crate::marks;
 use crate::random::Dice;
 use crate::sabotage::Sabotage;
 use crate::world::CLUSTER;
@@ -310,8 +313,15 @@ impl Play {
         if let Some(site) = self.region.site(&self.cluster) {
             self.history.crowded_out.observe(moment, &waiting, site.cluster());
         }
+        self.history.marks.look(&self.region);
+        marks::invariant_holds_bounded(&self.history.marks)?;
+        marks::invariant_marks_clear(&self.region, &self.history.marks)?;
+        marks::invariant_one_probe(&self.region, &self.history.marks)?;
+        invariant_evidence_held(&self.region, &self.cluster, &mut self.history.evidence)?;
+        invariant_planned_memory_is_there(moment, &mut self.history.memory_judged)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &self.history.crowded_out)?;
         if self.step.is_multiple_of(20) {
+            invariant_learned_is_reported(&self.region)?;
             self.history.journal.read(&self.region);
             invariants::invariant_journal_explains(moment, &self.history)?;
         }

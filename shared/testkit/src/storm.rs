@@ -57,7 +57,7 @@ pub fn storm(options: Options) -> Result<(), Box<Violation>> {
             storm.pass(STEP_EVERY);
         }
         let at = storm.region.now();
-        invariant_no_starvation(at, &storm.uncounted(), &mut history)
+        invariant_no_starvation(at, &uncounted(&storm.region, &storm.cluster), &mut history)
             .map_err(|found| violation(step, at, found))?;
     }
     Ok(())
@@ -132,23 +132,23 @@ impl Storm {
         }
         let _ = site.cluster().apply(deployment);
     }
+}
 
-    /// UIDs of pods that wait and that no claim was planned for.
-    fn uncounted(&self) -> BTreeSet<String> {
-        let now = self.region.now();
-        let claims = self.region.claims(&self.cluster);
-        let live: BTreeSet<&ClaimName> =
-            claims.iter().filter(|c| c.counts_pods(now) != PodsCounted::No).map(|c| &c.name).collect();
-        let launches = self.region.launches(&self.cluster);
-        let counted: BTreeSet<&str> = launches
-            .iter()
-            .flat_map(|launch| &launch.claims)
-            .filter(|claim| live.contains(&claim.name))
-            .flat_map(|claim| &claim.pods)
-            .map(|pod| pod.uid.as_str())
-            .collect();
-        let mut waiting = crate::simulate::waiting_pods(&self.region, &self.cluster);
-        waiting.retain(|uid| !counted.contains(uid.as_str()));
-        waiting
-    }
+/// UIDs of pods that wait and that no claim was planned for.
+pub(crate) fn uncounted(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+    let now = region.now();
+    let claims = region.claims(cluster);
+    let live: BTreeSet<&ClaimName> =
+        claims.iter().filter(|c| c.counts_pods(now) != PodsCounted::No).map(|c| &c.name).collect();
+    let launches = region.launches(cluster);
+    let counted: BTreeSet<&str> = launches
+        .iter()
+        .flat_map(|launch| &launch.claims)
+        .filter(|claim| live.contains(&claim.name))
+        .flat_map(|claim| &claim.pods)
+        .map(|pod| pod.uid.as_str())
+        .collect();
+    let mut waiting = crate::simulate::waiting_pods(region, cluster);
+    waiting.retain(|uid| !counted.contains(uid.as_str()));
+    waiting
 }

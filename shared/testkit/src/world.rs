@@ -9,7 +9,7 @@ use crate::random::Dice;
 pub(crate) const CLUSTER: &str = "sim";
 
 /// Types of the small region: sizes and families enough for choices, few enough to be quick.
-const TYPES: [&str; 12] = [
+pub(crate) const TYPES: [&str; 12] = [
     "c5.large",
     "c5.xlarge",
     "c6i.large",
@@ -24,7 +24,8 @@ const TYPES: [&str; 12] = [
     "r6i.xlarge",
 ];
 
-const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
+/// Its zones.
+pub(crate) const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 
 /// A Deployment of the world.
 pub(crate) const DEPLOYMENTS: [&str; 3] = ["web", "api", "worker"];
@@ -32,7 +33,7 @@ pub(crate) const DEPLOYMENTS: [&str; 3] = ["web", "api", "worker"];
 /// The world of a seed.
 pub(crate) fn scenario(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed, 2);
-    let mut objects = vec![node_class(), pool("default", &mut dice)];
+    let mut objects = vec![node_class(CLUSTER), pool("default", &mut dice)];
     if dice.permille(300) {
         objects.push(pool("second", &mut dice));
     }
@@ -73,15 +74,15 @@ pub(crate) fn image(name: &str) -> ImageForm {
     }
 }
 
-fn node_class() -> Value {
+pub(crate) fn node_class(cluster: &str) -> Value {
     json!({
         "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
         "spec": {
             "amiFamily": "AL2023",
             "amiSelectorTerms": [{"tags": {"team": "platform"}}],
-            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
-            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
-            "role": format!("{CLUSTER}-node"),
+            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": cluster}}],
+            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": cluster}}],
+            "role": format!("{cluster}-node"),
         },
     })
 }
@@ -107,7 +108,7 @@ fn pool(name: &str, dice: &mut Dice) -> Value {
     })
 }
 
-fn deployment(name: &str, dice: &mut Dice) -> Value {
+pub(crate) fn deployment(name: &str, dice: &mut Dice) -> Value {
     let cpu = format!("{}m", dice.between(1, 16) * 100);
     let memory = format!("{}Mi", dice.between(1, 12) * 256);
     let mut spec = json!({

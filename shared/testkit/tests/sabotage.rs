@@ -1,6 +1,8 @@
 //! Each invariant fails where the code is broken, and only there: an invariant that can't fail is none.
 
-use tenon_testkit::{Invariant, Options, Pace, Sabotage, Violation, simulate, simulate_digest, storm};
+use tenon_testkit::{
+    FirstWakes, Invariant, Options, Pace, Sabotage, Violation, drought, simulate, simulate_digest, storm,
+};
 
 /// A break, what it must be found by, and how it is played.
 const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
@@ -16,10 +18,23 @@ const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
     (Sabotage::GoingNotCounted, Invariant::BudgetsHold, Pace::Slow, 60),
     (Sabotage::BudgetsOfPodsIgnored, Invariant::PodBudgetsHold, Pace::Slow, 60),
     (Sabotage::JournalLost, Invariant::JournalExplains, Pace::Quick, 60),
+    (Sabotage::MemoryDoubled, Invariant::LearnedWithinStated, Pace::Quick, 60),
+    (Sabotage::ImagesMixedUp, Invariant::LearnedIsReported, Pace::Quick, 60),
+    (Sabotage::ClaimsOverfilled, Invariant::PlannedMemoryIsThere, Pace::Quick, 60),
     (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, Pace::Restored, 200),
 ];
 /// The break that a history of its own shows, with its arrivals of pods.
 const STORM: (Sabotage, Invariant, u32) = (Sabotage::StepsRaiseRevision, Invariant::NoStarvation, 6);
+/// Breaks that droughts show, with their steps.
+const DROUGHTS: [(Sabotage, Invariant, u32); 4] = [
+    (Sabotage::StormsCountEach, Invariant::HoldsBounded, 200),
+    (Sabotage::ClearsLost, Invariant::MarksClear, 200),
+    (Sabotage::ProbesUnleased, Invariant::OneProbe, 100),
+    (Sabotage::LastResortLost, Invariant::NobodyWaitsLonger, 300),
+];
+/// Breaks that first wakes show.
+const FIRST_WAKES: [(Sabotage, Invariant); 2] =
+    [(Sabotage::EmptyBelieved, Invariant::EvidenceHeld), (Sabotage::StatesGoBack, Invariant::OrdersAgree)];
 
 /// So many seeds are tried: not every history comes to where the code is broken.
 const SEEDS: u64 = 24;
@@ -52,9 +67,29 @@ fn steps_that_count_as_decisions_starve_the_provisioner() {
 }
 
 #[test]
+fn droughts_find_what_their_invariants_are_for() {
+    for (sabotage, expected, steps) in DROUGHTS {
+        check(sabotage, expected, |seed, sabotage| {
+            drought(Options { seed, steps, sabotage, pace: None }).err().map(|found| *found)
+        });
+    }
+}
+
+#[test]
+fn first_wakes_find_what_their_invariants_are_for() {
+    for (sabotage, expected) in FIRST_WAKES {
+        check(sabotage, expected, |seed, sabotage| {
+            FirstWakes::random(seed, sabotage).check().err().map(|found| *found)
+        });
+    }
+}
+
+#[test]
 fn every_break_and_every_invariant_is_in_the_list() {
     let listed = || BREAKS.iter().map(|(sabotage, invariant, ..)| (sabotage, invariant));
-    let all = || listed().chain([(&STORM.0, &STORM.1)]);
+    let of_first_wakes = || FIRST_WAKES.iter().map(|(sabotage, invariant)| (sabotage, invariant));
+    let of_droughts = || DROUGHTS.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
+    let all = || listed().chain([(&STORM.0, &STORM.1)]).chain(of_first_wakes()).chain(of_droughts());
     for sabotage in Sabotage::ALL {
         assert!(all().any(|(listed, _)| *listed == sabotage), "{sabotage:?}");
     }

@@ -119,8 +119,11 @@ fn resources(arn: &str) -> Vec<String> {
     if arn == "*" {
         return Vec::new();
     }
-    let mut others =
-        vec![arn.replace(ACCOUNT, "444455556666"), arn.replace(&format!(":{REGION}:"), ":eu-west-1:")];
+    let mut others = vec![arn.replace(&format!(":{REGION}:"), ":eu-west-1:")];
+    // Another account may share its reservations, as it may its images.
+    if !arn.contains(":capacity-reservation/") {
+        others.push(arn.replace(ACCOUNT, "444455556666"));
+    }
     let head = |parts: usize| arn.splitn(parts + 1, ':').take(parts).collect::<Vec<_>>().join(":");
     let name = arn.splitn(6, ':').nth(5).unwrap_or_default();
     let names: Vec<String> = match arn.split(':').nth(2).unwrap_or_default() {

@@ -1,6 +1,9 @@
 //! Plays seeds and holds each to the invariants.
 //!
 //! `cargo run --release -p tenon-simulation -- --seeds 10000` plays seeds 0 to 9999; `--seed N` plays one, as it was.
+//! `first-wakes` plays every order of the functions' first wakes instead.
+
+mod first_wakes;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use tenon_testkit::{Options, Outcome, Pace, Sabotage, Violation, simulate};
 
 /// A third of the time went into the system's allocator.
@@ -17,8 +20,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Plays seeds of the simulation.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example: cargo run --release -p tenon-simulation -- --seeds 1000 --steps 200")]
+#[command(
+    after_help = "Example: cargo run --release -p tenon-simulation -- --seeds 1000 --steps 200",
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// How many seeds, from `--first` on.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
@@ -32,8 +40,8 @@ struct Arguments {
     #[arg(long, default_value_t = 200)]
     steps: u32,
     /// Breaks the code in one place, by name, to see an invariant fail.
-    #[arg(long)]
-    sabotage: Option<String>,
+    #[arg(long, value_parser = sabotage_named)]
+    sabotage: Option<Sabotage>,
     /// How fast histories are played: quick, slow, or restored (slow, and the table is restored); as each seed says where
     /// absent.
     #[arg(long, value_parser = pace_named)]
@@ -41,6 +49,11 @@ struct Arguments {
     /// Threads; as many as there are processors where absent.
     #[arg(long)]
     threads: Option<usize>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    FirstWakes(first_wakes::FirstWakesArguments),
 }
 
 #[derive(Default)]
@@ -70,24 +83,16 @@ impl Tally {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let sabotage = match arguments.sabotage.as_deref().map(sabotage_named) {
-        None => None,
-        Some(Some(sabotage)) => Some(sabotage),
-        Some(None) => {
-            eprintln!("no such sabotage: give one of {:?}", Sabotage::ALL);
-            return ExitCode::from(2);
-        }
-    };
+    if let Some(Command::FirstWakes(arguments)) = &arguments.command {
+        return first_wakes::run(arguments);
+    }
+    let sabotage = arguments.sabotage;
     let (first, seeds) = arguments.seed.map_or((arguments.first, arguments.seeds), |seed| (seed, 1));
-    let threads = arguments
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
-        .max(1);
     let begun = Instant::now();
     let tally = Mutex::new(Tally::default());
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..threads(arguments.threads) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -117,8 +122,14 @@ fn pace_named(name: &str) -> Result<Pace, String> {
     }
 }
 
-fn sabotage_named(name: &str) -> Option<Sabotage> {
-    Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name)
+fn sabotage_named(name: &str) -> Result<Sabotage, String> {
+    let found = Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name);
+    found.ok_or_else(|| format!("no such sabotage: give one of {:?}", Sabotage::ALL))
+}
+
+/// How many threads: as many as asked for, or as there are processors.
+fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
 }
 
 /// A line on standard output. Who reads it may leave before the end: the exit status still tells what became of it.

@@ -144,6 +144,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> Input {
         classes: BTreeMap::new(),
         snapshot: require_snapshot(Some((snapshot, now)), now),
         types: BTreeMap::new(),
+        learned: BTreeMap::new(),
         ec2: None,
         audit: AuditRecord { revision: 1, at: Some(now), told: BTreeMap::new() },
         halt: None,
@@ -551,6 +552,7 @@ fn a_claim_is_forgotten_once_its_node_is_gone() {
 }
 
 mod ended;
+mod learned;
 
 // The handler.
 

@@ -97,6 +97,7 @@ impl State {
             target_capacity: request.target_capacity,
             images: self.images_named(request),
             outcome,
+            item_errors: answer.as_ref().map_or(0, |(result, _)| result.errors.len()),
         };
         self.requests.push(Arc::new(record));
         answer.map(|(result, _)| result)

@@ -96,20 +96,24 @@ impl State {
     /// A subnet in each zone and a security group for them, all with these tags.
     pub(super) fn add_network(&mut self, tags: &Tags) -> Result<(), NotPossible> {
         let zones = self.zones.clone();
+        // A region may have several networks; each has a block of addresses of its own.
+        let subnets = self.subnets.len();
+        let network = subnets / zones.len().max(1);
         for (n, zone) in zones.into_iter().enumerate() {
             let subnet = Subnet {
-                id: SubnetId::parse(format!("subnet-{:017x}", n + 1))
+                id: SubnetId::parse(format!("subnet-{:017x}", subnets + n + 1))
                     .map_err(|e| NotPossible(e.to_string()))?,
                 vpc: "vpc-00000000000000001".to_owned(),
                 zone: zone.name,
                 zone_id: zone.id,
-                cidr: format!("10.0.{}.0/19", n * 32),
+                cidr: format!("10.{network}.{}.0/19", n * 32),
                 available_addresses: 0,
                 tags: tags.clone(),
             };
             self.add_subnet(subnet)?;
         }
-        let id = SecurityGroupId::parse("sg-00000000000000001").map_err(|e| NotPossible(e.to_string()))?;
+        let id = SecurityGroupId::parse(format!("sg-{:017x}", network + 1))
+            .map_err(|e| NotPossible(e.to_string()))?;
         let group = SecurityGroup {
             id: id.clone(),
             name: "nodes".to_owned(),

@@ -63,6 +63,8 @@ pub struct RequestRecord {
     pub images: Vec<(ImageId, Option<ImageState>)>,
     /// How it was answered.
     pub outcome: RequestOutcome,
+    /// How many overrides the answer has an error for.
+    pub item_errors: usize,
 }
 
 /// An instance as it really is, whatever EC2 answers about it.

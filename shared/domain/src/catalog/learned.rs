@@ -1,6 +1,7 @@
 //! Memory that kubelets really reported, by type and image.
 //!
-//! Decides what of a report is kept and for how long. It doesn't decide whether a cluster uses it.
+//! Decides what of a report is kept and for how long, and what of it holds for the nodes of a class. It doesn't decide
+//! whether a cluster uses it.
 //!
 //! Invariants: what is learned is never more than EC2 states for the type, and holds for no other image.
 //!
@@ -10,8 +11,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::catalog::facts::InstanceTypeFacts;
 use crate::catalog::node_shape::LearnedMemory;
+use crate::catalog::settings::MIB;
+use crate::class_status::{ResolvedImage, image_for};
 use crate::id::{ClusterName, ImageId, InstanceType};
+use crate::resources::{ResourceList, ResourceName};
 
 /// How long a report is believed; the peer's.
 pub const LEARNED_FOR: SignedDuration = SignedDuration::from_hours(60 * 24);
@@ -50,6 +55,15 @@ pub struct MemoryReport<'a> {
     pub cluster: &'a ClusterName,
     /// When.
     pub now: Timestamp,
+}
+
+impl LearnedMemory {
+    /// What a Node says in `status.capacity`; nothing before its kubelet says anything of memory.
+    #[must_use]
+    pub fn of_capacity(capacity: &ResourceList) -> Option<Self> {
+        let bytes = u64::try_from(capacity.get(&ResourceName::MEMORY).value_ceil()).ok()?;
+        (bytes > 0).then_some(Self(bytes))
+    }
 }
 
 impl LearnedRecord {
@@ -91,9 +105,15 @@ impl Learned {
     pub fn of(records: impl IntoIterator<Item = LearnedRecord>, now: Timestamp) -> Self {
         let mut learned = Self::default();
         for record in records.into_iter().filter(|record| now < record.expires_at()) {
-            learned.0.entry(record.instance_type).or_default().insert(record.image, record.memory);
+            learned.note(record.instance_type, record.image, record.memory);
         }
         learned
+    }
+
+    /// Learns what a Node reports; the least counts.
+    pub fn note(&mut self, instance_type: InstanceType, image: ImageId, memory: LearnedMemory) {
+        let of_type = self.0.entry(instance_type).or_default();
+        of_type.entry(image).and_modify(|least| *least = memory.min(*least)).or_insert(memory);
     }
 
     /// What was learned of nodes of the type with the image.
@@ -103,9 +123,41 @@ impl Learned {
     }
 }
 
+/// What was learned, for nodes that boot a class's images.
+#[derive(Debug, Clone, Copy)]
+pub struct LearnedOf<'a> {
+    /// All that was learned.
+    pub learned: &'a Learned,
+    /// The class's images, as its status has them.
+    pub images: &'a [ResolvedImage],
+}
+
+impl LearnedOf<'static> {
+    /// Nothing was learned: every type has the memory that is estimated.
+    pub const NOTHING: Self = Self { learned: &Learned(BTreeMap::new()), images: &[] };
+}
+
+impl LearnedOf<'_> {
+    /// What was learned of the image that nodes of the type boot. A report of more than EC2 states is none.
+    #[must_use]
+    pub fn memory(&self, facts: &InstanceTypeFacts) -> Option<LearnedMemory> {
+        let image = image_for(self.images, facts)?;
+        let LearnedMemory(bytes) = self.learned.memory(&facts.name, &image.id)?;
+        (1..=stated_bytes(facts)).contains(&bytes).then_some(LearnedMemory(bytes))
+    }
+}
+
+/// The memory that EC2 states for a type, in bytes.
+#[must_use]
+pub const fn stated_bytes(facts: &InstanceTypeFacts) -> u64 {
+    facts.memory_mib.saturating_mul(MIB)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::describe::{InstanceTypeInfo, Limits};
+    use crate::catalog::facts::Architecture;
 
     const DAY: i64 = 24 * 3600;
 
@@ -156,5 +208,61 @@ mod tests {
         assert_eq!(memory(&learned(60 * DAY), "m5.large", "ami-1"), None);
         assert_eq!(memory(&learned(0), "m5.large", "ami-2"), None);
         assert_eq!(memory(&learned(0), "m5.xlarge", "ami-1"), None);
+    }
+
+    #[test]
+    fn the_least_of_several_reports_counts() {
+        let mut learned = Learned::default();
+        let (instance_type, image) = ("m5.large".parse().unwrap(), "ami-1".parse().unwrap());
+        for bytes in [7700, 7600, 7800] {
+            learned.note(InstanceType::clone(&instance_type), ImageId::clone(&image), LearnedMemory(bytes));
+        }
+        assert_eq!(learned.memory(&instance_type, &image), Some(LearnedMemory(7600)));
+    }
+
+    #[test]
+    fn a_class_uses_what_was_learned_of_the_image_that_its_nodes_boot() {
+        let facts = facts();
+        let check = |bytes: u64, image: &str, images: &[(&str, Architecture)], expected: Option<u64>| {
+            let mut learned = Learned::default();
+            learned.note(facts.name.clone(), image.parse().unwrap(), LearnedMemory(bytes));
+            let images: Vec<ResolvedImage> = images.iter().map(|(id, of)| resolved(id, of.clone())).collect();
+            let of_class = LearnedOf { learned: &learned, images: &images };
+            assert_eq!(of_class.memory(&facts), expected.map(LearnedMemory), "{bytes} {image} {images:?}");
+        };
+        let (x86, arm) = (|id| (id, Architecture::X86_64), |id| (id, Architecture::Arm64));
+        check(7700 * MIB, "ami-1", &[x86("ami-1")], Some(7700 * MIB));
+        check(8192 * MIB, "ami-1", &[x86("ami-1")], Some(8192 * MIB));
+        check(8192 * MIB + 1, "ami-1", &[x86("ami-1")], None);
+        check(0, "ami-1", &[x86("ami-1")], None);
+        // Its nodes boot the newest image of their architecture: what is known of another says nothing of them.
+        check(7700 * MIB, "ami-1", &[x86("ami-2"), x86("ami-1")], None);
+        check(7700 * MIB, "ami-1", &[arm("ami-2"), x86("ami-1")], Some(7700 * MIB));
+        check(7700 * MIB, "ami-1", &[arm("ami-1")], None);
+        check(7700 * MIB, "ami-1", &[], None);
+        assert_eq!(LearnedOf::NOTHING.memory(&facts), None);
+    }
+
+    /// m5.large.
+    fn facts() -> InstanceTypeFacts {
+        let info: InstanceTypeInfo = serde_json::from_value(serde_json::json!({
+            "InstanceType": "m5.large",
+            "VCpuInfo": {"DefaultVCpus": 2},
+            "MemoryInfo": {"SizeInMiB": 8192},
+            "ProcessorInfo": {"Manufacturer": "Intel", "SupportedArchitectures": ["x86_64"]},
+            "SupportedUsageClasses": ["on-demand"],
+            "SupportedVirtualizationTypes": ["hvm"],
+            "NetworkInfo": {
+                "NetworkCards": [{"NetworkCardIndex": 0, "MaximumNetworkInterfaces": 3}],
+                "Ipv4AddressesPerInterface": 10
+            }
+        }))
+        .unwrap();
+        crate::catalog::describe::facts(&info, &Limits::default()).unwrap()
+    }
+
+    fn resolved(id: &str, architecture: Architecture) -> ResolvedImage {
+        let created_at = Timestamp::UNIX_EPOCH;
+        ResolvedImage { id: id.parse().unwrap(), name: id.to_owned(), architecture, created_at }
     }
 }

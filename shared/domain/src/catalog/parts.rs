@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::catalog::facts::{InstanceTypeFacts, UsageClass};
+use crate::catalog::learned::LearnedOf;
 use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
 use crate::catalog::option::{InstanceTypeOption, Surroundings};
 use crate::catalog::settings::NodeSettings;
@@ -84,6 +85,8 @@ pub struct Catalog<'a> {
     pub on_demand: Option<Ready<&'a BTreeMap<InstanceType, UsdPerHour>>>,
     /// Spot prices by zone.
     pub spot: Option<Ready<&'a SpotPrices>>,
+    /// What was learned of nodes' memory; what wasn't is estimated.
+    pub learned: LearnedOf<'a>,
 }
 
 /// Where nodes of a class can be.
@@ -149,7 +152,7 @@ impl Catalog<'_> {
             .filter_map(|facts| {
                 let offered = self.offerings.offered.get(&facts.name)?;
                 let offerings = self.offerings_of(facts, offered, &zones, exhaustion);
-                let surroundings = Surroundings { region: self.region, learned: None };
+                let surroundings = Surroundings { region: self.region, learned: self.learned.memory(facts) };
                 Some(InstanceTypeOption::new(Arc::clone(facts), settings, surroundings, offerings))
             })
             .collect()
@@ -269,6 +272,7 @@ mod tests {
                 offerings: ready(CatalogPart::Offerings, &self.offerings),
                 on_demand: Some(ready(CatalogPart::OnDemandPrices, &self.on_demand)),
                 spot: self.spot.as_ref().map(|spot| ready(CatalogPart::SpotPrices, spot)),
+                learned: LearnedOf::NOTHING,
             }
         }
     }

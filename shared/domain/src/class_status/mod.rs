@@ -10,4 +10,4 @@ mod status;
 
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use observation::{ClassObservation, Seen, SeenReservations};
-pub use status::{ClassStatus, ClassSubnet, ResolvedImage};
+pub use status::{ClassStatus, ClassSubnet, ResolvedImage, image_for};

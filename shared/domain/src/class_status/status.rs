@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionStatus, ConditionType};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
-use crate::catalog::facts::Architecture;
+use crate::catalog::facts::{Architecture, InstanceTypeFacts};
 use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
 use crate::reservation::ClassReservations;
 
@@ -62,6 +62,12 @@ pub struct ResolvedImage {
     pub architecture: Architecture,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+/// The newest of a class's images, as its status has them, that boots on the type.
+#[must_use]
+pub fn image_for<'a>(images: &'a [ResolvedImage], facts: &InstanceTypeFacts) -> Option<&'a ResolvedImage> {
+    images.iter().find(|image| facts.architectures.contains(&image.architecture))
 }
 
 impl ClassStatus {

@@ -240,7 +240,7 @@ fn read_reservation_term(term: At<'_>) -> Option<ReservationSelectorTerm> {
     if !term.has("instanceMatchCriteria") && tags.is_empty() {
         nothing(term, &["tags", "id", "instanceMatchCriteria"]);
     }
-    let match_criteria = criteria.and_then(|word| MatchCriteria::parse(word));
+    let match_criteria = criteria.and_then(MatchCriteria::parse);
     Some(ReservationSelectorTerm::Match { tags, owner, match_criteria })
 }
 

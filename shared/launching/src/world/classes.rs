@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use tenon_domain::api::{Ec2NodeClass, NodePool};
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
-    AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, PartData, Places,
+    AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
@@ -173,6 +173,8 @@ impl<'a> World<'a> {
     fn options(&self, class: &Ec2NodeClass, region: &'a Region) -> Vec<InstanceTypeOption> {
         let status = self.view.classes.get(&class.name);
         let (Some(status), Some(catalog)) = (status, self.catalog(region)) else { return Vec::new() };
+        let learned = LearnedOf { learned: &self.view.learned, images: &status.images };
+        let catalog = Catalog { learned, ..catalog };
         let settings = self.with_settings(class).settings;
         let requests = [RequestDigest::of_class(self.cluster, status)];
         let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
@@ -215,7 +217,7 @@ impl<'a> World<'a> {
                 PartData::InstanceTypes(_) | PartData::Offerings(_) | PartData::OnDemandPrices(_) => None,
             })
         });
-        Some(Catalog { region, types, offerings, on_demand, spot })
+        Some(Catalog { region, types, offerings, on_demand, spot, learned: LearnedOf::NOTHING })
     }
 }
 

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tenon_cloud::Ec2;
 use tenon_cloud::twin::RegionTwin;
-use tenon_domain::id::ClusterName;
+use tenon_domain::catalog::LearnedMemory;
+use tenon_domain::id::{ClusterName, InstanceType};
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::Installation;
 use tenon_table::MemoryTable;
 
 use super::{FailedInvocation, PodDeletion, Region};
+use crate::clock::Clock;
+use crate::functions::Functions;
 use crate::happening::{Happening, HappeningKind, Listeners};
 use crate::queue::Queue;
 use crate::site::{Site, Voice};
@@ -29,6 +33,12 @@ impl Region {
     #[must_use]
     pub const fn table(&self) -> &MemoryTable {
         &self.table
+    }
+
+    /// The region's time, for what goes along with it.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Whose functions these are.
@@ -106,6 +116,23 @@ impl Region {
             site.set_voice(voice);
             self.timeline.at(self.clock.now(), Due::Agent(cluster.clone()));
         }
+    }
+
+    /// Lets no schedule ring before then: those that are due until then ring at that moment.
+    pub const fn hold_schedules(&mut self, until: Timestamp) {
+        self.schedules_from = until;
+    }
+
+    /// Lets kubelets that join from now on report so much memory on instances of a type.
+    pub fn set_reported_memory(&mut self, instance_type: &InstanceType, memory: LearnedMemory) {
+        for site in self.sites.values_mut() {
+            site.set_reported_memory(instance_type.clone(), memory);
+        }
+    }
+
+    /// Starts every function anew: what it kept between wakes is gone. What runs goes on.
+    pub fn restart_functions(&mut self) {
+        self.functions = Functions::default();
     }
 
     /// Puts a message, whatever it is, on a function's queue.

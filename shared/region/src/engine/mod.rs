@@ -47,6 +47,8 @@ pub struct Region {
     functions: Functions,
     queues: BTreeMap<FunctionName, Queue>,
     schedules: Vec<Schedule>,
+    /// Before then no schedule rings.
+    schedules_from: Timestamp,
     pub(crate) timeline: Timeline,
     tasks: BTreeMap<TaskId, Task>,
     next_task: u64,
@@ -96,6 +98,7 @@ impl Region {
             functions: Functions::default(),
             queues,
             schedules: Vec::new(),
+            schedules_from: started,
             timeline: Timeline::default(),
             tasks: BTreeMap::new(),
             next_task: 0,
@@ -247,6 +250,10 @@ impl Region {
     }
 
     fn fire(&mut self, index: usize, now: Timestamp) {
+        if now < self.schedules_from {
+            self.timeline.at(self.schedules_from, Due::Schedule(index));
+            return;
+        }
         let Some(schedule) = self.schedules.get(index) else { return };
         let next = now.checked_add(schedule.every).unwrap_or(Timestamp::MAX);
         self.timeline.at(next, Due::Schedule(index));

@@ -119,6 +119,15 @@ pub enum Step {
     DeleteTemplates {},
     /// EC2 withdraws the instance type of that name.
     WithdrawType(String),
+    /// Kubelets that join from now on report so much memory on instances of a type.
+    ReportedMemory {
+        /// The type.
+        instance_type: String,
+        /// How much, in MiB.
+        mebibytes: u32,
+    },
+    /// The functions lose what they kept between wakes.
+    RestartFunctions {},
     /// Leaves so many instances of a type, in one zone or in all.
     Capacity {
         /// The type.

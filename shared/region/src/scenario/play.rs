@@ -5,6 +5,8 @@ use serde_json::Value;
 use tenon_cloud::port::{CapacityReservation, InstanceState, TargetCapacityType};
 use tenon_cloud::twin::Pool;
 use tenon_cluster::Kind;
+use tenon_domain::catalog::LearnedMemory;
+use tenon_domain::catalog::settings::MIB;
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, ParseIdError, ReservationId, Zone};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
@@ -138,6 +140,12 @@ impl Player {
                 let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
                 region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
             }
+            Step::ReportedMemory { instance_type, mebibytes } => {
+                let name = InstanceType::parse(instance_type).map_err(|error| error.to_string())?;
+                let memory = LearnedMemory(u64::from(*mebibytes).saturating_mul(MIB));
+                region.set_reported_memory(&name, memory);
+            }
+            Step::RestartFunctions {} => region.restart_functions(),
             Step::Capacity { instance_type, zone, capacity_type, left } => {
                 set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
             }
@@ -207,6 +215,8 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::TerminateInstance {}
         | Step::DeleteTemplates {}
         | Step::WithdrawType(_)
+        | Step::ReportedMemory { .. }
+        | Step::RestartFunctions {}
         | Step::Capacity { .. }
         | Step::Clear { .. }
         | Step::Reserve { .. }

@@ -135,6 +135,10 @@ fn describe(step: &Step) -> String {
         Step::StopInstance {} => "somebody stops an instance".to_owned(),
         Step::TerminateInstance {} => "somebody terminates an instance".to_owned(),
         Step::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
+        Step::ReportedMemory { instance_type, mebibytes } => {
+            format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
+        }
+        Step::RestartFunctions {} => "the functions lose what they kept".to_owned(),
         Step::WithdrawType(name) => format!("EC2 withdraws {name}"),
         Step::Capacity { instance_type, zone, capacity_type, left } => {
             let zone = zone.as_deref().unwrap_or("every zone");

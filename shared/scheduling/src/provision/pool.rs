@@ -166,7 +166,7 @@ impl<'a> Pool<'a> {
         let open = self.offerings(one, (&class.merged, self.open));
         let open = open.filter(|offering| offering.reservation.is_some());
         let mut ranked: Vec<_> = open.map(|offering| (offering.rank(), offering)).collect();
-        ranked.sort_by(|(a, _), (b, _)| a.cmp(b));
+        ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().filter_map(|(_, offering)| offering.reservation.clone()).collect()
     }
 

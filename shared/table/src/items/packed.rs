@@ -558,9 +558,8 @@ mod tests {
 
     #[test]
     fn an_answer_holds_as_many_pieces_as_are_asked_for() {
-        let largest = PACKED_BYTES + 1024;
-        assert!((PIECES_AT_ONCE * largest) as u64 <= crate::limits::BATCH_BYTES);
-        assert!(PIECES_AT_ONCE <= crate::limits::BATCH_KEYS);
+        const { assert!((PIECES_AT_ONCE * (PACKED_BYTES + 1024)) as u64 <= crate::limits::BATCH_BYTES) };
+        const { assert!(PIECES_AT_ONCE <= crate::limits::BATCH_KEYS) };
     }
 
     #[test]

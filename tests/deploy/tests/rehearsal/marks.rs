@@ -11,7 +11,8 @@ use crate::cluster::CLUSTER;
 /// Marks something as refused just now.
 pub(crate) async fn mark(account: &Account, what: &str) {
     let key = UnavailableKey::parse(what).expect("a mark's key");
-    let (cluster, launch) = (ClusterName::parse(CLUSTER).unwrap(), LaunchId::parse("rehearsed").unwrap());
+    let (cluster, launch) =
+        (ClusterName::parse(CLUSTER).unwrap(), LaunchId::parse("launch-rehearsed").unwrap());
     let now = jiff::Timestamp::now();
     let refusal = Refusal {
         key: &key,

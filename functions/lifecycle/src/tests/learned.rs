@@ -1,0 +1,105 @@
+//! What is learned of Nodes that register.
+
+use tenon_domain::catalog::settings::MIB;
+use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
+use tenon_domain::money::Currency;
+use tenon_table::items::TypeRecord;
+
+use super::*;
+
+const STATED: u64 = 8192;
+
+fn reporting(n: usize, mebibytes: i64) -> Node {
+    let capacity = ResourceList::new().with(ResourceName::MEMORY, Quantity::from_mebi(mebibytes));
+    Node { capacity, ..node(n) }
+}
+
+fn type_record() -> TypeRecord {
+    TypeRecord {
+        name: "m5.large".parse().unwrap(),
+        labels: BTreeMap::from([(labels::INSTANCE_MEMORY.to_owned(), STATED.to_string())]),
+        capacity: ResourceList::new(),
+        zones: vec![],
+        currency: Currency::Usd,
+        on_demand: None,
+        on_demand_of: None,
+        spot: BTreeMap::new(),
+    }
+}
+
+/// Claims whose Nodes, with so many MiB each, just registered.
+fn registering(mebibytes: &[i64], known: Option<u64>) -> Input {
+    let nodes = mebibytes.iter().enumerate().map(|(n, mebibytes)| reporting(n, *mebibytes)).collect();
+    let claims = (0..mebibytes.len()).map(|n| claim(n, launched(n, minutes(1)))).collect();
+    let mut seen = input(minutes(2), claims, nodes);
+    seen.types.insert("m5.large".parse().unwrap(), type_record());
+    seen.learned.extend(known.map(|known| {
+        let record = record(known, 1);
+        ((record.instance_type.clone(), record.image.clone()), record)
+    }));
+    seen
+}
+
+fn record(mebibytes: u64, revision: u64) -> LearnedRecord {
+    LearnedRecord {
+        instance_type: held(0).instance_type,
+        image: held(0).image,
+        revision,
+        memory: LearnedMemory(mebibytes * MIB),
+        seen_at: minutes(2),
+        seen_by: cluster(),
+    }
+}
+
+fn check(mebibytes: &[i64], known: Option<u64>, expected: Option<(u64, u64)>) {
+    let expected: Vec<LearnedRecord> =
+        expected.into_iter().map(|(mebibytes, revision)| record(mebibytes, revision)).collect();
+    assert_eq!(planned(&registering(mebibytes, known)).0.learned, expected, "{mebibytes:?} {known:?}");
+}
+
+#[test]
+fn the_least_that_nodes_report_when_they_register_is_learned() {
+    check(&[7600], None, Some((7600, 1)));
+    check(&[7600, 7500, 7700], None, Some((7500, 1)));
+    check(&[7600], Some(7600), None);
+    check(&[7700], Some(7600), None);
+    check(&[7500], Some(7600), Some((7500, 2)));
+    // More than EC2 states, or nothing at all, says nothing of the type.
+    check(&[8193], None, None);
+    check(&[0], None, None);
+}
+
+#[test]
+fn nothing_is_learned_twice_nor_of_a_type_that_is_not_known() {
+    let mut registered_before = registering(&[7600], None);
+    registered_before.claims = BTreeMap::from([(name(0), claim(0, registered(0, minutes(1))))]);
+    assert_eq!(planned(&registered_before).0.learned, vec![]);
+    let mut unknown = registering(&[7600], None);
+    unknown.types.clear();
+    let (plan, _) = planned(&unknown);
+    assert_eq!((plan.learned, plan.steps.len()), (vec![], 1));
+}
+
+#[test]
+fn what_was_learned_is_in_the_table_and_a_lost_race_over_it_is_nobodys_loss() {
+    let seen = registering(&[7600], None);
+    let world = world_with(&seen.claims.values().cloned().collect::<Vec<_>>());
+    let (plan, _) = planned(&seen);
+    let carry_out = || block_on(crate::commit::commit(&world, &cluster(), &plan, seen.now)).unwrap();
+    let key = keys::learned(&world.installation.region, &held(0).instance_type, &held(0).image);
+    let faster = record(7550, 1);
+    commit(&world, vec![put(key.clone(), &faster)]);
+    let done = carry_out();
+    assert_eq!((done.lost, done.claims.len()), (0, 1));
+    assert!(done.not_learned.is_none());
+    let kept = || from_item::<LearnedRecord>(&key, &world.table.peek(&key).unwrap()).unwrap();
+    assert_eq!(kept(), faster);
+
+    // Seen with what is there, less is learned over it.
+    let mut again = registering(&[7400], None);
+    again.learned.insert((faster.instance_type.clone(), faster.image.clone()), faster);
+    let learned = planned(&again).0.learned;
+    let plan = Plan { learned, ..Plan::default() };
+    block_on(crate::commit::commit(&world, &cluster(), &plan, again.now)).unwrap();
+    assert_eq!(kept(), record(7400, 2));
+}

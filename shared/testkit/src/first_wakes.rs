@@ -1,0 +1,428 @@
+//! The first wakes of all functions, from an empty table, in every order, with one call that fails.
+//!
+//! Decides the order of wakes, when the agent speaks first, and which call fails how; nothing of what the functions
+//! make of it. Each history goes on until its region has settled, and every one must then stand alike. No decision on
+//! the way may be made from evidence that isn't there.
+//!
+//! The world is made so that prices that move don't choose: a larger type costs more than the next smaller one whatever
+//! either costs at the moment, and each workload has its zone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+use tenon_region::engine::Region;
+use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
+use tenon_region::happening::Listeners;
+use tenon_region::scenario::{self, ClusterForm, Scenario, build};
+use tenon_region::site::Voice;
+use tenon_table::{Commit, Item, Key, Page};
+
+use crate::deeds::wake;
+use crate::evidence::{EvidenceSeen, invariant_evidence_held};
+use crate::invariants::{Invariant, Violation};
+use crate::random::Dice;
+use crate::sabotage::Sabotage;
+use crate::standing::standing;
+use crate::world::{CLUSTER, image, node_class};
+
+/// Until the first wake the cluster makes its pods.
+const BEFORE: SignedDuration = SignedDuration::from_secs(5);
+/// From one wake to the next: a queue waits a second for its batch.
+const BETWEEN: SignedDuration = SignedDuration::from_secs(2);
+/// Until then no schedule rings: nothing but the first wakes does.
+const SCHEDULES_FROM: SignedDuration = SignedDuration::from_secs(30);
+/// When it is looked whether the region has settled, in seconds. What waits is looked at again after a minute; what
+/// crashed after six, and swept up three later.
+const LOOKS: [i64; 6] = [150, 210, 330, 570, 1170, 1770];
+
+/// How many orders there are.
+pub const ORDERS: u64 = 5040;
+/// The order in which template.yaml lists the functions, the agent first.
+pub const CANONICAL: Order = Order(0);
+
+/// An order of the first wakes, by its number below [`ORDERS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order(pub u64);
+
+impl Order {
+    /// The functions, in this order.
+    #[must_use]
+    pub fn functions(self) -> Vec<FunctionName> {
+        let mut left = FunctionName::ALL.to_vec();
+        let mut rest = self.0 % ORDERS;
+        let mut order = Vec::new();
+        while !left.is_empty() {
+            let ways = u64::try_from(left.len()).unwrap_or(1);
+            order.push(left.remove(usize::try_from(rest % ways).unwrap_or(0)));
+            rest /= ways;
+        }
+        order
+    }
+
+    /// Before which wake the agent speaks first; 7 is after all of them. Each place comes about equally often, whatever
+    /// the functions' order is; the canonical order has the agent first.
+    fn agent(self) -> u64 {
+        // Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61
+    }
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failing {
+    /// It is throttled.
+    Throttled,
+    /// It isn't allowed.
+    Denied,
+    /// It is refused for the service's own fault.
+    Refused,
+    /// It takes effect, and its answer is lost.
+    Unanswered,
+    /// The task ends before it.
+    CrashBefore,
+    /// The task ends after it took effect, before its answer.
+    CrashAfter,
+}
+
+impl Failing {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Throttled, Self::Denied, Self::Refused, Self::Unanswered, Self::CrashBefore, Self::CrashAfter];
+
+    const fn fate(self, moment: Moment) -> Fate {
+        match (self, moment) {
+            (Self::Throttled, Moment::Before) | (Self::Unanswered, Moment::After) => Fate::Fail,
+            (Self::Denied, Moment::Before) => Fate::Deny,
+            (Self::Refused, Moment::Before) => Fate::Break,
+            (Self::CrashBefore, Moment::Before) | (Self::CrashAfter, Moment::After) => Fate::Crash,
+            (Self::Throttled | Self::Denied | Self::Refused | Self::CrashBefore, Moment::After)
+            | (Self::Unanswered | Self::CrashAfter, Moment::Before) => Fate::Go,
+        }
+    }
+}
+
+/// A call that fails: the how-manieth of all tasks' calls, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// Which call.
+    pub call: u64,
+    /// How.
+    pub failing: Failing,
+}
+
+/// A history to play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstWakes {
+    /// In which order functions wake.
+    pub order: Order,
+    /// What fails.
+    pub fault: Option<Fault>,
+    /// Where the code is broken, if it is.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// What a history came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Played {
+    /// How the region stands at the end, a line each.
+    pub standing: Vec<String>,
+    /// How many calls of ports its tasks made until it had settled.
+    pub calls: u64,
+}
+
+impl FirstWakes {
+    /// An order without faults.
+    #[must_use]
+    pub const fn of(order: Order) -> Self {
+        Self { order, fault: None, sabotage: None }
+    }
+
+    /// A random order with a random fault.
+    #[must_use]
+    pub fn random(seed: u64, sabotage: Option<Sabotage>) -> Self {
+        let mut dice = Dice::new(seed, 5);
+        let order = Order(dice.below(ORDERS));
+        let failing = dice.pick(&Failing::ALL).copied().unwrap_or(Failing::Throttled);
+        let fault = Some(Fault { call: dice.below(calls()), failing });
+        Self { order, fault, sabotage }
+    }
+
+    /// Plays it, and holds it to the invariants: it ends as the canonical order does without faults.
+    ///
+    /// # Errors
+    /// A [`Violation`] of [`Invariant::EvidenceHeld`] or [`Invariant::OrdersAgree`]; its seed is the order's number, its
+    /// step the call that failed.
+    pub fn check(self) -> Result<(), Box<Violation>> {
+        let (played, at) = self.play_until_settled(&LOOKS)?;
+        let expected = reference(at);
+        if played.standing == expected {
+            return Ok(());
+        }
+        let differs = |(a, b): &(&String, &String)| a != b;
+        let text = match played.standing.iter().zip(&expected).find(differs) {
+            Some((is, expected)) => format!("`{is}` where the canonical order has `{expected}`"),
+            None => format!("{} lines, {} in the canonical order", played.standing.len(), expected.len()),
+        };
+        Err(self.violation(at, (Invariant::OrdersAgree, text)))
+    }
+
+    /// Plays it, and tells what it came to.
+    ///
+    /// # Errors
+    /// A [`Violation`] of [`Invariant::EvidenceHeld`].
+    pub fn play(self) -> Result<Played, Box<Violation>> {
+        self.play_until_settled(&LOOKS).map(|(played, _)| played)
+    }
+
+    /// Plays it until it has settled at one of the looks, or to the last of them; when that is.
+    fn play_until_settled(self, looks: &[i64]) -> Result<(Played, Timestamp), Box<Violation>> {
+        let hooks = Arc::new(OneFault::new(self.fault, self.sabotage));
+        let unmade = |what: &str| {
+            self.violation(Timestamp::UNIX_EPOCH, (Invariant::OrdersAgree, format!("no {what} can be made")))
+        };
+        let options =
+            scenario::Options { hooks: Arc::<OneFault>::clone(&hooks), ..scenario::Options::default() };
+        let mut region = build(&world(), &options).map_err(|_| unmade("world"))?;
+        let cluster = ClusterName::parse(CLUSTER).map_err(|_| unmade("cluster"))?;
+        region.set_listeners(Listeners::None);
+        region.set_voice(&cluster, Voice::Silent);
+        let start = region.now();
+        region.hold_schedules(after(start, SCHEDULES_FROM));
+        let mut run = Run { first: self, region, cluster, seen: EvidenceSeen::default() };
+        run.pass(after(start, BEFORE))?;
+        let functions = self.order.functions().into_iter().map(Some).chain([None]);
+        for (place, function) in (0..).zip(functions) {
+            if place == self.order.agent() {
+                run.region.set_voice(&run.cluster, Voice::Speaks);
+                run.pass(after(run.region.now(), BETWEEN))?;
+            }
+            if let Some(function) = function {
+                run.region.send(function, wake(&run.cluster));
+                run.pass(after(run.region.now(), BETWEEN))?;
+            }
+        }
+        for look in looks {
+            run.pass(after(start, SignedDuration::from_secs(*look)))?;
+            if has_settled(&run.region, &run.cluster) {
+                break;
+            }
+        }
+        let at = run.region.now();
+        Ok((Played { standing: standing(&run.region, &run.cluster), calls: hooks.calls() }, at))
+    }
+
+    fn violation(self, at: Timestamp, (invariant, found): (Invariant, String)) -> Box<Violation> {
+        let step = self.fault.map_or(0, |fault| u32::try_from(fault.call).unwrap_or(u32::MAX));
+        let found = match self.fault {
+            Some(fault) => format!("{:?} at call {}: {found}", fault.failing, fault.call),
+            None => found,
+        };
+        Box::new(Violation { invariant, seed: self.order.0, step, at, found })
+    }
+}
+
+/// How many calls of ports the canonical order takes until its region has settled.
+#[must_use]
+pub fn calls() -> u64 {
+    static CALLS: OnceLock<u64> = OnceLock::new();
+    *CALLS.get_or_init(|| FirstWakes::of(CANONICAL).play().map_or(0, |played| played.calls))
+}
+
+/// How the canonical order stands at that time. Spot prices move every ten minutes, so when it is matters.
+fn reference(at: Timestamp) -> Vec<String> {
+    static KEPT: Mutex<BTreeMap<Timestamp, Vec<String>>> = Mutex::new(BTreeMap::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = scenario::Options::default().start;
+    let look = at.duration_since(start).as_secs();
+    let played = || match FirstWakes::of(CANONICAL).play_until_settled(&[look]) {
+        Ok((played, _)) => played.standing,
+        Err(violation) => vec![violation.to_string()],
+    };
+    kept.entry(at).or_insert_with(played).clone()
+}
+
+/// Whether nothing is left to do, and nothing is missing that only comes.
+fn has_settled(region: &Region, cluster: &ClusterName) -> bool {
+    let pods = region.pod_counts(cluster);
+    region.unsettled().0.is_empty()
+        && pods.running > 0
+        && pods.pending == 0
+        && region.classes(cluster).iter().all(ClassStatus::ready)
+}
+
+struct Run {
+    first: FirstWakes,
+    region: Region,
+    cluster: ClusterName,
+    seen: EvidenceSeen,
+}
+
+impl Run {
+    /// Lets the region go on until then, and asks at every moment.
+    fn pass(&mut self, until: Timestamp) -> Result<(), Box<Violation>> {
+        while self.region.step(until).is_some() {
+            invariant_evidence_held(&self.region, &self.cluster, &mut self.seen)
+                .map_err(|found| self.first.violation(self.region.now(), found))?;
+        }
+        self.region.run_until(until);
+        self.region.take_happenings();
+        Ok(())
+    }
+}
+
+fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// Three types in two zones; pods that want on-demand nodes in one of them, and pods that want spot in the other.
+fn world() -> Scenario {
+    let objects = vec![
+        node_class(CLUSTER),
+        pool("on-demand"),
+        pool("spot"),
+        deployment("web", ("on-demand", "us-east-1a"), 3),
+        deployment("batch", ("spot", "us-east-1b"), 4),
+    ];
+    Scenario {
+        title: "first wakes".to_owned(),
+        region: "us-east-1".to_owned(),
+        seed: 0,
+        types: ["m5.large", "m5.2xlarge", "m5.8xlarge"].map(str::to_owned).to_vec(),
+        zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
+        clusters: vec![ClusterForm {
+            name: CLUSTER.to_owned(),
+            max_nodes: None,
+            reserved_capacity: false,
+            objects,
+        }],
+        images: vec![image("node-0")],
+        steps: Vec::new(),
+    }
+}
+
+fn pool(capacity_type: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": capacity_type},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type]},
+                ],
+                "expireAfter": "Never",
+            }},
+            "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]},
+        },
+    })
+}
+
+fn deployment(name: &str, (capacity_type, zone): (&str, &str), replicas: u32) -> serde_json::Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "nodeSelector": {
+                        "karpenter.sh/capacity-type": capacity_type, "topology.kubernetes.io/zone": zone,
+                    },
+                    "containers": [{"name": "main", "resources": {"requests": {"cpu": "700m", "memory": "1Gi"}}}],
+                },
+            },
+        },
+    })
+}
+
+/// Lets every call go but one.
+struct OneFault {
+    fault: Option<Fault>,
+    sabotage: Option<Sabotage>,
+    state: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    calls: u64,
+    tampered: u64,
+}
+
+impl OneFault {
+    fn new(fault: Option<Fault>, sabotage: Option<Sabotage>) -> Self {
+        Self { fault, sabotage, state: Mutex::default() }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Counts) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn calls(&self) -> u64 {
+        self.with(|counts| counts.calls)
+    }
+}
+
+impl Hooks for OneFault {
+    /// No call takes time here, so a call's answer comes before the next call.
+    fn call(&self, site: CallSite) -> Fate {
+        let call = self.with(|counts| match site.moment {
+            Moment::Before => {
+                counts.calls += 1;
+                counts.calls - 1
+            }
+            Moment::After => counts.calls.saturating_sub(1),
+        });
+        let its = self.fault.filter(|fault| fault.call == call);
+        its.map_or(Fate::Go, |fault| fault.failing.fate(site.moment))
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        vec![SignedDuration::ZERO]
+    }
+
+    fn tamper_commit(&self, task: &'static str, commit: &mut Commit) {
+        if let Some(sabotage) = self.sabotage {
+            let number = || {
+                self.with(|counts| {
+                    counts.tampered += 1;
+                    counts.tampered
+                })
+            };
+            sabotage.tamper_commit(task, commit, number);
+        }
+    }
+
+    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_page(task, page);
+        }
+    }
+
+    fn tamper_items(&self, task: &'static str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_items(task, asked, items);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn orders_are_all_orders_and_the_agent_has_every_place_in_about_as_many() {
+        let orders: BTreeSet<Vec<FunctionName>> = (0..ORDERS).map(|n| Order(n).functions()).collect();
+        assert_eq!(orders.len(), 5040);
+        assert_eq!((CANONICAL.functions(), CANONICAL.agent()), (FunctionName::ALL.to_vec(), 0));
+        for place in 0..8 {
+            let count = (0..ORDERS).filter(|n| Order(*n).agent() == place).count();
+            assert!((620..=640).contains(&count), "{place}: {count}");
+        }
+    }
+}

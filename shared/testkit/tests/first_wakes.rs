@@ -1,0 +1,33 @@
+//! From an empty table every order of first wakes, whatever call fails, ends in the same state. All orders and all calls
+//! are played by `tenon-simulation first-wakes`; here some of both are.
+
+use tenon_testkit::{CANONICAL, Failing, Fault, FirstWakes, ORDERS, Order, calls};
+
+/// So many random orders with a random fault each.
+const RANDOM: u64 = 300;
+
+#[test]
+fn the_canonical_order_runs_every_pod() {
+    let played = FirstWakes::of(CANONICAL).play().unwrap();
+    insta::assert_snapshot!(played.standing.join("\n"));
+}
+
+#[test]
+fn orders_without_faults_agree() {
+    for number in (0..ORDERS).step_by(97) {
+        FirstWakes::of(Order(number)).check().unwrap();
+    }
+}
+
+#[test]
+fn random_orders_with_a_random_fault_agree() {
+    for seed in 0..RANDOM {
+        FirstWakes::random(seed, None).check().unwrap();
+    }
+}
+
+#[test]
+fn a_call_that_never_comes_is_no_fault() {
+    let fault = Some(Fault { call: calls() * 2, failing: Failing::CrashAfter });
+    FirstWakes { fault, ..FirstWakes::of(CANONICAL) }.check().unwrap();
+}

@@ -1,0 +1,92 @@
+//! `first-wakes`: plays every order of the functions' first wakes, and every call that can fail.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Args;
+use tenon_testkit::{CANONICAL, Failing, Fault, FirstWakes, ORDERS, Order, Sabotage, Violation, calls};
+
+use crate::{sabotage_named, say, threads};
+
+/// Plays every order of the functions' first wakes without faults, and the canonical order with every call failing once in
+/// every way.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: cargo run --release -p tenon-simulation -- first-wakes")]
+pub(crate) struct FirstWakesArguments {
+    /// One order only, by its number.
+    #[arg(long)]
+    order: Option<u64>,
+    /// The call that fails, by its number; with `--failing`.
+    #[arg(long, requires = "failing")]
+    call: Option<u64>,
+    /// How it fails: throttled, denied, refused, unanswered, crash-before or crash-after.
+    #[arg(long, requires = "call", value_parser = failing_named)]
+    failing: Option<Failing>,
+    /// Breaks the code in one place, by name.
+    #[arg(long, value_parser = sabotage_named)]
+    sabotage: Option<Sabotage>,
+    /// Threads; as many as there are processors where absent.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+impl FirstWakesArguments {
+    fn histories(&self) -> Vec<FirstWakes> {
+        let fault = self.call.zip(self.failing).map(|(call, failing)| Fault { call, failing });
+        let of = |order, fault| FirstWakes { order, fault, sabotage: self.sabotage };
+        if self.order.is_some() || fault.is_some() {
+            return vec![of(self.order.map_or(CANONICAL, Order), fault)];
+        }
+        let orders = (0..ORDERS).map(|number| of(Order(number), None));
+        let fault = |call| Failing::ALL.map(|failing| of(CANONICAL, Some(Fault { call, failing })));
+        orders.chain((0..calls()).flat_map(fault)).collect()
+    }
+}
+
+pub(crate) fn run(arguments: &FirstWakesArguments) -> ExitCode {
+    let begun = Instant::now();
+    let histories = arguments.histories();
+    let violations: Mutex<Vec<Violation>> = Mutex::default();
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads(arguments.threads) {
+            scope.spawn(|| {
+                loop {
+                    let index = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
+                    let Some(history) = histories.get(index) else { return };
+                    if let Err(violation) = history.check() {
+                        say(&violation.to_string());
+                        violations.lock().unwrap_or_else(PoisonError::into_inner).push(*violation);
+                    }
+                }
+            });
+        }
+    });
+    let failed = violations.into_inner().unwrap_or_else(PoisonError::into_inner).len();
+    let with_fault = histories.iter().filter(|history| history.fault.is_some()).count();
+    let seconds = begun.elapsed().as_secs_f64();
+    say(&format!(
+        "{} histories of first wakes in {seconds:.1} s: {} without a fault, {with_fault} with one",
+        histories.len(),
+        histories.len().saturating_sub(with_fault),
+    ));
+    say(&format!("{} passed, {failed} failed", histories.len().saturating_sub(failed)));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn failing_named(name: &str) -> Result<Failing, String> {
+    match name {
+        "throttled" => Ok(Failing::Throttled),
+        "denied" => Ok(Failing::Denied),
+        "refused" => Ok(Failing::Refused),
+        "unanswered" => Ok(Failing::Unanswered),
+        "crash-before" => Ok(Failing::CrashBefore),
+        "crash-after" => Ok(Failing::CrashAfter),
+        other => Err(format!(
+            "`{other}` is no way to fail: give `throttled`, `denied`, `refused`, `unanswered`, `crash-before` or \
+             `crash-after`"
+        )),
+    }
+}
