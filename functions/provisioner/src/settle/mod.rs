@@ -5,7 +5,7 @@
 //!
 //! Invariants: a claim gets at most one instance, an instance at most one claim; a claim that isn't waiting for its
 //! launch keeps its state; an answer with errors but enough instances fails nothing. What EC2 said of marks is in
-//! [`marks`].
+//! module `marks`.
 //!
 //! Source: KARPENTER.md 2.3.
 
