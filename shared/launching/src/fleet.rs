@@ -119,21 +119,20 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),
     };
-    let mut choosing =
-        Choosing { input, most, types: BTreeSet::new(), count: 0, left_to_others: Vec::new(), fleet };
+    let mut choosing = Choosing { input, most, types: BTreeSet::new(), count: 0, left: None, fleet };
     let subnets = subnets(input);
     for offering in offerings {
         if let Some(subnet) = subnets.get(offering.zone.as_str()) {
             choosing.add(offering, subnet);
         }
     }
-    let Choosing { fleet, left_to_others, .. } = choosing;
-    // Who only asks, waits for the answer to who asks first for any of it.
-    let waits = asks_only && left_to_others.contains(&Left::Taken);
-    match (fleet.overrides.is_empty(), left_to_others.is_empty()) {
-        (false, _) if !waits => Ok(fleet),
-        (true, true) => Err(NoFleet::NoOverride),
-        (false, _) | (true, false) => Err(NoFleet::Taken),
+    let Choosing { fleet, left, .. } = choosing;
+    match left {
+        // Who only asks, waits for the answer to who asks first for any of it.
+        Some(Left::Taken) if asks_only => Err(NoFleet::Taken),
+        Some(_) if fleet.overrides.is_empty() => Err(NoFleet::Taken),
+        None if fleet.overrides.is_empty() => Err(NoFleet::NoOverride),
+        Some(_) | None => Ok(fleet),
     }
 }
 
@@ -144,17 +143,18 @@ struct Choosing<'a> {
     most: usize,
     types: BTreeSet<InstanceType>,
     count: usize,
-    left_to_others: Vec<Left>,
+    /// What was left to other launches.
+    left: Option<Left>,
     fleet: Fleet,
 }
 
 /// Why something marked isn't asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Left {
-    /// Another launch of the plan asks first.
-    Taken,
     /// Another launch holds the lease, or this one has enough of them.
     Held,
+    /// Another launch of the plan asks first.
+    Taken,
 }
 
 impl Choosing<'_> {
@@ -168,19 +168,19 @@ impl Choosing<'_> {
         }
         match leases(self.input, (offering, facts), subnet) {
             Leases::All(keys) if keys.iter().any(|key| self.input.taken.contains(key)) => {
-                self.left_to_others.push(Left::Taken);
+                self.left = self.left.max(Some(Left::Taken));
                 return;
             }
             Leases::All(keys) => {
                 let all: BTreeSet<UnavailableKey> = self.fleet.leases.union(&keys).cloned().collect();
                 if all.len() > self.most {
-                    self.left_to_others.push(Left::Held);
+                    self.left = self.left.max(Some(Left::Held));
                     return;
                 }
                 self.fleet.leases = all;
             }
             Leases::Probed => {
-                self.left_to_others.push(Left::Held);
+                self.left = self.left.max(Some(Left::Held));
                 return;
             }
         }

@@ -211,15 +211,6 @@ impl Offering {
             && asked.allows(labels::ZONE_ID, self.zone_id.as_str())
     }
 
-    /// Whether its capacity was exhausted and may be asked for again, by a probe.
-    #[must_use]
-    pub fn is_due(&self, now: Timestamp) -> bool {
-        matches!(
-            self.availability,
-            Availability::Unavailable(Unavailability::Exhausted { until, .. }) if until <= now
-        )
-    }
-
     /// Its place among offerings.
     #[must_use]
     pub fn rank(&self) -> OfferingRank<'_> {

@@ -93,15 +93,6 @@ impl Marks {
         Blocking::of(self.get(key), now)
     }
 
-    /// The mark of exactly this while nobody may ask for it, a probe apart.
-    #[must_use]
-    pub fn held(&self, key: &UnavailableKey, now: Timestamp) -> Option<&Mark> {
-        self.get(key).filter(|mark| match mark.state(now) {
-            MarkState::Held | MarkState::Probing(_) => true,
-            MarkState::Due | MarkState::Forgotten => false,
-        })
-    }
-
     /// All of them, by key.
     pub fn iter(&self) -> impl Iterator<Item = &Mark> {
         self.marks.values()

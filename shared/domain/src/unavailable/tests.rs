@@ -312,7 +312,6 @@ fn the_latest_of_all_marks_counts() {
     let blocking = probing.blocking(&wanted, at(151)).unwrap();
     assert_eq!((blocking.until, blocking.last_resort_at), (at(330), at(330)));
     assert_eq!(marks.blocking_key(&key(OFFERING), at(1)).unwrap().keys, [key(OFFERING)]);
-    assert_eq!(marks.held(&key(OFFERING), at(75)), None);
 }
 
 /// What may happen to a mark.

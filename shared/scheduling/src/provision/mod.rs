@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use tenon_domain::api::Pod;
+use tenon_domain::evidence::Waiting;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 
@@ -42,8 +43,8 @@ pub(crate) use pool::Pool;
 
 use dense::{add_times, times};
 use needs::counted;
+use open::Open;
 use pack::{Draft, Member};
-use probe::Probes;
 use reserved::{Again, Room};
 use steps::Steps;
 
@@ -51,8 +52,8 @@ use steps::Steps;
 /// descending, then name descending), avoiding taints `PreferNoSchedule` where another pool will do. Where EC2 had none
 /// of what a pool has to offer, one claim asks for it first (module `probe`).
 pub fn plan(input: &Input) -> (Plan, Report) {
-    let Shape { daemons, dimensions } = shape(input);
-    let (groups, mut unschedulable) = groups(input, &dimensions);
+    let shape = shape(input);
+    let (groups, mut unschedulable) = groups(input, &shape.dimensions);
     let mut filling = Filling {
         groups: &groups,
         waiting: groups.iter().map(|group| count(group.pods.len())).collect(),
@@ -64,11 +65,11 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     let mut pools: Vec<Pool<'_>> = if filling.is_done() {
         Vec::new()
     } else {
-        in_order(input).into_iter().map(|pool| Pool::new(pool, &daemons, &dimensions)).collect()
+        in_order(input).into_iter().map(|pool| Pool::new(pool, &shape.daemons, &shape.dimensions)).collect()
     };
-    let mut probes = Probes::new(input, &pools, &Shape { daemons, dimensions });
+    let mut due = probe::views(input, &pools, &shape, Open::Due(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
-        for (pool, due) in pools.iter_mut().zip(&mut probes.due).filter(|(pool, _)| pool.is_ready()) {
+        for (pool, due) in pools.iter_mut().zip(&mut due).filter(|(pool, _)| pool.is_ready()) {
             pool.cap_nodes(filling.claims.len());
             if let Some(due) = due {
                 probe::first(&mut filling, pool, due, preference);
@@ -77,7 +78,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
             filling.fill(pool, preference);
         }
     }
-    probe::last(&mut filling, &mut pools, &mut probes);
+    probe::last(&mut filling, &mut pools, (input, &shape));
     let Filling { waiting, steps, claims, .. } = filling;
     let mut back_at = BTreeSet::new();
     for (group, left) in groups.iter().zip(&waiting).filter(|(_, left)| **left > 0) {
@@ -91,7 +92,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     let again = (outcome == Outcome::BudgetExhausted).then_some(input.now);
     let wake_at = back_at.into_iter().filter(|at| *at > input.now).chain(again).min();
     let report = Report {
-        waiting: waits(input, &unschedulable),
+        waiting: waits(&unschedulable),
         warnings: needs::ignored_preferences(&input.pods),
         unschedulable,
         steps: steps.used(),
@@ -250,18 +251,8 @@ fn causes((pools, now): (&[Pool<'_>], Timestamp), group: &Group<'_>) -> Vec<Caus
 }
 
 /// What pools wait for that somebody's pods might have gone to.
-fn waits(input: &Input, unschedulable: &[Unschedulable]) -> Vec<tenon_domain::evidence::Waiting> {
-    let waited: BTreeSet<_> =
-        unschedulable.iter().flat_map(|pod| &pod.causes).filter_map(|cause| cause.pool.as_ref()).collect();
-    let found: BTreeSet<_> = input
-        .pools
-        .iter()
-        .filter(|pool| waited.contains(&pool.pool.name))
-        .filter_map(|pool| match &pool.readiness {
-            PoolReadiness::NotReady(waiting) => Some(waiting.clone()),
-            PoolReadiness::Ready => pool.without.clone(),
-            PoolReadiness::NodeClassNotFound(_) => None,
-        })
-        .collect();
-    found.into_iter().collect()
+fn waits(unschedulable: &[Unschedulable]) -> Vec<Waiting> {
+    let causes = unschedulable.iter().flat_map(|pod| &pod.causes);
+    let found: BTreeSet<&Waiting> = causes.filter_map(|cause| cause.reason.waiting()).collect();
+    found.into_iter().cloned().collect()
 }

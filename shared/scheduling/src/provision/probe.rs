@@ -25,25 +25,19 @@ use super::{Filling, Group, Preference, Shape, cheapest_alternative};
 /// Offerings that are probed for along with what a claim can have.
 pub(crate) const RIDERS_PER_CLAIM: usize = 16;
 
-/// The pools once more, with what is to be asked for again.
-pub(crate) struct Probes<'a> {
-    /// By pool, in order: what a probe may ask for now.
-    pub(crate) due: Vec<Option<Pool<'a>>>,
-    last: Vec<Option<Pool<'a>>>,
-}
-
-impl<'a> Probes<'a> {
-    /// None for pools where nothing is marked, and for replacements, for which nobody waits.
-    pub(crate) fn new(input: &'a Input, pools: &[Pool<'a>], shape: &Shape<'a>) -> Self {
-        let view = |open: Open| {
-            let of = |pool: &Pool<'a>| {
-                let some = waits(input) && pool.is_ready() && has_any(pool, open);
-                some.then(|| Pool::open(pool.input, &shape.daemons, &shape.dimensions, open))
-            };
-            pools.iter().map(of).collect()
-        };
-        Self { due: view(Open::Due(input.now)), last: view(Open::LastResort(input.now)) }
-    }
+/// The pools once more, with other offerings; none for pools that have none of these, and for replacements, for which
+/// nobody waits.
+pub(crate) fn views<'a>(
+    input: &'a Input,
+    pools: &[Pool<'a>],
+    shape: &Shape<'a>,
+    open: Open,
+) -> Vec<Option<Pool<'a>>> {
+    let of = |pool: &Pool<'a>| {
+        let some = waits(input) && pool.is_ready() && has_any(pool, open);
+        some.then(|| Pool::open(pool.input, &shape.daemons, &shape.dimensions, open))
+    };
+    pools.iter().map(of).collect()
 }
 
 fn waits(input: &Input) -> bool {
@@ -53,7 +47,7 @@ fn waits(input: &Input) -> bool {
     }
 }
 
-pub(crate) fn has_any(pool: &Pool<'_>, open: Open) -> bool {
+fn has_any(pool: &Pool<'_>, open: Open) -> bool {
     let mut offerings = pool.types.iter().flat_map(|one| &one.option.offerings);
     offerings.any(|offering| open.includes(pool.input, offering))
 }
@@ -74,9 +68,17 @@ pub(crate) fn first(
 }
 
 /// Claims for groups to which nothing is left, of what was asked for longest ago.
-pub(crate) fn last(filling: &mut Filling<'_, '_>, pools: &mut [Pool<'_>], probes: &mut Probes<'_>) {
+pub(crate) fn last<'a>(
+    filling: &mut Filling<'_, '_>,
+    pools: &mut [Pool<'a>],
+    (input, shape): (&'a Input, &Shape<'a>),
+) {
+    if filling.is_done() {
+        return;
+    }
+    let mut views = views(input, pools, shape, Open::LastResort(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
-        for (pool, last) in pools.iter_mut().zip(&mut probes.last) {
+        for (pool, last) in pools.iter_mut().zip(&mut views) {
             if let Some(last) = last {
                 pool.cap_nodes(filling.claims.len());
                 let members = filling.members(last, preference);
@@ -93,6 +95,7 @@ fn ask(filling: &mut Filling<'_, '_>, pool: &mut Pool<'_>, asking: &mut Pool<'_>
     }
     asking.limits.clone_from(&pool.limits);
     let drafts = pack::pack(asking, members, &mut filling.steps);
+    let (drafts, _) = filling.room.admit(asking, drafts);
     let mut asked: BTreeSet<usize> = BTreeSet::new();
     for draft in drafts {
         let known = draft.counts.iter().any(|(member, _)| asked.contains(member));
@@ -100,9 +103,9 @@ fn ask(filling: &mut Filling<'_, '_>, pool: &mut Pool<'_>, asking: &mut Pool<'_>
         if known || enough {
             continue;
         }
-        asked.extend(draft.counts.iter().map(|(member, _)| *member));
         let draft = Draft { times: 1, ..draft };
         if filling.launch(asking, members, &draft) > 0 {
+            asked.extend(draft.counts.iter().map(|(member, _)| *member));
             let charges = asking.types.get(draft.type_index).map_or(&[][..], |one| &one.charges);
             for ((_, left), charge) in pool.limits.iter_mut().zip(charges) {
                 *left = left.saturating_sub(*charge);

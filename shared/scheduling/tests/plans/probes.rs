@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use crate::support::*;
 use proptest::prelude::*;
-use tenon_domain::catalog::{Availability, InstanceTypeOption, Offering, Unavailability};
+use tenon_domain::catalog::{
+    Availability, CapacityType, InstanceTypeOption, OfferedReservation, Offering, Unavailability,
+};
 use tenon_domain::evidence::{CatalogPart, Waiting};
 use tenon_domain::id::CommandId;
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::Requirement;
+use tenon_domain::reservation::ReservationKind;
 use tenon_domain::resources::ResourceName;
 use tenon_scheduling::provision::{
     Asked, Input, Plan, PlannedClaim, PoolInput, PoolStanding, Purpose, Report, plan,
@@ -185,6 +188,30 @@ fn where_nothing_else_is_left_what_is_held_for_long_is_asked_for_after_three_min
     // Whoever can have something else doesn't ask.
     let (plan, _) = planned(&input(web(5), vec![marked("default", &[("spot", LONG_HELD)])]), 5);
     assert!(plan.claims.iter().all(|claim| claim.offerings.iter().all(|o| o.asked == Asked::Available)));
+}
+
+#[test]
+fn a_reservation_that_refused_is_asked_again_like_anything_else() {
+    let mut types = vec![FakeType::new("default.instance-type", 4, 4, 5).option()];
+    mark(&mut types, "", LONG_HELD);
+    let [first, ..] = &mut types[0].offerings[..] else { panic!("{types:?}") };
+    first.capacity_type = CapacityType::Reserved;
+    first.reservation =
+        Some(OfferedReservation { kind: ReservationKind::Default, id: "cr-1".parse().unwrap(), left: 5 });
+    types[0].offerings.truncate(1);
+    let (plan, report) = planned(&input(web(3), vec![pool("default", types)]), 1);
+    assert_eq!(asked(&plan.claims[0]), ["test-zone-1 reserved again"]);
+    assert!(report.unschedulable.is_empty(), "the others wait for its answer");
+}
+
+#[test]
+fn prices_that_are_done_without_are_no_reason_of_a_pod_that_is_refused_for_another() {
+    let mut without = marked("default", &[]);
+    without.without = Some(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices });
+    let large = pods("large", 1, shape(&[("cpu", "300")]));
+    let (_, report) = planned(&input(large, vec![without]), 0);
+    assert_eq!(report.unschedulable[0].reason().as_str(), "InsufficientResources");
+    assert_eq!(report.waiting, []);
 }
 
 #[test]
