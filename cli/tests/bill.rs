@@ -110,12 +110,12 @@ fn a_busy_cluster_stays_within_limits() {
             ("SQS, polls of empty queues", 0.0519),
             ("EventBridge, events of our own", 0.0650),
             ("EventBridge Scheduler", 0.0240),
-            ("DynamoDB, reads", 0.4500),
+            ("DynamoDB, reads", 0.6000),
             ("DynamoDB, writes", 0.4000),
             ("DynamoDB, storage", 0.0002),
         ],
     );
-    let busy = [("provisioner", 1200), ("lifecycle", 1250), ("node-classes", 310), ("disruption", 450)];
+    let busy = [("provisioner", 1350), ("lifecycle", 1250), ("node-classes", 310), ("disruption", 450)];
     check_invocations(&bill, "clusters", &busy);
     assert_eq!(bill["clusters"]["perDay"]["ec2Calls"]["create_fleet"], 100, "{bill:#}");
 }

@@ -45,6 +45,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
         Peers::Apart,
         &[
             "tenon-cli",
+            "tenon-backoff",
             "tenon-cold-start",
             "tenon-simulation",
             "tenon-structure-tests",

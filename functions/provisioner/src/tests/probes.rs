@@ -125,10 +125,10 @@ fn however_long_all_is_held_one_launch_asks_every_three_minutes() {
     }
     let mut before = cluster.launches().unwrap();
     for _ in 0..3 {
-        advance(&cluster, SignedDuration::from_secs(170));
+        advance(&cluster, SignedDuration::from_secs(134));
         wake(&cluster);
         assert!(launches_since(&cluster, &before).is_empty());
-        advance(&cluster, SignedDuration::from_secs(11));
+        advance(&cluster, SignedDuration::from_secs(46));
         wake(&cluster);
         assert_eq!(launches_since(&cluster, &before).len(), 1);
         before = cluster.launches().unwrap();

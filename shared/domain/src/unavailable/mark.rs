@@ -22,8 +22,8 @@ pub const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
 /// How long nothing is asked for after an interruption, at least: EC2 needs what it takes back. The peer's, KARPENTER.md
 /// 2.3.
 pub const INTERRUPTED_HOLD: SignedDuration = SignedDuration::from_mins(3);
-/// After so long what a pod waits for is asked for again, however long its mark holds: the peer's, KARPENTER.md 2.3, so
-/// that nobody waits longer than with it.
+/// After so long at most what a pod waits for is asked for again, however long its mark holds: the peer's, KARPENTER.md
+/// 2.3, so that nobody waits longer than with it.
 pub const LAST_RESORT: SignedDuration = SignedDuration::from_mins(3);
 /// How long a probe may keep others from asking. A launch is answered in seconds; one that was cut is sent again by the
 /// next sweep or the one after.
@@ -33,6 +33,9 @@ pub const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
 
 /// The jitter is at most this part of a hold, so that marks of one moment don't end in one.
 const JITTER_PART: i32 = 8;
+/// What is the last resort is asked for earlier by at most this part of [`LAST_RESORT`]: marks of one moment drift apart, so
+/// that any capacity that is back is found by the next of them, and not only once in three minutes.
+const EARLIER_PART: i32 = 4;
 
 /// What is known of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +165,8 @@ impl Mark {
     /// From when on it is asked for all the same where nothing else is left.
     #[must_use]
     pub fn last_resort_at(&self) -> Timestamp {
-        let asked = after(self.asked_at, LAST_RESORT);
+        let earlier = self.share((LAST_RESORT / EARLIER_PART).as_secs(), &[&self.asked_at.to_string()]);
+        let asked = after(self.asked_at, LAST_RESORT.saturating_sub(earlier));
         self.probe.as_ref().map_or(asked, |probe| probe.until.max(asked))
     }
 
@@ -298,12 +302,17 @@ impl Mark {
         }
     }
 
-    /// Whole seconds, the same for the same refusals wherever it is computed.
     fn jitter(&self, count: u32, hold: SignedDuration) -> SignedDuration {
-        let (key, count, since) = (self.key.to_string(), count.to_string(), self.since.to_string());
-        let digest = Digest::of_texts([key.as_str(), &count, &since]);
+        let (count, since) = (count.to_string(), self.since.to_string());
+        self.share((hold / JITTER_PART).as_secs(), &[&count, &since])
+    }
+
+    /// A share of so many seconds: whole ones, the same for the same texts wherever it is computed.
+    fn share(&self, seconds: i64, texts: &[&str]) -> SignedDuration {
+        let key = self.key.to_string();
+        let digest = Digest::of_texts(std::iter::once(key.as_str()).chain(texts.iter().copied()));
         let share = digest.bytes().first().copied().map_or(0, i64::from);
-        SignedDuration::from_secs((hold / JITTER_PART).as_secs() * share / 256)
+        SignedDuration::from_secs(seconds * share / 256)
     }
 
     fn is_probed_by(&self, cluster: &ClusterName, launch: &LaunchId) -> bool {

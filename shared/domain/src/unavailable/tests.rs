@@ -298,6 +298,22 @@ fn a_mark_concerns_what_it_names_and_nothing_else() {
     check(&["capacity-type#spot", OFFERING, "quota#spot#c5"], 0, &[OFFERING, "capacity-type#spot"]);
 }
 
+/// What was refused in one moment isn't asked for in one again, so that what is back is found sooner.
+#[test]
+fn last_resorts_of_one_moment_drift_apart_within_three_minutes() {
+    let zones = ["use1-az1", "use1-az2", "use1-az3", "use1-az4"];
+    let resorts = |now: i64| -> Vec<i64> {
+        let marks = zones
+            .map(|zone| refused_of(None, &format!("offering#spot#{zone}#m5.large"), (0, None), now).unwrap());
+        marks.iter().map(|mark| mark.last_resort_at().duration_since(at(now)).as_secs()).collect()
+    };
+    let first = resorts(0);
+    assert!(first.iter().all(|after| (135..=180).contains(after)), "{first:?}");
+    assert!(first.iter().max() > first.iter().min(), "{first:?}");
+    assert_ne!(first, resorts(180), "the next time they are apart in another way");
+    assert_eq!(first, resorts(0), "whoever computes it");
+}
+
 #[test]
 fn the_latest_of_all_marks_counts() {
     let first = refused(None, 0, 0).unwrap();
@@ -306,7 +322,8 @@ fn the_latest_of_all_marks_counts() {
     let offering = OfferingKey::parse("spot#use1-az1#m5.large").unwrap();
     let wanted = Wanted::new(&offering, 2);
     let blocking = marks.blocking(&wanted, at(90)).unwrap();
-    assert_eq!((blocking.until, blocking.last_resort_at), (second.until, at(220)));
+    let latest = second.last_resort_at().max(first.last_resort_at());
+    assert_eq!((blocking.until, blocking.last_resort_at), (second.until, latest));
     assert!(!blocking.is_due(at(90)) && blocking.is_due(second.until));
     let probing: Marks = [first, leased(&second, 1, 150).unwrap()].into_iter().collect();
     let blocking = probing.blocking(&wanted, at(151)).unwrap();

@@ -183,6 +183,8 @@ impl Region {
     pub fn run_until(&mut self, until: Timestamp) {
         while self.step(until).is_some() {}
         self.clock.advance_to(until);
+        // What is put into a cluster now is created now, and not when something last happened there.
+        self.sites.values().for_each(|site| site.cluster().tick(until));
     }
 
     fn move_world(&mut self, now: Timestamp) {

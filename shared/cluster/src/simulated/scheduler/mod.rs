@@ -195,6 +195,9 @@ impl World {
     }
 
     fn refuse(&mut self, pod: &Object, (reason, message): (&str, &str)) {
+        if says(pod, (reason, message)) {
+            return;
+        }
         let Some(key) = ObjectKey::of(pod) else { return };
         let now = self.now;
         self.store.change(&key, |pod| {
@@ -229,6 +232,15 @@ impl World {
         }
         Ok(terms)
     }
+}
+
+/// Whether a pod says already that it was refused for this.
+fn says(pod: &Value, (reason, message): (&str, &str)) -> bool {
+    let conditions = object::list(pod, "/status/conditions");
+    let found = conditions.iter().find(|c| text(c, "/type") == Some("PodScheduled"));
+    let fields = [("/status", "False"), ("/reason", reason), ("/message", message)];
+    pod.pointer("/status/nominatedNodeName").is_none()
+        && found.is_some_and(|found| fields.iter().all(|(field, value)| text(found, field) == Some(value)))
 }
 
 fn nominated_node(pod: &Value) -> Option<&str> {

@@ -1,0 +1,119 @@
+//! What is counted of a run.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_cloud::twin::RequestOutcome;
+use tenon_cluster::Kind;
+use tenon_domain::claim::ClaimPhase;
+use tenon_domain::id::ClusterName;
+use tenon_region::engine::Region;
+
+/// What a run came to. Less is better in every field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// CreateFleet requests that reached EC2.
+    pub launches_tried: usize,
+    /// Those that gave no instance.
+    pub launches_failed: usize,
+    /// Overrides that an answer had an error for.
+    pub item_errors: usize,
+    /// NodeClaims that ended without an instance.
+    pub claims_failed: usize,
+    /// From the first pods' creation until all of them ran.
+    pub first_run: SignedDuration,
+    /// The median of the later pods' waits, from creation to running.
+    pub later_median: SignedDuration,
+    /// The longest wait of 99 of 100 later pods.
+    pub later_p99: SignedDuration,
+}
+
+/// Where a run can't be counted: pods still wait.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0} pods don't run in the end")]
+pub struct StillWaiting(pub usize);
+
+impl Row {
+    /// Counts what happened since there were pods; the first of them were created before `first_until`.
+    pub(crate) fn of(
+        region: &Region,
+        cluster: &ClusterName,
+        first_until: Timestamp,
+    ) -> Result<Self, StillWaiting> {
+        let requests = region.twin().requests();
+        let new = requests.iter().filter(|request| request.outcome != RequestOutcome::Replayed);
+        let got = |outcome: &RequestOutcome| match outcome {
+            RequestOutcome::New(ids) => !ids.is_empty(),
+            RequestOutcome::Replayed | RequestOutcome::Refused(_) => false,
+        };
+        let failed = |phase: ClaimPhase| phase == ClaimPhase::LaunchFailed;
+        let (first, later) = waits(region, cluster, first_until)?;
+        Ok(Self {
+            launches_tried: new.clone().count(),
+            launches_failed: new.clone().filter(|request| !got(&request.outcome)).count(),
+            item_errors: new.map(|request| request.item_errors).sum(),
+            claims_failed: region.claims(cluster).iter().filter(|claim| failed(claim.phase())).count(),
+            first_run: first.last().copied().unwrap_or_default(),
+            later_median: share(&later, 50),
+            later_p99: share(&later, 99),
+        })
+    }
+
+    /// The columns, in their order: what they are called, and what this row has there.
+    #[must_use]
+    pub fn columns(&self) -> [(&'static str, i64); 7] {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        [
+            ("launches tried", count(self.launches_tried)),
+            ("launches without an instance", count(self.launches_failed)),
+            ("errors of overrides", count(self.item_errors)),
+            ("NodeClaims failed", count(self.claims_failed)),
+            ("first 500 pods run after, s", self.first_run.as_secs()),
+            ("later pods wait, median, s", self.later_median.as_secs()),
+            ("later pods wait, 99 of 100, s", self.later_p99.as_secs()),
+        ]
+    }
+}
+
+/// The waits of the first pods and of the later ones, shortest first.
+fn waits(
+    region: &Region,
+    cluster: &ClusterName,
+    first_until: Timestamp,
+) -> Result<(Vec<SignedDuration>, Vec<SignedDuration>), StillWaiting> {
+    let pods = region.site(cluster).map(|site| site.cluster().objects(Kind::Pod)).unwrap_or_default();
+    let time = |pod: &Value, pointer: &str| -> Option<Timestamp> {
+        pod.pointer(pointer).and_then(Value::as_str)?.parse().ok()
+    };
+    let (mut first, mut later, mut waiting) = (Vec::new(), Vec::new(), 0);
+    for pod in &pods {
+        let created = time(pod, "/metadata/creationTimestamp");
+        let (Some(created), Some(running)) = (created, time(pod, "/status/startTime")) else {
+            waiting += 1;
+            continue;
+        };
+        let waits = if created < first_until { &mut first } else { &mut later };
+        waits.push(running.duration_since(created));
+    }
+    first.sort_unstable();
+    later.sort_unstable();
+    if waiting == 0 { Ok((first, later)) } else { Err(StillWaiting(waiting)) }
+}
+
+/// The wait that so many of a hundred don't exceed.
+fn share(sorted: &[SignedDuration], percent: usize) -> SignedDuration {
+    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(place).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_the_wait_that_so_many_dont_exceed() {
+        let waits: Vec<SignedDuration> = (1..=200).map(SignedDuration::from_secs).collect();
+        assert_eq!([50, 99].map(|percent| share(&waits, percent).as_secs()), [100, 198]);
+        assert_eq!(share(&waits[..1], 99).as_secs(), 1);
+        assert_eq!(share(&[], 50), SignedDuration::ZERO);
+    }
+}

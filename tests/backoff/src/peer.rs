@@ -1,0 +1,98 @@
+//! The peer's rule for exhausted capacity, on the project's own code.
+//!
+//! Decides what functions are shown of marks: what was refused is left out for three minutes after the refusal, whatever
+//! was refused before, in the memory of one process. A restart forgets it, nobody takes leases, and nothing clears it
+//! early. Which refusal marks what stays the project's.
+//!
+//! Source: KARPENTER.md 2.3 (`pkg/cache/unavailableofferings.go` of karpenter-provider-aws 1.14). In the peer a refusal of
+//! what is left out already begins the three minutes anew; launches that are under way together end within milliseconds
+//! here, so that makes no difference.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::unavailable::Mark;
+use tenon_region::clock::Clock;
+use tenon_region::gate::{CallSite, Fate, Hooks};
+use tenon_table::items::{self, keys};
+use tenon_table::{Commit, Item, Key, Page, Write};
+
+/// How long what was refused is left out.
+const LEFT_OUT: SignedDuration = SignedDuration::from_mins(3);
+
+/// The peer's memory, as the hooks of a region.
+#[derive(Default)]
+pub(crate) struct PeersMemory {
+    refused_at: Mutex<BTreeMap<Key, Timestamp>>,
+    clock: OnceLock<Clock>,
+}
+
+impl PeersMemory {
+    /// Goes along with a region's time. Before that nothing is known to have passed.
+    pub(crate) fn follow(&self, clock: &Clock) {
+        let _ = self.clock.set(clock.clone());
+    }
+
+    /// The process is started anew.
+    pub(crate) fn restart(&self) {
+        self.with(BTreeMap::clear);
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<Key, Timestamp>) -> T) -> T {
+        f(&mut self.refused_at.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.get().map_or(Timestamp::UNIX_EPOCH, Clock::now)
+    }
+
+    /// The mark as the peer knows it; nothing where it doesn't.
+    fn known(&self, key: &Key, item: &Item) -> Option<Item> {
+        let refused_at = self.with(|refused| refused.get(key).copied())?;
+        let until = refused_at.checked_add(LEFT_OUT).ok()?;
+        let mark: Mark = items::from_item(key, item).ok()?;
+        // The peer knows no last resort: that of a mark that was asked for only then would begin after it ended.
+        let mark = Mark { count: 1, since: refused_at, asked_at: until, until, probe: None, ..mark };
+        (self.now() < until).then(|| items::to_item(&mark))
+    }
+}
+
+fn is_mark(key: &Key) -> bool {
+    key.sk.starts_with(keys::UNAVAILABLE)
+}
+
+impl Hooks for PeersMemory {
+    fn call(&self, _: CallSite) -> Fate {
+        Fate::Go
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        vec![SignedDuration::ZERO]
+    }
+
+    /// What is written stays in the table for nobody: no condition is asked of it.
+    fn tamper_commit(&self, _: &'static str, commit: &mut Commit) {
+        let now = self.now();
+        for write in &commit.writes {
+            if let Write::Set { key, set, .. } = write
+                && is_mark(key)
+                && items::from_item::<Mark>(key, set).is_ok_and(|mark| mark.count > 0 && mark.probe.is_none())
+            {
+                self.with(|refused| refused.insert(key.clone(), now));
+            }
+        }
+        commit.conditions.retain(|condition| !is_mark(&condition.key()));
+    }
+
+    fn tamper_page(&self, _: &'static str, page: &mut Page) {
+        let items = std::mem::take(&mut page.items);
+        page.items = items
+            .into_iter()
+            .filter_map(|(key, item)| {
+                let item = if is_mark(&key) { self.known(&key, &item)? } else { item };
+                Some((key, item))
+            })
+            .collect();
+    }
+}

@@ -1,0 +1,179 @@
+//! Plays a burst while the five cheapest offerings are exhausted.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_cloud::port::CreateFleetRequest;
+use tenon_cloud::twin::Pool;
+use tenon_cluster::{Kind, KubeError};
+use tenon_domain::id::{ClusterName, ParseIdError};
+use tenon_region::engine::Region;
+use tenon_region::gate::{Hooks, Undisturbed};
+use tenon_region::happening::Listeners;
+use tenon_region::scenario::{self, SetupError, build};
+
+use crate::case::{CLUSTER, Case, DEPLOYMENT};
+use crate::measure::{Row, StillWaiting};
+use crate::peer::PeersMemory;
+
+/// Until the pods come the region reads its catalogue and resolves its class.
+const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(3);
+/// How long a cheap offering is looked for, and how long the last pods may take.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
+/// Capacity is exhausted so long before the pods come: half a turn of the peer's rule. It comes back as long before the
+/// end of a turn, as it would on average, and not just when the peer asks.
+const BEFORE_PODS: SignedDuration = SignedDuration::from_secs(90);
+/// So many of the cheapest offerings are exhausted.
+const EXHAUSTED: usize = 5;
+
+/// Whose rule says what is known of refusals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// Marks in the table, with probes.
+    Ours,
+    /// Three minutes in memory.
+    Peers,
+}
+
+/// How much happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Pods at once.
+    pub first: u32,
+    /// Pods that come every minute after that.
+    pub each_minute: u32,
+    /// For so many minutes; as long capacity is exhausted, and half-way every process is started anew.
+    pub minutes: u32,
+}
+
+impl Size {
+    /// What the document shows.
+    pub const FULL: Self = Self { first: 500, each_minute: 50, minutes: 60 };
+}
+
+/// Why a run can't be told.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The world can't be made.
+    #[error("the benchmark's world")]
+    Setup(#[from] SetupError),
+    /// A name is malformed.
+    #[error("the benchmark's names")]
+    Id(#[from] ParseIdError),
+    /// The cluster refused an object.
+    #[error("the benchmark's objects")]
+    Object(#[from] KubeError),
+    /// Nothing was launched to learn the cheapest offerings from.
+    #[error("a burst of one pod launches nothing")]
+    NothingLaunched,
+    /// One of the runs was cut off.
+    #[error("a run of the benchmark panicked")]
+    Panicked,
+    /// Pods wait in the end.
+    #[error(transparent)]
+    Waiting(#[from] StillWaiting),
+}
+
+/// Plays a case under a rule, with these offerings exhausted.
+pub(crate) fn play(
+    case: Case,
+    policy: Policy,
+    (exhausted, size): (&[Pool], Size),
+) -> Result<Row, BenchError> {
+    let memory = Arc::new(PeersMemory::default());
+    let hooks: Arc<dyn Hooks> = match policy {
+        Policy::Ours => Arc::new(Undisturbed),
+        Policy::Peers => Arc::<PeersMemory>::clone(&memory),
+    };
+    let mut bench = Bench::new(case, hooks)?;
+    memory.follow(bench.region.clock());
+    bench.pass(CALM_BEFORE);
+    bench.exhaust(exhausted.to_vec(), SignedDuration::from_mins(size.minutes.into()));
+    bench.pass(BEFORE_PODS);
+    let begun = bench.region.now();
+    bench.scale(size.first)?;
+    for minute in 1..=size.minutes {
+        bench.pass(SignedDuration::from_mins(1));
+        if minute == size.minutes / 2 {
+            bench.region.restart_functions();
+            memory.restart();
+        }
+        bench.scale(size.first.saturating_add(size.each_minute.saturating_mul(minute)))?;
+    }
+    bench.pass(PATIENCE);
+    let first_until = after(begun, SignedDuration::from_secs(30));
+    Ok(Row::of(&bench.region, &bench.cluster, first_until)?)
+}
+
+/// The cheapest offerings of what the pods may run on: the first overrides of a launch for one of them.
+pub(crate) fn cheapest(case: Case) -> Result<Vec<Pool>, BenchError> {
+    let mut bench = Bench::new(case, Arc::new(Undisturbed))?;
+    bench.pass(CALM_BEFORE);
+    bench.scale(1)?;
+    bench.pass(PATIENCE);
+    let launches = bench.region.launches(&bench.cluster);
+    let launch = launches.first().ok_or(BenchError::NothingLaunched)?;
+    let request =
+        CreateFleetRequest::from_stored(&launch.request).map_err(|_| BenchError::NothingLaunched)?;
+    let capacity_type = request.capacity_type;
+    let overrides = request.launch_templates.into_iter().flat_map(|template| template.overrides);
+    let pools = overrides
+        .filter_map(|from| Some(Pool { capacity_type, instance_type: from.instance_type, zone: from.zone? }));
+    Ok(pools.take(EXHAUSTED).collect())
+}
+
+struct Bench {
+    region: Region,
+    cluster: ClusterName,
+    exhausted: Vec<Pool>,
+    until: Timestamp,
+}
+
+impl Bench {
+    fn new(case: Case, hooks: Arc<dyn Hooks>) -> Result<Self, BenchError> {
+        let options = scenario::Options { hooks, ..scenario::Options::default() };
+        let mut region = build(&case.scenario(), &options)?;
+        region.set_listeners(Listeners::None);
+        let until = region.now();
+        Ok(Self { region, cluster: ClusterName::parse(CLUSTER)?, exhausted: Vec::new(), until })
+    }
+
+    /// Leaves EC2 without capacity for so long from now.
+    fn exhaust(&mut self, pools: Vec<Pool>, time: SignedDuration) {
+        for pool in &pools {
+            self.region.twin().set_capacity(pool.clone(), Some(0));
+        }
+        self.exhausted = pools;
+        self.until = after(self.region.now(), time);
+    }
+
+    fn pass(&mut self, time: SignedDuration) {
+        let then = after(self.region.now(), time);
+        if self.until <= then {
+            self.region.run_until(self.until);
+            for pool in std::mem::take(&mut self.exhausted) {
+                self.region.twin().set_capacity(pool, None);
+            }
+        }
+        self.region.run_until(then);
+        self.region.take_happenings();
+    }
+
+    fn scale(&self, replicas: u32) -> Result<(), BenchError> {
+        let Some(site) = self.region.site(&self.cluster) else { return Ok(()) };
+        let Some(found) = site.cluster().object(Kind::Deployment, "default", DEPLOYMENT) else {
+            return Ok(());
+        };
+        let mut deployment = (*found).clone();
+        if let Some(field) = deployment.pointer_mut("/spec/replicas") {
+            *field = Value::from(replicas);
+        }
+        site.cluster().apply(deployment)?;
+        Ok(())
+    }
+}
+
+fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
