@@ -61,7 +61,10 @@ async fn commit_part<P: Ports>(
 ) -> Result<Option<Refreshed>, HandlerError> {
     let mut lost = None;
     for _ in 0..RACES {
-        let before = meta(ports).await?;
+        let mut before = meta(ports).await?;
+        if let (true, Some(known)) = (plan.broken.contains(&part), before.parts.get_mut(&part)) {
+            known.packed_until = None;
+        }
         let Some(writes) = part_writes(ports, plan, part, &before)? else { return Ok(None) };
         for piece in &writes.pieces {
             ports.table().commit(piece).await.map_err(HandlerError::Commit)?;

@@ -34,11 +34,16 @@ impl Handler for Catalog {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, _: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
-        let input = observe::observe(ports, &asked(causes), &self.cache).await?;
-        let (plan, report) = plan::plan(&input);
-        let committed = commit::commit(ports, &plan).await;
-        execute::execute(ports, &report, &committed).await;
-        if let Some(error) = committed.failed {
+        // Part by part: a call that hangs takes no answer along that another part was given.
+        let mut failed = None;
+        for part in observe::due_parts(ports, &asked(causes)).await? {
+            let input = observe::observe(ports, part, &self.cache).await?;
+            let (plan, report) = plan::plan(&input);
+            let committed = commit::commit(ports, &plan).await;
+            execute::execute(ports, &report, &committed).await;
+            failed = committed.failed.or(failed);
+        }
+        if let Some(error) = failed {
             return Err(error);
         }
         let Some(input) = observe::observe_types(ports, &self.cache).await? else { return Ok(()) };

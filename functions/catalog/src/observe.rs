@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{LocationType, NO_PRICING_API, Page, PageToken};
+use tenon_cloud::port::{LocationType, MALFORMED_ANSWER, NO_PRICING_API, Page, PageToken};
 use tenon_cloud::{Ec2, Ec2Error, Pricing};
 use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, RefreshFailure};
 use tenon_domain::id::Region;
@@ -12,48 +12,53 @@ use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::error::chain;
 use tenon_entrypoint::{HandlerError, Ports};
-use tenon_table::items::packed::{self, each_part, parts_of};
+use tenon_table::items::packed::{self, each_part};
 use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Seen, TypeRecord, keys};
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};
 
-use crate::plan::{Input, Shipped, due};
+use crate::plan::{Input, Shipped, in_turn};
 use crate::read::Answer;
 use crate::types;
 
 /// The most pages of one answer: 100,000 entries, several times what the largest region has.
 const PAGES: usize = 100;
 
-pub(crate) async fn observe<P: Ports>(
+/// The parts that are due, in the order in which they are asked for.
+pub(crate) async fn due_parts<P: Ports>(
     ports: &P,
     asked: &BTreeSet<CatalogPart>,
+) -> Result<Vec<CatalogPart>, HandlerError> {
+    Ok(in_turn(&meta(ports).await?, asked, ports.now()))
+}
+
+/// Asks EC2 for a part that is due.
+pub(crate) async fn observe<P: Ports>(
+    ports: &P,
+    part: CatalogPart,
     cache: &CatalogCache,
 ) -> Result<Input<'static>, HandlerError> {
-    let now = ports.now();
     let data = Ec2Data::get().map_err(|error| HandlerError::Internal(chain(&error)))?;
     let region = &ports.installation().region;
     let meta = meta(ports).await?;
-    let due = due(&meta, asked, now);
-    let compared: Vec<_> = CatalogPart::ALL.into_iter().filter(|part| compared(*part, &due)).collect();
-    let before = each_part(ports.table(), region, (&meta, &compared), cache).await?;
+    let found = each_part(ports.table(), region, (&meta, compared(part)), cache).await?;
     // One that can't be read any more says nothing of a new answer, which mends it.
-    let before = before.into_iter().filter_map(|(part, found)| Some((part, found.ok()?))).collect();
-    let mut answers = BTreeMap::new();
-    for part in due {
-        let answer = ask(ports.ec2(), part).await.map_err(|error| failure(&error));
-        answers.insert(part, answer);
-    }
-    Ok(Input { now, meta, before, answers, limits: &data.limits, shipped: Shipped::of(data, region) })
+    let broken = found.iter().filter(|(_, found)| found.is_err()).map(|(part, _)| *part).collect();
+    let before = found.into_iter().filter_map(|(part, found)| Some((part, found.ok()?))).collect();
+    let answer = ask(ports.ec2(), part).await.map_err(|error| failure(&error));
+    let answers = BTreeMap::from([(part, answer)]);
+    let shipped = Shipped::of(data, region);
+    Ok(Input { now: ports.now(), meta, before, broken, answers, limits: &data.limits, shipped })
 }
 
-/// Whether what was there of a part is looked at: the part itself is due, or prices are, which are for what it lists.
-fn compared(part: CatalogPart, due: &BTreeSet<CatalogPart>) -> bool {
-    due.contains(&part)
-        || match part {
-            CatalogPart::InstanceTypes | CatalogPart::Offerings => {
-                due.contains(&CatalogPart::OnDemandPrices) || due.contains(&CatalogPart::SpotPrices)
-            }
-            CatalogPart::OnDemandPrices | CatalogPart::SpotPrices => false,
-        }
+/// The parts of which is looked at what was there: the part itself, and what prices are for.
+const fn compared(part: CatalogPart) -> &'static [CatalogPart] {
+    use CatalogPart::{InstanceTypes, Offerings, OnDemandPrices, SpotPrices};
+    match part {
+        InstanceTypes => &[InstanceTypes],
+        Offerings => &[Offerings],
+        OnDemandPrices => &[InstanceTypes, Offerings, OnDemandPrices],
+        SpotPrices => &[InstanceTypes, Offerings, SpotPrices],
+    }
 }
 
 fn failure(error: &Ec2Error) -> RefreshFailure {
@@ -61,6 +66,7 @@ fn failure(error: &Ec2Error) -> RefreshFailure {
         Ec2Error::NoAnswer { .. } => ErrorKind::NoAnswer,
         Ec2Error::Throttled { .. } => ErrorKind::Throttled,
         Ec2Error::Unauthorized { .. } => ErrorKind::Denied,
+        Ec2Error::ServerError { code, .. } if code == MALFORMED_ANSWER => ErrorKind::Malformed,
         Ec2Error::ServerError { .. } => ErrorKind::Server,
         Ec2Error::Invalid { code, .. } if code == NO_PRICING_API => ErrorKind::NoApi,
         Ec2Error::NotFound { .. }
@@ -142,14 +148,20 @@ pub(crate) async fn observe_types<P: Ports>(
     if !types::due(&generations, seen.as_ref(), now) {
         return Ok(None);
     }
-    let parts = parts_of(table, region, (&meta, &CatalogPart::ALL), cache).await.map_err(catalog_error)?;
+    // Prices that can't be read any more are too old to be told. Without types or zones there is nothing to say of any type,
+    // and the items stay until a new answer mends them.
+    let parts = each_part(table, region, (&meta, &CatalogPart::ALL), cache).await?;
+    let lacks = |part: CatalogPart| parts.get(&part).is_none_or(Result::is_err);
+    if lacks(CatalogPart::InstanceTypes) || lacks(CatalogPart::Offerings) {
+        return Ok(None);
+    }
     let range = SkRange::Prefix(keys::TYPE.to_owned());
     let query = Query::new(keys::region_pk(region), range, Consistency::Eventual);
     let written = query_all(table, &query).await?;
     let records: Vec<TypeRecord> = items::from_items(&written).map_err(form)?;
     Ok(Some(types::Input {
         now,
-        parts: parts.into_iter().map(|(part, found)| (part, found.data)).collect(),
+        parts: parts.into_iter().filter_map(|(part, found)| Some((part, found.ok()?.data))).collect(),
         generations,
         currency: Currency::of_region(region),
         on_demand_of: borrowed_from(&meta, region),

@@ -39,6 +39,8 @@ pub struct Input<'a> {
     /// The content of the parts that were asked for as it was before, and of what prices are for; those that arrived
     /// and can be read.
     pub before: Parts,
+    /// Parts among these whose content can't be read any more.
+    pub broken: BTreeSet<CatalogPart>,
     /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
     pub answers: BTreeMap<CatalogPart, Result<Answer, RefreshFailure>>,
     /// What EC2 doesn't serve.
@@ -80,6 +82,8 @@ pub struct Plan {
     pub failed: BTreeMap<CatalogPart, RefreshFailure>,
     /// What stands in for parts among these.
     pub stand_ins: BTreeMap<CatalogPart, StandIn>,
+    /// Parts whose content is written anew even where it is as before: it can't be read any more.
+    pub broken: BTreeSet<CatalogPart>,
 }
 
 /// Content that AWS didn't answer with.
@@ -133,6 +137,15 @@ pub fn due(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) ->
     CatalogPart::ALL.into_iter().filter(due).collect()
 }
 
+/// The parts that are due, in the order in which they are asked for: one that wasn't answered last time, and may take long
+/// not to be once more, keeps no other waiting.
+#[must_use]
+pub fn in_turn(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) -> Vec<CatalogPart> {
+    let mut due: Vec<CatalogPart> = due(meta, asked, now).into_iter().collect();
+    due.sort_by_key(|part| meta.parts.get(part).is_some_and(|known| known.last_error.is_some()));
+    due
+}
+
 /// Whether the last look failed and the next one may not. Where there is nobody to ask, the part's own schedule is soon
 /// enough.
 fn failed_and_may_not(known: &PartMeta) -> bool {
@@ -141,7 +154,7 @@ fn failed_and_may_not(known: &PartMeta) -> bool {
 
 /// Plans what to write.
 pub fn plan(input: &Input<'_>) -> (Plan, Report) {
-    let mut plan = Plan { now: input.now, ..Plan::default() };
+    let mut plan = Plan { now: input.now, broken: input.broken.clone(), ..Plan::default() };
     let mut report = Report::default();
     for (part, answer) in &input.answers {
         let taken = match answer {
@@ -233,7 +246,9 @@ fn take(
     let before = input.before.get(&part).filter(|_| answered_at(input.meta.parts.get(&part)).is_some());
     let (data, left_out) =
         read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
-    shrink::check(&data, before, input.now).map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
+    let last_error = input.meta.parts.get(&part).and_then(|known| known.last_error_kind);
+    shrink::check(&data, (before, last_error), input.now)
+        .map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
     Ok((data, left_out))
 }
 
@@ -293,6 +308,10 @@ mod tests {
         let mut failed = all(0);
         failed.parts.get_mut(&Offerings).unwrap().last_error = Some("throttled".to_owned());
         check(&failed, &[], 1, &[Offerings]);
+        assert_eq!(
+            in_turn(&failed, &CatalogPart::ALL.into(), at(1)),
+            [InstanceTypes, OnDemandPrices, SpotPrices, Offerings]
+        );
         let mut alone = all(0);
         alone.parts.get_mut(&OnDemandPrices).unwrap().last_error = Some("nobody to ask".to_owned());
         alone.parts.get_mut(&OnDemandPrices).unwrap().last_error_kind = Some(ErrorKind::NoApi);
@@ -302,7 +321,8 @@ mod tests {
     fn look(meta: CatalogMeta, now: i64) -> (Plan, Report) {
         let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(Answer::SpotPrices(vec![])))]);
         let limits = &Limits::default();
-        plan(&Input { now: at(now), meta, before: Parts::new(), answers, limits, shipped: None })
+        let (before, broken) = (Parts::new(), BTreeSet::new());
+        plan(&Input { now: at(now), meta, before, broken, answers, limits, shipped: None })
     }
 
     #[test]

@@ -112,7 +112,8 @@ fn zone_offerings(
 /// EC2 may tell several prices of one type and zone; the newest holds, whatever their order.
 fn spot_prices(prices: &[SpotPrice]) -> PartData {
     let mut newest: BTreeMap<&InstanceType, BTreeMap<&Zone, (Timestamp, UsdPerHour)>> = BTreeMap::new();
-    for price in prices {
+    // Nothing is had for nothing: a price of zero is none.
+    for price in prices.iter().filter(|price| price.price > UsdPerHour::ZERO) {
         let found = (price.since, price.price);
         let known = newest.entry(&price.instance_type).or_default().entry(&price.zone).or_insert(found);
         *known = (*known).max(found);

@@ -3,15 +3,17 @@
 //! Decides when an answer says so much less than the one before that it is taken for torn: a page that ends the list too
 //! early has no other mark. It doesn't decide what an empty answer means, which is none whatever was before.
 //!
-//! Invariant: what EC2 goes on saying is believed in the end, and before the part could no longer be used.
+//! Invariant: what EC2 says once more after a torn answer is believed in the end, and as long as it has answered before the
+//! part could no longer be used; what it says once never is.
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
-use tenon_domain::evidence::CatalogPart;
+use tenon_domain::evidence::{CatalogPart, ErrorKind};
 use tenon_table::items::packed::Part;
 
-/// An answer may lack one entry in so many of what was there: EC2 withdraws a type now and then, and the shortest page
-/// that could be lost (100 types of some 1,400, in EC2's own order) is more than that.
+/// An answer may lack one entry in so many of what was there: EC2 withdraws a type now and then, and a whole page (100
+/// types of some 1,400, in EC2's own order) is more than that. A last page that is shorter is lost unseen until the next
+/// refresh.
 const LOST_MOST_ONE_IN: usize = 20;
 
 /// What fits on one page of the answer with the smallest pages can't be torn.
@@ -36,11 +38,16 @@ pub struct ShrunkAnswer {
 ///
 /// # Errors
 /// [`ShrunkAnswer`] when it is taken for torn.
-pub fn check(answer: &PartData, before: Option<&Part>, at: Timestamp) -> Result<(), ShrunkAnswer> {
+pub fn check(
+    answer: &PartData,
+    (before, last_error): (Option<&Part>, Option<ErrorKind>),
+    at: Timestamp,
+) -> Result<(), ShrunkAnswer> {
     let part = answer.part();
-    let Some(known) = before.filter(|known| at.duration_since(known.refreshed_at) < kept_for(part)) else {
-        return Ok(());
-    };
+    // One answer after an outage, however long, is no more than one answer.
+    let goes_on = last_error == Some(ErrorKind::Shrunk);
+    let kept = |known: &&Part| !goes_on || at.duration_since(known.refreshed_at) < kept_for(part);
+    let Some(known) = before.filter(kept) else { return Ok(()) };
     let (before, now) = (entries(&known.data), entries(answer));
     let lost = before.saturating_sub(now);
     if before <= PAGE || lost.saturating_mul(LOST_MOST_ONE_IN) <= before {
@@ -96,9 +103,18 @@ mod tests {
     }
 
     fn check_after(hours: i64, before: PartData, answer: &PartData, refused: bool) {
+        check_again(hours, (before, Some(ErrorKind::Shrunk)), answer, refused);
+    }
+
+    fn check_again(
+        hours: i64,
+        (before, last_error): (PartData, Option<ErrorKind>),
+        answer: &PartData,
+        refused: bool,
+    ) {
         let known = Part { data: Arc::new(before), generation: 1, refreshed_at: Timestamp::UNIX_EPOCH };
         let at = Timestamp::from_second(hours * 3600).unwrap();
-        assert_eq!(check(answer, Some(&known), at).is_err(), refused, "{answer:?}");
+        assert_eq!(check(answer, (Some(&known), last_error), at).is_err(), refused, "{answer:?}");
     }
 
     #[test]
@@ -113,7 +129,7 @@ mod tests {
     fn an_answer_of_one_page_cannot_be_torn() {
         check_after(12, prices(100), &prices(1), false);
         check_after(12, prices(101), &prices(1), true);
-        assert_eq!(check(&prices(1), None, Timestamp::UNIX_EPOCH), Ok(()));
+        assert_eq!(check(&prices(1), (None, None), Timestamp::UNIX_EPOCH), Ok(()));
     }
 
     #[test]
@@ -127,6 +143,15 @@ mod tests {
         let hours = CatalogPart::OnDemandPrices.stale_after().as_hours();
         check_after(hours / 2 - 1, prices(1_386), &prices(100), true);
         check_after(hours / 2, prices(1_386), &prices(100), false);
+    }
+
+    #[test]
+    fn one_answer_after_an_outage_is_not_what_ec2_goes_on_saying() {
+        let hours = CatalogPart::OnDemandPrices.stale_after().as_hours() / 2;
+        for last_error in [None, Some(ErrorKind::Throttled), Some(ErrorKind::Denied)] {
+            check_again(hours, (prices(1_386), last_error), &prices(100), true);
+            check_again(hours, (prices(1_386), last_error), &prices(1_380), false);
+        }
     }
 
     #[test]

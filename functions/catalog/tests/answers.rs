@@ -6,7 +6,7 @@
     reason = "helpers of an integration test aren't inside #[test] functions"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -136,14 +136,24 @@ fn at(hours: i64) -> Timestamp {
 
 /// A look at the types some hours after all of them were known.
 fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (Plan, Report) {
+    look_after(types, hours, None)
+}
+
+/// The same where the look before had failed in that way.
+fn look_after(
+    types: Vec<InstanceTypeInfo>,
+    hours: i64,
+    last_error_kind: Option<ErrorKind>,
+) -> (Plan, Report) {
     let limits = &Ec2Data::get().unwrap().limits;
     let (known, _) = read(&Answer::InstanceTypes(described()), limits).unwrap();
     let known = Part { data: Arc::new(known), generation: 1, refreshed_at: at(0) };
-    let meta = PartMeta { generation: 1, refreshed_at: Some(at(0)), ..PartMeta::default() };
+    let meta = PartMeta { generation: 1, refreshed_at: Some(at(0)), last_error_kind, ..PartMeta::default() };
     plan(&Input {
         now: at(hours),
         meta: CatalogMeta { revision: 1, parts: BTreeMap::from([(CatalogPart::InstanceTypes, meta)]) },
         before: Parts::from([(CatalogPart::InstanceTypes, known)]),
+        broken: BTreeSet::new(),
         answers: BTreeMap::from([(CatalogPart::InstanceTypes, Ok(Answer::InstanceTypes(types)))]),
         limits,
         shipped: None,
@@ -169,8 +179,11 @@ fn a_list_that_ends_after_its_first_page_is_not_believed() {
             all.len()
         )
     );
-    let (plan, _) = look(all[..100].to_vec(), 84);
+    let (plan, _) = look_after(all[..100].to_vec(), 84, Some(ErrorKind::Shrunk));
     assert_eq!(names(&plan).len(), 100, "EC2 goes on saying so");
+    // The first answer after half a week without any.
+    let (plan, _) = look_after(all[..100].to_vec(), 84, Some(ErrorKind::Throttled));
+    assert_eq!(plan.failed[&CatalogPart::InstanceTypes].kind, ErrorKind::Shrunk);
 }
 
 #[test]
@@ -218,8 +231,8 @@ fn without_access_to_prices_the_shipped_ones_stand_in_and_people_are_told_once()
             "Catalog Refreshed instance-types",
             "Catalog Refreshed offerings",
             "Catalog Refreshed on-demand-prices shipped 2026-11-01 us-east-1",
-            "Catalog Refreshed spot-prices",
             "Catalog Stale on-demand-prices Denied null shipped 2026-11-01 us-east-1",
+            "Catalog Refreshed spot-prices",
         ]
     );
     let prices = running.meta(CatalogPart::OnDemandPrices);
@@ -294,6 +307,7 @@ fn prices_are_borrowed_in_their_own_currency_only() {
             now: at(1),
             meta: CatalogMeta::default(),
             before: Parts::new(),
+            broken: BTreeSet::new(),
             answers: BTreeMap::from([(CatalogPart::OnDemandPrices, Err(failure.clone()))]),
             limits: &data.limits,
             shipped: Shipped::of(data, &Region::parse(region).unwrap()),

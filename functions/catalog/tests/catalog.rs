@@ -14,9 +14,9 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::InstanceType;
 use tenon_domain::wake::Cause;
 use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler, HandlerError, Scope};
+use tenon_entrypoint::{Handler, HandlerError, Scope, content_commit};
 use tenon_table::items::{self, CatalogCache, CatalogMeta, TypeRecord, keys, read_parts};
-use tenon_table::{Throughput, block_on};
+use tenon_table::{Table, Throughput, Write, block_on};
 
 struct Running {
     world: World,
@@ -58,6 +58,55 @@ impl Running {
         let effect = FaultEffect::Refused(Ec2Error::Throttled { action: call.as_str().to_owned() });
         self.world.ec2.inject(Fault { call, when, effect });
     }
+}
+
+/// Somebody deleted what a pointer points to: the next answer mends it, though it says nothing new.
+#[test]
+fn a_lost_piece_is_written_again_by_an_unchanged_answer() {
+    let mut running = small();
+    running.wake(&[Cause::Sweep]).unwrap();
+    let part = CatalogPart::OnDemandPrices;
+    let (key, _) =
+        running.world.table.dump().find(|(key, _)| key.sk.contains("PACKED#on-demand-prices")).unwrap();
+    let gone = content_commit(Vec::new(), vec![Write::Delete { key }]);
+    block_on(running.world.table.commit(&gone)).unwrap();
+    let parts = |running: &Running| {
+        let region = &running.world.installation.region;
+        block_on(read_parts(&running.world.table, region, &[part], &CatalogCache::new()))
+            .map(|parts| parts.len())
+    };
+    assert!(parts(&running).is_err());
+    running.catalog = Catalog::default();
+    running.wake(&[Cause::Refresh(part)]).unwrap();
+    assert_eq!((parts(&running).unwrap(), running.generation(part)), (1, 1));
+}
+
+/// A list of prices that nobody can read any more takes nothing from the types.
+#[test]
+fn types_are_told_without_the_prices_that_are_lost() {
+    let mut running = small();
+    running.wake(&[Cause::Sweep]).unwrap();
+    let told = running.types();
+    let lost: Vec<_> = running
+        .world
+        .table
+        .dump()
+        .filter(|(key, _)| {
+            // A pass that was throttled before its end has seen nothing either.
+            ["PACKED#spot-prices", "SEEN#"].iter().any(|part| key.sk.contains(part))
+                || key.sk.starts_with(keys::TYPE)
+        })
+        .map(|(key, _)| Write::Delete { key })
+        .collect();
+    for write in lost {
+        block_on(running.world.table.commit(&content_commit(Vec::new(), vec![write]))).unwrap();
+    }
+    running.world.clock.advance(SignedDuration::from_hours(2));
+    running.world.ec2.deny(Call::DescribeSpotPriceHistory, "no");
+    running.catalog = Catalog::default();
+    running.wake(&[Cause::Sweep]).unwrap();
+    assert!(told > 0);
+    assert_eq!(running.types(), told);
 }
 
 #[test]

@@ -6,9 +6,9 @@
 use tenon_cluster::action::action_key;
 use tenon_domain::unavailable::Mark;
 use tenon_entrypoint::step::ClaimStep;
-use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_entrypoint::{HandlerError, Ports, commit_through_conflicts, content_commit};
 use tenon_table::items::{JournalOf, journal_writes, keys, set};
-use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
+use tenon_table::{Commit, CommitError, Condition, Expect, Write};
 
 use crate::plan::{Input, Plan};
 
@@ -18,11 +18,11 @@ use crate::plan::{Input, Plan};
 /// [`HandlerError::Commit`], a lost race for the claim among it.
 pub async fn commit<P: Ports>(ports: &P, input: &Input, plan: &Plan) -> Result<(), HandlerError> {
     let Some(whole) = build(ports, input, plan, plan.mark.as_ref())? else { return Ok(()) };
-    match ports.table().commit(&whole).await {
+    match commit_through_conflicts(ports.table(), &whole).await {
         Err(CommitError::LostRace { lost }) if plan.mark.is_some() && lost.iter().all(is_of_a_mark) => {
             let drain = build(ports, input, plan, None)?;
             match drain {
-                Some(drain) => Ok(ports.table().commit(&drain).await?),
+                Some(drain) => Ok(commit_through_conflicts(ports.table(), &drain).await?),
                 None => Ok(()),
             }
         }

@@ -7,7 +7,9 @@ use tenon_cluster::{Action, ActionKind};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
 use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::unavailable::{Mark, OfferingKey, Refusal, RefusalCause, UnavailableKey};
+use tenon_domain::unavailable::{
+    Mark, OfferingKey, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
+};
 use tenon_domain::wake::InterruptionKind;
 
 use crate::NAME;
@@ -158,7 +160,7 @@ fn mark(input: &Input) -> Option<Mark> {
         InterruptionKind::Spot => {
             let refusal = Refusal {
                 key: &UnavailableKey::Offering(input.offering.clone()?),
-                code: "SpotInterruption",
+                code: SPOT_INTERRUPTION,
                 cluster: &input.cluster,
                 cause: RefusalCause::Interruption,
                 vcpus: None,

@@ -14,9 +14,9 @@ use tenon_cloud::{Class, Ec2, Ec2Error};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
-use tenon_domain::unavailable::{Mark, Marks, UnavailableKey};
+use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, UnavailableKey};
 use tenon_entrypoint::observe::{ClusterView, form_error};
-use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_entrypoint::{HandlerError, Ports, commit_through_conflicts, content_commit};
 use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
 use tenon_launching::template::from_stored;
 use tenon_table::items::{
@@ -116,7 +116,8 @@ pub(crate) async fn send_all<P: Ports>(
             Said::Answer(answer) => {
                 let marks: Marks = view.marks.iter().chain(due.leases).cloned().collect();
                 let input = SettleInput {
-                    now,
+                    // As of the answer: a call may take most of a mark's first hold.
+                    now: ports.now(),
                     cluster,
                     launch: due.launch,
                     claims: &due.claims,
@@ -149,6 +150,12 @@ impl Sent {
         match settlement.failed {
             None | Some(Failure::Request) => {}
             Some(Failure::Capacity | Failure::TemplateMissing) => self.plan_again = true,
+            Some(Failure::Unmarked) => {
+                let at = settlement.claims.iter().filter_map(|claim| claim.state.since()).max();
+                if let Some(at) = at.and_then(|at| at.checked_add(FIRST_HOLD).ok()) {
+                    self.put_off(at);
+                }
+            }
         }
         for claim in settlement.claims {
             if claim.state.instance().is_some() { self.launched.push(claim) } else { self.failed.push(claim) }
@@ -295,7 +302,7 @@ async fn put_off<P: Ports>(
     let key = keys::launch(cluster, &launch.id);
     let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(launch.revision) };
     let commit = content_commit(vec![condition], vec![set(key, &next), add_step(cluster)]);
-    unless_lost(ports.table().commit(&commit).await)
+    unless_lost(commit_through_conflicts(ports.table(), &commit).await)
 }
 
 /// Marks as this pass wrote or read them since it looked.
@@ -315,7 +322,8 @@ async fn write_mark<P: Ports>(
         let Some(next) = word.next(known.as_ref(), input.asked(), input.now) else { return Ok(()) };
         let expect = known.as_ref().map_or(Expect::Absent, |mark| Expect::Revision(mark.revision));
         let condition = Condition::Item { key: key.clone(), expect };
-        match ports.table().commit(&content_commit(vec![condition], vec![set(key.clone(), &next)])).await {
+        let commit = content_commit(vec![condition], vec![set(key.clone(), &next)]);
+        match commit_through_conflicts(ports.table(), &commit).await {
             Ok(()) => {
                 *known = Some(next);
                 return Ok(());
@@ -376,7 +384,7 @@ async fn record<P: Ports>(
     for (n, record) in settlement.records.iter().enumerate() {
         writes.extend(journal_writes(JournalOf::Cluster(cluster), record, launch.revision, n));
     }
-    unless_lost(ports.table().commit(&content_commit(conditions, writes)).await)
+    unless_lost(commit_through_conflicts(ports.table(), &content_commit(conditions, writes)).await)
 }
 
 /// A lost race: somebody else settled the launch.

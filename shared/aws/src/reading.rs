@@ -8,7 +8,7 @@ use std::str::FromStr;
 use aws_sdk_ec2::types::Tag;
 use aws_smithy_types::DateTime;
 use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{PageToken, Tags};
+use tenon_cloud::port::{MALFORMED_ANSWER, PageToken, Tags};
 use tenon_domain::Timestamp;
 
 /// An answer that can't be read.
@@ -28,7 +28,7 @@ impl Malformed {
     pub(crate) fn into_error(self, action: &str) -> Ec2Error {
         Ec2Error::ServerError {
             action: action.to_owned(),
-            code: "MalformedAnswer".to_owned(),
+            code: MALFORMED_ANSWER.to_owned(),
             message: self.to_string(),
         }
     }

@@ -4,6 +4,7 @@
 //! the queue. It doesn't know what any function does.
 
 pub mod batch;
+pub mod conflict;
 pub mod error;
 pub mod events;
 pub mod handler;
@@ -15,6 +16,7 @@ pub mod step;
 pub mod testing;
 pub mod token;
 
+pub use conflict::commit_through_conflicts;
 pub use error::HandlerError;
 pub use handler::{Handler, Scope};
 pub use ports::{BusEvent, Installation, Ports, Signals};

@@ -33,7 +33,7 @@ use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
-use tenon_scheduling::provision::PlannedClaim;
+use tenon_scheduling::provision::{Asked, PlannedClaim};
 use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
@@ -143,13 +143,15 @@ pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCau
     built
 }
 
-/// Equal claims together, in the order of the first of each, cut to what a launch holds.
+/// Equal claims together, in the order of the first of each, cut to what a launch holds. One that only asks for what is
+/// marked is alone: its launch has more leases than there is room for beside several claims.
 fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
     let mut groups: Vec<Vec<&PlannedClaim>> = Vec::new();
     for claim in claims {
         let has_room = |group: &&mut Vec<&PlannedClaim>| {
             let pods: usize = group.iter().map(|claim| claim.pods.len()).sum();
             group.first().is_some_and(|first| equal(first, claim))
+                && !asks_only(claim)
                 && group.len() < CLAIMS_PER_LAUNCH
                 && pods + claim.pods.len() <= PODS_PER_LAUNCH
         };
@@ -159,6 +161,10 @@ fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
         }
     }
     groups
+}
+
+fn asks_only(claim: &PlannedClaim) -> bool {
+    claim.offerings.iter().all(|offering| offering.asked == Asked::Probe)
 }
 
 /// Whether an instance for one is an instance for the other.
@@ -438,6 +444,15 @@ mod tests {
             found.launches.iter().map(|l| l.launch.token.clone()).collect();
         assert_eq!(tokens.len(), 3);
         assert_eq!(built(&claims).launches, found.launches);
+    }
+
+    #[test]
+    fn who_only_asks_for_what_is_marked_asks_alone() {
+        let claims: Vec<PlannedClaim> =
+            (0..3).map(|n| planned(&format!("default-{n}"), &["m5.large a spot 0.1 again"])).collect();
+        let found = built(&claims);
+        let sizes: Vec<usize> = found.launches.iter().map(|launch| launch.claims.len()).collect();
+        assert_eq!((sizes, found.refused.len()), (vec![1, 1, 1], 0));
     }
 
     #[test]

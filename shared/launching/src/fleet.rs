@@ -102,8 +102,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
         drop_exotic(&mut offerings, input.types);
         drop_dear_spot(&mut offerings);
     }
-    let first = offerings.iter().map(|offering| offering.capacity_type).min();
-    let capacity_type = first.ok_or(NoFleet::NoOverride)?;
+    let capacity_type = capacity_type(&offerings).ok_or(NoFleet::NoOverride)?;
     offerings.retain(|offering| offering.capacity_type == capacity_type);
     offerings.sort_by_key(|o| (PriceRank::of(o.price), o.instance_type.clone(), o.zone.clone()));
     let asks_only = offerings.iter().all(|offering| offering.asked == Asked::Probe);
@@ -277,38 +276,62 @@ fn reserved(offerings: &mut Vec<&UsableOffering>) -> Option<LaunchedInto> {
     Some(LaunchedInto { id: found.id, kind: found.kind })
 }
 
+/// What can be had; all of it where nothing can. What is only asked for along decides nothing: a refusal of it must leave
+/// the claim what it would have had.
+fn settled<'o, 'a>(
+    offerings: &'o [&'a UsableOffering],
+) -> impl Iterator<Item = &'a UsableOffering> + use<'o, 'a> {
+    let some = offerings.iter().any(|offering| offering.asked == Asked::Available);
+    offerings.iter().copied().filter(move |offering| !some || offering.asked == Asked::Available)
+}
+
+/// How the claim is paid: in the preferred way of those that have a price, or of all where none has one.
+fn capacity_type(offerings: &[&UsableOffering]) -> Option<CapacityType> {
+    let of = |priced: bool| {
+        settled(offerings)
+            .filter(move |offering| !priced || offering.price.is_some())
+            .map(|o| o.capacity_type)
+    };
+    of(true).min().or_else(|| of(false).min())
+}
+
 /// Leaves out bare metal and types with accelerators, unless nothing else is there.
 fn drop_exotic(offerings: &mut Vec<&UsableOffering>, types: &[InstanceTypeOption]) {
-    let exotic = |offering: &&UsableOffering| {
+    let exotic = |offering: &UsableOffering| {
         find(types, &offering.instance_type).is_some_and(|facts| {
             facts.bare_metal || !facts.gpus.is_empty() || !facts.neuron_devices.is_empty()
         })
     };
-    if offerings.iter().any(|offering| !exotic(offering)) {
+    if settled(offerings).any(|offering| !exotic(offering)) {
         offerings.retain(|offering| !exotic(offering));
     }
 }
 
 /// Leaves out spot that costs more than the cheapest on-demand offering.
 fn drop_dear_spot(offerings: &mut Vec<&UsableOffering>) {
-    let on_demand = |o: &&&UsableOffering| o.capacity_type == CapacityType::OnDemand;
-    let Some(bound) = offerings.iter().filter(on_demand).filter_map(|offering| offering.price).min() else {
-        return;
-    };
+    let on_demand = |o: &&UsableOffering| o.capacity_type == CapacityType::OnDemand;
+    let bound = settled(offerings).filter(on_demand).filter_map(|offering| offering.price).min();
+    let Some(bound) = bound else { return };
     offerings
         .retain(|o| o.capacity_type != CapacityType::Spot || o.price.is_some_and(|price| price <= bound));
 }
 
 #[cfg(test)]
 mod tests {
+    use tenon_domain::labels;
+    use tenon_domain::requirement::Requirement;
+
     use super::*;
     use crate::testing::{planned, status, types};
 
     /// Offerings as `type zone capacity-type price`; overrides as `image: type subnet`.
     fn check(offerings: &[&str], expected: Option<(&str, &[&str])>) {
+        check_claim(&planned("default-a", offerings), expected);
+    }
+
+    fn check_claim(claim: &PlannedClaim, expected: Option<(&str, &[&str])>) {
         let (status, types, marks) = (status("default"), types(), Marks::default());
         let now = Timestamp::UNIX_EPOCH;
-        let claim = planned("default-a", offerings);
         let (whole, taken) = (UnavailableKey::parse("request#12ab").unwrap(), BTreeSet::new());
         let requests = Requests { digests: &[], whole: &whole };
         let input = FleetInput {
@@ -320,7 +343,7 @@ mod tests {
             purpose: FleetPurpose::PendingPods,
             now,
         };
-        let text = fleet(&claim, input).ok().map(|fleet| {
+        let text = fleet(claim, input).ok().map(|fleet| {
             let overrides = fleet.overrides.iter().flat_map(|(image, overrides)| {
                 overrides
                     .iter()
@@ -358,6 +381,30 @@ mod tests {
             &["m5.large a spot 0.2", "m5.large a on-demand 0.1"],
             Some(("on-demand", &["ami-x86: m5.large subnet-a2"])),
         );
+    }
+
+    #[test]
+    fn what_is_asked_for_along_leaves_the_claim_what_it_would_have_had() {
+        check(
+            &["m5.large a spot 0.05 again", "m5.large a spot 0.2", "m5.large a on-demand 0.1"],
+            Some(("on-demand", &["ami-x86: m5.large subnet-a2"])),
+        );
+        check(
+            &["m5.large a on-demand 0.05 again", "g4dn.xlarge a on-demand 0.5"],
+            Some(("on-demand", &["ami-x86: m5.large subnet-a2", "ami-x86: g4dn.xlarge subnet-a2"])),
+        );
+        check(&["m5.large a spot 0.05 again"], Some(("spot", &["ami-x86: m5.large subnet-a2"])));
+    }
+
+    #[test]
+    fn what_has_a_price_goes_before_what_has_none() {
+        let offerings = ["m5.large a spot -", "m5.large a on-demand 0.1"];
+        let mut claim = planned("default-a", &offerings);
+        let on_demand = Some(("on-demand", &["ami-x86: m5.large subnet-a2"][..]));
+        check_claim(&claim, on_demand);
+        claim.requirements.add(Requirement::exists(labels::INSTANCE_TYPE).with_min_values(Some(1)));
+        check_claim(&claim, on_demand);
+        check(&["m5.large a spot -"], Some(("spot", &["ami-x86: m5.large subnet-a2"])));
     }
 
     #[test]

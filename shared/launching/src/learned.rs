@@ -14,7 +14,7 @@ use tenon_domain::catalog::{Learned, LearnedMemory, LearnedRecord};
 use tenon_domain::id::InstanceId;
 use tenon_domain::registry::Gate;
 use tenon_domain::snapshot::Snapshot;
-use tenon_entrypoint::observe::{ClusterView, form_error};
+use tenon_entrypoint::observe::ClusterView;
 use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::items::{from_item, keys};
 use tenon_table::{Consistency, Query, SkRange, query_all};
@@ -43,10 +43,8 @@ impl LearnedCache {
         let pk = keys::region_pk(&ports.installation().region);
         let query = Query::new(pk, SkRange::Prefix(keys::LEARNED.to_owned()), Consistency::Eventual);
         let items = query_all(ports.table(), &query).await?;
-        let records: Vec<LearnedRecord> = items
-            .iter()
-            .map(|(key, item)| from_item(key, item).map_err(form_error))
-            .collect::<Result<_, _>>()?;
+        // A record that can't be read is no reason to launch nothing: its type is planned with the estimate.
+        let records = items.iter().filter_map(|(key, item)| from_item::<LearnedRecord>(key, item).ok());
         let learned = Arc::new(Learned::of(records, now));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&learned)));
         Ok(learned)

@@ -102,7 +102,8 @@ pub(crate) fn types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
     ["g4dn.xlarge", "m5.large", "m5.xlarge", "m6g.large"].iter().map(option).collect()
 }
 
-/// A planned claim with offerings as `type zone-letter capacity-type price`.
+/// A planned claim with offerings as `type zone-letter capacity-type price`, where one without a price has `-`, and `again`
+/// after what is marked and asked for again.
 pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provision::PlannedClaim {
     use tenon_domain::catalog::CapacityType;
     use tenon_domain::id::{ClaimName, InstanceType, NodePoolName, Zone, ZoneId};
@@ -118,8 +119,8 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provi
             zone_id: ZoneId::parse(format!("use1-az-{}", words[1])).unwrap(),
             capacity_type: CapacityType::from_label(words[2]).unwrap(),
             reservation: None,
-            price: Some(UsdPerHour::parse(words[3]).unwrap()),
-            asked: Asked::Available,
+            price: (words[3] != "-").then(|| UsdPerHour::parse(words[3]).unwrap()),
+            asked: if words.get(4) == Some(&"again") { Asked::Probe } else { Asked::Available },
         }
     };
     let offerings: Vec<UsableOffering> = offerings.iter().map(offering).collect();

@@ -1,7 +1,7 @@
 //! What happens to a simulated world between its steps: users, EC2 and bad luck.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 use tenon_cloud::port::{InstanceState, TargetCapacityType};
 use tenon_cloud::twin::HealthEvent;
 use tenon_cluster::Kind;
@@ -30,7 +30,7 @@ impl Doings {
             self.speak(region, cluster);
         }
         match dice.below(100) {
-            0..=34 => scale(region, cluster, dice),
+            0..=34 => scale(region, cluster, 7, dice),
             35..=39 => self.make_image(region, dice),
             40..=41 => self.drop_image(region, dice),
             42..=48 => interrupt(region, dice),
@@ -93,15 +93,12 @@ fn running(region: &Region) -> Vec<tenon_cloud::port::Instance> {
     running.map(|record| record.instance.clone()).collect()
 }
 
-fn scale(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+/// Gives one of the Deployments fewer pods than so many.
+pub(crate) fn scale(region: &Region, cluster: &ClusterName, below: u64, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     let Some(name) = dice.pick(&DEPLOYMENTS) else { return };
-    let Some(found) = site.cluster().object(Kind::Deployment, "default", name) else { return };
-    let mut deployment = (*found).clone();
-    if let Some(replicas) = deployment.pointer_mut("/spec/replicas") {
-        *replicas = Value::from(dice.below(7));
-    }
-    let _ = site.cluster().apply(deployment);
+    let replicas = i64::try_from(dice.below(below)).unwrap_or(0);
+    let _ = site.cluster().scale(name, |_| replicas);
 }
 
 fn interrupt(region: &mut Region, dice: &mut Dice) {

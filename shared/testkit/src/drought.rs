@@ -17,6 +17,7 @@ use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
 
 use crate::chaos::{Chaos, Weather};
+use crate::deeds;
 use crate::invariants::{Invariant, Violation};
 use crate::marks::{self, MarksSeen, launches};
 use crate::random::Dice;
@@ -106,7 +107,7 @@ impl Drought {
             Weather::Storm => 100,
         };
         match dice.below(often) {
-            0..=14 => scale(region, &cluster, dice),
+            0..=14 => deeds::scale(region, &cluster, 5, dice),
             15..=19 => self.scarcity.dry_up_many(region, dice),
             20..=24 => self.scarcity.refill(region, dice),
             25 => self.scarcity.limit(region, dice),
@@ -160,17 +161,6 @@ impl Drought {
 fn zone_of(pod: &Value) -> Option<Zone> {
     let zone = at(pod, "/spec/nodeSelector/topology.kubernetes.io~1zone")?.as_str()?;
     Zone::parse(zone).ok()
-}
-
-fn scale(region: &Region, cluster: &ClusterName, dice: &mut Dice) {
-    let Some(site) = region.site(cluster) else { return };
-    let Some(name) = dice.pick(&DEPLOYMENTS) else { return };
-    let Some(found) = site.cluster().object(Kind::Deployment, "default", name) else { return };
-    let mut deployment = (*found).clone();
-    if let Some(replicas) = deployment.pointer_mut("/spec/replicas") {
-        *replicas = Value::from(dice.below(5));
-    }
-    let _ = site.cluster().apply(deployment);
 }
 
 fn world(seed: u64) -> Scenario {

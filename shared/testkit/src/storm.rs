@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
-use tenon_cluster::Kind;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole, PodsCounted};
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
 use tenon_domain::resources::ResourceList;
@@ -125,12 +123,8 @@ impl Storm {
     fn scale_up(&mut self) {
         let Some(site) = self.region.site(&self.cluster) else { return };
         let Some(name) = self.dice.pick(&DEPLOYMENTS) else { return };
-        let Some(found) = site.cluster().object(Kind::Deployment, "default", name) else { return };
-        let mut deployment = (*found).clone();
-        if let Some(replicas) = deployment.pointer_mut("/spec/replicas") {
-            *replicas = Value::from(replicas.as_u64().unwrap_or(0).saturating_add(self.dice.between(1, 3)));
-        }
-        let _ = site.cluster().apply(deployment);
+        let more = i64::try_from(self.dice.between(1, 3)).unwrap_or(1);
+        let _ = site.cluster().scale(name, |replicas| replicas.saturating_add(more));
     }
 }
 

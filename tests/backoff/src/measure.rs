@@ -1,8 +1,11 @@
 //! What is counted of a run.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_cloud::twin::RequestOutcome;
+use tenon_cloud::twin::{RequestOutcome, RequestRecord};
 use tenon_cluster::Kind;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::ClusterName;
@@ -11,7 +14,7 @@ use tenon_region::engine::Region;
 /// What a run came to. Less is better in every field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// CreateFleet requests that reached EC2.
+    /// Launches: CreateFleet requests that reached EC2, those of one moment as one.
     pub launches_tried: usize,
     /// Those that gave no instance.
     pub launches_failed: usize,
@@ -39,18 +42,13 @@ impl Row {
         cluster: &ClusterName,
         first_until: Timestamp,
     ) -> Result<Self, StillWaiting> {
-        let requests = region.twin().requests();
-        let new = requests.iter().filter(|request| request.outcome != RequestOutcome::Replayed);
-        let got = |outcome: &RequestOutcome| match outcome {
-            RequestOutcome::New(ids) => !ids.is_empty(),
-            RequestOutcome::Replayed | RequestOutcome::Refused(_) => false,
-        };
+        let launches = launches(&region.twin().requests());
         let failed = |phase: ClaimPhase| phase == ClaimPhase::LaunchFailed;
         let (first, later) = waits(region, cluster, first_until)?;
         Ok(Self {
-            launches_tried: new.clone().count(),
-            launches_failed: new.clone().filter(|request| !got(&request.outcome)).count(),
-            item_errors: new.map(|request| request.item_errors).sum(),
+            launches_tried: launches.len(),
+            launches_failed: launches.values().filter(|launch| launch.instances == 0).count(),
+            item_errors: launches.values().map(|launch| launch.item_errors).sum(),
             claims_failed: region.claims(cluster).iter().filter(|claim| failed(claim.phase())).count(),
             first_run: first.last().copied().unwrap_or_default(),
             later_median: share(&later, 50),
@@ -72,6 +70,30 @@ impl Row {
             ("later pods wait, 99 of 100, s", self.later_p99.as_secs()),
         ]
     }
+}
+
+/// What EC2 was asked for in one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Launch {
+    instances: usize,
+    item_errors: usize,
+}
+
+/// Requests of one moment are alike here, since all pods are. They are one launch: the peer's batcher sends them as one of up
+/// to 1,000 instances (KARPENTER.md 2.11), and here a launch has at most 20 claims.
+fn launches(requests: &[Arc<RequestRecord>]) -> BTreeMap<Timestamp, Launch> {
+    let mut launches: BTreeMap<Timestamp, Launch> = BTreeMap::new();
+    for request in requests {
+        let instances = match &request.outcome {
+            RequestOutcome::New(ids) => ids.len(),
+            RequestOutcome::Refused(_) => 0,
+            RequestOutcome::Replayed => continue,
+        };
+        let launch = launches.entry(request.at).or_default();
+        launch.instances += instances;
+        launch.item_errors = launch.item_errors.max(request.item_errors);
+    }
+    launches
 }
 
 /// The waits of the first pods and of the later ones, shortest first.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tenon_cloud::port::CreateFleetRequest;
 use tenon_cloud::twin::Pool;
-use tenon_cluster::{Kind, KubeError};
+use tenon_cluster::KubeError;
 use tenon_domain::id::{ClusterName, ParseIdError};
 use tenon_region::engine::Region;
 use tenon_region::gate::{Hooks, Undisturbed};
@@ -162,14 +161,7 @@ impl Bench {
 
     fn scale(&self, replicas: u32) -> Result<(), BenchError> {
         let Some(site) = self.region.site(&self.cluster) else { return Ok(()) };
-        let Some(found) = site.cluster().object(Kind::Deployment, "default", DEPLOYMENT) else {
-            return Ok(());
-        };
-        let mut deployment = (*found).clone();
-        if let Some(field) = deployment.pointer_mut("/spec/replicas") {
-            *field = Value::from(replicas);
-        }
-        site.cluster().apply(deployment)?;
+        site.cluster().scale(DEPLOYMENT, |_| replicas.into())?;
         Ok(())
     }
 }

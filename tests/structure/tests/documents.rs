@@ -275,7 +275,7 @@ fn the_tables_document_names_every_prefix_and_attribute() {
     let constants = keys.lines().filter(|line| line.starts_with("pub const ") && line.contains("&str"));
     let prefixes = constants.filter_map(|line| line.split('"').nth(1)).map(str::to_owned);
     let forms = read(
-        "shared/table/src/items/snapshots/tenon_table__items__tests__every_kind_has_its_golden_form_and_reads_back.snap",
+        "shared/table/src/items/tests/snapshots/tenon_table__items__tests__every_kind_has_its_golden_form_and_reads_back.snap",
     );
     let attributes = forms.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(": "));
     let attributes = attributes.map(|(name, _)| name.to_owned());

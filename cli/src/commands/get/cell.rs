@@ -27,8 +27,10 @@ pub(super) enum Place {
     Age,
     /// Where a part of the catalogue is from.
     Origin,
-    /// Prices by zone at a JSON pointer.
-    Prices(&'static str),
+    /// A type's on-demand price: one that isn't in USD with its currency, one of another region with that region.
+    OnDemand,
+    /// A type's spot prices by zone.
+    Spot,
 }
 
 impl Place {
@@ -51,7 +53,8 @@ impl Place {
             Self::Prober => prober(item, now),
             Self::Age => age(item, now),
             Self::Origin => origin(item),
-            Self::Prices(pointer) => prices(item.pointer(pointer)),
+            Self::OnDemand => on_demand(item),
+            Self::Spot => spot(item),
         }
     }
 }
@@ -125,10 +128,24 @@ fn origin(item: &Value) -> String {
     }
 }
 
-fn prices(found: Option<&Value>) -> String {
-    let prices = found.and_then(Value::as_object).into_iter().flatten();
-    let told: Vec<String> = prices.map(|(zone, price)| format!("{zone}={}", text(Some(price)))).collect();
-    if told.is_empty() { NONE.to_owned() } else { told.join(",") }
+fn on_demand(item: &Value) -> String {
+    let usd = item.get("on_demand_usd_per_hour").map(|price| text(Some(price)));
+    let cny = || item.get("on_demand_cny_per_hour").map(|price| format!("{} CNY", text(Some(price))));
+    let Some(price) = usd.or_else(cny) else { return NONE.to_owned() };
+    match item.get("on_demand_of_region").and_then(Value::as_str) {
+        Some(region) => format!("{price} of {region}"),
+        None => price,
+    }
+}
+
+fn spot(item: &Value) -> String {
+    let prices = |name: &str, currency: &str| -> Option<String> {
+        let prices = item.get(name)?.as_object()?;
+        let told = prices.iter().map(|(zone, price)| format!("{zone}={}{currency}", text(Some(price))));
+        Some(told.collect::<Vec<_>>().join(","))
+    };
+    let told = prices("spot_usd_per_hour", "").or_else(|| prices("spot_cny_per_hour", " CNY"));
+    told.filter(|told| !told.is_empty()).unwrap_or_else(|| NONE.to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Each kind's columns: their heads, and where their cells are found.
 
-use super::cell::Place::{self, Age, At, Condition, Due, Origin, Prices, Prober, When};
+use super::cell::Place::{self, Age, At, Condition, Due, OnDemand, Origin, Prober, Spot, When};
 use crate::state::Kind;
 
 /// A column.
@@ -71,8 +71,8 @@ const TYPES: &[Column] = &[
     ("CPU", At("/capacity/cpu")),
     ("MEMORY", At("/capacity/memory")),
     ("ZONES", At("/zones")),
-    ("USD/H ON-DEMAND", At("/on_demand_usd_per_hour")),
-    ("USD/H SPOT", Prices("/spot_usd_per_hour")),
+    ("USD/H ON-DEMAND", OnDemand),
+    ("USD/H SPOT", Spot),
 ];
 const UNAVAILABLE: &[Column] = &[
     ("WHAT", At("/what")),

@@ -2,29 +2,12 @@
 
 use tenon_domain::catalog::settings::MIB;
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
-use tenon_domain::money::Currency;
-use tenon_table::items::TypeRecord;
 
 use super::*;
-
-const STATED: u64 = 8192;
 
 fn reporting(n: usize, mebibytes: i64) -> Node {
     let capacity = ResourceList::new().with(ResourceName::MEMORY, Quantity::from_mebi(mebibytes));
     Node { capacity, ..node(n) }
-}
-
-fn type_record() -> TypeRecord {
-    TypeRecord {
-        name: "m5.large".parse().unwrap(),
-        labels: BTreeMap::from([(labels::INSTANCE_MEMORY.to_owned(), STATED.to_string())]),
-        capacity: ResourceList::new(),
-        zones: vec![],
-        currency: Currency::Usd,
-        on_demand: None,
-        on_demand_of: None,
-        spot: BTreeMap::new(),
-    }
 }
 
 /// Claims whose Nodes, with so many MiB each, just registered.
@@ -32,7 +15,6 @@ fn registering(mebibytes: &[i64], known: Option<u64>) -> Input {
     let nodes = mebibytes.iter().enumerate().map(|(n, mebibytes)| reporting(n, *mebibytes)).collect();
     let claims = (0..mebibytes.len()).map(|n| claim(n, launched(n, minutes(1)))).collect();
     let mut seen = input(minutes(2), claims, nodes);
-    seen.types.insert("m5.large".parse().unwrap(), type_record());
     seen.learned.extend(known.map(|known| {
         let record = record(known, 1);
         ((record.instance_type.clone(), record.image.clone()), record)

@@ -15,6 +15,7 @@ use tenon_domain::id::InstanceId;
 use tenon_domain::journal::Decision;
 use tenon_domain::labels;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::money::Currency;
 use tenon_domain::pool_status::PoolConditionType;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::Requirements;
@@ -27,13 +28,18 @@ use tenon_entrypoint::testing::claims::{
 };
 use tenon_entrypoint::testing::{EPOCH, Rung, World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope, content_commit};
-use tenon_table::items::{Halt, InstanceOwner, from_item, keys, put};
+use tenon_table::items::{Halt, InstanceOwner, TypeRecord, from_item, keys, put};
 use tenon_table::{Table, Write, block_on};
 
 use crate::Lifecycle;
 use crate::audit_record::AuditRecord;
 use crate::input::{Ec2View, Input};
 use crate::plan::{Plan, Report, plan};
+
+mod ec2;
+mod ended;
+mod handler;
+mod learned;
 
 fn minutes(n: i64) -> Timestamp {
     EPOCH + SignedDuration::from_mins(n)
@@ -129,6 +135,22 @@ fn not_ready(n: usize) -> Node {
 }
 
 /// An input whose snapshot was just seen.
+/// MiB of an m5.large, as EC2 states them.
+const STATED: u64 = 8192;
+
+fn type_record() -> TypeRecord {
+    TypeRecord {
+        name: "m5.large".parse().unwrap(),
+        labels: BTreeMap::from([(labels::INSTANCE_MEMORY.to_owned(), STATED.to_string())]),
+        capacity: ResourceList::new(),
+        zones: vec![],
+        currency: Currency::Usd,
+        on_demand: None,
+        on_demand_of: None,
+        spot: BTreeMap::new(),
+    }
+}
+
 fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> Input {
     let snapshot =
         Snapshot { generation: 5, seen_at: now, nodes, node_pools: vec![pool()], ..Snapshot::default() };
@@ -143,7 +165,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> Input {
         pools: BTreeMap::new(),
         classes: BTreeMap::new(),
         snapshot: require_snapshot(Some((snapshot, now)), now),
-        types: BTreeMap::new(),
+        types: BTreeMap::from([("m5.large".parse().unwrap(), type_record())]),
         learned: BTreeMap::new(),
         ec2: None,
         audit: AuditRecord { revision: 1, at: Some(now), told: BTreeMap::new() },
@@ -229,6 +251,19 @@ fn drain_action(n: usize) -> Action {
     }
 }
 
+fn commit(world: &World, writes: Vec<Write>) {
+    block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
+}
+
+fn sweep(world: &World, lifecycle: &Lifecycle) {
+    block_on(lifecycle.handle(world, &Scope::Cluster(cluster()), &[Cause::Sweep])).unwrap();
+}
+
+fn claim_in(world: &World, n: usize) -> Claim {
+    let key = keys::claim(&cluster(), &name(n));
+    from_item(&key, &world.table.peek(&key).unwrap()).unwrap()
+}
+
 fn planned(input: &Input) -> (Plan, Report) {
     plan(input)
 }
@@ -276,6 +311,20 @@ fn c116_a_node_is_told_to_register_and_then_is() {
     );
     let ready = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![node(0)]);
     check(&ready, &[Decision::Registered, Decision::Initialized]);
+}
+
+/// Labels are said once: a Node doesn't get those of a type that isn't told yet.
+#[test]
+fn a_node_waits_a_while_for_what_is_told_of_its_type() {
+    let launched_at = |now: i64| {
+        let mut seen = input(minutes(now), vec![claim(0, launched(0, minutes(1)))], vec![]);
+        seen.types.clear();
+        seen
+    };
+    let (plan, report) = planned(&launched_at(2));
+    assert_eq!((plan.actions.len(), report.wake_at), (0, minutes(2) + SignedDuration::from_secs(10)));
+    // A type that was withdrawn isn't told any more.
+    assert_eq!(planned(&launched_at(6)).0.actions.len(), 1);
 }
 
 #[test]
@@ -390,264 +439,4 @@ fn a_drain_ends_when_it_is_done_or_due_or_the_node_is_gone() {
     let mut older = seen(None, vec![node(0)]);
     older.actions.insert(name(0), drain_action(0));
     check(&with_snapshot(older, |snapshot| snapshot.reports.push(report(2))), &[]);
-}
-
-#[test]
-fn nothing_terminates_before_ec2_was_asked_in_the_same_pass() {
-    let seen = input(minutes(5), vec![claim(0, draining(0, minutes(4), Some(minutes(5))))], vec![node(0)]);
-    let (plan, report) = planned(&seen);
-    assert_eq!(plan.steps[0].after.phase(), ClaimPhase::Drained);
-    assert!(report.asks_ec2 && plan.terminate.is_empty());
-}
-
-#[test]
-fn terminations_are_repeated_until_ec2_says_so() {
-    let at = |state: InstanceState| {
-        let seen = input(minutes(5), vec![claim(0, terminating(0, minutes(4)))], vec![not_ready(0)]);
-        with_ec2(seen, vec![instance(0, state, EPOCH)])
-    };
-    assert_eq!(planned(&at(InstanceState::Running)).0.terminate.len(), 1);
-    assert_eq!(planned(&at(InstanceState::ShuttingDown)).0.terminate.len(), 0);
-    check(&at(InstanceState::ShuttingDown), &[]);
-    check(&at(InstanceState::Terminated), &[Decision::Terminated]);
-    let (plan, _) = planned(&at(InstanceState::Terminated));
-    assert_eq!(plan.steps[0].action.as_ref().unwrap().kind, ActionKind::Finalize);
-    // Not listed: believed after the consistency delay.
-    let missing = |since| with_ec2(input(minutes(5), vec![claim(0, terminating(0, since))], vec![]), vec![]);
-    check(&missing(minutes(4)), &[]);
-    check(&missing(minutes(3)), &[Decision::Terminated]);
-}
-
-#[test]
-fn c122_a_ready_node_vetoes_an_instance_that_is_not_listed() {
-    let gone = |state, nodes| with_ec2(input(minutes(9), vec![claim(0, state)], nodes), vec![]);
-    check(&gone(initialized(0, minutes(1)), vec![not_ready(0)]), &[Decision::Terminated]);
-    check(&gone(initialized(0, minutes(1)), vec![node(0)]), &[]);
-    check(&gone(registered(0, minutes(8)), vec![not_ready(0)]), &[]);
-    check(&gone(launched(0, minutes(1)), vec![]), &[]);
-    let listed = |state| {
-        let seen = input(minutes(9), vec![claim(0, initialized(0, minutes(1)))], vec![not_ready(0)]);
-        with_ec2(seen, vec![instance(0, state, EPOCH)])
-    };
-    check(&listed(InstanceState::Running), &[]);
-    let mut blind = gone(initialized(0, minutes(1)), vec![]);
-    blind.snapshot = Err(Waiting::SnapshotStale { age: SignedDuration::from_secs(91) });
-    check(&blind, &[]);
-}
-
-#[test]
-fn c074_what_ec2_stops_or_terminates_goes() {
-    let listed = |state| {
-        let seen = input(minutes(9), vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]);
-        with_ec2(seen, vec![instance(0, state, EPOCH)])
-    };
-    check(&listed(InstanceState::Stopping), &[Decision::Draining]);
-    check(&listed(InstanceState::Stopped), &[Decision::Draining]);
-    check(
-        &listed(InstanceState::ShuttingDown),
-        &[Decision::Draining, Decision::Drained, Decision::Terminating],
-    );
-    check(&listed(InstanceState::Terminated), &[Decision::Terminated]);
-    let (plan, _) = planned(&listed(InstanceState::Terminated));
-    assert_eq!(plan.steps[0].after.state.removal(), Some(RemovalReason::InstanceTerminated));
-    assert!(plan.steps[0].loses_room());
-}
-
-#[test]
-fn c079_an_instance_that_nobody_owns_goes_after_its_grace() {
-    let seen = |launched_at, nodes| {
-        with_launch(
-            with_ec2(
-                input(minutes(9), vec![], nodes),
-                vec![instance(0, InstanceState::Running, launched_at)],
-            ),
-            settled(),
-        )
-    };
-    let orphans = |input: &Input| planned(input).0.audit.orphans.len();
-    assert_eq!(orphans(&seen(minutes(1), vec![])), 1);
-    assert_eq!(orphans(&seen(minutes(5), vec![])), 0);
-    assert_eq!(orphans(&seen(minutes(1), vec![node(0)])), 0);
-    let requested = LaunchState::Requested { attempts: 0, not_before: EPOCH };
-    assert_eq!(orphans(&with_launch(seen(minutes(1), vec![]), requested)), 0);
-    let mut claimed = seen(minutes(1), vec![]);
-    claimed.claims.insert(name(0), claim(0, launched(0, minutes(1))));
-    assert_eq!(orphans(&claimed), 0);
-    let mut written_since = seen(minutes(1), vec![]);
-    let owner = InstanceOwner { instance: id(0), cluster: cluster(), claim: name(0), offering: None };
-    written_since.ec2.as_mut().unwrap().owners.insert(id(0), owner);
-    assert_eq!(orphans(&written_since), 0);
-    let mut blind = seen(minutes(1), vec![]);
-    blind.snapshot = Err(Waiting::SnapshotMissing);
-    assert_eq!(orphans(&blind), 0);
-    let (plan, _) = planned(&seen(minutes(1), vec![]));
-    assert_eq!(plan.audit.journal[0].decision, Decision::OrphanTerminated);
-}
-
-#[test]
-fn c079_five_go_in_an_hour_and_then_a_person_is_asked() {
-    let orphans = (0..100).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
-    let first = with_launch(with_ec2(input(minutes(9), vec![], vec![]), orphans), settled());
-    let (plan, _) = planned(&first);
-    assert_eq!((plan.audit.orphans.len(), plan.audit.journal.len(), &plan.audit.halt), (5, 5, &None));
-    let left = (0..100).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
-    let mut second = with_launch(with_ec2(input(minutes(10), vec![], vec![]), left), settled());
-    second.audit = plan.audit.record.unwrap();
-    let (plan, report) = planned(&second);
-    assert!(plan.audit.halt.is_some() && plan.audit.orphans.is_empty());
-    assert!(report.waiting.contains(&Waiting::TableRestored));
-    // The halt stands: nothing goes, and it isn't written again.
-    second.halt = plan.audit.halt;
-    let (plan, _) = planned(&second);
-    assert!(plan.audit.halt.is_none() && plan.audit.orphans.is_empty());
-}
-
-#[test]
-fn a_restored_table_kills_nothing() {
-    let mut seen = with_ec2(
-        input(minutes(9), vec![claim(1, draining(1, minutes(1), Some(minutes(2))))], vec![]),
-        vec![instance(0, InstanceState::Running, EPOCH), instance(1, InstanceState::Running, EPOCH)],
-    );
-    seen.ec2.as_mut().unwrap().unknown_launches.insert("launch-1".to_owned());
-    let (plan, _) = planned(&seen);
-    let halt = plan.audit.halt.unwrap();
-    assert!(halt.reason.contains(id(0).as_str()), "{}", halt.reason);
-    assert!(plan.terminate.is_empty() && plan.audit.orphans.is_empty());
-    assert!(plan.steps.iter().all(|step| step.after.phase() < ClaimPhase::Terminating));
-    // Also what was told before waits.
-    let mut told = with_ec2(
-        input(minutes(9), vec![claim(1, terminating(1, minutes(1)))], vec![]),
-        vec![instance(1, InstanceState::Running, EPOCH)],
-    );
-    told.halt = Some(Halt { since: EPOCH, reason: String::new() });
-    assert!(planned(&told).0.terminate.is_empty());
-}
-
-#[test]
-fn missing_tags_are_repaired() {
-    let bare = Instance { tags: Tags::new(), ..instance(0, InstanceState::Running, EPOCH) };
-    let (plan, _) =
-        planned(&with_ec2(input(minutes(9), vec![claim(0, launched(0, minutes(1)))], vec![]), vec![bare]));
-    assert_eq!(
-        plan.audit.tags[&id(0)].get("karpenter.sh/nodeclaim").map(String::as_str),
-        Some(name(0).as_str())
-    );
-    let whole = vec![instance(0, InstanceState::Running, EPOCH)];
-    let (plan, _) =
-        planned(&with_ec2(input(minutes(9), vec![claim(0, launched(0, minutes(1)))], vec![]), whole));
-    assert!(plan.audit.tags.is_empty());
-}
-
-#[test]
-fn a_claim_is_forgotten_once_its_node_is_gone() {
-    let ended =
-        |nodes| with_launch(input(minutes(9), vec![claim(0, terminated(0, minutes(8)))], nodes), settled());
-    assert_eq!(planned(&ended(vec![not_ready(0)])).0.forgotten.len(), 0);
-    let (plan, _) = planned(&ended(vec![]));
-    assert_eq!((plan.forgotten.len(), plan.launches.len()), (1, 1));
-    let mut again = ended(vec![]);
-    again.expiring.insert(name(0));
-    let (plan, _) = planned(&again);
-    assert_eq!((plan.forgotten.len(), plan.launches.len()), (0, 0));
-}
-
-mod ended;
-mod learned;
-
-// The handler.
-
-fn commit(world: &World, writes: Vec<Write>) {
-    block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
-}
-
-fn sweep(world: &World, lifecycle: &Lifecycle) {
-    block_on(lifecycle.handle(world, &Scope::Cluster(cluster()), &[Cause::Sweep])).unwrap();
-}
-
-fn claim_in(world: &World, n: usize) -> Claim {
-    let key = keys::claim(&cluster(), &name(n));
-    from_item(&key, &world.table.peek(&key).unwrap()).unwrap()
-}
-
-/// A registration that timed out in a cluster whose agent never reported; EC2 doesn't know the instance.
-fn late() -> World {
-    let world = world_with(&[claim(0, launched(0, EPOCH))]);
-    world.clock.advance(SignedDuration::from_mins(16));
-    world
-}
-
-#[test]
-fn an_unchanged_world_ends_a_sweep_after_one_read() {
-    let (world, lifecycle) = (world_with(&[]), Lifecycle::new());
-    sweep(&world, &lifecycle);
-    world.clock.advance(SignedDuration::from_secs(59));
-    world.table.reset_meter();
-    sweep(&world, &lifecycle);
-    let total = world.table.meter().total();
-    assert_eq!((total.calls, total.write_units), (1, 0));
-    assert_eq!(world.ec2.calls().values().map(|count| count.made).sum::<u64>(), 1);
-}
-
-#[test]
-fn steps_commit_once_and_the_end_is_told() {
-    let (world, lifecycle) = (late(), Lifecycle::new());
-    sweep(&world, &lifecycle);
-    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminating);
-    let rung = world.signals.take();
-    assert!(rung.iter().any(|rung| matches!(rung, Rung::Wake { .. })), "{rung:?}");
-    // Replayed at once: nothing changes but the record of the look.
-    let before = claim_in(&world, 0);
-    sweep(&world, &lifecycle);
-    assert_eq!(claim_in(&world, 0), before);
-    world.clock.advance(SignedDuration::from_mins(3));
-    sweep(&world, &lifecycle);
-    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminated);
-    let events = world.signals.take_events();
-    assert!(
-        events
-            .iter()
-            .any(|(kind, detail)| kind == "NodeClaim Terminated" && detail["nodeClaim"] == name(0).as_str())
-    );
-    let revision = claim_in(&world, 0).revision;
-    sweep(&world, &lifecycle);
-    assert_eq!(claim_in(&world, 0).revision, revision);
-}
-
-#[test]
-fn a_lost_race_keeps_no_other_claim() {
-    let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
-    world.clock.advance(SignedDuration::from_mins(16));
-    let gate =
-        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
-    let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
-    let now = world.clock.now();
-    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
-    block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
-    let (planned, _) = plan(&seen);
-    let changed = Claim { revision: 4, ..claim(0, launched(0, EPOCH)) };
-    commit(&world, vec![put(keys::claim(&cluster(), &name(0)), &changed)]);
-    let done = block_on(crate::commit::commit(&world, &cluster(), &planned, now)).unwrap();
-    assert_eq!((done.lost, done.claims), (1, BTreeSet::from([name(1)])));
-    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
-}
-
-#[test]
-fn an_event_of_somebody_elses_instance_ends_after_one_read() {
-    let world = world_with(&[]);
-    world.table.reset_meter();
-    let cause = Cause::InstanceState { instance: id(9), state: "terminated".to_owned() };
-    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[cause])).unwrap();
-    assert_eq!(world.table.meter().total().calls, 1);
-    let starting = Cause::InstanceState { instance: id(9), state: "running".to_owned() };
-    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[starting])).unwrap();
-    assert_eq!(world.table.meter().total().calls, 1);
-}
-
-#[test]
-fn nothing_is_terminated_while_halt_stands() {
-    let (world, lifecycle) = (late(), Lifecycle::new());
-    let halt = Halt { since: EPOCH, reason: "restored".to_owned() };
-    commit(&world, vec![put(keys::halt(&cluster()), &halt)]);
-    sweep(&world, &lifecycle);
-    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
 }

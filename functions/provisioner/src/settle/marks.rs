@@ -157,7 +157,11 @@ fn refusals<'a>(input: SettleInput<'_>, answer: &'a Answer) -> Vec<(UnavailableK
 
 /// What an item's error says is exhausted; nothing where it doesn't say of which offering.
 fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<UnavailableKey> {
-    let capacity_type = CapacityType::from(error.capacity_type);
+    // EC2 calls a launch into a reservation on-demand; its offering is another one here.
+    let capacity_type = match input.launch.reservation {
+        Some(_) => CapacityType::Reserved,
+        None => CapacityType::from(error.capacity_type),
+    };
     let from = error.from.as_ref();
     let offering = || {
         let from: &FleetOverride = from?;

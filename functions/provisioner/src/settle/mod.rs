@@ -92,6 +92,9 @@ pub struct Settlement {
 pub enum Failure {
     /// There was no capacity: plan around it at once.
     Capacity,
+    /// There was none, and nothing was said that a mark could hold, such as of an item that was throttled: plan again
+    /// after a while, since it would be the same plan.
+    Unmarked,
     /// The template is gone: make it anew at once.
     TemplateMissing,
     /// The request is refused for what it is.
@@ -135,6 +138,10 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
     }
     let refused = (settlement.failed == Some(Failure::Request)).then_some(failure.reason.as_str());
     settlement.marks = marks::words(input, answer, &instances, refused);
+    let is_marked = settlement.marks.iter().any(|word| matches!(word.said, Said::Refused { .. }));
+    if settlement.failed == Some(Failure::Capacity) && matches!(answer, Answer::Fleet(_)) && !is_marked {
+        settlement.failed = Some(Failure::Unmarked);
+    }
     settlement
 }
 
@@ -194,7 +201,10 @@ fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
             let kind = match kind(error.class()) {
                 // A call that is refused as a whole says nothing of an offering to plan around.
                 Failure::Capacity if error.class() != Class::ServiceLinkedRoleMissing => Failure::Request,
-                kind @ (Failure::Capacity | Failure::TemplateMissing | Failure::Request) => kind,
+                kind @ (Failure::Capacity
+                | Failure::Unmarked
+                | Failure::TemplateMissing
+                | Failure::Request) => kind,
             };
             (made(launched_reason_of(error), error.to_string()), kind)
         }

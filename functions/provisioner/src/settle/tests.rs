@@ -12,6 +12,7 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
+use tenon_entrypoint::testing::claims;
 use tenon_table::items::Parts;
 use tenon_table::items::packed::Part;
 
@@ -75,17 +76,26 @@ impl World {
         }
     }
 
-    /// What an answer says of marks, as text.
-    fn words(&self, answer: &Answer) -> Vec<String> {
-        let input = SettleInput {
+    fn input<'a>(&'a self, claims: &'a [&'a Claim]) -> SettleInput<'a> {
+        SettleInput {
             now: at(101),
             cluster: &self.cluster,
             launch: &self.launch,
-            claims: &[],
+            claims,
             status: Some(&self.status),
             marks: &self.marks,
             catalog: CatalogFacts::of(&self.parts),
-        };
+        }
+    }
+
+    /// Why a claim gets nothing by an answer.
+    fn failed(&self, answer: &Answer) -> Option<Failure> {
+        let claim = claims::claim(0, ClaimState::Planned);
+        settle(self.input(&[&claim]), answer).failed
+    }
+
+    /// What an answer says of marks, as text.
+    fn words(&self, answer: &Answer) -> Vec<String> {
         let class = RequestDigest::of_class(&self.cluster, &self.status).to_string();
         let told = |word: MarkWord| {
             let said = match word.said {
@@ -97,7 +107,7 @@ impl World {
             };
             format!("{} {said}", word.key).replace(&class, "CLASS")
         };
-        settle(input, answer).marks.into_iter().map(told).collect()
+        settle(self.input(&[]), answer).marks.into_iter().map(told).collect()
     }
 }
 
@@ -290,6 +300,19 @@ fn a_call_that_is_refused_as_a_whole_says_why_and_is_not_planned_around() {
     check("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "SpotSLRCreationFailed", Failure::Capacity);
 }
 
+/// The same request would be answered in the same way at once.
+#[test]
+fn what_no_mark_can_hold_is_not_planned_again_at_once() {
+    let world = World::new([]);
+    let m5 = || Some(from("m5.large", "us-east-1a"));
+    let failed = |errors: Vec<FleetItemError>| world.failed(&fleet(&[], errors));
+    assert_eq!(failed(vec![error("InsufficientInstanceCapacity", m5())]), Some(Failure::Capacity));
+    assert_eq!(failed(vec![error("RequestLimitExceeded", m5())]), Some(Failure::Unmarked));
+    assert_eq!(failed(vec![error("InsufficientInstanceCapacity", None)]), Some(Failure::Unmarked));
+    assert_eq!(failed(vec![]), Some(Failure::Unmarked));
+    assert_eq!(world.failed(&Answer::Found(Vec::new())), Some(Failure::Capacity));
+}
+
 #[test]
 fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
     let mut world = World::new([mark("reservation#cr-1", 90)]);
@@ -300,6 +323,12 @@ fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
     assert_eq!(world.words(&fleet(&[], full)), ["reservation#cr-1 refused from 2"]);
     let dry = vec![error("InsufficientInstanceCapacity", Some(m5()))];
     assert_eq!(world.words(&fleet(&[], dry)), ["reservation#cr-1 refused from 2"]);
+    // What else is refused of it is about its own offering, which isn't the on-demand one.
+    let unsupported = vec![error("Unsupported", Some(m5()))];
+    assert_eq!(
+        world.words(&fleet(&[], unsupported)),
+        ["request#CLASS#reserved#use1-az1#m5.large refused from 2"]
+    );
     assert_eq!(world.words(&fleet(&[m5()], Vec::new())), ["reservation#cr-1 had"]);
     let held = instances(&world.launch, &fleet(&[m5()], Vec::new()));
     assert_eq!((held[0].capacity_type, held[0].reservation.clone()), (CapacityType::Reserved, Some(into)));

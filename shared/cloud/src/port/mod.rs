@@ -24,7 +24,9 @@ pub use fleet::{
 pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use network::{ResourceFilter, SecurityGroup, Subnet};
-pub use offering::{AvailabilityZone, LocationType, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering};
+pub use offering::{
+    AvailabilityZone, LocationType, MALFORMED_ANSWER, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
+};
 pub use reservation::{CapacityReservation, CapacityReservationFilter, ReservationPreference};
 pub use stored::StoredRequestError;
 pub use template::{

@@ -48,6 +48,9 @@ pub struct SpotPrice {
 /// sent.
 pub const NO_PRICING_API: &str = "NoPricingApi";
 
+/// The code of an answer that can't be read, of any call. It is ours: AWS sent something else than it says it does.
+pub const MALFORMED_ANSWER: &str = "MalformedAnswer";
+
 /// An on-demand price (Linux, shared tenancy), in the region's currency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OnDemandPrice {

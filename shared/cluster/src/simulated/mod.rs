@@ -145,6 +145,21 @@ impl SimulatedCluster {
         self.world().apply(object)
     }
 
+    /// Sets how many pods a Deployment of the namespace `default` has, from how many it had, as `kubectl scale` does.
+    ///
+    /// # Errors
+    /// [`KubeError::NotFound`] where there is none of that name.
+    pub fn scale(&self, name: &str, replicas: impl FnOnce(i64) -> i64) -> Result<Object, KubeError> {
+        let key = ObjectKey::new(Kind::Deployment, "default", name);
+        let mut world = self.world();
+        let Some(found) = world.store.get(&key) else { return Err(KubeError::NotFound { key }) };
+        let mut deployment = Value::clone(found);
+        let now = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+        store::child(&mut deployment, "spec")
+            .insert("replicas".to_owned(), Value::from(replicas(now).max(0)));
+        world.apply(deployment)
+    }
+
     /// Deletes an object, as `kubectl delete` does: finalizers and grace hold it, what it owns goes with it.
     pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Deletion {
         let mut world = self.world();

@@ -80,6 +80,31 @@ pub enum Availability {
     Unavailable(Unavailability),
 }
 
+impl Availability {
+    /// Whether it can't be had, and no mark's end changes that.
+    #[must_use]
+    pub const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Available | Self::Unavailable(Unavailability::Exhausted { .. }) => false,
+            Self::Unavailable(_) => true,
+        }
+    }
+
+    /// What needs both can be had where both can; of what is exhausted the later time counts.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Unavailable(Unavailability::Exhausted { until: a, last_resort_at: c }),
+                Self::Unavailable(Unavailability::Exhausted { until: b, last_resort_at: d }),
+            ) => Self::Unavailable(Unavailability::Exhausted { until: a.max(b), last_resort_at: c.max(d) }),
+            (Self::Available, other) | (other, Self::Available) => other,
+            (lasting, _) if lasting.is_lasting() => lasting,
+            (_, lasting) => lasting,
+        }
+    }
+}
+
 /// Why an offering can't be had.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Unavailability {

@@ -190,12 +190,12 @@ impl Catalog<'_> {
                     zone_id: (*zone_id).clone(),
                     instance_type: facts.name.clone(),
                 };
-                let availability = match place {
-                    Availability::Unavailable(_) => place.clone(),
-                    Availability::Available if !self.is_priced(capacity_type) => {
-                        Availability::Unavailable(Unavailability::PriceUnknown)
-                    }
-                    Availability::Available => exhaustion.of_offering(&key(), facts.vcpus),
+                let availability = if place.is_lasting() {
+                    place.clone()
+                } else if self.is_priced(capacity_type) {
+                    place.clone().and(exhaustion.of_offering(&key(), facts.vcpus))
+                } else {
+                    Availability::Unavailable(Unavailability::PriceUnknown)
                 };
                 offerings.push(Offering {
                     zone: (*zone).clone(),
@@ -417,6 +417,30 @@ mod tests {
             0,
             &["us-east-1a spot 0.03 Exhausted", "us-east-1a on-demand 0.096 Exhausted", in_a[2], in_a[3]],
         );
+    }
+
+    /// What is held isn't asked for because its subnet may be asked for again, nor the other way round.
+    #[test]
+    fn an_offering_waits_for_its_own_mark_and_for_its_subnets() {
+        let world = world();
+        let until = |keys: &[(&str, i64)]| {
+            let marks: Marks = keys
+                .iter()
+                .map(|(key, held)| Mark { until: Timestamp::from_second(*held).unwrap(), ..mark(key) })
+                .collect();
+            let exhaustion =
+                Exhaustion { marks: &marks, requests: &[], now: Timestamp::from_second(100).unwrap() };
+            let subnets = [subnet("subnet-1", "us-east-1a")];
+            let options =
+                world.catalog().options(&NodeSettings::default(), Places::Subnets(&subnets), exhaustion);
+            match &options[0].offerings[0].availability {
+                Availability::Unavailable(Unavailability::Exhausted { until, .. }) => until.as_second(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let offering = "offering#spot#use1-az-a#m5.large";
+        assert_eq!(until(&[("subnet#subnet-1", 60), (offering, 3600)]), 3600);
+        assert_eq!(until(&[("subnet#subnet-1", 3600), (offering, 60)]), 3600);
     }
 
     #[test]

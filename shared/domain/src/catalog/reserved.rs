@@ -56,10 +56,12 @@ impl Catalog<'_> {
                     zone_id: (*zone_id).clone(),
                     instance_type: facts.name.clone(),
                 };
-                let availability = match place {
-                    Availability::Unavailable(_) => place.clone(),
-                    Availability::Available => availability(reservation, *left, exhaustion)
-                        .unwrap_or_else(|| of_marks((&key, facts.vcpus), reservation, exhaustion)),
+                let availability = if place.is_lasting() {
+                    place.clone()
+                } else {
+                    availability(reservation, *left, exhaustion).unwrap_or_else(|| {
+                        place.clone().and(of_marks((&key, facts.vcpus), reservation, exhaustion))
+                    })
                 };
                 Some(Offering {
                     zone: reservation.zone.clone(),

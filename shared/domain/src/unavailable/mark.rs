@@ -33,9 +33,12 @@ pub const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
 
 /// The jitter is at most this part of a hold, so that marks of one moment don't end in one.
 const JITTER_PART: i32 = 8;
-/// What is the last resort is asked for earlier by at most this part of [`LAST_RESORT`]: marks of one moment drift apart, so
-/// that any capacity that is back is found by the next of them, and not only once in three minutes.
+/// What is the last resort is asked for earlier by at most this part of [`LAST_RESORT`]: what was refused in different
+/// moments drifts apart, so that any capacity that is back is found by the next of them, and not only once in three minutes.
+/// What one launch was refused is asked for by one.
 const EARLIER_PART: i32 = 4;
+/// The code of what EC2 took back, for which it isn't asked again before it has it: two minutes after its warning.
+pub const SPOT_INTERRUPTION: &str = "SpotInterruption";
 
 /// What is known of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,8 +168,7 @@ impl Mark {
     /// From when on it is asked for all the same where nothing else is left.
     #[must_use]
     pub fn last_resort_at(&self) -> Timestamp {
-        let earlier = self.share((LAST_RESORT / EARLIER_PART).as_secs(), &[&self.asked_at.to_string()]);
-        let asked = after(self.asked_at, LAST_RESORT.saturating_sub(earlier));
+        let asked = after(self.asked_at, LAST_RESORT.saturating_sub(self.earlier()));
         self.probe.as_ref().map_or(asked, |probe| probe.until.max(asked))
     }
 
@@ -302,17 +304,18 @@ impl Mark {
         }
     }
 
+    /// Whole seconds, the same for the same refusals wherever it is computed.
     fn jitter(&self, count: u32, hold: SignedDuration) -> SignedDuration {
-        let (count, since) = (count.to_string(), self.since.to_string());
-        self.share((hold / JITTER_PART).as_secs(), &[&count, &since])
+        let (key, count, since) = (self.key.to_string(), count.to_string(), self.since.to_string());
+        share(hold / JITTER_PART, [key.as_str(), &count, &since])
     }
 
-    /// A share of so many seconds: whole ones, the same for the same texts wherever it is computed.
-    fn share(&self, seconds: i64, texts: &[&str]) -> SignedDuration {
-        let key = self.key.to_string();
-        let digest = Digest::of_texts(std::iter::once(key.as_str()).chain(texts.iter().copied()));
-        let share = digest.bytes().first().copied().map_or(0, i64::from);
-        SignedDuration::from_secs(seconds * share / 256)
+    /// How much earlier than [`LAST_RESORT`] it is asked for as one.
+    fn earlier(&self) -> SignedDuration {
+        if self.code == SPOT_INTERRUPTION {
+            return SignedDuration::ZERO;
+        }
+        share(LAST_RESORT / EARLIER_PART, [self.asked_at.to_string().as_str()])
     }
 
     fn is_probed_by(&self, cluster: &ClusterName, launch: &LaunchId) -> bool {
@@ -323,6 +326,12 @@ impl Mark {
     fn lowered(&self, refusal: &Refusal<'_>) -> Option<u32> {
         counted(refusal).zip(self.from_vcpus).map(|(a, b)| a.min(b))
     }
+}
+
+/// A share of a time: whole seconds, the same for the same texts wherever it is computed.
+fn share<'a>(time: SignedDuration, texts: impl IntoIterator<Item = &'a str>) -> SignedDuration {
+    let share = Digest::of_texts(texts).bytes().first().copied().map_or(0, i64::from);
+    SignedDuration::from_secs(time.as_secs() * share / 256)
 }
 
 /// The vCPUs that a quota counts; nothing else has any.

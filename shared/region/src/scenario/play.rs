@@ -202,8 +202,14 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
             }
             cluster.delete(kind, namespace, name);
         }
-        Step::Scale { name, replicas } => scale(cluster, name, |_| i64::from(*replicas))?,
-        Step::Grow { name, by } => scale(cluster, name, |replicas| replicas.saturating_add(*by).max(0))?,
+        Step::Scale { name, replicas } => {
+            cluster.scale(name, |_| i64::from(*replicas)).map_err(|error| error.to_string())?;
+        }
+        Step::Grow { name, by } => {
+            cluster
+                .scale(name, |replicas| replicas.saturating_add(*by))
+                .map_err(|error| error.to_string())?;
+        }
         Step::Note(_)
         | Step::Run(_)
         | Step::Settle(_)
@@ -226,22 +232,6 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::Repeat { .. } => {}
     }
     Ok(())
-}
-
-fn scale(
-    cluster: &tenon_cluster::simulated::SimulatedCluster,
-    name: &str,
-    replicas: impl Fn(i64) -> i64,
-) -> Result<(), String> {
-    let found = cluster
-        .object(Kind::Deployment, "default", name)
-        .ok_or_else(|| format!("no Deployment `default/{name}`"))?;
-    let mut deployment = (*found).clone();
-    let now = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
-    if let Some(field) = deployment.pointer_mut("/spec/replicas") {
-        *field = Value::from(replicas(now));
-    }
-    cluster.apply(deployment).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// An operator clears marks, as `tenon clear` does.

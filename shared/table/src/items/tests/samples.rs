@@ -1,15 +1,13 @@
-//! One example of every kind: its golden form, its way back, and what a reader says of a broken one.
+//! One item of each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
-    Claim, ClaimPhase, ClaimState, CommandRole, Drift, DriftReason, LaunchFailure, LaunchedInstance,
-    RemovalReason,
+    Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason,
 };
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ResolvedImage,
@@ -27,44 +25,42 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::{Mark, OfferingKey, Probe, UnavailableKey};
+use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 
-use super::*;
-use crate::key::VERSION;
-use crate::{Item, Key, Value, Write};
+use super::super::*;
 
-fn at(text: &str) -> Timestamp {
+pub(super) fn at(text: &str) -> Timestamp {
     format!("2026-01-01T{text}Z").parse().unwrap()
 }
 
-fn cluster() -> ClusterName {
+pub(super) fn cluster() -> ClusterName {
     ClusterName::parse("prod").unwrap()
 }
 
-fn region() -> Region {
+pub(super) fn region() -> Region {
     Region::parse("us-east-1").unwrap()
 }
 
-fn name(text: &str) -> ClaimName {
+pub(super) fn name(text: &str) -> ClaimName {
     ClaimName::parse(text).unwrap()
 }
 
-fn strings(texts: &[&str]) -> BTreeSet<String> {
+pub(super) fn strings(texts: &[&str]) -> BTreeSet<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn tags(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub(super) fn tags(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn requests() -> ResourceList {
+pub(super) fn requests() -> ResourceList {
     ResourceList::new()
         .with(ResourceName::CPU, Quantity::parse("3600m").unwrap())
         .with(ResourceName::MEMORY, Quantity::parse("6000Mi").unwrap())
 }
 
-fn instance() -> LaunchedInstance {
+pub(super) fn instance() -> LaunchedInstance {
     LaunchedInstance {
         id: "i-0abc".parse().unwrap(),
         instance_type: "m5.large".parse().unwrap(),
@@ -76,7 +72,7 @@ fn instance() -> LaunchedInstance {
     }
 }
 
-fn claim(state: ClaimState) -> Claim {
+pub(super) fn claim(state: ClaimState) -> Claim {
     Claim {
         name: name("default-3k9x2"),
         revision: 4,
@@ -92,7 +88,7 @@ fn claim(state: ClaimState) -> Claim {
 }
 
 /// A claim in every phase, with all that can be known in it.
-fn states() -> Vec<ClaimState> {
+pub(super) fn states() -> Vec<ClaimState> {
     let at = at("00:00:05.25");
     let node: NodeName = "ip-10-0-0-1.ec2.internal".parse().unwrap();
     let command: CommandId = "command-1".parse().unwrap();
@@ -123,7 +119,7 @@ fn states() -> Vec<ClaimState> {
     ClaimPhase::ALL.into_iter().map(state).collect()
 }
 
-fn launch() -> Launch {
+pub(super) fn launch() -> Launch {
     let pod = |name: &str| CountedPod {
         name: NamespacedName { namespace: "shop".into(), name: name.into() },
         uid: Uid::parse("5d1c").unwrap(),
@@ -146,7 +142,7 @@ fn launch() -> Launch {
     }
 }
 
-fn command(state: CommandState) -> Command {
+pub(super) fn command(state: CommandState) -> Command {
     Command {
         id: "command-1".parse().unwrap(),
         revision: 2,
@@ -159,7 +155,7 @@ fn command(state: CommandState) -> Command {
     }
 }
 
-fn registry_entry() -> Registry {
+pub(super) fn registry_entry() -> Registry {
     Registry {
         installation: "tenon".parse().unwrap(),
         cluster: cluster(),
@@ -183,7 +179,7 @@ fn registry_entry() -> Registry {
     }
 }
 
-fn class_status() -> ClassStatus {
+pub(super) fn class_status() -> ClassStatus {
     let observation = ClassObservation {
         name: "linux".parse().unwrap(),
         generation: 3,
@@ -228,7 +224,7 @@ fn class_status() -> ClassStatus {
     ClassStatus::observed(observation, None, at("00:00:30"))
 }
 
-fn pool_status() -> PoolStatus {
+pub(super) fn pool_status() -> PoolStatus {
     PoolStatus {
         name: "default".parse().unwrap(),
         revision: 9,
@@ -245,7 +241,7 @@ fn pool_status() -> PoolStatus {
     }
 }
 
-fn image_record() -> ImageRecord {
+pub(super) fn image_record() -> ImageRecord {
     ImageRecord {
         id: "ami-0abc".parse().unwrap(),
         name: "linux-1".into(),
@@ -259,7 +255,7 @@ fn image_record() -> ImageRecord {
     }
 }
 
-fn mark() -> Mark {
+pub(super) fn mark() -> Mark {
     Mark {
         key: UnavailableKey::parse("offering#spot#use1-az1#m5.large").unwrap(),
         revision: 3,
@@ -274,7 +270,7 @@ fn mark() -> Mark {
     }
 }
 
-fn probed_quota() -> Mark {
+pub(super) fn probed_quota() -> Mark {
     let probe = Probe {
         cluster: "staging".parse().unwrap(),
         launch: "launch-7".parse().unwrap(),
@@ -290,7 +286,7 @@ fn probed_quota() -> Mark {
     }
 }
 
-fn learned() -> LearnedRecord {
+pub(super) fn learned() -> LearnedRecord {
     LearnedRecord {
         instance_type: "m5.large".parse().unwrap(),
         image: "ami-0abc".parse().unwrap(),
@@ -301,7 +297,7 @@ fn learned() -> LearnedRecord {
     }
 }
 
-fn seen_by_provisioner() -> Seen {
+pub(super) fn seen_by_provisioner() -> Seen {
     Seen {
         function: FunctionName::Provisioner,
         generations: Generations {
@@ -316,7 +312,7 @@ fn seen_by_provisioner() -> Seen {
     }
 }
 
-fn catalog_meta() -> CatalogMeta {
+pub(super) fn catalog_meta() -> CatalogMeta {
     let part = PartMeta {
         generation: 4,
         refreshed_at: Some(at("00:00:00")),
@@ -341,7 +337,7 @@ fn catalog_meta() -> CatalogMeta {
     CatalogMeta { revision: 6, parts: BTreeMap::from(parts) }
 }
 
-fn type_record() -> TypeRecord {
+pub(super) fn type_record() -> TypeRecord {
     let price = |text| UsdPerHour::parse(text).unwrap();
     TypeRecord {
         name: "m5.large".parse().unwrap(),
@@ -355,7 +351,7 @@ fn type_record() -> TypeRecord {
     }
 }
 
-fn template_record() -> Template {
+pub(super) fn template_record() -> Template {
     Template {
         name: "tenon-prod-12ab".into(),
         class: "linux".parse().unwrap(),
@@ -367,239 +363,9 @@ fn template_record() -> Template {
     }
 }
 
-fn journal_record() -> JournalRecord {
+pub(super) fn journal_record() -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Claim, name: "default-3k9x2".into() };
     JournalRecord::new(subject, at("00:00:01"), "provisioner", Decision::Planned, "planned for 2 pods")
         .detail("launch", "launch-7")
         .evidence("snapshot", 7)
-}
-
-/// A kind's golden text; asserts that what is written reads back as it was.
-fn golden<T: Form + PartialEq + std::fmt::Debug>(text: &mut String, key: Key, value: &T) {
-    let item = to_item(value);
-    assert_eq!(from_item::<T>(&key, &item).unwrap(), *value);
-    render(text, &key, &item);
-}
-
-fn render(text: &mut String, key: &Key, item: &Item) {
-    writeln!(text, "{key}").unwrap();
-    for (name, value) in item {
-        writeln!(text, "  {name}: {}", show(value)).unwrap();
-    }
-}
-
-fn show(value: &Value) -> String {
-    match value {
-        Value::S(found) => format!("{found:?}"),
-        Value::N(number) => number.to_string(),
-        Value::Bool(truth) => truth.to_string(),
-        Value::B(bytes) => format!("{} bytes", bytes.len()),
-        Value::Null => "null".into(),
-        Value::L(values) => format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(", ")),
-        Value::M(fields) => {
-            let fields = fields.iter().map(|(name, value)| format!("{name}: {}", show(value)));
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
-        }
-    }
-}
-
-#[test]
-fn every_kind_has_its_golden_form_and_reads_back() {
-    let (c, r) = (&cluster(), &region());
-    let text = &mut String::new();
-    golden(text, keys::registry(r, c), &registry_entry());
-    for state in states() {
-        golden(text, keys::claim(c, &name("default-3k9x2")), &claim(state));
-    }
-    let drift = Drift {
-        reason: DriftReason::AmiDrift,
-        since: at("00:00:07"),
-        from: "ami-0abc".into(),
-        to: "ami-0def".into(),
-    };
-    let role = CommandRole::Replacement("command-1".parse().unwrap());
-    golden(
-        text,
-        keys::claim(c, &name("default-3k9x2")),
-        &Claim { drift: Some(drift), role, ..claim(ClaimState::Planned) },
-    );
-    golden(text, keys::launch(c, &launch().id), &launch());
-    let settled = Launch {
-        cause: LaunchCause::Replacement("command-1".parse().unwrap()),
-        state: LaunchState::Settled { at: at("00:00:09"), instances: 2 },
-        ..launch()
-    };
-    golden(text, keys::launch(c, &launch().id), &settled);
-    let since = at("00:00:08");
-    for state in [
-        CommandState::Replacing { since, attempts: 1, not_before: since },
-        CommandState::Draining { since },
-        CommandState::Done { at: since },
-    ] {
-        golden(text, keys::command(c, &"command-1".parse().unwrap()), &command(state));
-    }
-    golden(text, keys::node_class(c, &"linux".parse().unwrap()), &class_status());
-    golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
-    golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
-    golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
-    golden(text, keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
-    let owner = InstanceOwner {
-        instance: instance().id,
-        cluster: cluster(),
-        claim: name("default-3k9x2"),
-        offering: OfferingKey::parse("spot#use1-az1#m5.large"),
-    };
-    golden(text, keys::instance(&owner.instance), &owner);
-    golden(text, keys::image(r, &image_record().id), &image_record());
-    golden(text, keys::unavailable(r, &mark().key), &mark());
-    golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
-    golden(text, keys::learned(r, &learned().instance_type, &learned().image), &learned());
-    golden(text, keys::catalog(r), &catalog_meta());
-    golden(text, keys::instance_type(r, &type_record().name), &type_record());
-    for write in journal_writes(JournalOf::Cluster(c), &journal_record(), 12, 0) {
-        let Write::Put { key, item } = write else { panic!("{write:?}") };
-        journal_from_item(&key, &item).unwrap();
-        render(text, &key, &item);
-    }
-    insta::assert_snapshot!(text);
-}
-
-#[test]
-fn prices_are_named_by_their_currency_and_by_whose_they_are() {
-    let of = Some("us-east-1".parse().unwrap());
-    let chinese = TypeRecord { currency: Currency::Cny, on_demand_of: of, ..type_record() };
-    let item = to_item(&chinese);
-    assert_eq!(item["on_demand_cny_per_hour"].as_text(), Some("0.096"));
-    assert_eq!(item["on_demand_of_region"].as_text(), Some("us-east-1"));
-    assert!(item.keys().all(|name| !name.contains("usd")), "{item:?}");
-    let key = keys::instance_type(&region(), &chinese.name);
-    assert_eq!(from_item::<TypeRecord>(&key, &item).unwrap(), chinese);
-    // What was written under the other name before goes.
-    let Write::Set { remove, .. } = set(key, &chinese) else { panic!() };
-    assert!(remove.contains(&"on_demand_usd_per_hour".to_owned()), "{remove:?}");
-}
-
-fn check_error(change: impl FnOnce(&mut Item), expected: &str) {
-    let key = keys::claim(&cluster(), &name("default-3k9x2"));
-    let mut item = to_item(&claim(ClaimState::Launched { instance: instance(), at: at("00:00:00") }));
-    change(&mut item);
-    let error = from_item::<Claim>(&key, &item).unwrap_err();
-    assert_eq!(error.to_string(), "item `CLUSTER#prod/NODECLAIM#default-3k9x2`");
-    assert_eq!(error.field.to_string(), expected);
-}
-
-#[test]
-fn an_item_without_its_form_names_the_attribute() {
-    check_error(|item| drop(item.remove("pool")), "attribute `pool`: it is missing");
-    check_error(
-        |item| drop(item.insert("phase".into(), Value::number(1_u64))),
-        "attribute `phase`: it isn't a text",
-    );
-    check_error(
-        |item| drop(item.insert("phase".into(), Value::text("Lost"))),
-        "attribute `phase`: `Lost` isn't a word of its list",
-    );
-    check_error(
-        |item| {
-            let Some(Value::M(instance)) = item.get_mut("instance") else { panic!() };
-            instance.insert("id".into(), Value::text("x"));
-        },
-        "attribute `instance.id`: `x` is not a valid instance id: expected `i-` and hexadecimal digits",
-    );
-    check_error(
-        |item| drop(item.insert("requests".into(), Value::M([("cpu".into(), Value::Bool(true))].into()))),
-        "attribute `requests.cpu`: it isn't a text",
-    );
-}
-
-#[test]
-fn versions_are_read_one_before_and_one_after() {
-    let key = keys::halt(&cluster());
-    let halt = Halt { since: at("00:00:00"), reason: "restored".into() };
-    let read = |version: u64| {
-        let mut item = to_item(&halt);
-        item.insert(VERSION.into(), Value::number(version));
-        item.insert("from_the_future".into(), Value::Bool(true));
-        from_item::<Halt>(&key, &item)
-    };
-    for version in 0..=2 {
-        assert_eq!(read(version).unwrap(), halt);
-    }
-    assert_eq!(
-        read(3).unwrap_err().field.to_string(),
-        "attribute `v`: version 3 of the form can't be read: expected at most 2, update this function first"
-    );
-}
-
-/// As before marks had a revision, and instances an offering.
-#[test]
-fn a_mark_and_an_owner_of_before_are_read() {
-    let (key, mut item) = (keys::unavailable(&region(), &mark().key), to_item(&mark()));
-    for gone in ["revision", "asked_at", "next_probe"] {
-        item.remove(gone).unwrap();
-    }
-    let read = from_item::<Mark>(&key, &item).unwrap();
-    assert_eq!(read, Mark { revision: 0, asked_at: mark().since, ..mark() });
-    let (instance, claim) = (instance().id, name("default-3k9x2"));
-    let owner = InstanceOwner { instance, cluster: cluster(), claim, offering: None };
-    let (key, item) = (keys::instance(&owner.instance), to_item(&owner));
-    assert!(!item.contains_key("offering"));
-    assert_eq!(from_item::<InstanceOwner>(&key, &item).unwrap(), owner);
-}
-
-/// DynamoDB may delete a mark only when it says nothing any more; a lease that ends is one attribute less.
-#[test]
-fn a_mark_expires_when_it_is_forgotten() {
-    let check = |mark: &Mark, forgotten: &str| {
-        assert_eq!(to_item(mark)["expires_at"], Value::number(at(forgotten).as_second()));
-    };
-    check(&mark(), "02:03:30");
-    check(&probed_quota(), "02:07:00");
-    check(&Mark { count: 0, ..mark() }, "00:03:30");
-    let Write::Set { remove, .. } = set(keys::halt(&cluster()), &mark()) else { panic!() };
-    assert_eq!(remove, ["from_vcpus", "probe"]);
-}
-
-#[test]
-fn a_registry_of_before_learns_memory() {
-    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
-    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
-    settings.remove("learned_memory").unwrap();
-    assert_eq!(from_item::<Registry>(&key, &item).unwrap(), registry_entry());
-    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
-    settings.insert("learned_memory".into(), Value::text("Disabled"));
-    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, Gate::Disabled);
-}
-
-#[test]
-fn a_claim_of_before_its_subnet_was_kept_is_read() {
-    let key = keys::claim(&cluster(), &name("default-3k9x2"));
-    let at = at("00:00:01");
-    let mut item = to_item(&claim(ClaimState::Launched { instance: instance(), at }));
-    let Some(Value::M(fields)) = item.get_mut("instance") else { panic!() };
-    fields.remove("subnet").unwrap();
-    let read = from_item::<Claim>(&key, &item).unwrap();
-    assert_eq!(read.state.instance().unwrap(), &LaunchedInstance { subnet: None, ..instance() });
-}
-
-#[test]
-fn a_step_removes_what_its_state_no_longer_has() {
-    let key = keys::claim(&cluster(), &name("default-3k9x2"));
-    let Write::Set { set, remove, .. } = set(key, &claim(ClaimState::Planned)) else { panic!() };
-    assert!(!set.contains_key("instance"));
-    for gone in ["phase_at", "instance", "node", "removal", "failure", "command", "deadline", "drift"] {
-        assert!(remove.iter().any(|name| name == gone), "{gone}");
-    }
-    let expiring = set_expiring(keys::halt(&cluster()), &claim(ClaimState::Planned), at("01:00:00"));
-    let Write::Set { set, .. } = expiring else { panic!() };
-    assert_eq!(set["expires_at"], Value::number(at("01:00:00").as_second()));
-}
-
-#[test]
-fn a_claim_is_at_most_one_kilobyte() {
-    for state in states() {
-        let key = keys::claim(&cluster(), &name("default-3k9x2"));
-        let bytes = crate::value::item_size(&key, &to_item(&claim(state)));
-        assert!(bytes <= 1024, "{bytes}");
-    }
 }

@@ -1,0 +1,86 @@
+//! Whole wakes: what is read, committed and told.
+
+use super::*;
+
+/// A registration that timed out in a cluster whose agent never reported; EC2 doesn't know the instance.
+fn late() -> World {
+    let world = world_with(&[claim(0, launched(0, EPOCH))]);
+    world.clock.advance(SignedDuration::from_mins(16));
+    world
+}
+
+#[test]
+fn an_unchanged_world_ends_a_sweep_after_one_read() {
+    let (world, lifecycle) = (world_with(&[]), Lifecycle::new());
+    sweep(&world, &lifecycle);
+    world.clock.advance(SignedDuration::from_secs(59));
+    world.table.reset_meter();
+    sweep(&world, &lifecycle);
+    let total = world.table.meter().total();
+    assert_eq!((total.calls, total.write_units), (1, 0));
+    assert_eq!(world.ec2.calls().values().map(|count| count.made).sum::<u64>(), 1);
+}
+
+#[test]
+fn steps_commit_once_and_the_end_is_told() {
+    let (world, lifecycle) = (late(), Lifecycle::new());
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminating);
+    let rung = world.signals.take();
+    assert!(rung.iter().any(|rung| matches!(rung, Rung::Wake { .. })), "{rung:?}");
+    // Replayed at once: nothing changes but the record of the look.
+    let before = claim_in(&world, 0);
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0), before);
+    world.clock.advance(SignedDuration::from_mins(3));
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminated);
+    let events = world.signals.take_events();
+    assert!(
+        events
+            .iter()
+            .any(|(kind, detail)| kind == "NodeClaim Terminated" && detail["nodeClaim"] == name(0).as_str())
+    );
+    let revision = claim_in(&world, 0).revision;
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).revision, revision);
+}
+
+#[test]
+fn a_lost_race_keeps_no_other_claim() {
+    let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
+    world.clock.advance(SignedDuration::from_mins(16));
+    let gate =
+        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+    let now = world.clock.now();
+    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
+    block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
+    let (planned, _) = plan(&seen);
+    let changed = Claim { revision: 4, ..claim(0, launched(0, EPOCH)) };
+    commit(&world, vec![put(keys::claim(&cluster(), &name(0)), &changed)]);
+    let done = block_on(crate::commit::commit(&world, &cluster(), &planned, now)).unwrap();
+    assert_eq!((done.lost, done.claims), (1, BTreeSet::from([name(1)])));
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
+}
+
+#[test]
+fn an_event_of_somebody_elses_instance_ends_after_one_read() {
+    let world = world_with(&[]);
+    world.table.reset_meter();
+    let cause = Cause::InstanceState { instance: id(9), state: "terminated".to_owned() };
+    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[cause])).unwrap();
+    assert_eq!(world.table.meter().total().calls, 1);
+    let starting = Cause::InstanceState { instance: id(9), state: "running".to_owned() };
+    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[starting])).unwrap();
+    assert_eq!(world.table.meter().total().calls, 1);
+}
+
+#[test]
+fn nothing_is_terminated_while_halt_stands() {
+    let (world, lifecycle) = (late(), Lifecycle::new());
+    let halt = Halt { since: EPOCH, reason: "restored".to_owned() };
+    commit(&world, vec![put(keys::halt(&cluster()), &halt)]);
+    sweep(&world, &lifecycle);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
+}

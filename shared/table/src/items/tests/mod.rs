@@ -1,0 +1,249 @@
+//! One example of every kind: its golden form, its way back, and what a reader says of a broken one.
+
+use std::fmt::Write as _;
+
+use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance};
+use tenon_domain::command::CommandState;
+use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
+use tenon_domain::money::Currency;
+use tenon_domain::registry::{Gate, Registry};
+use tenon_domain::unavailable::{Mark, OfferingKey};
+use tenon_domain::wake::FunctionName;
+
+use super::*;
+use crate::key::VERSION;
+use crate::{Item, Key, Value, Write};
+
+mod samples;
+
+use samples::*;
+
+/// A kind's golden text; asserts that what is written reads back as it was.
+fn golden<T: Form + PartialEq + std::fmt::Debug>(text: &mut String, key: Key, value: &T) {
+    let item = to_item(value);
+    assert_eq!(from_item::<T>(&key, &item).unwrap(), *value);
+    render(text, &key, &item);
+}
+
+fn render(text: &mut String, key: &Key, item: &Item) {
+    writeln!(text, "{key}").unwrap();
+    for (name, value) in item {
+        writeln!(text, "  {name}: {}", show(value)).unwrap();
+    }
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::S(found) => format!("{found:?}"),
+        Value::N(number) => number.to_string(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::B(bytes) => format!("{} bytes", bytes.len()),
+        Value::Null => "null".into(),
+        Value::L(values) => format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Value::M(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}: {}", show(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+#[test]
+fn every_kind_has_its_golden_form_and_reads_back() {
+    let (c, r) = (&cluster(), &region());
+    let text = &mut String::new();
+    golden(text, keys::registry(r, c), &registry_entry());
+    for state in states() {
+        golden(text, keys::claim(c, &name("default-3k9x2")), &claim(state));
+    }
+    let drift = Drift {
+        reason: DriftReason::AmiDrift,
+        since: at("00:00:07"),
+        from: "ami-0abc".into(),
+        to: "ami-0def".into(),
+    };
+    let role = CommandRole::Replacement("command-1".parse().unwrap());
+    golden(
+        text,
+        keys::claim(c, &name("default-3k9x2")),
+        &Claim { drift: Some(drift), role, ..claim(ClaimState::Planned) },
+    );
+    golden(text, keys::launch(c, &launch().id), &launch());
+    let settled = Launch {
+        cause: LaunchCause::Replacement("command-1".parse().unwrap()),
+        state: LaunchState::Settled { at: at("00:00:09"), instances: 2 },
+        ..launch()
+    };
+    golden(text, keys::launch(c, &launch().id), &settled);
+    let since = at("00:00:08");
+    for state in [
+        CommandState::Replacing { since, attempts: 1, not_before: since },
+        CommandState::Draining { since },
+        CommandState::Done { at: since },
+    ] {
+        golden(text, keys::command(c, &"command-1".parse().unwrap()), &command(state));
+    }
+    golden(text, keys::node_class(c, &"linux".parse().unwrap()), &class_status());
+    golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
+    golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
+    golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
+    golden(text, keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
+    let owner = InstanceOwner {
+        instance: instance().id,
+        cluster: cluster(),
+        claim: name("default-3k9x2"),
+        offering: OfferingKey::parse("spot#use1-az1#m5.large"),
+    };
+    golden(text, keys::instance(&owner.instance), &owner);
+    golden(text, keys::image(r, &image_record().id), &image_record());
+    golden(text, keys::unavailable(r, &mark().key), &mark());
+    golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
+    golden(text, keys::learned(r, &learned().instance_type, &learned().image), &learned());
+    golden(text, keys::catalog(r), &catalog_meta());
+    golden(text, keys::instance_type(r, &type_record().name), &type_record());
+    for write in journal_writes(JournalOf::Cluster(c), &journal_record(), 12, 0) {
+        let Write::Put { key, item } = write else { panic!("{write:?}") };
+        journal_from_item(&key, &item).unwrap();
+        render(text, &key, &item);
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn prices_are_named_by_their_currency_and_by_whose_they_are() {
+    let of = Some("us-east-1".parse().unwrap());
+    let chinese = TypeRecord { currency: Currency::Cny, on_demand_of: of, ..type_record() };
+    let item = to_item(&chinese);
+    assert_eq!(item["on_demand_cny_per_hour"].as_text(), Some("0.096"));
+    assert_eq!(item["on_demand_of_region"].as_text(), Some("us-east-1"));
+    assert!(item.keys().all(|name| !name.contains("usd")), "{item:?}");
+    let key = keys::instance_type(&region(), &chinese.name);
+    assert_eq!(from_item::<TypeRecord>(&key, &item).unwrap(), chinese);
+    // What was written under the other name before goes.
+    let Write::Set { remove, .. } = set(key, &chinese) else { panic!() };
+    assert!(remove.contains(&"on_demand_usd_per_hour".to_owned()), "{remove:?}");
+}
+
+fn check_error(change: impl FnOnce(&mut Item), expected: &str) {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let mut item = to_item(&claim(ClaimState::Launched { instance: instance(), at: at("00:00:00") }));
+    change(&mut item);
+    let error = from_item::<Claim>(&key, &item).unwrap_err();
+    assert_eq!(error.to_string(), "item `CLUSTER#prod/NODECLAIM#default-3k9x2`");
+    assert_eq!(error.field.to_string(), expected);
+}
+
+#[test]
+fn an_item_without_its_form_names_the_attribute() {
+    check_error(|item| drop(item.remove("pool")), "attribute `pool`: it is missing");
+    check_error(
+        |item| drop(item.insert("phase".into(), Value::number(1_u64))),
+        "attribute `phase`: it isn't a text",
+    );
+    check_error(
+        |item| drop(item.insert("phase".into(), Value::text("Lost"))),
+        "attribute `phase`: `Lost` isn't a word of its list",
+    );
+    check_error(
+        |item| {
+            let Some(Value::M(instance)) = item.get_mut("instance") else { panic!() };
+            instance.insert("id".into(), Value::text("x"));
+        },
+        "attribute `instance.id`: `x` is not a valid instance id: expected `i-` and hexadecimal digits",
+    );
+    check_error(
+        |item| drop(item.insert("requests".into(), Value::M([("cpu".into(), Value::Bool(true))].into()))),
+        "attribute `requests.cpu`: it isn't a text",
+    );
+}
+
+#[test]
+fn versions_are_read_one_before_and_one_after() {
+    let key = keys::halt(&cluster());
+    let halt = Halt { since: at("00:00:00"), reason: "restored".into() };
+    let read = |version: u64| {
+        let mut item = to_item(&halt);
+        item.insert(VERSION.into(), Value::number(version));
+        item.insert("from_the_future".into(), Value::Bool(true));
+        from_item::<Halt>(&key, &item)
+    };
+    for version in 0..=2 {
+        assert_eq!(read(version).unwrap(), halt);
+    }
+    assert_eq!(
+        read(3).unwrap_err().field.to_string(),
+        "attribute `v`: version 3 of the form can't be read: expected at most 2, update this function first"
+    );
+}
+
+/// As before marks had a revision, and instances an offering.
+#[test]
+fn a_mark_and_an_owner_of_before_are_read() {
+    let (key, mut item) = (keys::unavailable(&region(), &mark().key), to_item(&mark()));
+    for gone in ["revision", "asked_at", "next_probe"] {
+        item.remove(gone).unwrap();
+    }
+    let read = from_item::<Mark>(&key, &item).unwrap();
+    assert_eq!(read, Mark { revision: 0, asked_at: mark().since, ..mark() });
+    let (instance, claim) = (instance().id, name("default-3k9x2"));
+    let owner = InstanceOwner { instance, cluster: cluster(), claim, offering: None };
+    let (key, item) = (keys::instance(&owner.instance), to_item(&owner));
+    assert!(!item.contains_key("offering"));
+    assert_eq!(from_item::<InstanceOwner>(&key, &item).unwrap(), owner);
+}
+
+/// DynamoDB may delete a mark only when it says nothing any more; a lease that ends is one attribute less.
+#[test]
+fn a_mark_expires_when_it_is_forgotten() {
+    let check = |mark: &Mark, forgotten: &str| {
+        assert_eq!(to_item(mark)["expires_at"], Value::number(at(forgotten).as_second()));
+    };
+    check(&mark(), "02:03:30");
+    check(&probed_quota(), "02:07:00");
+    check(&Mark { count: 0, ..mark() }, "00:03:30");
+    let Write::Set { remove, .. } = set(keys::halt(&cluster()), &mark()) else { panic!() };
+    assert_eq!(remove, ["from_vcpus", "probe"]);
+}
+
+#[test]
+fn a_registry_of_before_learns_memory() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.remove("learned_memory").unwrap();
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap(), registry_entry());
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.insert("learned_memory".into(), Value::text("Disabled"));
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, Gate::Disabled);
+}
+
+#[test]
+fn a_claim_of_before_its_subnet_was_kept_is_read() {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let at = at("00:00:01");
+    let mut item = to_item(&claim(ClaimState::Launched { instance: instance(), at }));
+    let Some(Value::M(fields)) = item.get_mut("instance") else { panic!() };
+    fields.remove("subnet").unwrap();
+    let read = from_item::<Claim>(&key, &item).unwrap();
+    assert_eq!(read.state.instance().unwrap(), &LaunchedInstance { subnet: None, ..instance() });
+}
+
+#[test]
+fn a_step_removes_what_its_state_no_longer_has() {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let Write::Set { set, remove, .. } = set(key, &claim(ClaimState::Planned)) else { panic!() };
+    assert!(!set.contains_key("instance"));
+    for gone in ["phase_at", "instance", "node", "removal", "failure", "command", "deadline", "drift"] {
+        assert!(remove.iter().any(|name| name == gone), "{gone}");
+    }
+    let expiring = set_expiring(keys::halt(&cluster()), &claim(ClaimState::Planned), at("01:00:00"));
+    let Write::Set { set, .. } = expiring else { panic!() };
+    assert_eq!(set["expires_at"], Value::number(at("01:00:00").as_second()));
+}
+
+#[test]
+fn a_claim_is_at_most_one_kilobyte() {
+    for state in states() {
+        let key = keys::claim(&cluster(), &name("default-3k9x2"));
+        let bytes = crate::value::item_size(&key, &to_item(&claim(state)));
+        assert!(bytes <= 1024, "{bytes}");
+    }
+}
