@@ -13,35 +13,38 @@ fn allowed(column: &str) -> i64 {
     if column.ends_with(", s") { DRAWN_SECONDS } else { 0 }
 }
 
+/// Whether a column may be larger than the peer's: where nothing is left, what is exhausted is asked for one after the other
+/// with one claim, and by the peer at once; in the short form with few pods also a little more often.
+fn may_exceed(case: Case, column: &str) -> bool {
+    case == Case::NothingElse && column.starts_with("launches")
+}
+
 #[test]
 fn no_column_is_worse_than_the_peers() {
     for case in Case::ALL {
         let [ours, peers] = both(case, SHORT).unwrap();
-        // Where nothing is left and few pods wait, what is exhausted is asked for one by one, and a little more often; by
-        // the peer at once.
-        let one_by_one = |column: &str| {
-            case == Case::NothingElse && (column.starts_with("launches") || column.starts_with("errors"))
-        };
+        let few_pods = |column: &str| case == Case::NothingElse && column.starts_with("errors");
         for ((column, ours), (_, peers)) in ours.columns().into_iter().zip(peers.columns()) {
-            let worse = ours > peers + allowed(column);
-            assert!(!worse || one_by_one(column), "{}: {column}: {ours}, the peer {peers}", case.as_str());
+            let worse = ours > peers + allowed(column) && !may_exceed(case, column) && !few_pods(column);
+            assert!(!worse, "{}: {column}: {ours}, the peer {peers}", case.as_str());
         }
     }
 }
 
 #[test]
 fn the_documents_tables_say_so() {
-    let rows: Vec<Vec<&str>> = DOCUMENT
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| |"))
-        .map(|line| line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect())
-        .collect();
-    assert_eq!(rows.len(), 7 * Case::ALL.len());
-    for row in rows {
-        let [ours, peers] = [row[1], row[2]].map(|cell| cell.parse::<i64>().unwrap());
-        assert!(ours <= peers + allowed(row[0]), "{row:?}");
-    }
     for case in Case::ALL {
-        assert!(DOCUMENT.contains(&format!("## {}\n", case.title())), "{}", case.as_str());
+        let (_, section) = DOCUMENT.split_once(&format!("## {}\n", case.title())).unwrap();
+        let rows: Vec<Vec<&str>> = section
+            .lines()
+            .take_while(|line| !line.starts_with("## "))
+            .filter(|line| line.starts_with("| ") && !line.starts_with("| |"))
+            .map(|line| line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        assert_eq!(rows.len(), 7);
+        for row in rows {
+            let [ours, peers] = [row[1], row[2]].map(|cell| cell.parse::<i64>().unwrap());
+            assert!(ours <= peers + allowed(row[0]) || may_exceed(case, row[0]), "{row:?}");
+        }
     }
 }

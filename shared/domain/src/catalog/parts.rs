@@ -433,10 +433,11 @@ mod tests {
             let subnets = [subnet("subnet-1", "us-east-1a")];
             let options =
                 world.catalog().options(&NodeSettings::default(), Places::Subnets(&subnets), exhaustion);
-            match &options[0].offerings[0].availability {
-                Availability::Unavailable(Unavailability::Exhausted { until, .. }) => until.as_second(),
-                other => panic!("{other:?}"),
-            }
+            let spot = &options[0].offerings[0].availability;
+            let Availability::Unavailable(Unavailability::Exhausted { until, .. }) = spot else {
+                panic!("{spot:?}")
+            };
+            until.as_second()
         };
         let offering = "offering#spot#use1-az-a#m5.large";
         assert_eq!(until(&[("subnet#subnet-1", 60), (offering, 3600)]), 3600);
