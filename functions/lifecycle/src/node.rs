@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use tenon_cluster::{Action, ActionKind};
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
@@ -73,25 +72,12 @@ pub fn action_of(claim: &Claim, input: &Input) -> Option<Action> {
     }
 }
 
-/// How long a launched claim's Node waits for what is told of its type. Planners may use a type a moment before each type
-/// is told; one that is withdrawn isn't told any more.
-const FACTS_WAITED_FOR: SignedDuration = SignedDuration::from_mins(5);
-
-/// Whether the Node of a launched claim would be registered without the labels of its type, which are said once.
-#[must_use]
-pub fn waits_for_facts(claim: &Claim, input: &Input) -> bool {
-    let ClaimState::Launched { instance, at } = &claim.state else { return false };
-    !input.actions.contains_key(&claim.name)
-        && !input.types.contains_key(&instance.instance_type)
-        && input.now.duration_since(*at) < FACTS_WAITED_FOR
-}
-
-/// What registers the Node of a launched claim, as its pool is now; nothing while the pool can't be seen or nothing is told
-/// of its type, and nothing where the claim already has its action.
+/// What registers the Node of a launched claim, as its pool is now; nothing while the pool can't be seen, and nothing
+/// where the claim already has its action.
 #[must_use]
 pub fn registration(claim: &Claim, input: &Input) -> Option<Action> {
     let ClaimState::Launched { instance, .. } = &claim.state else { return None };
-    if input.actions.contains_key(&claim.name) || waits_for_facts(claim, input) {
+    if input.actions.contains_key(&claim.name) {
         return None;
     }
     input.pool_of(claim)?;

@@ -29,8 +29,6 @@ pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 pub const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// What waits or was refused is looked at again after so long.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
-/// When it is looked again whether something is told of a type: all of a new catalogue is within seconds.
-const FACTS_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 /// The longest way that a claim goes in one pass: registered, initialised, draining, drained, terminating.
 const STEPS_MOST: usize = 5;
 
@@ -194,8 +192,6 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
         plan.steps.push(step);
     } else if let Some(action) = node::registration(claim, input) {
         plan.actions.push((claim.clone(), action));
-    } else if node::waits_for_facts(claim, input) {
-        look_at(report, after(input.now, FACTS_AGAIN));
     }
 }
 

@@ -313,20 +313,6 @@ fn c116_a_node_is_told_to_register_and_then_is() {
     check(&ready, &[Decision::Registered, Decision::Initialized]);
 }
 
-/// Labels are said once: a Node doesn't get those of a type that isn't told yet.
-#[test]
-fn a_node_waits_a_while_for_what_is_told_of_its_type() {
-    let launched_at = |now: i64| {
-        let mut seen = input(minutes(now), vec![claim(0, launched(0, minutes(1)))], vec![]);
-        seen.types.clear();
-        seen
-    };
-    let (plan, report) = planned(&launched_at(2));
-    assert_eq!((plan.actions.len(), report.wake_at), (0, minutes(2) + SignedDuration::from_secs(10)));
-    // A type that was withdrawn isn't told any more.
-    assert_eq!(planned(&launched_at(6)).0.actions.len(), 1);
-}
-
 #[test]
 fn several_nodes_of_one_instance_need_a_person() {
     let twice = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![node(0), node(0)]);
