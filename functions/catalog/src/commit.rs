@@ -41,10 +41,10 @@ pub(crate) struct Committed {
 
 pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Committed {
     let mut committed = Committed::default();
-    for part in CatalogPart::ALL {
-        match commit_part(ports, plan, part).await {
+    for part in plan.refreshed.keys().chain(plan.failed.keys()) {
+        match commit_part(ports, plan, *part).await {
             Ok(Some(refreshed)) => {
-                committed.refreshed.insert(part, refreshed);
+                committed.refreshed.insert(*part, refreshed);
             }
             Ok(None) => {}
             Err(error) => committed.failed = Some(error),

@@ -58,7 +58,7 @@ impl Provisioner {
         let now = ports.now();
         let mut sent = Sent::default();
         let mut end = None;
-        let mut outcome = None;
+        let mut lost = false;
         for _ in 0..ROUNDS {
             let observed = self.observe_settled(ports, cluster, &mut sent).await?;
             let mut planned = plan::plan(cluster, &ports.installation().region, &observed);
@@ -71,12 +71,11 @@ impl Provisioner {
                     self.caches.keep(cluster, observed.view);
                 }
                 sent.plan_again = false;
-                outcome = None;
+                lost = false;
                 break;
             }
-            let committed = commit(ports, cluster, view.generations.revision, planned.groups).await?;
-            outcome = Some(committed);
-            if committed == Outcome::Lost {
+            lost = commit(ports, cluster, view.generations.revision, planned.groups).await? == Outcome::Lost;
+            if lost {
                 continue;
             }
             let launches: Vec<_> = planned.built.launches.iter().map(execute::Due::built).collect();
@@ -86,7 +85,7 @@ impl Provisioner {
             }
         }
         // Who lost every round, perhaps for a mark alone, of which no generation tells, looks again all the same.
-        if sent.plan_again || outcome == Some(Outcome::Lost) {
+        if sent.plan_again || lost {
             sent.put_off(ports.now());
         }
         self.signal(ports, cluster, &sent, end.as_ref().and_then(|end| end.deadline)).await;
