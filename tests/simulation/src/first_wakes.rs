@@ -1,5 +1,6 @@
 //! `first-wakes`: plays every order of the functions' first wakes, and every call that can fail.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +25,9 @@ pub(crate) struct FirstWakesArguments {
     /// How it fails: throttled, denied, refused, unanswered, crash-before or crash-after.
     #[arg(long, requires = "call", value_parser = failing_named)]
     failing: Option<Failing>,
+    /// Every so many only: the first, and so on.
+    #[arg(long, default_value = "1", conflicts_with_all = ["order", "call"])]
+    every: NonZeroUsize,
     /// Breaks the code in one place, by name.
     #[arg(long, value_parser = sabotage_named)]
     sabotage: Option<Sabotage>,
@@ -41,7 +45,7 @@ impl FirstWakesArguments {
         }
         let orders = (0..ORDERS).map(|number| of(Order(number), None));
         let fault = |call| Failing::ALL.map(|failing| of(CANONICAL, Some(Fault { call, failing })));
-        orders.chain((0..calls()).flat_map(fault)).collect()
+        orders.chain((0..calls()).flat_map(fault)).step_by(self.every.get()).collect()
     }
 }
 
