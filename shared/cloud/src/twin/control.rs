@@ -23,10 +23,10 @@ impl RegionTwin {
         })
     }
 
-    /// When something happens next by itself.
+    /// When something happens next by itself: now, where it has happened and its event wasn't fetched.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.with(|state| state.next_due())
+        self.with(|state| if state.events.is_empty() { state.next_due() } else { Some(state.now) })
     }
 }
 

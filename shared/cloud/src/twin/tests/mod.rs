@@ -345,6 +345,9 @@ fn the_next_due_moment_is_known_and_time_moves_nothing_before_it() {
     let world = World::plain();
     assert_eq!(world.twin.next_due(), None);
     let id = world.one();
+    // What a call makes happen at once is to be told at once, not when something else is due.
+    assert_eq!(world.twin.next_due().unwrap().as_millisecond(), START);
+    assert_eq!(words(&world.pass(SignedDuration::ZERO)).len(), 1);
     let due = world.twin.next_due().unwrap().as_millisecond();
     world.millis.store(due - 1, Ordering::SeqCst);
     assert_eq!(world.state(&id), "pending");
