@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::catalog::node_labels::published_labels;
-use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, PartData, ZoneOfferings, node_shape};
+use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{InstanceType, Region};
@@ -129,27 +128,11 @@ fn records(input: &Input) -> BTreeMap<InstanceType, TypeRecord> {
                 on_demand,
                 on_demand_of: on_demand.and(input.on_demand_of.clone()),
                 spot: spot.map(|(zone, price)| (zone.to_string(), *price)).collect(),
-                ..described(facts)
+                ..TypeRecord::described(facts)
             };
             (name.clone(), record)
         })
         .collect()
-}
-
-/// What is said of a type wherever it is offered.
-fn described(facts: &InstanceTypeFacts) -> TypeRecord {
-    let settings = NodeSettings::default();
-    let labels = published_labels(facts, settings.ami_family);
-    TypeRecord {
-        name: facts.name.clone(),
-        labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
-        capacity: node_shape(facts, &settings, None).capacity.resources(),
-        zones: Vec::new(),
-        currency: Currency::default(),
-        on_demand: None,
-        on_demand_of: None,
-        spot: BTreeMap::new(),
-    }
 }
 
 #[cfg(test)]

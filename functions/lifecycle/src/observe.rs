@@ -12,18 +12,19 @@ use tenon_cloud::Ec2;
 use tenon_cloud::port::{Instance, InstanceFilter, TagFilter};
 use tenon_cluster::Action;
 use tenon_cluster::snapshot::{ChunkCache, ReadError};
-use tenon_domain::catalog::LearnedRecord;
+use tenon_domain::catalog::{LearnedRecord, PartData};
 use tenon_domain::claim::{Claim, LaunchedInstance};
-use tenon_domain::evidence::{Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
+use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
 use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::observe::is_expired;
+use tenon_entrypoint::observe::{catalog_error, is_expired};
 use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::items::form::Fields;
 use tenon_table::items::{
-    Form, Generations, Halt, InstanceOwner, Seen, TypeRecord, from_item, keys, revision_of, steps_of,
+    CatalogCache, CatalogError, Form, Generations, Halt, InstanceOwner, Seen, TypeRecord, from_item, keys,
+    read_parts, revision_of, steps_of,
 };
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
@@ -150,11 +151,12 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
         .collect();
     let starting = input.claims.values().filter(|claim| needs_type(claim));
     let starting: Vec<&LaunchedInstance> = starting.filter_map(|claim| claim.state.instance()).collect();
-    let types: BTreeSet<&InstanceType> = starting.iter().map(|instance| &instance.instance_type).collect();
+    let wanted_types: BTreeSet<InstanceType> =
+        starting.iter().map(|instance| instance.instance_type.clone()).collect();
     let learned: BTreeSet<(&InstanceType, &ImageId)> =
         starting.iter().map(|instance| (&instance.instance_type, &instance.image)).collect();
     let launch_keys = launches.iter().map(|id| keys::launch(&input.cluster, id));
-    let type_keys = types.into_iter().map(|name| keys::instance_type(&input.region, name));
+    let type_keys = wanted_types.iter().map(|name| keys::instance_type(&input.region, name));
     let learned_keys = learned.into_iter().map(|(name, image)| keys::learned(&input.region, name, image));
     let wanted = launch_keys.chain(type_keys).chain(learned_keys).collect();
     for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
@@ -168,6 +170,33 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
             let record: TypeRecord = read(&key, &item)?;
             input.types.insert(record.name.clone(), record);
         }
+    }
+    let unwritten = wanted_types.into_iter().filter(|name| !input.types.contains_key(name)).collect();
+    observe_new_types(ports, input, unwritten).await
+}
+
+/// Types whose items aren't written yet. Planners read the packed catalogue, which arrives before them: a node can be
+/// there first, and would be labelled with less than its pods were planned for.
+async fn observe_new_types<P: Ports>(
+    ports: &P,
+    input: &mut Input,
+    unwritten: BTreeSet<InstanceType>,
+) -> Result<(), HandlerError> {
+    if unwritten.is_empty() {
+        return Ok(());
+    }
+    let (part, cache) = (CatalogPart::InstanceTypes, CatalogCache::new());
+    let parts = match read_parts(ports.table(), &input.region, &[part], &cache).await {
+        Ok(parts) => parts,
+        // A part that can't be unpacked is its refresh's to mend; nodes register meanwhile, as they would without it.
+        Err(CatalogError::Missing { .. } | CatalogError::Corrupt { .. } | CatalogError::Pack { .. }) => {
+            return Ok(());
+        }
+        Err(error @ (CatalogError::Read(_) | CatalogError::Form(_))) => return Err(catalog_error(error)),
+    };
+    if let Some(PartData::InstanceTypes(known)) = parts.get(&part).map(|found| &*found.data) {
+        let records = unwritten.iter().filter_map(|name| known.get(name)).map(|f| TypeRecord::described(f));
+        input.types.extend(records.map(|record| (record.name.clone(), record)));
     }
     Ok(())
 }

@@ -1,5 +1,13 @@
 //! Whole wakes: what is read, committed and told.
 
+use std::sync::Arc;
+
+use tenon_cloud::data::Ec2Data;
+use tenon_domain::catalog::PartData;
+use tenon_domain::catalog::describe::facts;
+use tenon_domain::evidence::Origin;
+use tenon_table::items::{CatalogMeta, refresh};
+
 use super::*;
 
 /// A registration that timed out in a cluster whose agent never reported; EC2 doesn't know the instance.
@@ -83,4 +91,24 @@ fn nothing_is_terminated_while_halt_stands() {
     commit(&world, vec![put(keys::halt(&cluster()), &halt)]);
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
+}
+
+/// Planners read the packed catalogue, which is there before the items of its types.
+#[test]
+fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
+    let world = world_with(&[claim(0, launched(0, EPOCH))]);
+    let (data, wanted) = (Ec2Data::get().unwrap(), held(0).instance_type);
+    let facts = Arc::new(facts(&data.types[&wanted], &data.limits).unwrap());
+    let types = PartData::InstanceTypes(BTreeMap::from([(wanted.clone(), facts)]));
+    let region = &world.installation.region;
+    let arrived =
+        refresh(region, &CatalogMeta::default(), (&types, Origin::Answered), world.clock.now()).unwrap();
+    arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
+    let gate =
+        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+    let seen =
+        block_on(crate::observe::observe(&world, &cluster(), &gate, (world.clock.now(), cache))).unwrap();
+    let labels = &seen.types[&wanted].labels;
+    assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
 }

@@ -1,7 +1,10 @@
-//! `TYPE#`: an instance type for people. No function plans from it; `lifecycle` takes what Nodes are labelled with from it.
+//! `TYPE#`: an instance type for people. No function plans from it; `lifecycle` takes what Nodes are labelled with from it,
+//! and derives it in the same way where it isn't written yet.
 
 use std::collections::BTreeMap;
 
+use tenon_domain::catalog::node_labels::published_labels;
+use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, node_shape};
 use tenon_domain::id::{InstanceType, Region};
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::resources::ResourceList;
@@ -27,6 +30,25 @@ pub struct TypeRecord {
     pub on_demand_of: Option<Region>,
     /// Its spot prices by zone; refreshed twice a day, not with every spot price.
     pub spot: BTreeMap<String, UsdPerHour>,
+}
+
+impl TypeRecord {
+    /// What is said of a type wherever it is offered.
+    #[must_use]
+    pub fn described(facts: &InstanceTypeFacts) -> Self {
+        let settings = NodeSettings::default();
+        let labels = published_labels(facts, settings.ami_family);
+        Self {
+            name: facts.name.clone(),
+            labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            capacity: node_shape(facts, &settings, None).capacity.resources(),
+            zones: Vec::new(),
+            currency: Currency::default(),
+            on_demand: None,
+            on_demand_of: None,
+            spot: BTreeMap::new(),
+        }
+    }
 }
 
 const ON_DEMAND_OF: &str = "on_demand_of_region";
