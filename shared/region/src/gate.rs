@@ -49,6 +49,8 @@ pub enum Fate {
     Deny,
     /// It fails by the service's own fault, and has no effect; after, it fails without an answer.
     Break,
+    /// It meets another transaction on one of its items, and has no effect; after, and what writes nothing, goes on.
+    Conflict,
     /// The task ends here.
     Crash,
 }
@@ -151,6 +153,8 @@ pub enum Passage {
     Denied,
     /// The service fails at it.
     Broken,
+    /// Another transaction is under way.
+    Conflict,
 }
 
 impl Gate {
@@ -163,7 +167,8 @@ impl Gate {
     /// Passes the gate.
     pub async fn pass(&self, call: &'static str, moment: Moment) -> Passage {
         match (self.hooks.call(CallSite { task: self.task, call, moment }), moment) {
-            (Fate::Go, _) => Passage::Pass,
+            (Fate::Go, _) | (Fate::Conflict, Moment::After) => Passage::Pass,
+            (Fate::Conflict, Moment::Before) => Passage::Conflict,
             (Fate::Deny, Moment::Before) => Passage::Denied,
             (Fate::Break, Moment::Before) => Passage::Broken,
             // What has taken effect can't be refused any more.

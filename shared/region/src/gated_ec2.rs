@@ -29,7 +29,7 @@ impl GatedEc2 {
 
     async fn before(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
         match self.gate.pass(call, Moment::Before).await {
-            Passage::Pass => Ok(()),
+            Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail => Err(Ec2Error::Throttled { action: action.to_owned() }),
             Passage::Denied => Err(Ec2Error::Unauthorized {
                 action: action.to_owned(),
@@ -46,7 +46,7 @@ impl GatedEc2 {
 
     async fn after(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
         match self.gate.pass(call, Moment::After).await {
-            Passage::Pass => Ok(()),
+            Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => {
                 Err(Ec2Error::NoAnswer { action: action.to_owned() })
             }

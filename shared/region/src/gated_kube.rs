@@ -47,7 +47,7 @@ impl GatedKube {
 
     async fn pass(&self, call: &'static str, moment: Moment) -> Result<(), KubeError> {
         match self.gate.pass(call, moment).await {
-            Passage::Pass => Ok(()),
+            Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => {
                 let cause = std::io::Error::other("the connection to the API server was closed");
                 Err(KubeError::Unavailable(Arc::new(cause)))

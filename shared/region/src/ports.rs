@@ -156,7 +156,7 @@ impl GatedTable {
 
     async fn before(&self, call: &'static str, pk: &str) -> Result<(), TableError> {
         match self.gate.pass(call, Moment::Before).await {
-            Passage::Pass => Ok(()),
+            Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail => Err(TableError::Throttled { pk: pk.to_owned() }),
             Passage::Denied => Err(TableError::Invalid { message: ACCESS_DENIED.to_owned() }),
             Passage::Broken => Err(TableError::Unavailable(server_error())),
@@ -165,7 +165,7 @@ impl GatedTable {
 
     async fn after(&self, call: &'static str) -> Result<(), TableError> {
         match self.gate.pass(call, Moment::After).await {
-            Passage::Pass => Ok(()),
+            Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => Err(TableError::Unavailable(no_answer())),
         }
     }
@@ -223,6 +223,11 @@ impl Table for GatedTable {
         self.gate.hear(Asked::Commit(commit));
         match self.gate.pass("table.commit", Moment::Before).await {
             Passage::Pass => {}
+            Passage::Conflict => {
+                if let Some(write) = commit.writes.first() {
+                    return Err(CommitError::Conflict { key: write.key().clone() });
+                }
+            }
             Passage::Fail => {
                 let pk = commit.writes.first().map_or_else(String::new, |write| write.key().pk.clone());
                 return Err(CommitError::Throttled { pk });
@@ -235,7 +240,7 @@ impl Table for GatedTable {
         self.inner.commit(&commit).await?;
         self.note_records(&commit);
         match self.gate.pass("table.commit", Moment::After).await {
-            Passage::Pass => Ok(()),
+            Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => Err(CommitError::Unavailable(no_answer())),
         }
     }

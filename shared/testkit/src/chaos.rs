@@ -98,7 +98,7 @@ fn milliseconds(number: u64) -> SignedDuration {
 }
 
 impl Hooks for Chaos {
-    fn call(&self, _: CallSite) -> Fate {
+    fn call(&self, site: CallSite) -> Fate {
         self.with(|state| match (state.weather, state.dice.below(1000)) {
             (Weather::Calm, _) => Fate::Go,
             (Weather::Slow, _) => Fate::Delay(milliseconds(state.dice.between(1, 100))),
@@ -108,6 +108,7 @@ impl Hooks for Chaos {
             }
             (Weather::Storm, 3..=12) => Fate::Fail,
             (Weather::Storm, 13..=212) => Fate::Delay(milliseconds(state.dice.between(1, 400))),
+            (Weather::Storm, 213..=222) if site.call == "table.commit" => Fate::Conflict,
             (Weather::Storm, _) => Fate::Go,
         })
     }
