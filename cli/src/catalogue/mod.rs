@@ -133,7 +133,8 @@ impl RegionCatalog {
             })?;
             // How many addresses are free only decides where EC2 is asked first.
             let free_addresses = u32::MAX;
-            Ok(ClassSubnet { id: subnet.id.clone(), zone: subnet.zone.clone(), zone_id, free_addresses })
+            let (id, zone) = (subnet.id.clone(), subnet.zone.clone());
+            Ok(ClassSubnet { id, zone, zone_id, free_addresses, shifted: None })
         };
         class.status_subnets.iter().map(known).collect::<Result<_, Failure>>().map(Some)
     }

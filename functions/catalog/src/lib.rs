@@ -58,6 +58,7 @@ fn asked(causes: &[Cause]) -> BTreeSet<CatalogPart> {
         Cause::Sweep
         | Cause::SnapshotChanged
         | Cause::StateChanged
+        | Cause::ZonalShift
         | Cause::ImageChanged(_)
         | Cause::InstanceState { .. }
         | Cause::Interruption { .. } => None,

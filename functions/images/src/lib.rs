@@ -52,6 +52,7 @@ fn look(causes: &[Cause]) -> Look {
             | Cause::Refresh(_)
             | Cause::SnapshotChanged
             | Cause::StateChanged
+            | Cause::ZonalShift
             | Cause::InstanceState { .. }
             | Cause::Interruption { .. } => return Look::Everything,
         }

@@ -162,6 +162,8 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::Terminating
         | Decision::Resolved
         | Decision::NotReady
+        | Decision::ZonalShiftActive
+        | Decision::ZonalShiftCleared
         | Decision::ImageState
         | Decision::Refused
         | Decision::Waiting

@@ -140,6 +140,7 @@ fn leaving(causes: &[Cause]) -> BTreeSet<InstanceId> {
         | Cause::Refresh(_)
         | Cause::SnapshotChanged
         | Cause::StateChanged
+        | Cause::ZonalShift
         | Cause::ImageChanged(_)
         | Cause::Interruption { .. } => None,
     };

@@ -1,4 +1,4 @@
-//! Says on the bus which classes changed, and asks to be woken where EC2 didn't answer.
+//! Says on the bus which classes changed, and asks to be woken where EC2 or ARC didn't answer.
 
 use serde_json::json;
 use tenon_domain::id::ClusterName;
@@ -27,7 +27,13 @@ fn event<P: Ports>(ports: &P, cluster: &ClusterName, change: &Change) -> BusEven
     match status.obstacle() {
         None => {
             let images: Vec<&str> = status.images.iter().map(|image| image.id.as_str()).collect();
-            let detail = json!({ "nodeClass": class, "images": images });
+            let shifted: Vec<String> =
+                status.shifts().into_iter().map(|zone| zone.zone_id.to_string()).collect();
+            let detail = if shifted.is_empty() {
+                json!({ "nodeClass": class, "images": images })
+            } else {
+                json!({ "nodeClass": class, "images": images, "shiftedZones": shifted })
+            };
             BusEvent::new(ports.installation(), Some(cluster), "Node Class Ready", detail)
         }
         Some(obstacle) => {

@@ -3,7 +3,8 @@
 //! A class's spec comes from the agent's snapshot, what it may use from the registry, what there is from EC2. Subnets,
 //! security groups and images are looked up together, and all conditions follow from that one observation. A sweep of
 //! an unchanged world ends after one read, but every five minutes EC2 is asked all the same: events of images can be
-//! lost. It doesn't make instance profiles or launch templates, and doesn't drift anything.
+//! lost. Where the cluster's setting `zonal_shift` is Enabled everything is asked every minute, because ARC sends no
+//! event of an operator's shift. It doesn't make instance profiles or launch templates, and doesn't drift anything.
 //!
 //! Invariants: only an image that EC2 called available in this look is resolved to; nothing that the cluster's
 //! registry doesn't allow is; a condition is Unknown only with a reason and a time of the next try.
@@ -32,6 +33,15 @@ pub struct NodeClasses {
     chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
 }
 
+/// What a wake is about, beside what a look finds by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Which images may have changed.
+    pub(crate) images: Images,
+    /// Whether ARC said something of a zone.
+    pub(crate) shifts: bool,
+}
+
 /// Which images a wake is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Images {
@@ -47,7 +57,7 @@ impl Handler for NodeClasses {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
-        let images = images(causes);
+        let told = told(causes);
         let clusters = match scope {
             Scope::Cluster(cluster) => vec![cluster.clone()],
             Scope::Region => observe::clusters(ports).await?,
@@ -55,7 +65,7 @@ impl Handler for NodeClasses {
         // A cluster that can't be looked at keeps no other from it.
         let mut failed = None;
         for cluster in clusters {
-            if let Err(error) = self.look(ports, &cluster, (&images, sharpness(causes))).await {
+            if let Err(error) = self.look(ports, &cluster, (&told, sharpness(causes))).await {
                 failed = Some(error);
             }
         }
@@ -68,10 +78,10 @@ impl NodeClasses {
         &self,
         ports: &P,
         cluster: &ClusterName,
-        (images, sharpness): (&Images, Consistency),
+        (told, sharpness): (&Told, Consistency),
     ) -> Result<(), HandlerError> {
         let mut chunks = self.lock().remove(cluster).unwrap_or_default();
-        let observed = observe::observe(ports, cluster, (images, sharpness), &mut chunks).await;
+        let observed = observe::observe(ports, cluster, (told, sharpness), &mut chunks).await;
         self.lock().insert(cluster.clone(), chunks);
         let Some(input) = observed? else { return Ok(()) };
         let (plan, _report) = plan::plan(&input);
@@ -86,14 +96,17 @@ impl NodeClasses {
     }
 }
 
-fn images(causes: &[Cause]) -> Images {
-    let mut named = BTreeSet::new();
+fn told(causes: &[Cause]) -> Told {
+    let mut told = Told { images: Images::These(BTreeSet::new()), shifts: false };
     for cause in causes {
         match cause {
-            Cause::ImageChanged(None) => return Images::Any,
+            Cause::ImageChanged(None) => told.images = Images::Any,
             Cause::ImageChanged(Some(image)) => {
-                named.insert(image.clone());
+                if let Images::These(named) = &mut told.images {
+                    named.insert(image.clone());
+                }
             }
+            Cause::ZonalShift => told.shifts = true,
             Cause::Sweep
             | Cause::Refresh(_)
             | Cause::SnapshotChanged
@@ -102,5 +115,5 @@ fn images(causes: &[Cause]) -> Images {
             | Cause::Interruption { .. } => {}
         }
     }
-    Images::These(named)
+    told
 }

@@ -3,28 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_cloud::port::{
-    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup, Subnet,
+    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup,
+    Subnet, cluster_arn,
 };
-use tenon_cloud::{Ec2, Ec2Error};
+use tenon_cloud::{Ec2, Ec2Error, ZonalShift};
 use tenon_cluster::snapshot::{self, ChunkCache, ReadError};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::ImageRecord;
+use tenon_domain::registry::{Gate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_entrypoint::image_query::{describe, may_find, queries};
 use tenon_entrypoint::observe::{ClusterView, Glance, Want, Wants, Watch, form_error, glance};
 use tenon_entrypoint::{HandlerError, Ports};
 use tenon_table::items::{self, CatalogCache, Generations, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
-use crate::Images;
 use crate::item::ClassItem;
 use crate::plan::{AnsweredReservations, Answers, Input, due};
 use crate::spec;
+use crate::{Images, Told};
 
 /// Clusters of one wake; those beyond have their own sweep.
 const CLUSTERS: usize = 200;
@@ -48,14 +51,15 @@ pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, Ha
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    (images, sharpness): (&Images, Consistency),
+    (told, sharpness): (&Told, Consistency),
     chunks: &mut ChunkCache,
 ) -> Result<Option<Input>, HandlerError> {
     let now = ports.now();
-    let told = match images {
+    let of_images = match &told.images {
         Images::Any => true,
         Images::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
     };
+    let told = of_images || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
     if !told && ends(&glance(ports, cluster, wants(&[]), sharpness).await?, now) {
         return Ok(None);
     }
@@ -76,6 +80,7 @@ pub(crate) async fn observe<P: Ports>(
                     let right = ReservedCapacity::behind(registry.gates);
                     Answers {
                         reservations: cache.ask_reservations(ports.ec2(), class, right).await,
+                        shifts: cache.ask_shifts(ports, registry).await,
                         ..cache.ask(ports.ec2(), class).await
                     }
                 }
@@ -132,6 +137,15 @@ async fn concerned<P: Ports>(
     Ok(false)
 }
 
+/// Whether the cluster leaves zones alone that it is shifted away from.
+async fn leaves_shifted_zones<P: Ports>(ports: &P, cluster: &ClusterName) -> Result<bool, HandlerError> {
+    let key = keys::registry(&ports.installation().region, cluster);
+    let found = ports.table().batch_get(std::slice::from_ref(&key), Consistency::Eventual).await?;
+    let Some(item) = found.get(&key) else { return Ok(false) };
+    let registry: Registry = items::from_item(&key, item).map_err(form_error)?;
+    Ok(registry.settings.zonal_shift == Gate::Enabled)
+}
+
 /// Whether a sweep ends here: classes are planned from the snapshot alone, so claims' steps don't count.
 fn ends(glance: &Glance, now: jiff::Timestamp) -> bool {
     let generations = Generations { snapshot: glance.generations.snapshot, ..Generations::default() };
@@ -168,6 +182,7 @@ struct Asked {
     groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
     reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
+    shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
 impl Asked {
@@ -199,6 +214,27 @@ impl Asked {
             security_groups: joined(groups, |group| group.id.clone()),
             images: joined(images, |image| image.id.clone()),
             reservations: None,
+            shifts: None,
+        }
+    }
+
+    /// A cluster that isn't to leave zones alone asks ARC for nothing.
+    async fn ask_shifts<P: Ports>(
+        &mut self,
+        ports: &P,
+        registry: &Registry,
+    ) -> Option<Result<BTreeSet<ShiftedZone>, Ec2Error>> {
+        match registry.settings.zonal_shift {
+            Gate::Disabled => None,
+            Gate::Enabled => {
+                if self.shifts.is_none() {
+                    let installation = ports.installation();
+                    let arn = cluster_arn(&installation.region, &installation.account, &registry.cluster);
+                    let answer = ports.ec2().shifted_zones(&arn).await;
+                    self.shifts = Some(answer.map(BTreeSet::from_iter));
+                }
+                self.shifts.clone()
+            }
         }
     }
 

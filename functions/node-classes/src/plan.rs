@@ -13,7 +13,8 @@ use tenon_cloud::Ec2Error;
 use tenon_cloud::port::{CapacityReservation, Image, SecurityGroup, Subnet};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, Seen, SeenReservations,
+    ClassObservation, ClassStatus, Condition, ConditionReason, ConditionStatus, ConditionType, Seen,
+    SeenReservations,
 };
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, NodeClassName};
@@ -21,6 +22,7 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::registry::Registry;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_entrypoint::error::chain;
 use tenon_entrypoint::image_query::{ClassImages, queries};
 use tenon_table::items;
@@ -30,6 +32,10 @@ use crate::spec;
 
 /// EC2 is asked at least so often: events of images can be lost.
 pub const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// ARC is asked at least so often where the cluster leaves shifted zones alone: it sends events of autoshifts only. Less
+/// than the minute of the sweep, so that one that comes a little early isn't for nothing.
+pub const SHIFTS_EVERY: SignedDuration = SignedDuration::from_secs(50);
 
 /// When EC2 is asked again after it didn't answer: its buckets are full again within seconds.
 pub const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
@@ -68,6 +74,8 @@ pub struct Answers {
     pub images: Result<Vec<Image>, Ec2Error>,
     /// Capacity reservations that its terms match; nothing where they weren't looked for.
     pub reservations: Option<AnsweredReservations>,
+    /// Zones that its cluster is shifted away from; nothing where ARC wasn't asked.
+    pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
 impl Answers {
@@ -79,6 +87,7 @@ impl Answers {
             security_groups: Ok(Vec::new()),
             images: Ok(Vec::new()),
             reservations: None,
+            shifts: None,
         }
     }
 }
@@ -101,7 +110,7 @@ pub struct Plan {
     pub gone: Vec<(NodeClassName, u64)>,
     /// What this look saw; written when all of it went through.
     pub seen: items::Seen,
-    /// After how long EC2 is to be asked again, where it didn't answer.
+    /// After how long EC2 or ARC is to be asked again, where it didn't answer.
     pub retry_after: Option<SignedDuration>,
 }
 
@@ -152,7 +161,10 @@ pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -
 pub fn plan(input: &Input) -> (Plan, Report) {
     let mut report = Report::default();
     let mut changes = Vec::new();
-    let mut next = if input.look_at <= input.now { later(input.now, LOOK_EVERY) } else { input.look_at };
+    let everything = input.look_at <= input.now;
+    let shifts = input.looked.iter().any(|(_, answers)| answers.shifts.is_some());
+    let every = if shifts { SHIFTS_EVERY } else { LOOK_EVERY };
+    let mut next = if everything { later(input.now, every) } else { input.look_at };
     let mut unanswered = false;
     for (class, answers) in &input.looked {
         let previous = input.statuses.get(&class.name);
@@ -243,9 +255,64 @@ impl Look<'_> {
                     |found| resolve::reservations(found),
                 ),
             }),
+            shifts: answers.shifts.as_ref().map(|answer| self.shifts(answer)),
             validation: spec::validate(class, registry),
             unsupported,
         }
+    }
+
+    /// The zones that the cluster is shifted away from. What ARC only didn't answer now stays as it was.
+    fn shifts(&mut self, answer: &Result<BTreeSet<ShiftedZone>, Ec2Error>) -> Seen<BTreeSet<ShiftedZone>> {
+        let error = match answer {
+            Ok(found) => return Seen::Holds(found.clone()),
+            Err(error) => error,
+        };
+        let reason = ConditionReason::ZonalShiftResolutionFailed;
+        let next_look = later(self.input.now, SHIFTS_EVERY);
+        match error {
+            Ec2Error::NotFound { .. } => {
+                let message = format!(
+                    "ARC doesn't manage cluster `{}`: turn zonal shift on for it in EKS, or set `ZonalShift` to Disabled in its stack",
+                    self.input.cluster
+                );
+                Seen::Refused { reason, message }
+            }
+            Ec2Error::Unauthorized { action, .. } => {
+                let message = format!(
+                    "{}; allow the function `node-classes` the action `arc-zonal-shift:{action}`",
+                    chain(error)
+                );
+                Seen::Unseen { reason, message, next_try: next_look }
+            }
+            Ec2Error::Invalid { .. } | Ec2Error::Unknown { .. } => {
+                Seen::Unseen { reason, message: chain(error), next_try: next_look }
+            }
+            Ec2Error::Throttled { .. }
+            | Ec2Error::AlreadyExists { .. }
+            | Ec2Error::IdempotentParameterMismatch { .. }
+            | Ec2Error::Refused { .. }
+            | Ec2Error::ServerError { .. }
+            | Ec2Error::NoAnswer { .. } => self.shifts_as_before().unwrap_or_else(|| {
+                self.unseen = true;
+                let next_try = later(self.input.now, RETRY_AFTER);
+                Seen::Unseen { reason, message: chain(error), next_try }
+            }),
+        }
+    }
+
+    /// What ARC answered before, of whichever class: shifts are the cluster's.
+    fn shifts_as_before(&mut self) -> Option<Seen<BTreeSet<ShiftedZone>>> {
+        let condition = ConditionType::ZonesInService;
+        let told = || self.input.statuses.values().filter_map(|known| known.condition(condition));
+        let failed = |told: &&Condition| told.reason == ConditionReason::ZonalShiftResolutionFailed;
+        if told().any(|told| !failed(&told)) {
+            self.kept.insert(condition);
+            return Some(Seen::Holds(self.input.statuses.values().flat_map(ClassStatus::shifts).collect()));
+        }
+        let refused = told().find(|told| failed(told) && told.status == ConditionStatus::False)?;
+        let (reason, message) = (refused.reason, refused.message.clone());
+        self.kept.insert(condition);
+        Some(Seen::Refused { reason, message })
     }
 
     /// One part: what EC2 answered, judged. What it refuses for good is refused; what it only didn't answer now stays
@@ -304,6 +371,7 @@ impl Look<'_> {
             images: refused(cluster),
             instance_profile: refused(cluster),
             reservations: None,
+            shifts: None,
             validation: refused(cluster),
             unsupported,
         }
@@ -350,7 +418,7 @@ fn change(
     Some(Change {
         before: previous.map(|previous| previous.revision),
         images: ClassImages { filters: queries(&class.ami_selector).filters },
-        record: (!only_counts).then(|| record(input, &status)),
+        record: (!only_counts).then(|| record(input, previous, &status)),
         reach: if room || !only_counts { Reach::Planners } else { Reach::Nobody },
         status,
     })
@@ -367,12 +435,30 @@ fn without_counts(status: &ClassStatus) -> ClassStatus {
     status
 }
 
-fn record(input: &Input, status: &ClassStatus) -> JournalRecord {
+fn record(input: &Input, previous: Option<&ClassStatus>, status: &ClassStatus) -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Class, name: status.name.to_string() };
     let by = FunctionName::NodeClasses.as_str();
     let images: Vec<String> =
         status.images.iter().map(|image| format!("{} ({})", image.id, image.architecture.as_str())).collect();
+    let (before, shifts) = (previous.map(ClassStatus::shifts).unwrap_or_default(), status.shifts());
+    let away: Vec<String> = shifts.iter().map(|zone| format!("{} {}", zone.zone_id, zone.end)).collect();
+    let in_service = status
+        .condition(ConditionType::ZonesInService)
+        .is_some_and(|told| told.status == ConditionStatus::True);
     let record = match status.obstacle() {
+        _ if before != shifts && !shifts.is_empty() => {
+            let message = format!(
+                "nothing is launched for EC2NodeClass `{}` where cluster `{}` is shifted away: {}",
+                status.name,
+                input.cluster,
+                away.join(", ")
+            );
+            JournalRecord::new(subject, input.now, by, Decision::ZonalShiftActive, message)
+        }
+        None if before != shifts && in_service => {
+            let message = format!("all zones of EC2NodeClass `{}` are in service again", status.name);
+            JournalRecord::new(subject, input.now, by, Decision::ZonalShiftCleared, message)
+        }
         None => {
             let message = format!("EC2NodeClass `{}` resolves to {}", status.name, images.join(", "));
             JournalRecord::new(subject, input.now, by, Decision::Resolved, message)
@@ -389,6 +475,7 @@ fn record(input: &Input, status: &ClassStatus) -> JournalRecord {
         }
     };
     let subnets: Vec<&str> = status.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
+    let record = if away.is_empty() { record } else { record.detail("shifted", away.join(", ")) };
     record
         .detail("images", images.join(", "))
         .detail("subnets", subnets.join(", "))

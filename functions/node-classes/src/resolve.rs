@@ -74,6 +74,8 @@ pub fn subnets(judged: Judged<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
         zone: subnet.zone.clone(),
         zone_id: subnet.zone_id.clone(),
         free_addresses: subnet.available_addresses,
+        // Which zones are shifted isn't EC2's to say: the observation as a whole knows.
+        shifted: None,
     };
     Seen::Holds(allowed.iter().map(subnet).collect())
 }

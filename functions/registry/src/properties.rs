@@ -163,7 +163,12 @@ impl<'a> Reader<'a> {
     fn settings(&mut self) -> ClusterSettings {
         let default = ClusterSettings::default();
         let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", Gate::parse);
-        ClusterSettings { learned_memory: learned_memory.unwrap_or(default.learned_memory), ..default }
+        let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", Gate::parse);
+        ClusterSettings {
+            learned_memory: learned_memory.unwrap_or(default.learned_memory),
+            zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
+            ..default
+        }
     }
 
     fn bootstrap(&mut self) -> Option<Bootstrap> {
@@ -280,6 +285,9 @@ mod tests {
         assert_eq!(least.settings, ClusterSettings::default());
         let estimated = parsed(&[("LearnedMemory", Some(json!("Disabled")))]).unwrap();
         assert_eq!(estimated.settings.learned_memory, Gate::Disabled);
+        assert_eq!(estimated.settings.zonal_shift, Gate::Disabled);
+        let shifting = parsed(&[("ZonalShift", Some(json!("Enabled")))]).unwrap();
+        assert_eq!(shifting.settings.zonal_shift, Gate::Enabled);
     }
 
     #[test]
@@ -320,6 +328,7 @@ mod tests {
         assert_eq!(wrong("BootstrapPool", json!("A B")), 1);
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
         assert_eq!(wrong("LearnedMemory", json!("On")), 1);
+        assert_eq!(wrong("ZonalShift", json!("On")), 1);
         assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! EC2 and the Pricing API of a real account: the ports of `tenon-cloud` over the AWS SDK for Rust.
+//! EC2, the Pricing API and ARC of a real account: the ports of `tenon-cloud` over the AWS SDK for Rust.
 //!
 //! Decides how a port's request is written for EC2, how EC2's answer is read, and what is known of a call that
 //! failed ([`FailedCall`]). Doesn't decide what an error code means (that is `tenon_cloud::classify`) nor what is done
@@ -24,7 +24,9 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod types;
+mod zonal_shift;
 
 pub use call::{Effect, FailedCall, Report};
 pub use ec2::AwsEc2;
 pub use pricing::AwsPricing;
+pub use zonal_shift::AwsZonalShift;

@@ -17,5 +17,10 @@ pub(crate) fn retries() -> RetryConfig {
 }
 
 pub(crate) fn timeouts() -> TimeoutConfig {
-    TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build()
+    short_timeouts(CALL_TIMEOUT)
+}
+
+/// For calls that have to answer sooner.
+pub(crate) fn short_timeouts(call: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(call).build()
 }

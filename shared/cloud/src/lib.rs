@@ -1,4 +1,4 @@
-//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`]), the one place that knows EC2's error codes
+//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`], [`ZonalShift`]), the one place that knows EC2's error codes
 //! ([`classify`]), facts about instance types ([`data`]) and the region twin ([`twin`]) that stands in for an
 //! account.
 //!
@@ -15,4 +15,4 @@ pub mod twin;
 pub use classify::{Class, classify};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::Ec2Error;
-pub use port::{Account, Ec2, Pricing};
+pub use port::{Account, Ec2, Pricing, ZonalShift};

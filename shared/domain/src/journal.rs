@@ -100,6 +100,10 @@ pub enum Decision {
     Resolved,
     /// The node class isn't ready.
     NotReady,
+    /// The cluster is shifted away from a zone of the node class.
+    ZonalShiftActive,
+    /// The node class's zones are in service again.
+    ZonalShiftCleared,
     /// An image's state as EC2 tells it.
     ImageState,
     /// Something was refused: pods without a node, a disruption out of budget, a termination held back.
@@ -112,7 +116,7 @@ pub enum Decision {
 
 impl Decision {
     /// All decisions.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Planned,
         Self::Launched,
         Self::LaunchFailed,
@@ -126,6 +130,8 @@ impl Decision {
         Self::Terminated,
         Self::Resolved,
         Self::NotReady,
+        Self::ZonalShiftActive,
+        Self::ZonalShiftCleared,
         Self::ImageState,
         Self::Refused,
         Self::Waiting,
@@ -149,6 +155,8 @@ impl Decision {
             Self::Terminated => "Terminated",
             Self::Resolved => "Resolved",
             Self::NotReady => "NotReady",
+            Self::ZonalShiftActive => "ZonalShiftActive",
+            Self::ZonalShiftCleared => "ZonalShiftCleared",
             Self::ImageState => "ImageState",
             Self::Refused => "Refused",
             Self::Waiting => "Waiting",

@@ -28,5 +28,6 @@ pub mod snapshot;
 pub mod taint;
 pub mod unavailable;
 pub mod wake;
+pub mod zonal_shift;
 
 pub use jiff::{SignedDuration, Timestamp};

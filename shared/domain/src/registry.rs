@@ -52,11 +52,13 @@ pub struct ClusterSettings {
     pub reserved_enis: u32,
     /// Whether memory that kubelets really reported takes the place of the estimate.
     pub learned_memory: Gate,
+    /// Whether zones that the cluster is shifted away from in ARC are left alone.
+    pub zonal_shift: Gate,
 }
 
 impl Default for ClusterSettings {
     /// The peer's: KARPENTER.md, settings `BATCH_IDLE_DURATION`, `BATCH_MAX_DURATION`, `VM_MEMORY_OVERHEAD_PERCENT`,
-    /// `RESERVED_ENIS`. It always learns memory.
+    /// `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`. It always learns memory.
     fn default() -> Self {
         Self {
             batch_idle: SignedDuration::from_secs(1),
@@ -64,6 +66,7 @@ impl Default for ClusterSettings {
             vm_memory_overhead_ppm: 75_000,
             reserved_enis: 0,
             learned_memory: Gate::Enabled,
+            zonal_shift: Gate::Disabled,
         }
     }
 }

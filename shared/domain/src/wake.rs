@@ -85,6 +85,8 @@ pub enum Cause {
     StateChanged,
     /// EC2 said something of an image, or a pipeline did.
     ImageChanged(Option<ImageId>),
+    /// ARC said something of an autoshift.
+    ZonalShift,
     /// EC2 said that an instance's state changed.
     InstanceState {
         /// The instance.

@@ -224,6 +224,7 @@ fn a_class_has_no_reservation_where_it_has_no_subnet_or_cant_have_the_type() {
         zone: zone("b"),
         zone_id: ZoneId::parse("use1-az-b").unwrap(),
         free_addresses: 9,
+        shifted: None,
     }];
     let settings = NodeSettings { ami_family: AmiFamily::Al2023, ..NodeSettings::default() };
     let some = ["cr-1 m5.large a default 3", "cr-2 m5.large b default 3", "cr-3 a1.large b default 3"];

@@ -53,6 +53,8 @@ pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
     match source {
         "aws.ec2" => parse_ec2(&event, detail_type, detail),
         "aws.health" => parse_health(&event, detail),
+        // Which resources it concerns is ARC's to say: whatever is shifted is found by looking.
+        "aws.arc-zonal-shift" => Ok(vec![region(Cause::ZonalShift)]),
         "aws.imagebuilder" => Ok(parse_image_builder(detail)),
         "ami.pipeline" => parse_pipeline(detail),
         "tenon" | "tenon.schedule" => parse_ours(&event, detail_type, detail),
@@ -145,7 +147,7 @@ fn parse_ours(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wa
         .map(|name| parse_cluster(name, "detail.cluster"))
         .transpose()?;
     let cause = match detail_type {
-        "Sweep" | "Sweep Classes" => Cause::Sweep,
+        "Sweep" | "Sweep Classes" | "Sweep Shifts" => Cause::Sweep,
         "Refresh" => {
             let part = detail.get("part").and_then(Value::as_str).and_then(CatalogPart::parse);
             Cause::Refresh(part.ok_or_else(|| field(event, "detail.part", "a part of the catalogue"))?)
@@ -207,6 +209,15 @@ mod tests {
 
     fn instance_id() -> InstanceId {
         InstanceId::parse("i-1234567890abcdef0").unwrap()
+    }
+
+    #[test]
+    fn an_autoshift_is_a_hint_to_look() {
+        let detail = json!({"version": "0.0.1", "data": "", "metadata": {"awayFrom": "use1-az1"}});
+        check(
+            &json!({"source": "aws.arc-zonal-shift", "detail-type": "Autoshift In Progress", "detail": detail}),
+            &[Cause::ZonalShift],
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_cloud::{Ec2, Pricing};
+use tenon_cloud::{Ec2, Pricing, ZonalShift};
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::wake::FunctionName;
 use tenon_table::Table;
@@ -24,14 +24,14 @@ pub struct Installation {
 pub trait Ports: Send + Sync {
     /// The state table.
     type Table: Table;
-    /// EC2 and its prices.
-    type Ec2: Ec2 + Pricing;
+    /// EC2, its prices and zonal shifts.
+    type Ec2: Ec2 + Pricing + ZonalShift;
     /// Doorbells.
     type Signals: Signals;
 
     /// The state table.
     fn table(&self) -> &Self::Table;
-    /// EC2 and its prices.
+    /// EC2, its prices and zonal shifts.
     fn ec2(&self) -> &Self::Ec2;
     /// Doorbells.
     fn signals(&self) -> &Self::Signals;

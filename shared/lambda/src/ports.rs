@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aws_types::SdkConfig;
 use jiff::Timestamp;
-use tenon_aws::{AwsEc2, AwsPricing, FailedCall, Report};
+use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift, FailedCall, Report};
 use tenon_cloud::Account;
 use tenon_dynamodb::DynamoTable;
 use tenon_entrypoint::{Installation, Ports};
@@ -13,11 +13,14 @@ use crate::clients::sdk_config;
 use crate::configuration::Configuration;
 use crate::signals::AwsSignals;
 
+/// EC2, its prices and zonal shifts.
+type AwsAccount = Account<AwsEc2, AwsPricing, AwsZonalShift>;
+
 /// The table, EC2 and the queues of a configuration.
 #[derive(Debug)]
 pub struct AwsPorts {
     table: DynamoTable,
-    ec2: Account<AwsEc2, AwsPricing>,
+    ec2: AwsAccount,
     signals: AwsSignals,
     installation: Installation,
 }
@@ -37,7 +40,8 @@ impl AwsPorts {
             table: DynamoTable::new(&aws_sdk_dynamodb::Client::new(sdk), configuration.table.clone()),
             ec2: Account {
                 ec2: AwsEc2::new(sdk).reporting(Arc::clone(&report)),
-                pricing: AwsPricing::new(sdk, installation.region.clone()).reporting(report),
+                pricing: AwsPricing::new(sdk, installation.region.clone()).reporting(Arc::clone(&report)),
+                zonal_shift: AwsZonalShift::new(sdk).reporting(report),
             },
             signals: AwsSignals::new(sdk, configuration),
             installation,
@@ -59,7 +63,7 @@ fn tell(failed: &FailedCall) {
 
 impl Ports for AwsPorts {
     type Table = DynamoTable;
-    type Ec2 = Account<AwsEc2, AwsPricing>;
+    type Ec2 = AwsAccount;
     type Signals = AwsSignals;
 
     fn table(&self) -> &DynamoTable {

@@ -252,12 +252,12 @@ pub fn option<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Optio
     types.get(place)
 }
 
-/// By zone the subnet with the most free addresses, of those that aren't known to be full; where all are, the one that
-/// may be asked for first.
+/// By zone in service the subnet with the most free addresses, of those that aren't known to be full; where all are, the
+/// one that may be asked for first.
 fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
     let mut best: BTreeMap<&str, (Option<Timestamp>, &ClassSubnet)> = BTreeMap::new();
     // The status has those with the most free addresses first.
-    for subnet in &input.status.subnets {
+    for subnet in input.status.subnets.iter().filter(|subnet| !subnet.is_shifted(input.now)) {
         let blocking = input.marks.blocking_key(&UnavailableKey::Subnet(subnet.id.clone()), input.now);
         let found = (blocking.map(|blocking| blocking.until), subnet);
         let known = best.entry(subnet.zone.as_str()).or_insert(found);

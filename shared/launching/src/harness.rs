@@ -169,6 +169,7 @@ impl Cluster {
             zone: s.zone,
             zone_id: s.zone_id,
             free_addresses: s.available_addresses,
+            shifted: None,
         };
         let image = |(id, arch): &(ImageId, Architecture)| ResolvedImage {
             id: id.clone(),
@@ -185,6 +186,7 @@ impl Cluster {
             images: Seen::Holds(images.iter().map(image).collect()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             reservations: None,
+            shifts: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),
         };

@@ -59,6 +59,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         zone: Zone::parse(format!("us-east-1{letter}")).unwrap(),
         zone_id: ZoneId::parse(format!("use1-az-{letter}")).unwrap(),
         free_addresses: 100 * n,
+        shifted: None,
     };
     let image = |id: &str, architecture| ResolvedImage {
         id: ImageId::parse(id).unwrap(),
@@ -78,6 +79,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         ]),
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
         reservations: None,
+        shifts: None,
         validation: Seen::Holds(()),
         unsupported: Vec::new(),
     };

@@ -28,7 +28,7 @@ pub enum Asked<'a> {
     TerminateInstances(&'a [InstanceId]),
     /// Tags for instances.
     CreateTags(&'a [InstanceId], &'a Tags),
-    /// Any other call of EC2 or of its price list, by its name there.
+    /// Any other call of EC2, of its price list or of ARC, by its name there.
     Other(&'static str),
     /// A doorbell.
     Ring(&'a Signal),

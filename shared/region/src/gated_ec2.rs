@@ -7,8 +7,9 @@ use tenon_cloud::port::{
     Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
 };
 use tenon_cloud::twin::RegionTwin;
-use tenon_cloud::{Ec2, Ec2Error, Pricing};
+use tenon_cloud::{Ec2, Ec2Error, Pricing, ZonalShift};
 use tenon_domain::id::InstanceId;
+use tenon_domain::zonal_shift::ShiftedZone;
 
 use crate::asked::Asked;
 use crate::gate::{Gate, Moment, Passage};
@@ -166,5 +167,12 @@ gated! {
     Pricing {} {
         "GetProducts" "pricing.on_demand_prices"
             fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
+    }
+}
+
+gated! {
+    ZonalShift {} {
+        "GetManagedResource" "zonal_shift.shifted_zones"
+            fn shifted_zones(resource_arn: &str) -> Vec<ShiftedZone>;
     }
 }

@@ -2,11 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tenon_cloud::port::{InstanceState, TargetCapacityType};
+use tenon_cloud::port::{InstanceState, TargetCapacityType, cluster_arn};
 use tenon_cloud::twin::HealthEvent;
 use tenon_cluster::Kind;
-use tenon_domain::id::{ClusterName, ImageId, InstanceId};
+use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_region::engine::Region;
 use tenon_region::site::Voice;
 
@@ -19,6 +20,7 @@ use crate::world::DEPLOYMENTS;
 pub(crate) struct Doings {
     images: Vec<ImageId>,
     scarcity: Scarcity,
+    shifted: Option<ZoneId>,
     speaks_at: Option<Timestamp>,
     made: u64,
 }
@@ -45,6 +47,7 @@ impl Doings {
             74..=75 => self.scarcity.limit(region, dice),
             76..=77 => self.scarcity.fill_subnet(region, cluster, dice),
             78..=79 => self.scarcity.refuse(region, dice),
+            80..=83 => self.shift(region, cluster, dice),
             _ => {}
         }
     }
@@ -53,6 +56,30 @@ impl Doings {
     pub(crate) fn make_peace(&mut self, region: &mut Region, cluster: &ClusterName) {
         self.speak(region, cluster);
         self.scarcity.end(region);
+        self.shift_back(region, cluster);
+    }
+
+    /// Shifts the cluster away from a zone, or back; where zonal shift isn't on for it that is refused.
+    fn shift(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+        if self.shifted.is_some() {
+            self.shift_back(region, cluster);
+            return;
+        }
+        let minutes = SignedDuration::from_mins(i64::try_from(dice.between(2, 60)).unwrap_or(30));
+        let until = region.now().checked_add(minutes).unwrap_or(Timestamp::MAX);
+        let end = if dice.permille(300) { ShiftEnd::Open } else { ShiftEnd::At(until) };
+        let zone = dice.pick(&region.zones()).and_then(|zone| region.twin().zone_id(zone));
+        if let Some(zone) = zone
+            && region.twin().shift_zone(&arn(region, cluster), &zone, end).is_ok()
+        {
+            self.shifted = Some(zone);
+        }
+    }
+
+    fn shift_back(&mut self, region: &Region, cluster: &ClusterName) {
+        if let Some(zone) = self.shifted.take() {
+            let _ = region.twin().end_shift(&arn(region, cluster), &zone);
+        }
     }
 
     fn speak(&mut self, region: &mut Region, cluster: &ClusterName) {
@@ -85,6 +112,10 @@ impl Doings {
             }
         }
     }
+}
+
+fn arn(region: &Region, cluster: &ClusterName) -> String {
+    cluster_arn(&region.installation().region, &region.installation().account, cluster)
 }
 
 fn running(region: &Region) -> Vec<tenon_cloud::port::Instance> {

@@ -168,7 +168,13 @@ fn world(seed: u64) -> Scenario {
     let mut cluster = |name: &str| {
         let mut objects = vec![node_class(name), pool()];
         objects.extend(DEPLOYMENTS.map(|name| deployment(name, &mut dice)));
-        ClusterForm { name: name.to_owned(), max_nodes: None, reserved_capacity: false, objects }
+        ClusterForm {
+            name: name.to_owned(),
+            max_nodes: None,
+            reserved_capacity: false,
+            zonal_shift: false,
+            objects,
+        }
     };
     Scenario {
         title: format!("drought {seed}"),

@@ -20,11 +20,12 @@ use tenon_table::{Backup, Item, Key, MemoryConfig, MemoryTable, Throughput, bloc
 use crate::invariants::Invariant;
 
 /// Why pods get no node, where that is said of the catalogue.
-const SAID_OF_CATALOG: [&str; 5] = [
+const SAID_OF_CATALOG: [&str; 6] = [
     "NoInstanceType",
     "InsufficientResources",
     "NoOffering",
     "AllOfferingsUnavailable",
+    "ZonesShifted",
     "MinValuesNotSatisfied",
 ];
 

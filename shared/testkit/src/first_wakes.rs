@@ -298,6 +298,7 @@ fn world() -> Scenario {
             name: CLUSTER.to_owned(),
             max_nodes: None,
             reserved_capacity: false,
+            zonal_shift: false,
             objects,
         }],
         images: vec![image("node-0")],

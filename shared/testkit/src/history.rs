@@ -16,6 +16,7 @@ use tenon_table::{Backup, items};
 use crate::crowded::CrowdedOut;
 use crate::evidence::EvidenceSeen;
 use crate::marks::MarksSeen;
+use crate::shifts::ShiftsSeen;
 
 /// The region at one step, read once for all invariants.
 pub struct Moment {
@@ -58,6 +59,8 @@ pub struct History {
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
     pub journal: Journal,
+    /// What the classes' statuses said of zones.
+    pub shifts: ShiftsSeen,
     /// Launches whose claims' memory was judged.
     pub memory_judged: BTreeSet<LaunchId>,
     /// When the table was restored, if it was.

@@ -73,11 +73,13 @@ pub enum Invariant {
     LearnedIsReported,
     /// What claims are planned with is there on the nodes that they become.
     PlannedMemoryIsThere,
+    /// Nothing is launched into a zone that was known to be shifted away from.
+    ShiftedZonesLeftAlone,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::OneInstancePerClaim,
         Self::NothingUnowned,
         Self::StatesGoForward,
@@ -99,6 +101,7 @@ impl Invariant {
         Self::LearnedWithinStated,
         Self::LearnedIsReported,
         Self::PlannedMemoryIsThere,
+        Self::ShiftedZonesLeftAlone,
     ];
 }
 

@@ -17,6 +17,7 @@ pub mod marks;
 mod random;
 mod sabotage;
 mod scarcity;
+pub mod shifts;
 mod simulate;
 mod standing;
 mod storm;

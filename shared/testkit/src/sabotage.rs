@@ -66,12 +66,14 @@ pub enum Sabotage {
     ImagesMixedUp,
     /// Claims get pods for twice the memory that they were planned with.
     ClaimsOverfilled,
+    /// The provisioner doesn't see which zones are shifted away from.
+    ShiftsUnseen,
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::FreshTokens,
         Self::CountsForgotten,
         Self::StatesGoBack,
@@ -94,6 +96,7 @@ impl Sabotage {
         Self::MemoryDoubled,
         Self::ImagesMixedUp,
         Self::ClaimsOverfilled,
+        Self::ShiftsUnseen,
     ];
 
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
@@ -128,6 +131,7 @@ impl Sabotage {
             | Self::BudgetsOfPodsIgnored
             | Self::GoingNotCounted
             | Self::EmptyLaunches
+            | Self::ShiftsUnseen
             | Self::EmptyBelieved
             | Self::LastResortLost
             | Self::StrangersAdopted
@@ -147,6 +151,7 @@ impl Sabotage {
                     && !matches!(phase, Some("Disrupting" | "Draining" | "Drained" | "Terminating"))
             }),
             Self::LastResortLost if task == "provisioner" => page.items.iter_mut().for_each(ask_later),
+            Self::ShiftsUnseen if task == "provisioner" => page.items.iter_mut().for_each(shift_back),
             _ => {}
         }
     }
@@ -291,6 +296,18 @@ fn ask_later((key, item): &mut (Key, Item)) {
     let Ok(mark) = from_item::<Mark>(key, item) else { return };
     if let Ok(asked_at) = mark.until.checked_sub(FIRST_HOLD) {
         *item = to_item(&Mark { asked_at: asked_at.max(mark.asked_at), ..mark });
+    }
+}
+
+/// A class looks as if its cluster weren't shifted away from any of its zones.
+fn shift_back((key, item): &mut (Key, Item)) {
+    let Some(Value::L(subnets)) = item.get_mut("subnets").filter(|_| key.sk.starts_with("NODECLASS#")) else {
+        return;
+    };
+    for subnet in subnets {
+        if let Value::M(fields) = subnet {
+            fields.remove("shifted");
+        }
     }
 }
 

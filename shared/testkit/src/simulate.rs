@@ -26,6 +26,7 @@ use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_
 use crate::marks;
 use crate::random::Dice;
 use crate::sabotage::Sabotage;
+use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
@@ -319,6 +320,8 @@ impl Play {
         marks::invariant_one_probe(&self.region, &self.history.marks)?;
         invariant_evidence_held(&self.region, &self.cluster, &mut self.history.evidence)?;
         invariant_planned_memory_is_there(moment, &mut self.history.memory_judged)?;
+        self.history.shifts.look(&self.region, &self.cluster);
+        invariant_shifted_zones_are_left_alone(moment, &mut self.history.shifts)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &self.history.crowded_out)?;
         if self.step.is_multiple_of(20) {
             invariant_learned_is_reported(&self.region)?;

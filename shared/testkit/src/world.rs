@@ -56,6 +56,8 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
             name: CLUSTER.to_owned(),
             max_nodes: None,
             reserved_capacity: false,
+            // Its own dice: that it is on changes nothing else of a world.
+            zonal_shift: Dice::new(seed, 6).permille(500),
             objects,
         }],
         images: vec![image("node-0")],

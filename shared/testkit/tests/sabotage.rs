@@ -13,7 +13,7 @@ const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
     (Sabotage::EmptyLaunches, Invariant::PodsRun, Pace::Quick, 3),
     (Sabotage::CountsForgotten, Invariant::PodsCountedOnce, Pace::Quick, 60),
     (Sabotage::LaunchesLost, Invariant::SettledStays, Pace::Quick, 60),
-    (Sabotage::NewestFlaps, Invariant::SettledStays, Pace::Slow, 20),
+    (Sabotage::NewestFlaps, Invariant::SettledStays, Pace::Slow, 40),
     (Sabotage::PendingLooksAvailable, Invariant::ImagesAvailable, Pace::Slow, 60),
     (Sabotage::GoingNotCounted, Invariant::BudgetsHold, Pace::Slow, 60),
     (Sabotage::BudgetsOfPodsIgnored, Invariant::PodBudgetsHold, Pace::Slow, 60),
@@ -21,6 +21,7 @@ const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
     (Sabotage::MemoryDoubled, Invariant::LearnedWithinStated, Pace::Quick, 60),
     (Sabotage::ImagesMixedUp, Invariant::LearnedIsReported, Pace::Quick, 60),
     (Sabotage::ClaimsOverfilled, Invariant::PlannedMemoryIsThere, Pace::Quick, 60),
+    (Sabotage::ShiftsUnseen, Invariant::ShiftedZonesLeftAlone, Pace::Slow, 100),
     (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, Pace::Restored, 200),
 ];
 /// The break that a history of its own shows, with its arrivals of pods.

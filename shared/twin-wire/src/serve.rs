@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use http_body::Frame;
 use tenon_cloud::port::{DryRunOutcome, Page};
 use tenon_cloud::twin::RegionTwin;
@@ -26,6 +26,7 @@ use crate::pricing;
 use crate::request::{Request, Run};
 use crate::types;
 use crate::xml::Xml;
+use crate::zonal_shift;
 
 /// The API's version, the only one there is.
 const VERSION: &str = "2016-11-15";
@@ -36,17 +37,48 @@ struct Served {
     requests: Arc<AtomicU64>,
 }
 
-/// Serves a twin's EC2 and prices at a listener, until the future is dropped.
+impl Served {
+    fn request_id(&self) -> String {
+        format!("twin-{}", self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Serves a twin's EC2, prices and zonal shifts at a listener, until the future is dropped.
 ///
 /// # Errors
 /// When the listener fails.
 pub async fn serve(twin: RegionTwin, listener: TcpListener) -> io::Result<()> {
     let served = Served { twin, requests: Arc::default() };
-    axum::serve(listener, Router::new().route("/", post(handle)).with_state(served)).await
+    let router = Router::new()
+        .route("/", post(handle))
+        .route("/managedresources/{*arn}", get(managed_resource))
+        .with_state(served);
+    axum::serve(listener, router).await
+}
+
+/// ARC's GetManagedResource; the resource's ARN is the rest of the path.
+async fn managed_resource(State(served): State<Served>, Path(arn): Path<String>) -> Response {
+    let request_id = served.request_id();
+    match zonal_shift::answer(&served.twin, &arn).await {
+        Ok(document) => send_json(200, document, &request_id),
+        Err(error) => match of_call(error) {
+            Some(refusal) => {
+                let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+                let body = zonal_shift::refusal(&refusal);
+                let headers = [
+                    ("content-type", "application/json"),
+                    ("x-amzn-errortype", refusal.code.as_str()),
+                    ("x-amzn-requestid", request_id.as_str()),
+                ];
+                (status, headers, body).into_response()
+            }
+            None => Body::new(BrokenOff).into_response(),
+        },
+    }
 }
 
 async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -> Response {
-    let request_id = format!("twin-{}", served.requests.fetch_add(1, Ordering::Relaxed));
+    let request_id = served.request_id();
     // JSON protocols name their operation in a header, EC2's in the form.
     if let Some(target) = headers.get(pricing::TARGET_HEADER) {
         return match pricing::answer(&served.twin, target.as_bytes(), &body).await {

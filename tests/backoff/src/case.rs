@@ -92,6 +92,7 @@ impl Case {
                 name: CLUSTER.to_owned(),
                 max_nodes: None,
                 reserved_capacity: false,
+                zonal_shift: false,
                 objects: vec![node_class(), self.pool(), deployment()],
             }],
             images: vec![image],

@@ -137,6 +137,7 @@ impl Live {
             name: NAME.to_owned(),
             max_nodes: None,
             reserved_capacity: false,
+            zonal_shift: false,
             objects: Vec::new(),
         };
         add_outside(&mut region, &form, Box::new(cluster)).expect("a stack");

@@ -1,7 +1,7 @@
 //! Functions over a server's EC2: a cluster, its table in memory, and an agent that reports what the test says.
 //!
-//! Decides how a story is told to functions; what they make of it is theirs. Prices are the twin's on every server, as
-//! none of them has the Pricing API.
+//! Decides how a story is told to functions; what they make of it is theirs. Prices and zonal shifts are the twin's on
+//! every server, as none of them has the Pricing API or ARC.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::twin::TwinServer;
 /// What functions are given on a server.
 struct LinePorts<'a, S: Server> {
     table: MemoryTable,
-    account: Account<&'a S::Ec2, RegionTwin>,
+    account: Account<&'a S::Ec2, RegionTwin, RegionTwin>,
     signals: Recorder,
     clock: SetClock,
     installation: Installation,
@@ -45,7 +45,7 @@ struct LinePorts<'a, S: Server> {
 
 impl<'a, S: Server> Ports for LinePorts<'a, S> {
     type Table = MemoryTable;
-    type Ec2 = Account<&'a S::Ec2, RegionTwin>;
+    type Ec2 = Account<&'a S::Ec2, RegionTwin, RegionTwin>;
     type Signals = Recorder;
 
     fn table(&self) -> &MemoryTable {
@@ -100,9 +100,10 @@ impl<'a, S: Server> Line<'a, S> {
             throughput: Throughput::Off,
             ..MemoryConfig::strict(1)
         };
+        let twin = TwinServer::new().twin().clone();
         let ports = LinePorts {
             table: MemoryTable::new(memory, Arc::new(move || ticking.now())),
-            account: Account { ec2: server.ec2(), pricing: TwinServer::new().twin().clone() },
+            account: Account { ec2: server.ec2(), pricing: twin.clone(), zonal_shift: twin },
             signals: Recorder::default(),
             clock,
             installation: Installation {

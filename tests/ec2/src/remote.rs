@@ -9,7 +9,7 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
 use aws_types::SdkConfig;
-use tenon_aws::{AwsEc2, AwsPricing};
+use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift};
 use tenon_cloud::port::ImageState;
 use tenon_cloud::twin::{Call, Pool, RegionTwin};
 use tenon_domain::id::{ImageId, SubnetId, Zone};
@@ -49,6 +49,7 @@ impl MotoServer {
 pub struct WireServer {
     ec2: AwsEc2,
     pricing: AwsPricing,
+    zonal_shift: AwsZonalShift,
     served: TwinServer,
 }
 
@@ -64,13 +65,20 @@ impl WireServer {
         tokio::spawn(tenon_twin_wire::serve(served.twin().clone(), listener));
         let config = config(&endpoint);
         let pricing = AwsPricing::new(&config, "us-east-1".parse().unwrap());
-        Self { ec2: AwsEc2::new(&config), pricing, served }
+        let zonal_shift = AwsZonalShift::new(&config);
+        Self { ec2: AwsEc2::new(&config), pricing, zonal_shift, served }
     }
 
     /// The twin's prices, through the adapter.
     #[must_use]
     pub fn pricing(&self) -> &AwsPricing {
         &self.pricing
+    }
+
+    /// The twin's zonal shifts, through the adapter.
+    #[must_use]
+    pub fn zonal_shift(&self) -> &AwsZonalShift {
+        &self.zonal_shift
     }
 
     /// The twin behind the wire.

@@ -8,9 +8,10 @@ use tenon_cloud::port::{
     CapacityReservation, CapacityReservationFilter, InstanceFilter, ReservationPreference, TargetCapacityType,
 };
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
-use tenon_cloud::{Class, Ec2, Ec2Error, Pricing};
+use tenon_cloud::{Class, Ec2, Ec2Error, Pricing, ZonalShift};
 use tenon_domain::id::ReservationId;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
+use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 
 edges!(WireServer::new().await);
@@ -121,5 +122,23 @@ fn the_price_list_says_what_the_twin_says() {
             "{}",
             over_the_wire.len()
         );
+    });
+}
+
+#[test]
+fn arc_says_which_zones_a_cluster_is_shifted_away_from() {
+    run(async {
+        let server = WireServer::new().await;
+        let (arc, twin) = (server.zonal_shift(), server.twin());
+        let arn = "arn:aws:eks:us-east-1:111122223333:cluster/prod";
+        assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), Class::NotFound);
+        twin.manage(arn);
+        assert_eq!(arc.shifted_zones(arn).await.unwrap(), []);
+        let end = ShiftEnd::At("2100-01-01T00:00:00Z".parse().unwrap());
+        twin.shift_zone(arn, &"use1-az1".parse().unwrap(), end).unwrap();
+        twin.shift_zone(arn, &"use1-az2".parse().unwrap(), ShiftEnd::Open).unwrap();
+        assert_eq!(arc.shifted_zones(arn).await.unwrap(), twin.shifted_zones(arn).await.unwrap());
+        twin.deny(Call::GetManagedResource, "denied");
+        assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), Class::Unauthorized);
     });
 }

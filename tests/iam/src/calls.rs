@@ -14,8 +14,8 @@ use tenon_table::action::{Effect, Form, form_of};
 use tenon_table::{Commit, Key};
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, PASSED_TO, REQUEST_TAG, RESOURCE_TAG, Request,
-    SOURCE, TAG_KEYS, arn, public_arn,
+    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, PASSED_TO, REQUEST_TAG, RESOURCE_IDENTIFIER,
+    RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
 };
 
 /// The tag that says whose something is.
@@ -24,6 +24,7 @@ const OWNER: &str = "tenon.dev/installation";
 /// Operations of the adapters, by AWS's names, with the actions that AWS checks for them. The adapters' sources are
 /// compared with it.
 pub const OPERATIONS: &[(&str, &[&str])] = &[
+    ("arc-zonal-shift:GetManagedResource", &["arc-zonal-shift:GetManagedResource"]),
     ("dynamodb:BatchGetItem", &["dynamodb:BatchGetItem"]),
     ("dynamodb:DeleteItem", &["dynamodb:DeleteItem"]),
     ("dynamodb:GetItem", &["dynamodb:GetItem"]),
@@ -92,6 +93,10 @@ pub fn requests(asked: Asked<'_>) -> Result<Vec<Request>, String> {
                     .with(TAG_KEYS, tags.keys())
             })
             .collect(),
+        Asked::Other("GetManagedResource") => {
+            let cluster = arn("eks", "cluster/prod");
+            vec![Request::new("arc-zonal-shift:GetManagedResource", "*").with(RESOURCE_IDENTIFIER, [cluster])]
+        }
         Asked::Other("GetProducts") => vec![Request::new("pricing:GetProducts", "*")],
         Asked::Other(describe) if describe.starts_with("Describe") => {
             vec![Request::new(&format!("ec2:{describe}"), "*")]

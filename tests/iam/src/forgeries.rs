@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, LEADING_KEYS, PASSED_TO, REGION, REQUEST_TAG, RESOURCE_TAG, Request, SOURCE,
-    TAG_KEYS,
+    ACCOUNT, CREATE_ACTION, LEADING_KEYS, PASSED_TO, REGION, REQUEST_TAG, RESOURCE_IDENTIFIER, RESOURCE_TAG,
+    Request, SOURCE, TAG_KEYS,
 };
 
 /// Partitions of all kinds, of this cluster and of others.
@@ -33,7 +33,8 @@ const SOURCES: [&str; 6] =
     ["aws.ec2", "tenon", "tenon.agent.demo", "tenon.agent.next", "tenon.schedule", "ami.pipeline"];
 
 /// Other actions on the same thing in the same circumstances, by service.
-const ACTIONS: [(&str, &[&str]); 9] = [
+const ACTIONS: [(&str, &[&str]); 10] = [
+    ("arc-zonal-shift", &["CancelZonalShift", "StartPracticeRun", "StartZonalShift", "UpdateZonalShift"]),
     (
         "dynamodb",
         &[
@@ -172,6 +173,11 @@ fn others(key: &str, own: &BTreeSet<String>) -> Vec<BTreeSet<String>> {
         REQUEST_TAG | RESOURCE_TAG => alone(&["other", "tenon2", ""]),
         CREATE_ACTION => alone(&["RunScheduledInstances", "CreateVpc"]),
         TAG_KEYS => beside(&["tenon.dev/installation", "kubernetes.io/cluster/next"]),
+        RESOURCE_IDENTIFIER => alone(&[
+            "arn:aws:eks:us-east-1:111122223333:nodegroup/prod",
+            "arn:aws:eks:us-east-1:444455556666:cluster/prod",
+            "arn:aws:eks:eu-west-1:111122223333:cluster/prod",
+        ]),
         PASSED_TO => alone(&["lambda.amazonaws.com", "ecs.amazonaws.com"]),
         _ => Vec::new(),
     }

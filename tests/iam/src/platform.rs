@@ -63,7 +63,10 @@ fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
         for (_, schedule) in stack.of_kind("AWS::Scheduler::Schedule")? {
             let text = |pointer: &str| schedule.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let of = match text("/Name").split_once("sweep-") {
-                Some((_, rest)) => format!("scheduler of {}", rest.trim_start_matches("classes-")),
+                Some((_, rest)) => {
+                    let cluster = ["classes-", "shifts-"].iter().find_map(|kind| rest.strip_prefix(kind));
+                    format!("scheduler of {}", cluster.unwrap_or(rest))
+                }
                 None => "scheduler".to_owned(),
             };
             if of != role {

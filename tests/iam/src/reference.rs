@@ -33,11 +33,15 @@ pub fn knows(action: &str) -> bool {
     REFERENCE.actions.contains_key(action)
 }
 
+/// Actions on resources that the reference doesn't list, such as ARC's on EKS clusters; AWS's own policies name those by
+/// a condition.
+const UNLISTED: [&str; 1] = ["arc-zonal-shift:GetManagedResource"];
+
 /// Whether the action can be asked of that resource at all. One that isn't known here can.
 #[must_use]
 pub fn fits(action: &str, resource: &str) -> bool {
     REFERENCE.actions.get(action).is_none_or(|known| {
-        if known.resources.is_empty() {
+        if known.resources.is_empty() || (resource == "*" && UNLISTED.contains(&action)) {
             resource == "*"
         } else {
             of_resource(known, resource).next().is_some()

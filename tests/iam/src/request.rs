@@ -27,6 +27,8 @@ pub const CREATE_ACTION: &str = "ec2:CreateAction";
 pub const TAG_KEYS: &str = "aws:TagKeys";
 /// Whom a role is passed to.
 pub const PASSED_TO: &str = "iam:PassedToService";
+/// What ARC is asked about.
+pub const RESOURCE_IDENTIFIER: &str = "arc-zonal-shift:ResourceIdentifier";
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -107,6 +107,7 @@ impl Live {
             name: cluster.clone(),
             max_nodes: None,
             reserved_capacity: false,
+            zonal_shift: false,
             objects: Vec::new(),
         };
         add_outside(&mut world.region, &form, Box::new(outside)).map_err(|error| setup(&error))?;

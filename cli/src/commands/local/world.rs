@@ -132,6 +132,7 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
             name: cluster_of(&manifests.node_classes),
             max_nodes: None,
             reserved_capacity: false,
+            zonal_shift: false,
             objects: Vec::<Value>::new(),
         }],
         images: Vec::new(),

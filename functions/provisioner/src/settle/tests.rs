@@ -46,11 +46,13 @@ impl World {
                 zone: "us-east-1a".parse().unwrap(),
                 zone_id: "use1-az1".parse().unwrap(),
                 free_addresses: 10,
+                shifted: None,
             }]),
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(Vec::new()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             reservations: None,
+            shifts: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),
         };

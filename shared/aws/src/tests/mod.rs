@@ -1,4 +1,4 @@
-//! The adapters against answers of the shapes in EC2's and the Pricing API's references.
+//! The adapters against answers of the shapes in EC2's, the Pricing API's and ARC's references.
 
 mod errors;
 mod fake_http;
@@ -6,6 +6,7 @@ mod fleets;
 mod lists;
 mod prices;
 mod writes;
+mod zonal_shifts;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,7 +16,7 @@ use aws_types::SdkConfig;
 
 pub(super) use fake_http::{FakeHttp, Sent};
 
-use crate::{AwsEc2, AwsPricing};
+use crate::{AwsEc2, AwsPricing, AwsZonalShift};
 
 pub(super) fn config(http: &FakeHttp) -> SdkConfig {
     let credentials = Credentials::new("key", "secret", None, None, "tests");
@@ -34,6 +35,11 @@ pub(super) fn ec2(answers: &[(u16, &str)]) -> (AwsEc2, FakeHttp) {
 pub(super) fn pricing(region: &str, answers: &[(u16, &str)]) -> (AwsPricing, FakeHttp) {
     let http = FakeHttp::new(answers);
     (AwsPricing::new(&config(&http), region.parse().unwrap()), http)
+}
+
+pub(super) fn zonal_shift(answers: &[(u16, &str)]) -> (AwsZonalShift, FakeHttp) {
+    let http = FakeHttp::new(answers);
+    (AwsZonalShift::new(&config(&http)), http)
 }
 
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {

@@ -1,7 +1,7 @@
 //! The ports to EC2: what Tenon asks of it, in EC2's words and plain types.
 //!
-//! Decides the form of requests and answers. Adapters implement [`Ec2`] and [`Pricing`]: the region twin here, the
-//! real account elsewhere. Lists that can grow without bound are paged; a page's token is opaque.
+//! Decides the form of requests and answers. Adapters implement [`Ec2`], [`Pricing`] and
+//! [`ZonalShift`]: the region twin here, the real account elsewhere. Lists that can grow without bound are paged; a page's token is opaque.
 
 mod fleet;
 mod image;
@@ -11,11 +11,13 @@ mod offering;
 mod reservation;
 mod stored;
 mod template;
+mod zonal_shift;
 
 use std::future::Future;
 use std::sync::Arc;
 
 use tenon_domain::id::InstanceId;
+use tenon_domain::zonal_shift::ShiftedZone;
 
 pub use fleet::{
     CreateFleetRequest, DryRunOutcome, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
@@ -34,6 +36,7 @@ pub use template::{
     LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
+pub use zonal_shift::cluster_arn;
 
 use crate::error::Ec2Error;
 
@@ -140,7 +143,7 @@ macro_rules! port {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
         }
 
-        impl<E: Send + Sync, P: Send + Sync> $port for Account<E, P>
+        impl<E: Send + Sync, P: Send + Sync, Z: Send + Sync> $port for Account<E, P, Z>
         where
             $kind: $port,
         {
@@ -149,13 +152,15 @@ macro_rules! port {
     };
 }
 
-/// EC2 and its prices as one, as handlers take them.
+/// EC2, its prices and zonal shifts as one, as handlers take them.
 #[derive(Debug, Clone)]
-pub struct Account<E, P> {
+pub struct Account<E, P, Z> {
     /// EC2 of an account and region.
     pub ec2: E,
     /// The region's prices.
     pub pricing: P,
+    /// Zonal shifts of its clusters.
+    pub zonal_shift: Z,
 }
 
 port! {
@@ -205,6 +210,15 @@ port! {
     Pricing of pricing: P {
         /// On-demand prices of the region (Linux, shared tenancy), by type; pages of 100. A type can be missing.
         fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
+    }
+}
+
+port! {
+    /// Zonal shift in Amazon Application Recovery Controller (ARC).
+    ZonalShift of zonal_shift: Z {
+        /// Zones that a resource is shifted away from now, by an operator, a practice run or AWS; a resource that ARC
+        /// doesn't manage is `NotFound`.
+        fn shifted_zones(resource_arn: &str) -> Vec<ShiftedZone>;
     }
 }
 

@@ -121,8 +121,8 @@ fn tokens(call: Call, cost: Cost) -> Vec<(Bucket, u64)> {
             vec![(Bucket::TerminateInstances, 1), (Bucket::TerminateInstancesResources, resources)]
         }
         Call::CreateTags => vec![(Bucket::CreateTags, 1)],
-        // Another service, with limits of its own that the twin doesn't model.
-        Call::GetProducts => Vec::new(),
+        // Other services, with limits of their own that the twin doesn't model.
+        Call::GetProducts | Call::GetManagedResource => Vec::new(),
     }
 }
 

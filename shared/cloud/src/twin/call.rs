@@ -37,6 +37,8 @@ pub enum Call {
     CreateTags,
     /// The Pricing API's GetProducts.
     GetProducts,
+    /// ARC's GetManagedResource.
+    GetManagedResource,
 }
 
 impl Call {
@@ -61,6 +63,7 @@ impl Call {
             Self::TerminateInstances => "TerminateInstances",
             Self::CreateTags => "CreateTags",
             Self::GetProducts => "GetProducts",
+            Self::GetManagedResource => "GetManagedResource",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The ports on the twin: each call is admitted (meter, buckets, faults, rights), then answered from the state.
 
 use tenon_domain::id::InstanceId;
+use tenon_domain::zonal_shift::ShiftedZone;
 
 use super::buckets::{Cost, Narrowing};
 use super::call::Call;
@@ -14,7 +15,7 @@ use crate::port::{
     CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
     Page, PageToken, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
-    TypeOffering,
+    TypeOffering, ZonalShift,
 };
 
 /// EC2's page sizes, as the adapters ask for them.
@@ -254,5 +255,11 @@ impl Pricing for RegionTwin {
             });
             state.page(call, TYPES_PAGE, page.as_ref(), known.collect())
         })
+    }
+}
+
+impl ZonalShift for RegionTwin {
+    async fn shifted_zones(&self, resource_arn: &str) -> Result<Vec<ShiftedZone>, Ec2Error> {
+        self.call(Call::GetManagedResource, Cost::PLAIN, |state| state.shifted_zones(resource_arn))
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenon_domain::Timestamp;
-use tenon_domain::id::{ImageId, InstanceId, InstanceType, ReservationId, SubnetId, Zone};
+use tenon_domain::id::{ImageId, InstanceId, InstanceType, ReservationId, SubnetId, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{Call, Fault, HealthEvent, NewImage, NotPossible, Pool, Quota, RegionTwin, TwinEvent};
@@ -121,6 +122,36 @@ impl RegionTwin {
     /// [`NotPossible`] for one that doesn't exist.
     pub fn end_reservation(&self, id: &ReservationId) -> Result<(), NotPossible> {
         self.with(|state| state.end_reservation(id))
+    }
+}
+
+/// Zonal shift.
+impl RegionTwin {
+    /// The id of the zone of that name.
+    #[must_use]
+    pub fn zone_id(&self, zone: &Zone) -> Option<ZoneId> {
+        self.with(|state| state.zones.iter().find(|known| known.name == *zone).map(|known| known.id.clone()))
+    }
+
+    /// Lets ARC manage a resource: its owner turned zonal shift on.
+    pub fn manage(&self, resource_arn: &str) {
+        self.with(|state| state.managed.entry(resource_arn.to_owned()).or_default().len());
+    }
+
+    /// Shifts a resource away from a zone; one without an end is AWS's autoshift, of which an event tells.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a zone that the region doesn't have or a resource that ARC doesn't manage.
+    pub fn shift_zone(&self, resource_arn: &str, zone_id: &ZoneId, end: ShiftEnd) -> Result<(), NotPossible> {
+        self.with(|state| state.shift_zone(resource_arn, zone_id, end))
+    }
+
+    /// Ends a shift before its time.
+    ///
+    /// # Errors
+    /// [`NotPossible`] where there is none.
+    pub fn end_shift(&self, resource_arn: &str, zone_id: &ZoneId) -> Result<(), NotPossible> {
+        self.with(|state| state.end_shift(resource_arn, zone_id))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The events that EC2 and AWS Health put on the default bus, in the shapes in which they send them.
+//! The events that EC2, AWS Health and ARC put on the default bus, in the shapes in which they send them.
 //!
 //! Decides the form of an event; never what becomes of it: the bus loses, doubles and reorders. Invariant: an
 //! event's id and time follow from the seed and from what happened.
@@ -100,6 +100,16 @@ impl Source<'_> {
         let mut event = self.event("aws.health", "AWS Health Event", "", detail);
         if let Some(resources) = event.json.get_mut("resources") {
             *resources = health.instances.iter().map(|i| i.as_str()).collect();
+        }
+        event
+    }
+
+    pub(super) fn autoshift(&self, away_from: &str, detail_type: &str) -> TwinEvent {
+        let detail =
+            json!({ "version": "0.0.1", "data": "", "metadata": { "awayFrom": away_from, "notes": "" } });
+        let mut event = self.event("aws.arc-zonal-shift", detail_type, "", detail);
+        if let Some(resources) = event.json.get_mut("resources") {
+            *resources = json!([]);
         }
         event
     }

@@ -6,7 +6,7 @@
 //!
 //! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules,
 //! token buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
-//! placement groups, kinds of capacity reservations but the ordinary one, default VPCs.
+//! placement groups, kinds of capacity reservations but the ordinary one, default VPCs, practice runs of zonal shifts.
 //!
 //! Invariant: everything follows from the seed, the clock and the order of calls.
 
@@ -29,6 +29,7 @@ mod state;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod zonal_shift;
 
 use std::collections::BTreeSet;
 use std::fmt;

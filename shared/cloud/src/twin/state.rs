@@ -23,6 +23,7 @@ use super::instances::TwinInstance;
 use super::network::TwinSubnet;
 use super::records::{CallCount, LaunchRecord, RequestRecord};
 use super::templates::TwinTemplate;
+use super::zonal_shift::Managed;
 use super::{TwinConfig, TypeSelection};
 use crate::data::{DataError, Ec2Data};
 use crate::error::Ec2Error;
@@ -52,6 +53,7 @@ pub(super) struct State {
     /// Capacity reservations, each with how many instances it is for.
     pub(super) reservations: BTreeMap<ReservationId, CapacityReservation>,
     pub(super) templates: BTreeMap<String, TwinTemplate>,
+    pub(super) managed: Managed,
     pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
     pub(super) capacity: Capacity,
     /// Errors that a test gives to a pool: code and message.
@@ -107,6 +109,7 @@ impl State {
             groups: BTreeMap::new(),
             reservations: BTreeMap::new(),
             templates: BTreeMap::new(),
+            managed: Managed::new(),
             instances: BTreeMap::new(),
             capacity: Capacity::default(),
             failing: BTreeMap::new(),

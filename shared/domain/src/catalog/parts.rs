@@ -231,15 +231,19 @@ impl Catalog<'_> {
     }
 }
 
-/// Whether a class has a subnet with addresses in the zone.
+/// Whether a class has a subnet with addresses in the zone, and the zone is in service.
 fn subnets_of(zone: &Zone, subnets: &[ClassSubnet], exhaustion: Exhaustion<'_>) -> Availability {
-    let here = subnets.iter().filter(|subnet| subnet.zone == *zone);
+    let here = || subnets.iter().filter(|subnet| subnet.zone == *zone);
+    // A shift is a zone's, so all subnets in it are shifted or none is.
+    if here().any(|subnet| subnet.is_shifted(exhaustion.now)) {
+        return Availability::Unavailable(Unavailability::ZoneShifted);
+    }
     let blocking = |subnet: &ClassSubnet| {
         let key = UnavailableKey::Subnet(subnet.id.clone());
         exhaustion.marks.blocking_key(&key, exhaustion.now)
     };
     // The one that has addresses first is the zone's; one that isn't marked has some.
-    let first = here.map(blocking).min_by_key(|blocking| blocking.as_ref().map(|blocking| blocking.until));
+    let first = here().map(blocking).min_by_key(|blocking| blocking.as_ref().map(|blocking| blocking.until));
     match first {
         None => Availability::Unavailable(Unavailability::NoSubnet),
         Some(None) => Availability::Available,
@@ -255,6 +259,7 @@ mod tests {
     use crate::evidence::require;
     use crate::id::{ClusterName, SubnetId};
     use crate::unavailable::Mark;
+    use crate::zonal_shift::ShiftEnd;
 
     struct World {
         region: Region,
@@ -324,6 +329,7 @@ mod tests {
             zone: zone(name),
             zone_id: ZoneId::parse("any").unwrap(),
             free_addresses: 10,
+            shifted: None,
         }
     }
 
@@ -417,6 +423,19 @@ mod tests {
             0,
             &["us-east-1a spot 0.03 Exhausted", "us-east-1a on-demand 0.096 Exhausted", in_a[2], in_a[3]],
         );
+    }
+
+    /// A shift is no mark: nothing is probed there, and once it is over everything is as it was.
+    #[test]
+    fn a_zone_that_is_shifted_away_from_offers_nothing_until_the_shift_ends() {
+        let end = ShiftEnd::At(Timestamp::from_second(60).unwrap());
+        let subnets = [ClassSubnet { shifted: Some(end), ..subnet("subnet-1", "us-east-1a") }];
+        let (marked, elsewhere) =
+            (["subnet#subnet-1"], ["us-east-1b spot - NoSubnet", "us-east-1b on-demand 0.096 NoSubnet"]);
+        let shifted = ["us-east-1a spot 0.03 ZoneShifted", "us-east-1a on-demand 0.096 ZoneShifted"];
+        check(Places::Subnets(&subnets), &marked, 59, &[shifted, elsewhere].concat());
+        let back = ["us-east-1a spot 0.03 Available", "us-east-1a on-demand 0.096 Available"];
+        check(Places::Subnets(&subnets), &[], 60, &[back, elsewhere].concat());
     }
 
     /// What is held isn't asked for because its subnet may be asked for again, nor the other way round.

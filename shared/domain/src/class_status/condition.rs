@@ -48,6 +48,8 @@ words! {
         Ready => "Ready",
         /// Parts of its spec are accepted and not acted on.
         Unsupported => "tenon.dev/Unsupported",
+        /// None of its zones is shifted away from; only where the cluster's setting `zonal_shift` is Enabled.
+        ZonesInService => "tenon.dev/ZonesInService",
     }
 }
 
@@ -116,6 +118,10 @@ words! {
         UnhealthyDependents => "UnhealthyDependents",
         /// Fields of the spec aren't acted on.
         UnsupportedFields => "UnsupportedFields",
+        /// The cluster is shifted away from a zone.
+        ZonalShiftActive => "ZonalShiftActive",
+        /// ARC couldn't be asked for the cluster's shifts, or doesn't know the cluster.
+        ZonalShiftResolutionFailed => "ZonalShiftResolutionFailed",
     }
 }
 
@@ -167,7 +173,9 @@ impl Condition {
             | ConditionReason::RunInstancesAuthCheckFailed
             | ConditionReason::ValidationIncomplete
             | ConditionReason::UnhealthyDependents
-            | ConditionReason::UnsupportedFields => self.reason.as_str(),
+            | ConditionReason::UnsupportedFields
+            | ConditionReason::ZonalShiftActive
+            | ConditionReason::ZonalShiftResolutionFailed => self.reason.as_str(),
         }
     }
 }

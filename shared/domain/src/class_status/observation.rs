@@ -3,6 +3,8 @@
 //! Decides the conditions from one observation, all of them together: none is True before it was seen to hold, none
 //! Unknown without a reason and a time of the next try.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
@@ -10,6 +12,7 @@ use super::status::{ClassStatus, ClassSubnet, ResolvedImage};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::id::NodeClassName;
 use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};
+use crate::zonal_shift::ShiftedZone;
 
 /// What was seen of one part of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct ClassObservation {
     pub instance_profile: Seen<InstanceProfile>,
     /// Its capacity reservations; nothing was looked for where the gate `ReservedCapacity` is off.
     pub reservations: Option<SeenReservations>,
+    /// Zones that the cluster is shifted away from; not asked for where the setting `zonal_shift` is Disabled.
+    pub shifts: Option<Seen<BTreeSet<ShiftedZone>>>,
     /// Whether EC2 would take a launch; not asked where something above doesn't hold.
     pub validation: Seen<()>,
     /// Fields of its spec that nothing acts on.
@@ -81,6 +86,11 @@ impl ClassStatus {
             .collect();
         let ClassObservation { name, generation, spec_digest, subnets, security_groups, images, .. } =
             observation;
+        // Shifts are the cluster's: what is known of them holds for every spec.
+        let shifts = match observation.shifts {
+            Some(seen) => kept(seen, previous.map(Self::shifts).as_ref()).unwrap_or_default(),
+            None => BTreeSet::new(),
+        };
         // What was resolved from another spec says nothing about this one.
         let known = previous.filter(|previous| previous.spec_digest == spec_digest);
         let mut status = Self {
@@ -99,6 +109,10 @@ impl ClassStatus {
             conditions,
             resolved_at: now,
         };
+        for subnet in &mut status.subnets {
+            let shift = shifts.iter().find(|shifted| shifted.zone_id == subnet.zone_id);
+            subnet.shifted = shift.map(|shifted| shifted.end).filter(|end| end.holds(now));
+        }
         status.subnets.sort_by(|a, b| b.free_addresses.cmp(&a.free_addresses).then_with(|| a.id.cmp(&b.id)));
         status.security_groups.sort();
         status.images.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
@@ -158,7 +172,33 @@ fn judge(observation: &ClassObservation) -> Vec<Judgement> {
             next_try: None,
         });
     }
+    judgements.extend(observation.shifts.as_ref().map(|seen| judge_shifts(seen, &observation.subnets)));
     judgements
+}
+
+/// Whether the class's zones are in service. That one isn't keeps it from nothing: the others are launched in.
+fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubnet>>) -> Judgement {
+    let condition = ConditionType::ZonesInService;
+    let Seen::Holds(shifted) = seen else { return judge_part(condition, seen) };
+    let concerned = |shifted: &&ShiftedZone| match subnets {
+        Seen::Holds(subnets) => subnets.iter().any(|subnet| subnet.zone_id == shifted.zone_id),
+        Seen::Refused { .. } | Seen::Unseen { .. } => true,
+    };
+    let zones: Vec<String> = shifted
+        .iter()
+        .filter(concerned)
+        .map(|shifted| format!("`{}` is shifted away from {}", shifted.zone_id, shifted.end))
+        .collect();
+    if zones.is_empty() {
+        return holds(condition);
+    }
+    Judgement {
+        condition,
+        status: ConditionStatus::False,
+        reason: ConditionReason::ZonalShiftActive,
+        message: format!("{}: nothing is launched there", zones.join(", ")),
+        next_try: None,
+    }
 }
 
 fn holds(condition: ConditionType) -> Judgement {
@@ -222,6 +262,7 @@ fn dated(judgement: Judgement, generation: u64, previous: Option<&ClassStatus>, 
 mod tests {
     use super::*;
     use crate::id::{SubnetId, Zone, ZoneId};
+    use crate::zonal_shift::ShiftEnd;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).unwrap()
@@ -233,6 +274,7 @@ mod tests {
             zone: Zone::parse("us-east-1a").unwrap(),
             zone_id: ZoneId::parse("use1-az1").unwrap(),
             free_addresses,
+            shifted: None,
         }
     }
 
@@ -246,6 +288,7 @@ mod tests {
             images: Seen::Holds(vec![]),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             reservations: None,
+            shifts: None,
             validation: Seen::Holds(()),
             unsupported: vec![],
         }
@@ -324,6 +367,47 @@ mod tests {
         assert_eq!(second.condition(ConditionType::Ready).unwrap().since, at(9));
         let changed = ClassObservation { subnets: unseen(), spec_digest: "def".to_owned(), ..observation() };
         assert_eq!(ClassStatus::observed(changed, Some(&first), at(9)).subnets, []);
+    }
+
+    fn shifted(zone: &str) -> ShiftedZone {
+        ShiftedZone { zone_id: ZoneId::parse(zone).unwrap(), end: ShiftEnd::At(at(600)) }
+    }
+
+    fn with_shifts(shifts: Seen<BTreeSet<ShiftedZone>>) -> ClassObservation {
+        ClassObservation { shifts: Some(shifts), ..observation() }
+    }
+
+    fn told(status: &ClassStatus) -> String {
+        let found = status.condition(ConditionType::ZonesInService);
+        found.map_or("untold".to_owned(), |c| format!("{} {}", c.status.as_str(), c.reason_text()))
+    }
+
+    #[test]
+    fn a_shifted_zone_is_told_and_keeps_the_class_from_nothing() {
+        let away = with_shifts(Seen::Holds(BTreeSet::from([shifted("use1-az1"), shifted("use1-az2")])));
+        let status = ClassStatus::observed(away, None, at(0));
+        assert_eq!((told(&status).as_str(), status.ready()), ("False ZonalShiftActive", true));
+        let message = &status.condition(ConditionType::ZonesInService).unwrap().message;
+        let expected =
+            "`use1-az1` is shifted away from until 1970-01-01T00:10:00Z: nothing is launched there";
+        assert_eq!(message, expected);
+        assert!(
+            status.subnets.iter().all(|subnet| subnet.is_shifted(at(599)) && !subnet.is_shifted(at(600)))
+        );
+        // Nobody answered for another spec: the shift is known all the same.
+        let reason = ConditionReason::ZonalShiftResolutionFailed;
+        let unseen = Seen::Unseen { reason, message: "throttled".to_owned(), next_try: at(60) };
+        let unanswered = ClassObservation { spec_digest: "def".to_owned(), ..with_shifts(unseen) };
+        let kept = ClassStatus::observed(unanswered, Some(&status), at(9));
+        assert_eq!(
+            (told(&kept).as_str(), kept.shifts()),
+            ("Unknown ZonalShiftResolutionFailed", status.shifts())
+        );
+        assert!(kept.ready());
+        let back = ClassStatus::observed(with_shifts(Seen::Holds(BTreeSet::new())), Some(&kept), at(9));
+        assert_eq!((told(&back).as_str(), back.shifts().len()), ("True tenon.dev/ZonesInService", 0));
+        let off = ClassStatus::observed(observation(), Some(&status), at(9));
+        assert_eq!((told(&off).as_str(), off.shifts().len()), ("untold", 0));
     }
 
     #[test]

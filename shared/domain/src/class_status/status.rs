@@ -3,6 +3,8 @@
 //! Decides whether launches may be made from it, and what keeps it from that. How it comes about is
 //! [`super::observation`]'s.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionStatus, ConditionType};
@@ -10,6 +12,7 @@ use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::catalog::facts::{Architecture, InstanceTypeFacts};
 use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
 use crate::reservation::ClassReservations;
+use crate::zonal_shift::{ShiftEnd, ShiftedZone};
 
 /// A node class, as it resolved last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +52,16 @@ pub struct ClassSubnet {
     pub zone_id: ZoneId,
     /// Free addresses when EC2 was asked.
     pub free_addresses: u32,
+    /// When the shift away from its zone ends, where there is one.
+    pub shifted: Option<ShiftEnd>,
+}
+
+impl ClassSubnet {
+    /// Whether the cluster is shifted away from its zone at a moment, as far as is known.
+    #[must_use]
+    pub fn is_shifted(&self, now: Timestamp) -> bool {
+        self.shifted.is_some_and(|end| end.holds(now))
+    }
 }
 
 /// An image of a class.
@@ -92,6 +105,15 @@ impl ClassStatus {
             .find(|condition| condition.status != ConditionStatus::True)
     }
 
+    /// The zones of its subnets that the cluster is shifted away from, as they were seen last.
+    #[must_use]
+    pub fn shifts(&self) -> BTreeSet<ShiftedZone> {
+        let shifted = |subnet: &ClassSubnet| {
+            Some(ShiftedZone { zone_id: subnet.zone_id.clone(), end: subnet.shifted? })
+        };
+        self.subnets.iter().filter_map(shifted).collect()
+    }
+
     /// Whether the other says the same but for its revision and times of looking.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
@@ -105,10 +127,12 @@ impl ClassStatus {
         strip(self) == strip(other)
     }
 
-    /// When it is to be looked at again, at the latest; nothing where all conditions are settled.
+    /// When it is to be looked at again, at the latest; nothing where all conditions are settled. Zones have looks of their
+    /// own, every minute.
     #[must_use]
     pub fn next_try(&self) -> Option<Timestamp> {
-        self.conditions.iter().filter_map(|condition| condition.next_try).min()
+        let of_class = self.conditions.iter().filter(|told| told.condition != ConditionType::ZonesInService);
+        of_class.filter_map(|condition| condition.next_try).min()
     }
 }
 

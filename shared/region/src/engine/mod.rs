@@ -13,9 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_cloud::twin::RegionTwin;
 use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::registry::{Gate, Registry};
 use tenon_domain::wake::FunctionName;
 use tenon_entrypoint::{BusEvent, Installation};
 use tenon_table::MemoryTable;
+use tenon_table::items::{self, keys};
 
 use crate::clock::Clock;
 use crate::functions::Functions;
@@ -135,10 +137,17 @@ impl Region {
 
     /// Adds the schedules of a cluster's stack.
     pub(crate) fn add_stack(&mut self, cluster: &ClusterName) -> Result<(), WiringError> {
-        for schedule in cluster_schedules(self.installation.id.as_str(), cluster.as_str())? {
+        let zonal_shift = self.registered(cluster).map_or(Gate::Disabled, |r| r.settings.zonal_shift);
+        for schedule in cluster_schedules(self.installation.id.as_str(), cluster.as_str(), zonal_shift)? {
             self.add_schedule(schedule);
         }
         Ok(())
+    }
+
+    /// What the cluster's stack registered.
+    fn registered(&self, cluster: &ClusterName) -> Option<Registry> {
+        let key = keys::registry(&self.installation.region, cluster);
+        items::from_item(&key, &self.table.peek(&key)?).ok()
     }
 
     /// A schedule fires once when its stack is deployed, as a `rate` does, and then every period.

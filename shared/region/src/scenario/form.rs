@@ -52,6 +52,9 @@ pub struct ClusterForm {
     /// Whether its gate `ReservedCapacity` is open.
     #[serde(default)]
     pub reserved_capacity: bool,
+    /// Whether zonal shift is on for it, in EKS and in its stack.
+    #[serde(default)]
+    pub zonal_shift: bool,
     /// Objects that are there from the start.
     #[serde(default)]
     pub objects: Vec<Value>,
@@ -165,6 +168,16 @@ pub enum Step {
     },
     /// The capacity reservation of that id ends: its instances go on, in none.
     EndReservation(String),
+    /// The first cluster is shifted away from a zone.
+    ShiftZone {
+        /// The zone.
+        zone: String,
+        /// For how long an operator does so; where absent AWS does, until it is ended.
+        #[serde(default, deserialize_with = "optional_duration")]
+        lasts: Option<SignedDuration>,
+    },
+    /// The shift away from the zone of that name ends.
+    EndShift(String),
     /// Puts an event on a bus: on the default bus if its source is AWS's, else on ours.
     Event(Value),
     /// Puts a message, whatever it is, on a function's queue.

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_cloud::port::{CapacityReservation, InstanceState, TargetCapacityType};
+use tenon_cloud::port::{CapacityReservation, InstanceState, TargetCapacityType, cluster_arn};
 use tenon_cloud::twin::Pool;
 use tenon_cluster::Kind;
 use tenon_domain::catalog::LearnedMemory;
@@ -10,6 +10,7 @@ use tenon_domain::catalog::settings::MIB;
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, ParseIdError, ReservationId, Zone};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_entrypoint::error::chain;
 use tenon_table::block_on;
 use tenon_table::marks::{MarksError, Meant, clear_marks};
@@ -151,6 +152,11 @@ impl Player {
             }
             Step::Clear { unavailable } => clear(region, unavailable.as_deref())?,
             Step::Reserve { .. } | Step::EndReservation(_) => change_reservations(region, step)?,
+            Step::ShiftZone { zone, lasts } => {
+                let end = lasts.map_or(ShiftEnd::Open, |lasts| ShiftEnd::At(after(&lasts)));
+                shift_zone(region, zone, Some(end))?;
+            }
+            Step::EndShift(zone) => shift_zone(region, zone, None)?,
             Step::Event(event) => {
                 let aws = event.get("source").and_then(Value::as_str).is_some_and(|s| s.starts_with("aws."));
                 region.route(if aws { BusName::Default } else { BusName::Tenon }, event.clone());
@@ -227,6 +233,8 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::Clear { .. }
         | Step::Reserve { .. }
         | Step::EndReservation(_)
+        | Step::ShiftZone { .. }
+        | Step::EndShift(_)
         | Step::Event(_)
         | Step::Message { .. }
         | Step::Repeat { .. } => {}
@@ -291,6 +299,19 @@ fn change_reservations(region: &Region, step: &Step) -> Result<(), String> {
         tags: tags.clone(),
     };
     region.twin().add_reservation(made).map_err(|error| error.to_string())
+}
+
+/// Shifts the first cluster away from a zone, or back.
+fn shift_zone(region: &Region, zone: &str, end: Option<ShiftEnd>) -> Result<(), String> {
+    let name = Zone::parse(zone).map_err(|error| error.to_string())?;
+    let zone_id = region.twin().zone_id(&name).ok_or_else(|| format!("the region has no zone `{name}`"))?;
+    let installation = region.installation();
+    let arn = cluster_arn(&installation.region, &installation.account, &first_cluster(region)?);
+    match end {
+        Some(end) => region.twin().shift_zone(&arn, &zone_id, end),
+        None => region.twin().end_shift(&arn, &zone_id),
+    }
+    .map_err(|error| error.to_string())
 }
 
 fn set_capacity(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::data::DataError;
-use tenon_cloud::port::{Architecture, Tags};
+use tenon_cloud::port::{Architecture, Tags, cluster_arn};
 use tenon_cloud::twin::{
     Delays, ImageOutcome, NewImage, NotPossible, RegionTwin, Throttling, TwinConfig, TypeSelection,
 };
@@ -179,8 +179,15 @@ fn prepare(region: &Region, form: &ClusterForm) -> Result<ClusterName, SetupErro
     let name = ClusterName::parse(form.name.as_str())?;
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     region.twin.add_network(&discovery)?;
+    if form.zonal_shift {
+        region.twin.manage(&cluster_arn(&region.installation.region, &region.installation.account, &name));
+    }
     register(region, &name, form)?;
     Ok(name)
+}
+
+const fn gate(open: bool) -> Gate {
+    if open { Gate::Enabled } else { Gate::Disabled }
 }
 
 /// What the cluster's own stack writes.
@@ -194,10 +201,8 @@ fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(
         certificate_authority: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned(),
         kubernetes_version: "1.35".to_owned(),
         service_cidr: "10.100.0.0/16".to_owned(),
-        settings: ClusterSettings::default(),
-        gates: Gates {
-            reserved_capacity: if form.reserved_capacity { Gate::Enabled } else { Gate::Disabled },
-        },
+        settings: ClusterSettings { zonal_shift: gate(form.zonal_shift), ..ClusterSettings::default() },
+        gates: Gates { reserved_capacity: gate(form.reserved_capacity) },
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {

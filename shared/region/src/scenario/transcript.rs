@@ -152,6 +152,11 @@ fn describe(step: &Step) -> String {
             format!("reserve {instances} {instance_type} in {zone} as {id}")
         }
         Step::EndReservation(id) => format!("reservation {id} ends"),
+        Step::ShiftZone { zone, lasts: Some(lasts) } => {
+            format!("an operator shifts the cluster away from {zone} for {lasts:#}")
+        }
+        Step::ShiftZone { zone, lasts: None } => format!("AWS shifts the cluster away from {zone}"),
+        Step::EndShift(zone) => format!("the shift away from {zone} ends"),
         Step::Event(_) => "an event".to_owned(),
         Step::Message { function, .. } => format!("a message for {function}"),
         Step::Repeat { times, .. } => format!("repeat {times} times"),

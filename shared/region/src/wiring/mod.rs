@@ -12,6 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jiff::SignedDuration;
 use serde_json::Value;
+use tenon_domain::registry::Gate;
 use tenon_domain::wake::FunctionName;
 
 pub use pattern::{Pattern, PatternError};
@@ -129,15 +130,21 @@ impl Wiring {
 ///
 /// # Errors
 /// [`WiringError`] names the resource and the property.
-pub fn cluster_schedules(installation: &str, cluster: &str) -> Result<Vec<Schedule>, WiringError> {
+pub fn cluster_schedules(
+    installation: &str,
+    cluster: &str,
+    zonal_shift: Gate,
+) -> Result<Vec<Schedule>, WiringError> {
     // As above; the few clusters of a process are kept by name.
-    static READ: Mutex<BTreeMap<(String, String), Vec<Schedule>>> = Mutex::new(BTreeMap::new());
+    static READ: Mutex<BTreeMap<(String, String, Gate), Vec<Schedule>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    let name = (installation.to_owned(), cluster.to_owned());
+    let name = (installation.to_owned(), cluster.to_owned(), zonal_shift);
     if let Some(schedules) = read.get(&name) {
         return Ok(schedules.clone());
     }
-    let schedules = read_cluster(include_str!("../../../../infra/cluster.yaml"), installation, cluster)?;
+    let parameters =
+        [("Installation", installation), ("Cluster", cluster), ("ZonalShift", zonal_shift.as_str())];
+    let schedules = read_cluster(include_str!("../../../../infra/cluster.yaml"), &parameters)?;
     read.insert(name, schedules.clone());
     Ok(schedules)
 }

@@ -52,18 +52,16 @@ pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
     Ok(Wiring { queues, rules, schedules })
 }
 
-/// Reads a cluster's stack: its schedules.
+/// Reads a cluster's stack, deployed with these parameters: its schedules.
 ///
 /// # Errors
 /// [`WiringError`] for what this machine can't play.
-pub fn read_cluster(text: &str, installation: &str, cluster: &str) -> Result<Vec<Schedule>, WiringError> {
-    let stack =
-        Stack::parse("infra/cluster.yaml", text, &[("Installation", installation), ("Cluster", cluster)])?;
-    read_schedules(&stack)
+pub fn read_cluster(text: &str, parameters: &[(&str, &str)]) -> Result<Vec<Schedule>, WiringError> {
+    read_schedules(&Stack::parse("infra/cluster.yaml", text, parameters)?)
 }
 
 struct Stack {
-    /// Logical id, type, properties; in the order of the file.
+    /// Logical id, type, properties; without those whose condition doesn't hold.
     resources: Vec<(String, String, Value)>,
     parameters: BTreeMap<String, String>,
 }
@@ -75,15 +73,16 @@ impl Stack {
             .get("Resources")
             .and_then(Value::as_object)
             .ok_or_else(|| wrong(file, "Resources", "is missing"))?;
-        let resources = resources
-            .iter()
-            .map(|(name, resource)| {
-                let kind = resource.get("Type").and_then(Value::as_str).unwrap_or_default().to_owned();
-                (name.clone(), kind, resource.get("Properties").cloned().unwrap_or(Value::Null))
-            })
-            .collect();
+        let mut made = Vec::new();
+        for (name, resource) in resources {
+            let kind = resource.get("Type").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if is_made(&document, name, resource, parameters)? {
+                let properties = resource.get("Properties").cloned().unwrap_or(Value::Null);
+                made.push((name.clone(), kind, properties));
+            }
+        }
         let parameters = parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Ok(Self { resources, parameters })
+        Ok(Self { resources: made, parameters })
     }
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
@@ -108,6 +107,31 @@ impl Stack {
         }
         Some(text)
     }
+}
+
+/// Whether a resource's condition holds; one without is always made.
+fn is_made(
+    document: &Value,
+    name: &str,
+    resource: &Value,
+    parameters: &[(&str, &str)],
+) -> Result<bool, WiringError> {
+    let Some(condition) = resource.get("Condition").and_then(Value::as_str) else { return Ok(true) };
+    let stated = document.get("Conditions").and_then(|all| all.get(condition));
+    stated.and_then(|stated| holds(document, stated, parameters)).ok_or_else(|| {
+        wrong(name, "Condition", "isn't `!Equals` of a parameter and a text, or `!Not` of one")
+    })
+}
+
+fn holds(document: &Value, condition: &Value, parameters: &[(&str, &str)]) -> Option<bool> {
+    if let Some(negated) = condition.get("Fn::Not") {
+        return holds(document, negated.get(0)?, parameters).map(|holds| !holds);
+    }
+    let sides = condition.get("Fn::Equals")?;
+    let (parameter, text) = (sides.get(0)?.get("Ref")?.as_str()?, sides.get(1)?.as_str()?);
+    let given = parameters.iter().find(|(name, _)| *name == parameter).map(|(_, value)| *value);
+    let default = || document.get("Parameters")?.get(parameter)?.get("Default")?.as_str();
+    Some(given.or_else(default)? == text)
 }
 
 /// The function whose queue an ARN names: `!GetAtt ImagesQueue.Arn`.
@@ -244,9 +268,12 @@ fn parse_rate(expression: &str) -> Option<SignedDuration> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::cluster_schedules;
     use super::*;
     use serde_json::json;
+    use tenon_domain::registry::Gate;
 
     fn routed(bus: BusName, event: &Value) -> Vec<&'static str> {
         let wiring = Wiring::built_in().unwrap();
@@ -272,6 +299,9 @@ mod tests {
         let image = json!({"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {"State": "available"}});
         assert_eq!(routed(BusName::Default, &image), ["images"]);
         assert!(routed(BusName::Tenon, &image).is_empty());
+        let shift =
+            json!({"source": "aws.arc-zonal-shift", "detail-type": "Autoshift In Progress", "detail": {}});
+        assert_eq!(routed(BusName::Default, &shift), ["node-classes"]);
     }
 
     #[test]
@@ -287,9 +317,26 @@ mod tests {
         let wiring = Wiring::built_in().unwrap();
         let spot = wiring.schedules.iter().find(|s| s.name == "SpotPricesSchedule").unwrap();
         assert_eq!(spot.every, SignedDuration::from_mins(10));
-        let sweeps = cluster_schedules("tenon", "prod").unwrap();
+        let sweeps = cluster_schedules("tenon", "prod", Gate::Disabled).unwrap();
         let ScheduleTarget::Event { detail, .. } = &sweeps[0].target else { panic!("{sweeps:?}") };
         assert_eq!(detail["cluster"], "prod");
+    }
+
+    #[test]
+    fn only_a_cluster_that_leaves_shifted_zones_alone_looks_for_them_every_minute() {
+        let periods = |gate| {
+            let sweeps = cluster_schedules("tenon", "prod", gate).unwrap();
+            sweeps.iter().map(|sweep| sweep.every.as_secs()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(periods(Gate::Disabled), BTreeSet::from([180, 300]));
+        assert_eq!(periods(Gate::Enabled), BTreeSet::from([60, 180, 300]));
+    }
+
+    #[test]
+    fn a_condition_that_cant_be_played_is_named() {
+        let stack = "Conditions:\n  Odd: !Or [a, b]\nResources:\n  X: {Type: T, Condition: Odd}\n";
+        let error = read_cluster(stack, &[]).unwrap_err();
+        assert_eq!((error.resource.as_str(), error.property.as_str()), ("X", "Condition"));
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! Decides words, not placements: it goes through what planning looks at, in its order, and names the first thing that
 //! no instance type gets past.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_domain::id::Zone;
 use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::resources::Shortage;
 use tenon_domain::taint::tolerates_forbidding;
@@ -87,6 +90,9 @@ fn by_offering((pool, now): (&Pool<'_>, Timestamp), types: &[&Type<'_>], merged:
         .collect();
     if available.is_empty() {
         let gone = || gone(types, merged);
+        if let Some(zones) = shifted(types, merged) {
+            return Reason::ZonesShifted { zones };
+        }
         // What this plan has used up is free again some time.
         let used_up = types.iter().any(|one| one.option.available(merged).next().is_some());
         if used_up || gone().any(is_temporary) {
@@ -129,6 +135,22 @@ fn gone<'g>(types: &'g [&Type<'_>], merged: &'g Requirements) -> impl Iterator<I
             Availability::Unavailable(why) => Some(why),
         }
     })
+}
+
+/// The zones of what could be had if the cluster weren't shifted away from them, where nothing else could be.
+fn shifted(types: &[&Type<'_>], merged: &Requirements) -> Option<Vec<Zone>> {
+    let mut zones = BTreeSet::new();
+    let offerings = types.iter().flat_map(|one| &one.option.offerings);
+    for offering in offerings.filter(|offering| offering.goes_with(merged)) {
+        match &offering.availability {
+            Availability::Unavailable(Unavailability::ZoneShifted) => {
+                zones.insert(offering.zone.clone());
+            }
+            Availability::Unavailable(why) if !is_temporary(why) => {}
+            Availability::Available | Availability::Unavailable(_) => return None,
+        }
+    }
+    (!zones.is_empty()).then(|| zones.into_iter().collect())
 }
 
 /// Whether an offering is only unavailable for now.

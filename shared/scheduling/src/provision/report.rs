@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{NodeClassName, NodePoolName};
+use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
@@ -113,6 +113,11 @@ pub enum Reason {
         /// When capacity may be asked for again first, where that is known.
         until: Option<Timestamp>,
     },
+    /// The cluster is shifted away from every zone that has an offering that fits.
+    ZonesShifted {
+        /// The zones.
+        zones: Vec<Zone>,
+    },
     /// Not enough different values of a key are possible.
     MinValuesNotSatisfied {
         /// The key.
@@ -161,6 +166,7 @@ impl Reason {
             Self::HostPortsTaken => "HostPortsTaken",
             Self::NoOffering => "NoOffering",
             Self::AllOfferingsUnavailable { .. } => "AllOfferingsUnavailable",
+            Self::ZonesShifted { .. } => "ZonesShifted",
             Self::MinValuesNotSatisfied { .. } => "MinValuesNotSatisfied",
             Self::LimitsExceeded { .. } => "LimitsExceeded",
             Self::MaxNodesReached => "MaxNodesReached",
@@ -205,6 +211,11 @@ impl fmt::Display for Reason {
             Self::AllOfferingsUnavailable { until: Some(until) } => {
                 write!(f, "every offering that fits is unavailable until `{until}`")
             }
+            Self::ZonesShifted { zones } => write!(
+                f,
+                "every offering that fits is in a zone that the cluster is shifted away from: {}",
+                quoted(zones.iter())
+            ),
             Self::MinValuesNotSatisfied { key, min_values } => {
                 write!(f, "fewer than `{min_values}` values of `{key}` are possible (`minValues`)")
             }

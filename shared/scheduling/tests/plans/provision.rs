@@ -349,6 +349,27 @@ fn exhausted_capacity_is_waited_for_and_other_zones_are_used() {
 }
 
 #[test]
+fn a_zone_that_is_shifted_away_from_is_not_launched_in_and_named_where_nothing_else_is_left() {
+    let shifted = |zones: &[&str]| {
+        let mut types = six();
+        for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+            if zones.contains(&offering.zone.as_str()) {
+                offering.availability = Availability::Unavailable(Unavailability::ZoneShifted);
+            }
+        }
+        pool("default", types)
+    };
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let (plan, _) = claims(&input(pod(), vec![shifted(&ZONES[..2])]), 1);
+    assert_eq!(plan.claims[0].zones.iter().map(|z| z.as_str()).collect::<Vec<_>>(), ["test-zone-3"]);
+    let all = input(pod(), vec![shifted(&ZONES)]);
+    check_reason(&all, "ZonesShifted");
+    let (_, report) = tenon_scheduling::provision::plan(&all);
+    let message = report.unschedulable[0].message();
+    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`, `test-zone-3`"), "{message}");
+}
+
+#[test]
 fn a_pool_that_waits_says_what_for() {
     let waiting =
         Waiting::NodeClassNotReady { class: "default".to_owned(), reason: "AMINotFound".to_owned() };

@@ -5,6 +5,7 @@ use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
     ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ResolvedImage,
 };
+use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::form::{Attributes, FieldError, Fields, Form};
 use super::reservation::{read_reservations, write_reservations};
@@ -21,6 +22,7 @@ impl Form for ClassStatus {
             to.text("zone", &subnet.zone);
             to.text("zone_id", &subnet.zone_id);
             to.number("free_addresses", subnet.free_addresses);
+            to.text_if("shifted", subnet.shifted.map(shift_end_text));
         });
         to.list("security_groups", &self.security_groups, |group, to| {
             to.text("id", &group.id);
@@ -66,6 +68,10 @@ impl Form for ClassStatus {
                     zone: from.parsed("zone")?,
                     zone_id: from.parsed("zone_id")?,
                     free_addresses: from.u32("free_addresses")?,
+                    shifted: from
+                        .value_if("shifted")
+                        .map(|_| from.word("shifted", parse_shift_end))
+                        .transpose()?,
                 })
             })?,
             security_groups: from.list("security_groups", |from| {
@@ -85,6 +91,20 @@ impl Form for ClassStatus {
             resolved_at: from.time("resolved_at")?,
         })
     }
+}
+
+/// An autoshift's end isn't known.
+const OPEN_SHIFT: &str = "open";
+
+fn shift_end_text(end: ShiftEnd) -> String {
+    match end {
+        ShiftEnd::At(end) => end.to_string(),
+        ShiftEnd::Open => OPEN_SHIFT.to_owned(),
+    }
+}
+
+fn parse_shift_end(text: &str) -> Option<ShiftEnd> {
+    if text == OPEN_SHIFT { Some(ShiftEnd::Open) } else { text.parse().ok().map(ShiftEnd::At) }
 }
 
 fn read_condition(from: Fields<'_>) -> Result<Condition, FieldError> {

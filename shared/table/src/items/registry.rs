@@ -23,6 +23,7 @@ impl Form for Registry {
             to.number("vm_memory_overhead_ppm", self.settings.vm_memory_overhead_ppm);
             to.number("reserved_enis", self.settings.reserved_enis);
             to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
+            to.text(ZONAL_SHIFT, self.settings.zonal_shift.as_str());
         });
         to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
         to.text("agent_queue", &self.agent_queue);
@@ -72,11 +73,15 @@ impl Form for Registry {
 
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
 const LEARNED_MEMORY: &str = "learned_memory";
+const ZONAL_SHIFT: &str = "zonal_shift";
 
 fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
     let default = ClusterSettings::default();
     let duration = |name, default| {
         if from.value_if(name).is_some() { from.milliseconds(name) } else { Ok(default) }
+    };
+    let gate = |name, default| {
+        if from.value_if(name).is_some() { from.word(name, Gate::parse) } else { Ok(default) }
     };
     Ok(ClusterSettings {
         batch_idle: duration("batch_idle_ms", default.batch_idle)?,
@@ -85,9 +90,8 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
             .u32_if("vm_memory_overhead_ppm")?
             .unwrap_or(default.vm_memory_overhead_ppm),
         reserved_enis: from.u32_if("reserved_enis")?.unwrap_or(default.reserved_enis),
-        learned_memory: from
-            .value_if(LEARNED_MEMORY)
-            .map_or(Ok(default.learned_memory), |_| from.word(LEARNED_MEMORY, Gate::parse))?,
+        learned_memory: gate(LEARNED_MEMORY, default.learned_memory)?,
+        zonal_shift: gate(ZONAL_SHIFT, default.zonal_shift)?,
     })
 }
 

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance};
+use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::money::Currency;
 use tenon_domain::registry::{Gate, Registry};
 use tenon_domain::unavailable::{Mark, OfferingKey};
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::*;
 use crate::key::VERSION;
@@ -213,6 +215,24 @@ fn a_registry_of_before_learns_memory() {
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.insert("learned_memory".into(), Value::text("Disabled"));
     assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, Gate::Disabled);
+}
+
+#[test]
+fn a_registry_of_before_doesnt_ask_for_zonal_shifts() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.remove("zonal_shift").unwrap();
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.zonal_shift, Gate::Disabled);
+}
+
+#[test]
+fn an_autoshift_without_an_end_reads_back() {
+    let mut status = class_status();
+    for subnet in &mut status.subnets {
+        subnet.shifted = Some(ShiftEnd::Open);
+    }
+    let key = keys::node_class(&cluster(), &status.name);
+    assert_eq!(from_item::<ClassStatus>(&key, &to_item(&status)).unwrap(), status);
 }
 
 #[test]

@@ -27,6 +27,7 @@ use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
 
 use super::super::*;
 
@@ -189,6 +190,7 @@ pub(super) fn class_status() -> ClassStatus {
             zone: "us-east-1a".parse().unwrap(),
             zone_id: "use1-az1".parse().unwrap(),
             free_addresses: 250,
+            shifted: None,
         }]),
         security_groups: SeenPart::Holds(vec![ResolvedSecurityGroup {
             id: "sg-0abc".parse().unwrap(),
@@ -214,6 +216,10 @@ pub(super) fn class_status() -> ClassStatus {
                 available: 3,
             }]),
         }),
+        shifts: Some(SeenPart::Holds(BTreeSet::from([ShiftedZone {
+            zone_id: "use1-az1".parse().unwrap(),
+            end: ShiftEnd::At(at("06:00:00")),
+        }]))),
         validation: SeenPart::Unseen {
             reason: ConditionReason::ValidationIncomplete,
             message: "EC2 throttled the dry run".into(),

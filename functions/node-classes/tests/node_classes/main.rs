@@ -1,0 +1,11 @@
+//! Node classes, as their users would notice them: what they resolve to, and why they aren't ready.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test aren't inside #[test] functions"
+)]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+mod reservations;
+mod resolving;
+mod running;
+mod zonal_shift;

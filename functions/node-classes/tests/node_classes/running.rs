@@ -1,0 +1,165 @@
+//! A registered cluster in a region of its own, with an agent that reports what the test says.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::{Architecture, Tags};
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
+use tenon_cluster::snapshot::{self, ClusterObjects, Encoder, Manifest};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
+use tenon_domain::wake::Cause;
+use tenon_entrypoint::testing::{World, WorldConfig};
+use tenon_entrypoint::{Handler, Scope, content_commit};
+use tenon_node_classes::NodeClasses;
+use tenon_table::items::{self, keys};
+use tenon_table::{Table, block_on};
+
+pub(crate) struct Running {
+    pub(crate) world: World,
+    pub(crate) function: NodeClasses,
+    pub(crate) cluster: ClusterName,
+    pub(crate) manifest: Mutex<Option<Manifest>>,
+}
+
+pub(crate) fn set(list: &[&str]) -> std::collections::BTreeSet<String> {
+    list.iter().map(|text| (*text).to_owned()).collect()
+}
+
+pub(crate) fn tags() -> Tags {
+    Tags::from([("karpenter.sh/discovery".to_owned(), "prod".to_owned())])
+}
+
+pub(crate) fn allowances() -> Allowances {
+    Allowances {
+        node_roles: set(&["nodes"]),
+        instance_profiles: set(&["profile"]),
+        subnet_tags: tags(),
+        security_group_tags: tags(),
+        image_owners: set(&["self", "amazon"]),
+        max_nodes: None,
+    }
+}
+
+/// A class's spec, with some of its fields replaced.
+pub(crate) fn class(replaced: Value) -> Value {
+    let mut spec = json!({
+        "amiFamily": "AL2023",
+        "role": "nodes",
+        "amiSelectorTerms": [{"name": "nodes-*", "owner": "self"}],
+        "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": "prod"}}],
+        "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": "prod"}}]
+    });
+    for (key, value) in replaced.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    if !spec["instanceProfile"].is_null() {
+        spec.as_object_mut().unwrap().remove("role");
+    }
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+        "metadata": {"name": "default", "uid": "u-1", "generation": 1},
+        "spec": spec
+    })
+}
+
+/// A registered cluster in a region with a network.
+pub(crate) fn running(allowed: Allowances) -> Running {
+    registered(allowed, Gates::default(), ClusterSettings::default())
+}
+
+pub(crate) fn registered(allowed: Allowances, gates: Gates, settings: ClusterSettings) -> Running {
+    let running = unregistered();
+    let registry = Registry {
+        installation: running.world.installation.id.clone(),
+        cluster: running.cluster.clone(),
+        endpoint: "https://prod".to_owned(),
+        certificate_authority: "Y2E=".to_owned(),
+        kubernetes_version: "1.33".to_owned(),
+        service_cidr: "10.100.0.0/16".to_owned(),
+        settings,
+        gates,
+        agent_queue: String::new(),
+        agent_role: String::new(),
+        allowed,
+        bootstrap: None,
+    };
+    let key = keys::registry(&running.world.installation.region, &running.cluster);
+    let commit = content_commit(Vec::new(), vec![items::put(key, &registry)]);
+    block_on(running.world.table.commit(&commit)).unwrap();
+    running
+}
+
+pub(crate) fn unregistered() -> Running {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    world.ec2.add_network(&tags()).unwrap();
+    Running {
+        world,
+        function: NodeClasses::default(),
+        cluster: ClusterName::parse("prod").unwrap(),
+        manifest: Mutex::new(None),
+    }
+}
+
+impl Running {
+    /// The agent reports these classes.
+    pub(crate) fn report(&self, classes: &[Value]) {
+        let objects = ClusterObjects {
+            node_classes: classes.iter().cloned().map(Arc::new).collect(),
+            ..ClusterObjects::default()
+        };
+        let mut manifest = self.manifest.lock().unwrap();
+        let now = self.world.clock.now();
+        let encoded = Encoder::default().encode(&objects, manifest.as_ref(), now);
+        let generation = manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
+        let write =
+            snapshot::write(&self.world.table, &self.cluster, &encoded, (generation, manifest.as_ref()));
+        let written = block_on(write).unwrap();
+        *manifest = Some(written);
+    }
+
+    pub(crate) fn wake(&self, cause: Cause) {
+        let of_region = matches!(cause, Cause::ImageChanged(_) | Cause::ZonalShift);
+        let scope = if of_region { Scope::Region } else { Scope::Cluster(self.cluster.clone()) };
+        block_on(self.function.handle(&self.world, &scope, &[cause])).unwrap();
+    }
+
+    pub(crate) fn status(&self) -> Option<ClassStatus> {
+        let key = keys::node_class(&self.cluster, &NodeClassName::parse("default").unwrap());
+        Some(items::from_item(&key, &self.world.table.peek(&key)?).unwrap())
+    }
+
+    pub(crate) fn images(&self) -> Vec<ImageId> {
+        self.status().unwrap().images.into_iter().map(|image| image.id).collect()
+    }
+
+    /// The obstacle: condition, status, reason.
+    pub(crate) fn obstacle(&self) -> String {
+        self.status().unwrap().obstacle().map_or("ready".to_owned(), |obstacle| {
+            let condition = obstacle.condition.as_str();
+            format!("{condition}={} {}", obstacle.status.as_str(), obstacle.reason_text())
+        })
+    }
+
+    pub(crate) fn message(&self) -> String {
+        self.status().unwrap().obstacle().unwrap().message.clone()
+    }
+
+    pub(crate) fn said(&self) -> Vec<String> {
+        self.world.signals.take_events().into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    pub(crate) fn fail(&self, call: Call, when: FaultWhen, error: Ec2Error) {
+        self.world.ec2.inject(Fault { call, when, effect: FaultEffect::Refused(error) });
+    }
+}
+
+pub(crate) fn throttled(call: Call) -> Ec2Error {
+    Ec2Error::Throttled { action: call.as_str().to_owned() }
+}
+
+pub(crate) fn image(name: &str) -> NewImage {
+    NewImage::named(name, Architecture::X86_64)
+}

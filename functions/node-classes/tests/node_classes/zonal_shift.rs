@@ -1,0 +1,157 @@
+//! Zones that a class's cluster is shifted away from.
+
+use jiff::SignedDuration;
+use serde_json::json;
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::cluster_arn;
+use tenon_cloud::twin::{Call, FaultWhen};
+use tenon_domain::class_status::ConditionType;
+use tenon_domain::id::ZoneId;
+use tenon_domain::registry::{ClusterSettings, Gate, Gates};
+use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::zonal_shift::ShiftEnd;
+use tenon_entrypoint::testing::Rung;
+
+use crate::running::{Running, allowances, class, image, registered};
+
+/// A cluster that ARC manages, with a ready class.
+fn shiftable() -> Running {
+    let running = with_setting(Gate::Enabled);
+    running.world.ec2.manage(&arn(&running));
+    running.wake(Cause::SnapshotChanged);
+    running.said();
+    running
+}
+
+fn with_setting(zonal_shift: Gate) -> Running {
+    let settings = ClusterSettings { zonal_shift, ..ClusterSettings::default() };
+    let running = registered(allowances(), Gates::default(), settings);
+    running.world.ec2.add_image(image("nodes-1"));
+    running.report(&[class(json!({}))]);
+    running
+}
+
+fn arn(running: &Running) -> String {
+    let installation = &running.world.installation;
+    cluster_arn(&installation.region, &installation.account, &running.cluster)
+}
+
+/// The zone of the class's first subnet, by id.
+fn zone(running: &Running) -> ZoneId {
+    let mut subnets = running.status().unwrap().subnets;
+    subnets.sort_by(|a, b| a.zone.cmp(&b.zone));
+    subnets.remove(0).zone_id
+}
+
+fn shift(running: &Running, end: ShiftEnd) {
+    running.world.ec2.shift_zone(&arn(running), &zone(running), end).unwrap();
+}
+
+fn in_minutes(running: &Running, minutes: i64) -> ShiftEnd {
+    ShiftEnd::At(running.world.clock.now() + SignedDuration::from_mins(minutes))
+}
+
+/// A minute passes and the sweep comes.
+fn minute(running: &Running) {
+    running.world.clock.advance(SignedDuration::from_mins(1));
+    running.wake(Cause::Sweep);
+}
+
+fn told(running: &Running) -> String {
+    let status = running.status().unwrap();
+    let told = status.condition(ConditionType::ZonesInService);
+    let told = told.map_or("nothing".to_owned(), |c| format!("{} {}", c.status.as_str(), c.reason_text()));
+    format!("{told}, {} shifted, {}", status.shifts().len(), running.obstacle())
+}
+
+const IN_SERVICE: &str = "True tenon.dev/ZonesInService, 0 shifted, ready";
+const SHIFTED: &str = "False ZonalShiftActive, 1 shifted, ready";
+
+#[test]
+fn where_it_isnt_asked_for_arc_isnt_asked() {
+    let running = with_setting(Gate::Disabled);
+    running.wake(Cause::SnapshotChanged);
+    assert_eq!(told(&running), "nothing, 0 shifted, ready");
+    assert!(!running.world.ec2.calls().contains_key(&Call::GetManagedResource));
+}
+
+#[test]
+fn an_operators_shift_is_seen_by_the_next_minute_and_so_is_its_end() {
+    let running = shiftable();
+    assert_eq!(told(&running), IN_SERVICE);
+    let end = in_minutes(&running, 30);
+    shift(&running, end);
+    minute(&running);
+    assert_eq!(told(&running), SHIFTED);
+    let status = running.status().unwrap();
+    let shifted: Vec<bool> =
+        status.subnets.iter().map(|subnet| subnet.is_shifted(running.world.clock.now())).collect();
+    assert_eq!(shifted.iter().filter(|shifted| **shifted).count(), 1);
+    let events = running.world.signals.take_events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].1["shiftedZones"], json!([zone(&running).as_str()]));
+    minute(&running);
+    assert!(running.said().is_empty(), "nothing is new");
+    running.world.ec2.end_shift(&arn(&running), &zone(&running)).unwrap();
+    minute(&running);
+    assert_eq!((told(&running).as_str(), running.said().len()), (IN_SERVICE, 1));
+}
+
+#[test]
+fn a_look_that_sees_nothing_new_writes_nothing_of_the_class() {
+    let running = shiftable();
+    let before = running.status().unwrap();
+    minute(&running);
+    assert_eq!(running.status().unwrap(), before);
+    running.world.clock.advance(SignedDuration::from_secs(20));
+    running.world.table.reset_meter();
+    running.wake(Cause::Sweep);
+    let calls: u64 = running.world.table.meter().operations.values().map(|usage| usage.calls).sum();
+    assert_eq!(calls, 1, "less than a minute ago everything was looked at");
+}
+
+#[test]
+fn an_autoshift_is_looked_at_when_its_event_comes() {
+    let running = shiftable();
+    shift(&running, ShiftEnd::Open);
+    running.wake(Cause::ZonalShift);
+    assert_eq!(told(&running), SHIFTED);
+    running.world.clock.advance(SignedDuration::from_hours(100));
+    running.wake(Cause::Sweep);
+    assert_eq!(told(&running), SHIFTED);
+}
+
+#[test]
+fn what_arc_doesnt_answer_stays_and_is_asked_again_soon() {
+    let running = shiftable();
+    shift(&running, ShiftEnd::Open);
+    minute(&running);
+    running.said();
+    let throttled = Ec2Error::Throttled { action: "GetManagedResource".to_owned() };
+    running.fail(Call::GetManagedResource, FaultWhen::Next(1), throttled);
+    // Not even another spec forgets what the cluster is shifted away from.
+    running.report(&[class(json!({"userData": "other"}))]);
+    minute(&running);
+    assert_eq!(told(&running), SHIFTED);
+    let rung = running.world.signals.take();
+    let again = |rung: &Rung| matches!(rung, Rung::Wake { function: FunctionName::NodeClasses, .. });
+    assert!(rung.iter().any(again), "{rung:?}");
+}
+
+#[test]
+fn what_arc_refuses_names_the_remedy_and_keeps_the_class_from_nothing() {
+    let message = |running: &Running| {
+        running.status().unwrap().condition(ConditionType::ZonesInService).unwrap().message.clone()
+    };
+    let running = with_setting(Gate::Enabled);
+    running.wake(Cause::SnapshotChanged);
+    assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
+    assert!(message(&running).contains("turn zonal shift on for it in EKS"), "{}", message(&running));
+    let running = shiftable();
+    shift(&running, ShiftEnd::Open);
+    minute(&running);
+    running.world.ec2.deny(Call::GetManagedResource, "an explicit deny");
+    minute(&running);
+    assert_eq!(told(&running), "Unknown ZonalShiftResolutionFailed, 1 shifted, ready");
+    assert!(message(&running).contains("`arc-zonal-shift:GetManagedResource`"), "{}", message(&running));
+}

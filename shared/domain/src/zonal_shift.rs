@@ -1,0 +1,60 @@
+//! Zonal shift: zones that a cluster is moved away from, by its operator or by AWS.
+//!
+//! Decides whether a shift still holds at a moment. It doesn't decide which zones are shifted: that is ARC's word.
+
+use jiff::Timestamp;
+
+use crate::id::ZoneId;
+
+/// When a shift ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ShiftEnd {
+    /// By itself at this time, unless it is ended or prolonged before.
+    At(Timestamp),
+    /// When AWS says so: an autoshift has no time.
+    Open,
+}
+
+impl ShiftEnd {
+    /// Whether the shift still holds at a moment, as far as is known.
+    #[must_use]
+    pub fn holds(self, now: Timestamp) -> bool {
+        match self {
+            Self::At(end) => now < end,
+            Self::Open => true,
+        }
+    }
+}
+
+impl std::fmt::Display for ShiftEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::At(end) => write!(f, "until {end}"),
+            Self::Open => f.write_str("until AWS ends the autoshift"),
+        }
+    }
+}
+
+/// A zone that a cluster is shifted away from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShiftedZone {
+    /// The zone.
+    pub zone_id: ZoneId,
+    /// When the shift ends.
+    pub end: ShiftEnd,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shift_holds_until_its_end() {
+        let end = ShiftEnd::At(Timestamp::from_second(60).unwrap());
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert!(end.holds(at(59)));
+        assert!(!end.holds(at(60)));
+        assert!(ShiftEnd::Open.holds(Timestamp::MAX));
+        assert_eq!(end.to_string(), "until 1970-01-01T00:01:00Z");
+    }
+}
