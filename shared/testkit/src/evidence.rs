@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_domain::evidence::{CatalogPart, SNAPSHOT_STALE_AFTER};
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::{Decision, JournalRecord, SubjectKind};
@@ -18,6 +18,9 @@ use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, keys};
 use tenon_table::{Backup, Item, Key, MemoryConfig, MemoryTable, Throughput, block_on};
 
 use crate::invariants::Invariant;
+
+/// A look is dated by its beginning, and reads what arrives while it is under way: ten calls of which each may take 400 ms.
+const READS_TAKE: SignedDuration = SignedDuration::from_secs(4);
 
 /// Why pods get no node, where that is said of the catalogue.
 const SAID_OF_CATALOG: [&str; 6] = [
@@ -137,7 +140,10 @@ impl EvidenceSeen {
         let Some(refreshed_at) = times.filter(|at| *at <= record.at).max() else {
             // A part may be dated anew between two looks; its generation says that it was there before.
             let named = record.evidence.get(part.as_str()).copied().unwrap_or(0);
-            return if pointers.iter().any(|pointer| (1..=pointer.generation).contains(&named)) {
+            let under_way = record.at.saturating_add(READS_TAKE).unwrap_or(record.at);
+            let arrived = |pointer: &PartMeta| pointer.refreshed_at.is_some_and(|at| at <= under_way);
+            let is_named = |pointer: &PartMeta| (1..=pointer.generation).contains(&named);
+            return if pointers.iter().any(|pointer| is_named(pointer) || arrived(pointer)) {
                 Ok(())
             } else {
                 found(format!("{} is made before `{part}` arrived", said()))
