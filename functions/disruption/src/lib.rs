@@ -18,7 +18,8 @@ use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_entrypoint::observe::{Want, Wants, Watch};
-use tenon_entrypoint::{Handler, HandlerError, Ports, Scope, Signals, content_commit};
+use tenon_entrypoint::patient::PATIENCE;
+use tenon_entrypoint::{Handler, HandlerError, Patient, Ports, Scope, Signals, content_commit};
 use tenon_launching::build::LaunchInput;
 use tenon_launching::commit::{Outcome, commit};
 use tenon_launching::observe::{Caches, Observed, evidence, observe};
@@ -51,6 +52,7 @@ impl Handler for Disruption {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+        let ports = &Patient::new(ports, PATIENCE);
         match changed(ports, scope, causes, WANTS).await? {
             Some(cluster) => self.disrupt(ports, cluster).await,
             None => Ok(()),

@@ -4,7 +4,9 @@
 //! instance is terminated (`lifecycle`).
 //!
 //! Invariants: at most three calls of the table for each instance, and no snapshot is read, so a warning of two minutes
-//! is acted on in the first second; instances stand on their own, one that fails keeps no other.
+//! is acted on in the first second; a throttled call and a lost race are tried again in the same invocation, since a
+//! message that goes back is seen again only after its visibility timeout; instances stand on their own, one that fails
+//! keeps no other.
 //!
 //! Source: KARPENTER.md 2.17. The peer gives an interrupted node no deadline; here it is EC2's own.
 
@@ -17,9 +19,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
-use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_entrypoint::{Handler, HandlerError, Patient, Ports, Scope};
 use tenon_table::CommitError;
 
 use crate::observe::Observed;
@@ -27,6 +30,11 @@ use crate::plan::{Input, Plan};
 
 /// The function's name in journal records.
 pub const NAME: &str = "interruption";
+
+/// How long an invocation waits for a throttled table: its timeout is 10 s, and the doorbells take a moment.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(8);
+/// Steps of other functions that one instance's drain gives way to. A claim has ten states, and each step is one of them.
+const RACES: usize = 10;
 
 /// The function.
 #[derive(Debug, Default)]
@@ -39,53 +47,68 @@ impl Interruption {
         Self
     }
 
-    /// One instance: observe, plan, commit. A lost race sends the message back, to be planned from what is then.
+    /// One instance: observe, plan, commit. A lost race is planned again from what is then, in the same invocation.
     async fn instance<P: Ports>(
         &self,
-        ports: &P,
-        instance: &InstanceId,
-        kind: InterruptionKind,
+        ports: &Patient<'_, P>,
+        (instance, warning): (&InstanceId, Warning),
     ) -> Result<Option<(ClusterName, Plan)>, HandlerError> {
-        let now = ports.now();
-        let Some(observed) = observe::observe(ports, instance).await? else { return Ok(None) };
-        let Observed { cluster, claim, offering, mark } = observed;
-        let instance = instance.clone();
-        let input = Input { now, cluster: cluster.clone(), instance, kind, claim, offering, mark };
-        let (plan, report) = plan::plan(&input);
-        match commit::commit(ports, &input, &plan).await {
-            Ok(()) => {}
-            // The claim went on meanwhile; the message comes again, and is planned from what it is then.
-            Err(HandlerError::Commit(CommitError::LostRace { .. } | CommitError::Conflict { .. })) => {
-                return Err(HandlerError::Waiting(format!(
-                    "NodeClaim `{}` was changed by another function",
-                    input.claim.name
-                )));
+        let mut name = None;
+        for _ in 0..RACES {
+            let now = ports.now();
+            let Some(observed) = observe::observe(ports, instance).await? else { return Ok(None) };
+            let Observed { cluster, claim, offering, mark } = observed;
+            let Warning { kind, deadline } = warning;
+            let instance = instance.clone();
+            let input = Input { now, cluster, instance, kind, deadline, claim, offering, mark };
+            let (plan, report) = plan::plan(&input);
+            match commit::commit(ports, &input, &plan).await {
+                Ok(()) => return Ok(report.nothing.is_none().then_some((input.cluster, plan))),
+                // The claim went on meanwhile.
+                Err(HandlerError::Commit(CommitError::LostRace { .. } | CommitError::Conflict { .. })) => {
+                    name = Some(input.claim.name);
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+            if ports.is_over() {
+                break;
+            }
         }
-        match report.nothing {
-            Some(_) => Ok(None),
-            None => Ok(Some((cluster, plan))),
-        }
+        let name = name.map_or_else(|| instance.to_string(), |name| name.to_string());
+        Err(HandlerError::Waiting(format!("NodeClaim `{name}` is changed by other functions all the time")))
     }
 }
 
-/// The instances of all causes, each with the way in which it is interrupted; the hardest where there are several.
-fn interrupted(causes: &[Cause]) -> BTreeMap<InstanceId, InterruptionKind> {
-    let rank = |kind: InterruptionKind| match kind {
-        InterruptionKind::Spot => 3,
-        InterruptionKind::CapacityReservation => 2,
-        InterruptionKind::ScheduledChange => 1,
-        InterruptionKind::Rebalance => 0,
-    };
-    let mut found: BTreeMap<InstanceId, InterruptionKind> = BTreeMap::new();
+/// How an instance is interrupted, and when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Warning {
+    kind: InterruptionKind,
+    deadline: Option<Timestamp>,
+}
+
+impl Warning {
+    /// Both: the harder kind, and of two of a kind the earlier end.
+    fn and(self, other: Self) -> Self {
+        let rank = |warning: Self| match warning.kind {
+            InterruptionKind::Spot => 3,
+            InterruptionKind::CapacityReservation => 2,
+            InterruptionKind::ScheduledChange => 1,
+            InterruptionKind::Rebalance => 0,
+        };
+        let deadline = [self.deadline, other.deadline].into_iter().flatten().min();
+        Self { kind: if rank(other) > rank(self) { other.kind } else { self.kind }, deadline }
+    }
+}
+
+/// The instances of all causes, each with its warnings as one.
+fn interrupted(causes: &[Cause]) -> BTreeMap<InstanceId, Warning> {
+    let mut found: BTreeMap<InstanceId, Warning> = BTreeMap::new();
     for cause in causes {
-        let Cause::Interruption { instances, kind } = cause else { continue };
+        let Cause::Interruption { instances, kind, deadline } = cause else { continue };
+        let warning = Warning { kind: *kind, deadline: *deadline };
         for instance in instances {
-            let known = found.entry(instance.clone()).or_insert(*kind);
-            if rank(*kind) > rank(*known) {
-                *known = *kind;
-            }
+            let known = found.entry(instance.clone()).or_insert(warning);
+            *known = known.and(warning);
         }
     }
     found
@@ -102,10 +125,11 @@ impl Handler for Interruption {
         _scope: &Scope,
         causes: &[Cause],
     ) -> Result<(), HandlerError> {
+        let ports = &Patient::new(ports, PATIENCE);
         let mut plans: BTreeMap<ClusterName, Vec<Plan>> = BTreeMap::new();
         let mut failed = None;
-        for (instance, kind) in interrupted(causes) {
-            match self.instance(ports, &instance, kind).await {
+        for (instance, warning) in interrupted(causes) {
+            match self.instance(ports, (&instance, warning)).await {
                 Ok(Some((cluster, plan))) => plans.entry(cluster).or_default().push(plan),
                 Ok(None) => {}
                 Err(error) => failed = Some(failed.unwrap_or(error)),

@@ -2,7 +2,7 @@
 //!
 //! Decides purely from an [`Input`]. A claim that already goes stays as it is: a plan of the same warning again is empty.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenon_cluster::{Action, ActionKind};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
 use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId};
@@ -10,12 +10,9 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::unavailable::{
     Mark, OfferingKey, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
 };
-use tenon_domain::wake::InterruptionKind;
+use tenon_domain::wake::{InterruptionKind, NOTICE};
 
 use crate::NAME;
-
-/// EC2 takes a spot instance back so long after its warning, and a reservation's likewise.
-pub const NOTICE: SignedDuration = SignedDuration::from_mins(2);
 
 /// What a plan is made from.
 #[derive(Debug)]
@@ -28,6 +25,8 @@ pub struct Input {
     pub instance: InstanceId,
     /// How it is interrupted.
     pub kind: InterruptionKind,
+    /// When EC2 ends it, where its event says so.
+    pub deadline: Option<Timestamp>,
     /// The claim that owns it.
     pub claim: Claim,
     /// The offering that it was had from, where that was kept.
@@ -93,9 +92,9 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         return nothing(Nothing::AlreadyLeaving);
     }
     let (reason, deadline) = match input.kind {
-        InterruptionKind::Spot => (RemovalReason::SpotInterrupted, after(input.now, NOTICE)),
+        InterruptionKind::Spot => (RemovalReason::SpotInterrupted, deadline(input)),
         InterruptionKind::CapacityReservation => {
-            (RemovalReason::CapacityReservationInterrupted, after(input.now, NOTICE))
+            (RemovalReason::CapacityReservationInterrupted, deadline(input))
         }
         InterruptionKind::ScheduledChange => (RemovalReason::ScheduledChange, None),
         InterruptionKind::Rebalance => return (recommendation(input, held), Report::default()),
@@ -118,8 +117,9 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     (plan, Report::default())
 }
 
-fn after(now: Timestamp, by: SignedDuration) -> Option<Timestamp> {
-    now.checked_add(by).ok()
+/// EC2's own; of a warning without a time, as if it had come at once.
+fn deadline(input: &Input) -> Option<Timestamp> {
+    input.deadline.or_else(|| input.now.checked_add(NOTICE).ok())
 }
 
 /// A recommendation is told and written down; the instance may live on for days.

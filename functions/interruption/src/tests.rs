@@ -33,7 +33,7 @@ fn world(states: impl IntoIterator<Item = ClaimState>) -> World {
 }
 
 fn handle(world: &World, instances: Vec<InstanceId>, kind: InterruptionKind) -> Result<(), String> {
-    let cause = Cause::Interruption { instances, kind };
+    let cause = Cause::Interruption { instances, kind, deadline: None };
     block_on(Interruption::new().handle(world, &Scope::Region, &[cause])).map_err(|error| error.to_string())
 }
 
@@ -118,6 +118,24 @@ fn c074_each_kind_drains_with_its_reason_and_deadline() {
         false,
     );
     check(InterruptionKind::ScheduledChange, RemovalReason::ScheduledChange, None, false);
+}
+
+#[test]
+fn a_drain_ends_when_ec2_ends_the_instance_and_not_two_minutes_after_the_message_came() {
+    let world = world([initialized(0)]);
+    let warned = |seconds: i64| Cause::Interruption {
+        instances: vec![instance_id(0)],
+        kind: InterruptionKind::Spot,
+        deadline: Some(EPOCH + SignedDuration::from_secs(seconds)),
+    };
+    // The same warning twice, of which the second took another way; the first message was 70 s late.
+    let causes = [warned(55), warned(50)];
+    block_on(Interruption::new().handle(&world, &Scope::Region, &causes)).unwrap();
+    let deadline = Some(EPOCH + SignedDuration::from_secs(50));
+    assert!(
+        matches!(claim(&world, 0).state, ClaimState::Draining { deadline: found, .. } if found == deadline)
+    );
+    assert_eq!(action(&world, 0).unwrap().deadline, deadline);
 }
 
 #[test]
@@ -216,6 +234,7 @@ fn a_drain_does_not_wait_for_a_mark() {
         cluster: observed.cluster,
         instance: instance_id(0),
         kind: InterruptionKind::Spot,
+        deadline: None,
         claim: observed.claim,
         offering: observed.offering,
         mark: observed.mark,

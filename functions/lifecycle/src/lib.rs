@@ -29,7 +29,8 @@ use tenon_cluster::snapshot::ChunkCache;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_entrypoint::observe::sharpness;
-use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_entrypoint::patient::PATIENCE;
+use tenon_entrypoint::{Handler, HandlerError, Patient, Ports, Scope};
 use tenon_table::Consistency;
 use tenon_table::items::Seen;
 
@@ -153,6 +154,7 @@ impl Handler for Lifecycle {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+        let ports = &Patient::new(ports, PATIENCE);
         let instances = leaving(causes);
         match scope {
             Scope::Cluster(cluster) => {

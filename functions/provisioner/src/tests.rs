@@ -475,6 +475,9 @@ mod stepping {
         fn now(&self) -> Timestamp {
             self.world.clock.now()
         }
+        async fn pause(&self, time: SignedDuration) {
+            self.world.clock.advance(time);
+        }
         fn installation(&self) -> &Installation {
             &self.world.installation
         }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::evidence::CatalogPart;
 use crate::id::{ClusterName, ImageId, InstanceId};
 
@@ -100,8 +102,13 @@ pub enum Cause {
         instances: Vec<InstanceId>,
         /// How.
         kind: InterruptionKind,
+        /// When EC2 ends them, where its event says so.
+        deadline: Option<Timestamp>,
     },
 }
+
+/// EC2 ends an instance so long after its warning, where the warning has no time of its own.
+pub const NOTICE: SignedDuration = SignedDuration::from_mins(2);
 
 /// How EC2 interrupts an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,10 +3,11 @@
 //! Decides what an event is a hint of. A well-formed event that nothing here knows is no wake and no error: rules may
 //! be wider than we are. A body that isn't an event is an error, and ends in the dead-letter queue.
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ParseIdError};
-use tenon_domain::wake::{Cause, InterruptionKind, Wake};
+use tenon_domain::wake::{Cause, InterruptionKind, NOTICE, Wake};
 
 /// Why a message isn't an event of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,7 +88,23 @@ fn parse_ec2(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wak
 }
 
 fn interruption(event: &Value, detail: &Value, kind: InterruptionKind) -> Result<Vec<Wake>, EventError> {
-    Ok(vec![region(Cause::Interruption { instances: vec![instance(event, detail)?], kind })])
+    let deadline = match kind {
+        InterruptionKind::Spot | InterruptionKind::CapacityReservation => deadline(event, detail),
+        InterruptionKind::Rebalance | InterruptionKind::ScheduledChange => None,
+    };
+    Ok(vec![region(Cause::Interruption { instances: vec![instance(event, detail)?], kind, deadline })])
+}
+
+/// When EC2 ends the instance: as the event says, else two minutes after the event. A time that can't be read is no reason
+/// to leave the instance alone.
+///
+/// Source: <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html>, read 2026-11-23:
+/// "a warning that is issued two minutes before Amazon EC2 stops or terminates your Spot Instance".
+fn deadline(event: &Value, detail: &Value) -> Option<Timestamp> {
+    let time =
+        |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+    let told = time(detail.get("instance-termination-time"));
+    told.or_else(|| time(event.get("time"))?.checked_add(NOTICE).ok())
 }
 
 fn parse_health(event: &Value, detail: &Value) -> Result<Vec<Wake>, EventError> {
@@ -113,7 +130,8 @@ fn parse_health(event: &Value, detail: &Value) -> Result<Vec<Wake>, EventError> 
     if instances.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(vec![region(Cause::Interruption { instances, kind: InterruptionKind::ScheduledChange })])
+    let kind = InterruptionKind::ScheduledChange;
+    Ok(vec![region(Cause::Interruption { instances, kind, deadline: None })])
 }
 
 /// Image Builder names its own resource, not an image: whatever became available is found by looking.
@@ -223,7 +241,8 @@ mod tests {
     #[test]
     fn c074_interruption_bodies_are_hints() {
         let event = |source: &str, kind: &str, detail: Value| json!({"version": "0", "source": source, "detail-type": kind, "detail": detail});
-        let interrupted = |kind| [Cause::Interruption { instances: vec![instance_id()], kind }];
+        let interrupted =
+            |kind| [Cause::Interruption { instances: vec![instance_id()], kind, deadline: None }];
         let id = "i-1234567890abcdef0";
         check(
             &event(
@@ -284,8 +303,37 @@ mod tests {
             &[Cause::Interruption {
                 instances: vec![instance_id()],
                 kind: InterruptionKind::CapacityReservation,
+                deadline: None,
             }],
         );
+    }
+
+    #[test]
+    fn a_warnings_deadline_is_ec2s_own() {
+        let check = |kind: &str, time: Option<&str>, told: Option<&str>, expected: Option<&str>| {
+            let mut event = json!({"source": "aws.ec2", "detail-type": kind, "detail": {"instance-id": "i-1234567890abcdef0"}});
+            if let Some(time) = time {
+                event["time"] = json!(time);
+            }
+            if let Some(told) = told {
+                event["detail"]["instance-termination-time"] = json!(told);
+            }
+            let wakes = parse(&event.to_string()).unwrap();
+            let Cause::Interruption { deadline, .. } = &wakes[0].cause else { unreachable!() };
+            assert_eq!(*deadline, expected.map(|text| text.parse().unwrap()), "{kind} {time:?} {told:?}");
+        };
+        let (spot, reservation) = (
+            "EC2 Spot Instance Interruption Warning",
+            "EC2 Capacity Reservation Instance Interruption Warning",
+        );
+        let (noon, after) = (Some("2026-01-01T12:00:00Z"), Some("2026-01-01T12:02:00Z"));
+        check(spot, noon, None, after);
+        check(spot, None, None, None);
+        check(spot, Some("noon"), None, None);
+        check(reservation, noon, None, after);
+        check(reservation, noon, Some("2026-01-01T12:01:30Z"), Some("2026-01-01T12:01:30Z"));
+        check(reservation, noon, Some("soon"), after);
+        check("EC2 Instance Rebalance Recommendation", noon, None, None);
     }
 
     #[test]

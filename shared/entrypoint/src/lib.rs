@@ -10,6 +10,7 @@ pub mod events;
 pub mod handler;
 pub mod image_query;
 pub mod observe;
+pub mod patient;
 pub mod ports;
 pub mod step;
 #[cfg(any(test, feature = "testing"))]
@@ -19,5 +20,6 @@ pub mod token;
 pub use conflict::commit_through_conflicts;
 pub use error::HandlerError;
 pub use handler::{Handler, Scope};
+pub use patient::Patient;
 pub use ports::{BusEvent, Installation, Ports, Signals};
 pub use token::content_commit;

@@ -37,6 +37,8 @@ pub trait Ports: Send + Sync {
     fn signals(&self) -> &Self::Signals;
     /// The time. A handler asks once and uses that one answer for everything that it decides.
     fn now(&self) -> Timestamp;
+    /// Lets time pass, within an invocation: for what can be sent again a moment later.
+    fn pause(&self, time: SignedDuration) -> impl Future<Output = ()> + Send;
     /// Whose functions these are.
     fn installation(&self) -> &Installation;
 }

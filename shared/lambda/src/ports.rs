@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_types::SdkConfig;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift, FailedCall, Report};
 use tenon_cloud::Account;
 use tenon_dynamodb::DynamoTable;
@@ -80,6 +80,10 @@ impl Ports for AwsPorts {
 
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    async fn pause(&self, time: SignedDuration) {
+        tokio::time::sleep(time.unsigned_abs()).await;
     }
 
     fn installation(&self) -> &Installation {

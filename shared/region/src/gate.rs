@@ -185,6 +185,11 @@ impl Gate {
         }
     }
 
+    /// Lets time pass: the task goes on after a while.
+    pub async fn pause(&self, time: SignedDuration) {
+        self.stop(GateState::Waiting(time)).await;
+    }
+
     fn stop(&self, state: GateState) -> Stopped {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
         Stopped { polled: false }

@@ -59,6 +59,7 @@ pub struct LocalPorts {
     signals: LocalSignals,
     clock: Clock,
     installation: Arc<Installation>,
+    gate: Gate,
 }
 
 impl LocalPorts {
@@ -74,9 +75,10 @@ impl LocalPorts {
         Self {
             table: GatedTable { inner: table, gate: gate.clone(), outbox: Arc::clone(&outbox) },
             ec2: GatedEc2::new(twin, gate.clone()),
-            signals: LocalSignals { outbox, gate, installation: Arc::clone(&installation) },
+            signals: LocalSignals { outbox, gate: gate.clone(), installation: Arc::clone(&installation) },
             clock,
             installation,
+            gate,
         }
     }
 }
@@ -100,6 +102,10 @@ impl Ports for LocalPorts {
 
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    async fn pause(&self, time: SignedDuration) {
+        self.gate.pause(time).await;
     }
 
     fn installation(&self) -> &Installation {

@@ -209,7 +209,7 @@ pub enum CommitError {
         /// The token.
         token: CommitToken,
     },
-    /// Too much for this partition key in this second. Send this again at the next wake.
+    /// Too much for this partition key in this second. Send this again a moment later.
     #[error("writes to `{pk}` are throttled: send the commit again later")]
     Throttled {
         /// The partition key, where the table says which; else the first of the commit.

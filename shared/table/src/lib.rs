@@ -4,7 +4,7 @@
 //! transaction is cut. [`memory`] enforces DynamoDB's rules, so that what runs here runs there. [`conformance`] holds
 //! the behaviours, to be run unchanged by every adapter.
 //!
-//! Retries aren't decided here: errors say what the caller does next, and the next wake does it.
+//! Retries aren't decided here: errors say what the caller does next.
 
 pub mod action;
 pub mod block_on;

@@ -179,7 +179,7 @@ pub struct Page {
 /// Why a read gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TableError {
-    /// Too much for this partition key in this second. Ask again at the next wake.
+    /// Too much for this partition key in this second. Ask again a moment later.
     #[error("reads of `{pk}` are throttled: ask again later")]
     Throttled {
         /// The partition key, where the table says which; else the first that was asked for.

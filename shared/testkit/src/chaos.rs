@@ -106,7 +106,9 @@ impl Hooks for Chaos {
                 state.crashes += 1;
                 Fate::Crash
             }
-            (Weather::Storm, 3..=12) => Fate::Fail,
+            (Weather::Storm, 3..=9) => Fate::Fail,
+            // A table that only throttles is waited for.
+            (Weather::Storm, 10..=12) => Fate::Break,
             (Weather::Storm, 13..=212) => Fate::Delay(milliseconds(state.dice.between(1, 400))),
             (Weather::Storm, 213..=222) if site.call == "table.commit" => Fate::Conflict,
             (Weather::Storm, _) => Fate::Go,

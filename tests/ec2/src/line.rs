@@ -64,6 +64,10 @@ impl<'a, S: Server> Ports for LinePorts<'a, S> {
         self.clock.now()
     }
 
+    async fn pause(&self, time: SignedDuration) {
+        self.clock.advance(time);
+    }
+
     fn installation(&self) -> &Installation {
         &self.installation
     }

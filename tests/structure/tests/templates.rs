@@ -91,6 +91,21 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
     }
 }
 
+/// EC2 gives two minutes: what an invocation couldn't do must come again many times within them.
+#[test]
+fn a_warning_that_failed_is_seen_again_at_once_and_often() {
+    let stack = stack("template.yaml");
+    let of = |name: &str| &stack["Resources"][name]["Properties"];
+    let (function, queue) = (of("InterruptionFunction"), of("InterruptionQueue"));
+    let number = |value: &Value| value.as_u64().unwrap();
+    let (timeout, visibility) = (number(&function["Timeout"]), number(&queue["VisibilityTimeout"]));
+    assert!(timeout <= 10, "an invocation takes {timeout} s at most");
+    assert_eq!(visibility, 15, "it outlasts the invocation, and is short");
+    assert!(number(&queue["RedrivePolicy"]["maxReceiveCount"]) >= 10);
+    let event = &function["Events"]["Queue"]["Properties"];
+    assert!(event["MaximumBatchingWindowInSeconds"].is_null(), "nothing is waited for");
+}
+
 #[test]
 fn absence_is_the_alarm_where_success_is_counted() {
     for path in STACKS {

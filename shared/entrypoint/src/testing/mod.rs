@@ -213,6 +213,10 @@ impl Ports for World {
         self.clock.now()
     }
 
+    async fn pause(&self, time: SignedDuration) {
+        self.clock.advance(time);
+    }
+
     fn installation(&self) -> &Installation {
         &self.installation
     }
