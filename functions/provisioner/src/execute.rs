@@ -103,40 +103,73 @@ pub(crate) async fn send_all<P: Ports>(
     view: &ClusterView,
     launches: &[Due<'_>],
 ) -> Result<Sent, HandlerError> {
-    let mut sent = Sent::default();
-    let mut written = Written::new();
+    let mut sending = Sending::new(cluster, view);
     for due in launches {
+        sending.send(ports, due).await?;
+    }
+    Ok(sending.sent)
+}
+
+/// Launches of one observation, being sent.
+pub(crate) struct Sending<'a> {
+    cluster: &'a ClusterName,
+    view: &'a ClusterView,
+    written: Written,
+    /// What they came to so far.
+    pub(crate) sent: Sent,
+}
+
+impl<'a> Sending<'a> {
+    /// None of them is sent yet.
+    pub(crate) fn new(cluster: &'a ClusterName, view: &'a ClusterView) -> Self {
+        Self { cluster, view, written: Written::new(), sent: Sent::default() }
+    }
+
+    /// Sends the next launch, if there is one.
+    pub(crate) async fn send_next<'d, P: Ports>(
+        &mut self,
+        ports: &P,
+        launches: &mut impl Iterator<Item = &'d Due<'d>>,
+    ) -> Result<(), HandlerError> {
+        match launches.next() {
+            Some(due) => self.send(ports, due).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends one launch and settles it.
+    async fn send<P: Ports>(&mut self, ports: &P, due: &Due<'_>) -> Result<(), HandlerError> {
         let now = ports.now();
-        match ask(ports, cluster, due.launch, now).await? {
-            Said::NotDue(at) => sent.put_off(at),
+        match ask(ports, self.cluster, due.launch, now).await? {
+            Said::NotDue(at) => self.sent.put_off(at),
             Said::PutOff(at) => {
-                put_off(ports, cluster, due.launch, at).await?;
-                sent.put_off(at);
+                put_off(ports, self.cluster, due.launch, at).await?;
+                self.sent.put_off(at);
             }
             Said::Answer(answer) => {
-                let marks: Marks = view.marks.iter().chain(due.leases).cloned().collect();
+                let marks: Marks = self.view.marks.iter().chain(due.leases).cloned().collect();
                 let input = SettleInput {
                     // As of the answer: a call may take most of a mark's first hold.
                     now: ports.now(),
-                    cluster,
+                    cluster: self.cluster,
                     launch: due.launch,
                     claims: &due.claims,
-                    status: view.classes.get(&due.launch.class),
+                    status: self.view.classes.get(&due.launch.class),
                     marks: &marks,
-                    catalog: CatalogFacts::of(&view.parts),
+                    catalog: CatalogFacts::of(&self.view.parts),
                 };
                 let settlement = settle(input, &answer);
                 for word in &settlement.marks {
-                    write_mark(ports, input, word, &mut written).await?;
+                    write_mark(ports, input, word, &mut self.written).await?;
                 }
-                record(ports, cluster, due.launch, &settlement).await?;
+                record(ports, self.cluster, due.launch, &settlement).await?;
                 // Pods wait for what a probe is told.
-                sent.plan_again |= !due.leases.is_empty();
-                sent.take(settlement);
+                self.sent.plan_again |= !due.leases.is_empty();
+                self.sent.take(settlement);
             }
         }
+        Ok(())
     }
-    Ok(sent)
 }
 
 impl Sent {

@@ -2,10 +2,11 @@
 //!
 //! Finishes launches that were committed and not settled, whoever committed them; then plans for pods that no claim
 //! counts, commits claims with the exact requests, sends those and settles the answers. What EC2 has no capacity for is
-//! planned around in the same wake. Only this function launches.
+//! planned around in the same wake, and a throttled table is waited for in it. Only this function launches.
 //!
 //! Invariants: nothing is sent that isn't committed; a launch has one answer, however often it is asked for.
 
+mod commit;
 mod execute;
 mod plan;
 pub mod settle;
@@ -19,11 +20,13 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_entrypoint::observe::{Want, Wants, Watch};
-use tenon_entrypoint::{BusEvent, Handler, HandlerError, Ports, Scope, Signals};
-use tenon_launching::commit::{Outcome, commit};
+use tenon_entrypoint::patient::PATIENCE;
+use tenon_entrypoint::{BusEvent, Handler, HandlerError, Patient, Ports, Scope, Signals};
+use tenon_launching::commit::Outcome;
 use tenon_launching::observe::{Caches, Observed, observe};
 use tenon_launching::pass::{End, ROUNDS, changed, finish, look_again, wake_again};
 
+use commit::commit_and_send;
 use execute::{Sent, due, send_all, tag};
 
 /// What the provisioner looks at.
@@ -46,6 +49,7 @@ impl Handler for Provisioner {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+        let ports = &Patient::new(ports, PATIENCE);
         match changed(ports, scope, causes, WANTS).await? {
             Some(cluster) => self.provision(ports, cluster).await,
             None => Ok(()),
@@ -54,7 +58,11 @@ impl Handler for Provisioner {
 }
 
 impl Provisioner {
-    async fn provision<P: Ports>(&self, ports: &P, cluster: &ClusterName) -> Result<(), HandlerError> {
+    async fn provision<P: Ports>(
+        &self,
+        ports: &Patient<'_, P>,
+        cluster: &ClusterName,
+    ) -> Result<(), HandlerError> {
         let now = ports.now();
         let mut sent = Sent::default();
         let mut end = None;
@@ -74,13 +82,12 @@ impl Provisioner {
                 lost = false;
                 break;
             }
-            lost = commit(ports, cluster, view.generations.revision, planned.groups).await? == Outcome::Lost;
-            if lost {
-                continue;
-            }
             let launches: Vec<_> = planned.built.launches.iter().map(execute::Due::built).collect();
-            sent = sent.and(send_all(ports, cluster, view, &launches).await?);
-            if !sent.plan_again {
+            let (outcome, now_sent) =
+                commit_and_send(ports, cluster, view, (planned.groups, &launches)).await?;
+            lost = outcome == Outcome::Lost;
+            sent = sent.and(now_sent);
+            if !lost && !sent.plan_again {
                 break;
             }
         }

@@ -27,6 +27,8 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slices {
     commits: Vec<Commit>,
+    /// How many groups each commit holds.
+    groups: Vec<usize>,
     revision: u64,
 }
 
@@ -65,7 +67,13 @@ impl Slices {
             cutter.add(index, group)?;
         }
         cutter.close();
-        Ok(Self { commits: cutter.commits, revision })
+        let (commits, groups) = cutter.commits.into_iter().unzip();
+        Ok(Self { commits, groups, revision })
+    }
+
+    /// The commits in their order, each with how many of the groups it holds.
+    pub fn iter(&self) -> impl Iterator<Item = (&Commit, usize)> {
+        self.commits.iter().zip(self.groups.iter().copied())
     }
 
     /// The commits, in their order.
@@ -102,6 +110,7 @@ pub async fn commit_slices<T: Table>(table: &T, slices: &Slices) -> SlicesReport
 /// The slice that is being filled, and the sizes of what is in it.
 struct Open {
     commit: Commit,
+    groups: usize,
     actions: usize,
     bytes: u64,
     touched: BTreeMap<Key, Touch>,
@@ -120,7 +129,7 @@ struct Cutter<'a> {
     token: &'a CommitToken,
     cluster: &'a ClusterName,
     first: u64,
-    commits: Vec<Commit>,
+    commits: Vec<(Commit, usize)>,
     open: Option<Open>,
 }
 
@@ -130,7 +139,7 @@ impl Cutter<'_> {
         match self.open.take() {
             Some(open) if fits(&open, &alone) => self.open = Some(join(open, alone)),
             Some(open) => {
-                self.commits.push(open.commit);
+                self.commits.push((open.commit, open.groups));
                 // Its place, and so its revision and token, are one further than when it was begun.
                 self.open = Some(self.numbered(index, alone)?);
             }
@@ -151,7 +160,7 @@ impl Cutter<'_> {
         touched.extend(commit.writes.iter().map(|write| (write.key().clone(), Touch::Writes)));
         let bytes = actions.iter().map(crate::action::Action::request_bytes).sum();
         let actions = actions.len();
-        self.numbered(index, Open { commit, actions, bytes, touched })
+        self.numbered(index, Open { commit, groups: 1, actions, bytes, touched })
     }
 
     fn numbered(&self, index: usize, mut open: Open) -> Result<Open, SliceError> {
@@ -169,7 +178,7 @@ impl Cutter<'_> {
     }
 
     fn close(&mut self) {
-        self.commits.extend(self.open.take().map(|open| open.commit));
+        self.commits.extend(self.open.take().map(|open| (open.commit, open.groups)));
     }
 }
 
@@ -192,6 +201,7 @@ fn join(mut open: Open, next: Open) -> Open {
     let shared = next.touched.keys().filter(|key| open.touched.contains_key(*key)).count();
     open.commit.conditions.extend(new);
     open.commit.writes.extend(next.commit.writes);
+    open.groups += next.groups;
     open.actions += next.actions - 1 - shared;
     open.bytes += next.bytes;
     open.touched.extend(next.touched);
@@ -219,9 +229,11 @@ mod tests {
     }
 
     fn check(groups: Vec<Group>, expected: &[usize]) {
+        let count = groups.len();
         let slices = cut(groups).unwrap();
         let writes: Vec<usize> = slices.commits().iter().map(|commit| commit.writes.len()).collect();
         assert_eq!(writes, expected);
+        assert_eq!(slices.iter().map(|(_, groups)| groups).sum::<usize>(), count);
         for (place, commit) in slices.commits().iter().enumerate() {
             commit.actions().unwrap();
             assert_eq!(commit.token.as_str(), format!("plan-{place}"));

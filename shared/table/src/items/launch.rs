@@ -7,9 +7,13 @@ use std::str::FromStr;
 use tenon_domain::id::{NamespacedName, ParseIdError, Uid};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
 
+use super::deflated::{deflate, inflate};
 use super::form::{Attributes, FieldError, Fields, Form, Problem};
 use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
+use crate::value::Value;
+
+const REQUEST: &str = "request";
 
 impl Form for Launch {
     fn write(&self, to: &mut Attributes) {
@@ -18,7 +22,7 @@ impl Form for Launch {
         to.text("pool", &self.pool);
         to.text("class", &self.class);
         to.text("token", &self.token);
-        to.text("request", &self.request);
+        write_request(&self.request, to);
         write_reservation(self.reservation.as_ref(), to);
         to.list("claims", &self.claims, |claim, to| {
             to.text("name", &claim.name);
@@ -64,7 +68,7 @@ impl Form for Launch {
             pool: from.parsed("pool")?,
             class: from.parsed("class")?,
             token: from.parsed("token")?,
-            request: from.string("request")?,
+            request: read_request(from)?,
             reservation: read_reservation(from)?,
             claims: from.list("claims", |from| {
                 let pods: Vec<PodText> = from.texts("pods")?;
@@ -78,6 +82,27 @@ impl Form for Launch {
             state,
         })
     }
+}
+
+/// The longest request that is read: a launch template's overrides take 200 bytes each, and EC2 takes 300 of them.
+const REQUEST_BYTES: u64 = 1 << 20;
+
+/// A request is 20 KB of overrides that are alike, and is written with every step of its launch.
+fn write_request(request: &str, to: &mut Attributes) {
+    match deflate(request.as_bytes()) {
+        Ok(deflated) => to.value(REQUEST, Value::B(deflated)),
+        Err(_) => to.text(REQUEST, request),
+    }
+}
+
+/// Deflated, or plain as earlier releases wrote it.
+fn read_request(from: Fields<'_>) -> Result<String, FieldError> {
+    if !matches!(from.value(REQUEST)?, Value::B(_)) {
+        return from.string(REQUEST);
+    }
+    let plain = inflate(from.bytes(REQUEST)?, REQUEST_BYTES).map_err(|error| error.to_string());
+    let text = plain.and_then(|plain| String::from_utf8(plain).map_err(|error| error.to_string()));
+    text.map_err(|error| FieldError::at(REQUEST, Problem::Invalid(error)))
 }
 
 /// A counted pod as one text.

@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod claim;
 pub mod class_status;
 pub mod command;
+mod deflated;
 mod fields;
 pub mod form;
 pub mod image;

@@ -10,12 +10,8 @@
 //! as its part may still be used; what is read has the digest that the pointer names.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flate2::Compression;
-use flate2::bufread::DeflateDecoder;
-use flate2::write::DeflateEncoder;
 use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::{CatalogPart, Origin, RefreshFailure};
@@ -24,6 +20,7 @@ use tenon_domain::money::Currency;
 use tenon_domain::{SignedDuration, Timestamp};
 
 use super::catalog::{CatalogMeta, PartMeta};
+use super::deflated::{deflate, inflate};
 use super::form::{self, Fields, FormError, from_item, seconds};
 use super::keys;
 use super::packed_forms::PartForm;
@@ -379,15 +376,12 @@ fn pack(data: &PartData) -> Result<Vec<u8>, CatalogError> {
     let part = data.part();
     let wrong = |message: String| CatalogError::Pack { part, message };
     let plain = postcard::to_allocvec(&PartForm::of(data)).map_err(|error| wrong(error.to_string()))?;
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(&plain).and_then(|()| encoder.finish()).map_err(|error| wrong(error.to_string()))
+    deflate(&plain).map_err(|error| wrong(error.to_string()))
 }
 
 fn unpack(part: CatalogPart, bytes: &[u8]) -> Result<PartData, CatalogError> {
     let wrong = |message: String| CatalogError::Corrupt { part, message };
-    let mut plain = Vec::new();
-    let mut decoder = DeflateDecoder::new(bytes).take(UNPACKED_BYTES);
-    decoder.read_to_end(&mut plain).map_err(|error| wrong(error.to_string()))?;
+    let plain = inflate(bytes, UNPACKED_BYTES).map_err(|error| wrong(error.to_string()))?;
     let form: PartForm<'_> = postcard::from_bytes(&plain).map_err(|error| wrong(error.to_string()))?;
     let data = form.data().map_err(|error| wrong(error.to_string()))?;
     if data.part() == part { Ok(data) } else { Err(wrong(format!("it holds `{}`", data.part()))) }

@@ -179,6 +179,21 @@ fn versions_are_read_one_before_and_one_after() {
 
 /// As before marks had a revision, and instances an offering.
 #[test]
+fn a_launchs_request_is_deflated_and_read_plain_as_well() {
+    let key = keys::launch(&cluster(), &launch().id);
+    let long =
+        Launch { request: format!("[{}]", r#"{"instance_type":"m5.large"},"#.repeat(300)), ..launch() };
+    let mut item = to_item(&long);
+    assert!(matches!(&item["request"], Value::B(bytes) if bytes.len() < 200), "{item:?}");
+    assert_eq!(from_item::<Launch>(&key, &item).unwrap(), long);
+    item.insert("request".to_owned(), Value::text(&long.request));
+    assert_eq!(from_item::<Launch>(&key, &item).unwrap(), long);
+    item.insert("request".to_owned(), Value::B(vec![0xff; 9]));
+    let error = from_item::<Launch>(&key, &item).unwrap_err();
+    assert_eq!(error.field.to_string(), "attribute `request`: corrupt deflate stream");
+}
+
+#[test]
 fn a_mark_and_an_owner_of_before_are_read() {
     let (key, mut item) = (keys::unavailable(&region(), &mark().key), to_item(&mark()));
     for gone in ["revision", "asked_at", "next_probe"] {

@@ -1,0 +1,71 @@
+//! Commits a plan slice by slice, and sends the launches of committed slices while the table throttles the next one.
+//!
+//! A burst writes more than a partition key takes in a second. Decides what happens meanwhile: launches that are
+//! committed go out, and only when there is none left the commit waits.
+//!
+//! Invariants: no launch is sent before its slice is committed; each launch that is committed here is sent here, unless
+//! sending fails.
+
+use jiff::SignedDuration;
+use tenon_domain::id::ClusterName;
+use tenon_entrypoint::observe::ClusterView;
+use tenon_entrypoint::{HandlerError, Patient, Ports};
+use tenon_launching::commit::{Outcome, SliceOutcome, commit_slice, cut};
+use tenon_table::Group;
+
+use crate::execute::{Due, Sending, Sent};
+
+/// A plan that the table throttles for longer than an invocation waits is made again after this.
+const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
+
+/// Commits groups, each of which is one launch, and sends the launches.
+///
+/// # Errors
+/// [`HandlerError`] for anything but a lost race and throttling.
+pub(crate) async fn commit_and_send<P: Ports>(
+    ports: &Patient<'_, P>,
+    cluster: &ClusterName,
+    view: &ClusterView,
+    (groups, launches): (Vec<Group>, &[Due<'_>]),
+) -> Result<(Outcome, Sent), HandlerError> {
+    let slices = cut(cluster, view.generations.revision, groups)?;
+    let mut sending = Sending::new(cluster, view);
+    let mut launches = launches.iter();
+    // Committed, and not sent yet.
+    let mut waiting = 0;
+    let mut outcome = Ok(Outcome::Whole);
+    for (slice, groups) in slices.iter() {
+        let stopped = loop {
+            let table = ports.impatient().table();
+            let found = match waiting {
+                0 => commit_slice(ports.table(), slice).await,
+                _ => commit_slice(table, slice).await,
+            };
+            match (found, waiting) {
+                (Ok(SliceOutcome::Committed), _) => break None,
+                (Ok(SliceOutcome::Lost), _) => break Some(Ok(Outcome::Lost)),
+                (Ok(SliceOutcome::Throttled), 0) => {
+                    let again = ports.now().saturating_add(THROTTLED_AGAIN);
+                    sending.sent.put_off(again.unwrap_or_else(|_| ports.now()));
+                    break Some(Ok(Outcome::Whole));
+                }
+                (Ok(SliceOutcome::Throttled), _) => {
+                    waiting -= 1;
+                    sending.send_next(ports, &mut launches).await?;
+                }
+                (Err(error), _) => break Some(Err(error)),
+            }
+        };
+        match stopped {
+            None => waiting += groups,
+            Some(found) => {
+                outcome = found;
+                break;
+            }
+        }
+    }
+    for _ in 0..waiting {
+        sending.send_next(ports, &mut launches).await?;
+    }
+    outcome.map(|outcome| (outcome, sending.sent))
+}

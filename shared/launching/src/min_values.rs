@@ -1,0 +1,90 @@
+//! `minValues` of a fleet: a launch names fewer types than a claim may be of, and must keep what the NodePool asks for.
+//!
+//! Decides which offerings a fleet can't leave out, and whether it has enough without the others. Whether a claim's
+//! own types are enough was decided when it was planned.
+//!
+//! Source: KARPENTER.md 2.10, 3.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::labels;
+use tenon_domain::requirement::Requirements;
+use tenon_scheduling::provision::UsableOffering;
+
+use crate::fleet::option;
+
+/// `minValues` that a fleet doesn't keep.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error(
+    "`minValues` of `{key}` is {least}, and the types that fit into one launch have {kept} values: lower `minValues`"
+)]
+pub struct MinValuesLost {
+    /// The label's key.
+    pub key: String,
+    /// How many values the NodePool asks for.
+    pub least: usize,
+    /// How many the fleet has.
+    pub kept: usize,
+}
+
+/// The values that offerings have of the keys with `minValues`.
+pub(crate) struct Flexibility<'a> {
+    requirements: &'a Requirements,
+    types: &'a [InstanceTypeOption],
+    kept: BTreeMap<&'a str, BTreeSet<String>>,
+}
+
+impl<'a> Flexibility<'a> {
+    /// Of no offering yet.
+    pub(crate) fn new(requirements: &'a Requirements, types: &'a [InstanceTypeOption]) -> Self {
+        // A fleet is bought in one way, whatever the pool allows.
+        let keys = requirements
+            .iter()
+            .filter(|one| one.min_values().is_some() && one.key() != labels::CAPACITY_TYPE);
+        let kept = keys.map(|requirement| (requirement.key(), BTreeSet::new())).collect();
+        Self { requirements, types, kept }
+    }
+
+    /// Adds an offering; whether it has a value of a key that still has fewer than it needs.
+    pub(crate) fn add(&mut self, offering: &UsableOffering) -> bool {
+        let mut is_needed = false;
+        for (key, kept) in &mut self.kept {
+            let least = self.requirements.get(key).and_then(|one| one.min_values()).unwrap_or(0);
+            let is_short = kept.len() < usize::try_from(least).unwrap_or(usize::MAX);
+            // Whatever else is chosen has as many types as fit.
+            let decides = is_short && *key != labels::INSTANCE_TYPE;
+            for value in values(self.types, offering, key) {
+                is_needed |= kept.insert(value) && decides;
+            }
+        }
+        is_needed
+    }
+
+    /// The first key of which there are fewer values than the NodePool asks for, though all offerings together have more.
+    pub(crate) fn lost(&self, of_all: &Self) -> Option<MinValuesLost> {
+        self.kept.iter().find_map(|(key, kept)| {
+            let asked = self.requirements.get(key).and_then(|one| one.min_values()).unwrap_or(0);
+            let least = usize::try_from(asked).unwrap_or(usize::MAX);
+            let all = of_all.kept.get(key).map_or(0, BTreeSet::len);
+            (kept.len() < least.min(all)).then(|| MinValuesLost {
+                key: (*key).to_owned(),
+                least,
+                kept: kept.len(),
+            })
+        })
+    }
+}
+
+/// The values of an offering's label.
+fn values(types: &[InstanceTypeOption], offering: &UsableOffering, key: &str) -> Vec<String> {
+    match key {
+        labels::ZONE => vec![offering.zone.to_string()],
+        labels::ZONE_ID => vec![offering.zone_id.to_string()],
+        _ => {
+            let label = option(types, &offering.instance_type).and_then(|option| option.labels.get(key));
+            let known = label.filter(|label| !label.is_complement());
+            known.into_iter().flat_map(|label| label.values().iter().cloned()).collect()
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Attributes that are long and alike in themselves, deflated: DynamoDB counts every KB of an item at each write of it.
+//!
+//! Invariant: what is read is bounded, whatever an item claims to hold.
+
+use std::io::{self, Read, Write as _};
+
+use flate2::Compression;
+use flate2::bufread::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+
+/// Deflates bytes.
+///
+/// # Errors
+/// None in practice: it writes into memory.
+pub(crate) fn deflate(plain: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(plain)?;
+    encoder.finish()
+}
+
+/// Inflates bytes.
+///
+/// # Errors
+/// For bytes that aren't deflated, and where there are more than `at_most` of them.
+pub(crate) fn inflate(deflated: &[u8], at_most: u64) -> io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    DeflateDecoder::new(deflated).take(at_most.saturating_add(1)).read_to_end(&mut plain)?;
+    if plain.len() as u64 > at_most {
+        return Err(io::Error::other(format!("it inflates to more than {at_most} bytes")));
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_deflated_is_read_up_to_a_bound() {
+        let plain = b"m5.large ".repeat(1000);
+        let deflated = deflate(&plain).unwrap();
+        assert!(deflated.len() < 100, "{}", deflated.len());
+        assert_eq!(inflate(&deflated, 9000).unwrap(), plain);
+        assert_eq!(inflate(&deflated, 8999).unwrap_err().to_string(), "it inflates to more than 8999 bytes");
+        assert!(inflate(b"plain", 100).is_err());
+    }
+}

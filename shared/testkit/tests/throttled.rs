@@ -1,0 +1,248 @@
+//! What a throttled table may cost: warnings of EC2 are acted on in time, and a burst of pods is launched at once.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_domain::claim::{ClaimPhase, ClaimState};
+use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_region::asked::Asked;
+use tenon_region::clock::Clock;
+use tenon_region::engine::Region;
+use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
+use tenon_region::happening::Listeners;
+use tenon_region::scenario::{self, ClusterForm, ImageForm, Scenario, build};
+
+const CLUSTER: &str = "busy";
+/// The catalogue arrives and the class resolves.
+const CALM: SignedDuration = SignedDuration::from_mins(3);
+
+/// Hears launches, and throttles every second call of the table while it is told to.
+#[derive(Default)]
+struct Listener {
+    clock: Mutex<Option<Clock>>,
+    throttles: AtomicBool,
+    calls: AtomicU64,
+    fleets: Mutex<Vec<Timestamp>>,
+}
+
+impl Hooks for Listener {
+    fn call(&self, site: CallSite) -> Fate {
+        let is_read_or_write = site.call.starts_with("table.") && site.moment == Moment::Before;
+        if is_read_or_write && self.throttles.load(Ordering::Relaxed) {
+            let call = self.calls.fetch_add(1, Ordering::Relaxed);
+            // Half of the calls, in no order that a function's calls could share.
+            let drawn = (call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % 2;
+            return if drawn == 0 { Fate::Fail } else { Fate::Go };
+        }
+        Fate::Go
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        vec![SignedDuration::ZERO]
+    }
+
+    fn hear(&self, _: &'static str, asked: Asked<'_>) {
+        if let Asked::CreateFleet(_) = asked {
+            let now = self.clock.lock().unwrap().as_ref().unwrap().now();
+            self.fleets.lock().unwrap().push(now);
+        }
+    }
+}
+
+struct Throttled {
+    region: Region,
+    listener: Arc<Listener>,
+    cluster: ClusterName,
+}
+
+impl Throttled {
+    /// A region of all types, whose cluster has these Deployments.
+    fn new(capacity_type: &str, deployments: Vec<Value>) -> Self {
+        let listener = Arc::<Listener>::default();
+        let hooks: Arc<dyn Hooks> = Arc::<Listener>::clone(&listener);
+        let options = scenario::Options { hooks, ..scenario::Options::default() };
+        let mut region = build(&world(capacity_type, deployments), &options).unwrap();
+        region.set_listeners(Listeners::None);
+        *listener.clock.lock().unwrap() = Some(region.clock().clone());
+        let mut throttled = Self { region, listener, cluster: ClusterName::parse(CLUSTER).unwrap() };
+        throttled.pass(CALM);
+        throttled
+    }
+
+    fn pass(&mut self, time: SignedDuration) {
+        let until = self.region.now() + time;
+        self.region.run_until(until);
+        self.region.take_happenings();
+    }
+
+    fn scale(&self, deployment: &str, replicas: i64) {
+        let site = self.region.site(&self.cluster).unwrap();
+        site.cluster().scale(deployment, |_| replicas).unwrap();
+    }
+}
+
+fn world(capacity_type: &str, deployments: Vec<Value>) -> Scenario {
+    let class = json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "amiFamily": "AL2023",
+            "amiSelectorTerms": [{"tags": {"team": "platform"}}],
+            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
+            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
+            "role": format!("{CLUSTER}-node"),
+        },
+    });
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type]},
+                    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                ],
+                "expireAfter": "Never",
+            }},
+            "disruption": {"consolidateAfter": "Never"},
+        },
+    });
+    let objects = [vec![class, pool], deployments].concat();
+    let image = ImageForm {
+        name: "node".to_owned(),
+        architecture: "x86_64".to_owned(),
+        tags: [("team".to_owned(), "platform".to_owned())].into(),
+        takes: None,
+        fails: false,
+    };
+    Scenario {
+        title: "A throttled table".to_owned(),
+        region: "us-east-1".to_owned(),
+        seed: 1,
+        types: Vec::new(),
+        zones: Vec::new(),
+        clusters: vec![ClusterForm {
+            name: CLUSTER.to_owned(),
+            max_nodes: None,
+            reserved_capacity: false,
+            zonal_shift: false,
+            objects,
+        }],
+        images: vec![image],
+        steps: Vec::new(),
+    }
+}
+
+fn deployment(name: &str, requests: &Value, selector: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "nodeSelector": selector,
+                    "containers": [{"name": "main", "resources": {"requests": requests}}],
+                },
+            },
+        },
+    })
+}
+
+/// 24 warnings arrive while half of the table's calls are throttled for 20 s.
+#[test]
+fn warnings_are_acted_on_while_the_table_throttles() {
+    let small = json!({"cpu": "1500m", "memory": "4Gi"});
+    let selector = json!({"node.kubernetes.io/instance-type": "m5.large"});
+    let mut throttled = Throttled::new("spot", vec![deployment("web", &small, &selector)]);
+    throttled.scale("web", 24);
+    throttled.pass(SignedDuration::from_mins(5));
+    let instances: Vec<InstanceId> = throttled
+        .region
+        .claims(&throttled.cluster)
+        .iter()
+        .filter(|claim| claim.phase() == ClaimPhase::Initialized)
+        .map(|claim| claim.state.instance().unwrap().id.clone())
+        .collect();
+    assert_eq!(instances.len(), 24);
+    throttled.listener.throttles.store(true, Ordering::Relaxed);
+    let warned_at = throttled.region.now();
+    for instance in &instances {
+        throttled.region.twin().interrupt_spot(instance).unwrap();
+    }
+    throttled.pass(SignedDuration::from_secs(20));
+    throttled.listener.throttles.store(false, Ordering::Relaxed);
+    throttled.pass(SignedDuration::from_secs(5));
+    let deadline_of = |state: &ClaimState| match state {
+        ClaimState::Draining { deadline, .. } => *deadline,
+        _ => None,
+    };
+    let claims = throttled.region.claims(&throttled.cluster);
+    let waiting = instances.iter().filter(|instance| {
+        let claim = claims.iter().find(|c| c.state.instance().is_some_and(|held| held.id == **instance));
+        let state = &claim.unwrap().state;
+        // EC2's two minutes begin with its warning, whenever that is handled.
+        state.removal().is_none()
+            || deadline_of(state)
+                .is_some_and(|deadline| deadline > warned_at + SignedDuration::from_secs(121))
+    });
+    assert_eq!(waiting.count(), 0, "of 24 instances");
+}
+
+/// Pods of 40 kinds: requests, zones, families and sizes of nodes differ.
+fn mixed() -> Vec<Value> {
+    let selectors = [
+        json!({}),
+        json!({"topology.kubernetes.io/zone": "us-east-1a"}),
+        json!({"topology.kubernetes.io/zone": "us-east-1b"}),
+        json!({"karpenter.k8s.aws/instance-category": "c"}),
+        json!({"karpenter.k8s.aws/instance-family": "m6i"}),
+    ];
+    let requests = [
+        ("100m", "128Mi"),
+        ("250m", "1Gi"),
+        ("500m", "512Mi"),
+        ("1", "2Gi"),
+        ("1500m", "6Gi"),
+        ("2", "4Gi"),
+        ("3", "3Gi"),
+        ("4", "16Gi"),
+    ];
+    let kinds = requests.iter().flat_map(|(cpu, memory)| {
+        selectors.iter().map(move |selector| (json!({"cpu": cpu, "memory": memory}), selector))
+    });
+    kinds
+        .enumerate()
+        .map(|(n, (requests, selector))| deployment(&format!("app-{n}"), &requests, selector))
+        .collect()
+}
+
+/// How long after the pods came the first and the last launch were asked for, in milliseconds.
+fn burst(pods: i64) -> (i64, i64) {
+    let deployments = mixed();
+    let kinds = i64::try_from(deployments.len()).unwrap();
+    let mut throttled = Throttled::new("on-demand", deployments);
+    let began = throttled.region.now();
+    for kind in 0..kinds {
+        throttled.scale(&format!("app-{kind}"), pods / kinds);
+    }
+    throttled.pass(SignedDuration::from_secs(15));
+    let fleets = throttled.listener.fleets.lock().unwrap();
+    let after = |at: &Timestamp| i64::try_from(at.duration_since(began).as_millis()).unwrap();
+    let found = (after(fleets.first().unwrap()), after(fleets.last().unwrap()));
+    found
+}
+
+#[test]
+fn the_first_launch_of_a_burst_goes_out_while_the_rest_is_committed() {
+    let check = |pods, first_within, last_within| {
+        let (first, last) = burst(pods);
+        assert!(first <= first_within, "the first launch of {pods} pods went out after {first} ms");
+        assert!(last <= last_within, "the last launch of {pods} pods went out after {last} ms");
+    };
+    check(1200, 1500, 3000);
+    check(5000, 1500, 8000);
+}
