@@ -38,6 +38,7 @@ use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
 use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
+use crate::min_values::MinValuesLost;
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
 use crate::world::refused_request;
@@ -108,6 +109,9 @@ pub enum BuildError {
     /// Another launch of the plan asks first whether there is capacity again.
     #[error("another launch asks first whether there is capacity again")]
     Taken,
+    /// A launch takes fewer types than the claim may be of, too few for the NodePool.
+    #[error(transparent)]
+    MinValues(#[from] MinValuesLost),
     /// There is no user data for its nodes.
     #[error("user data")]
     UserData(#[from] UserDataError),
@@ -195,6 +199,7 @@ fn build_one(
     let fleet = fleet(first, of_fleet).map_err(|why| match why {
         NoFleet::NoOverride => BuildError::NoOverride,
         NoFleet::Taken => BuildError::Taken,
+        NoFleet::MinValues(lost) => BuildError::MinValues(lost),
     })?;
     let id = launch_id(input, group)?;
     let asked = LaunchAsked { cluster, launch: &id, planned_at: input.now };
@@ -403,15 +408,23 @@ pub fn launch_writes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{class, planned, registry, status, types};
+    use tenon_domain::id::NamespacedName;
+    use tenon_domain::launch::CountedPod;
+    use tenon_domain::requirement::Requirement;
+
+    use crate::testing::{class, many_types, planned, registry, status, types};
 
     fn built(claims: &[PlannedClaim]) -> Built {
+        built_of(claims, types())
+    }
+
+    fn built_of(claims: &[PlannedClaim], types: Vec<InstanceTypeOption>) -> Built {
         let pool = NodePoolName::parse("default").unwrap();
         let name = NodeClassName::parse("default").unwrap();
         let (registry, evidence, marks) = (registry("prod"), BTreeMap::new(), Marks::default());
         let classes =
             BTreeMap::from([(name, ReadyClass { class: class("default"), status: status("default") })]);
-        let types = BTreeMap::from([(pool, Arc::new(types()))]);
+        let types = BTreeMap::from([(pool, Arc::new(types))]);
         let input = LaunchInput {
             now: Timestamp::UNIX_EPOCH,
             by: FunctionName::Provisioner,
@@ -460,6 +473,87 @@ mod tests {
         let found = built(&[planned("default-a", &["m5.large c on-demand 0.1"])]);
         assert!(found.launches.is_empty());
         assert!(matches!(found.refused.as_slice(), [(_, BuildError::NoOverride)]), "{:?}", found.refused);
+    }
+
+    #[test]
+    fn a_launch_that_is_cut_keeps_min_values_or_isnt_made() {
+        let check = |family_least: u32, type_least: u32, expected: Result<bool, &str>| {
+            // Types of c7i are the dearest of all.
+            let types = many_types();
+            let names: Vec<String> = types.iter().map(|option| option.facts.name.to_string()).collect();
+            let price = |name: &str| if name.starts_with("c7i.") { 9.0 } else { 0.1 };
+            let offerings: Vec<String> =
+                names.iter().map(|name| format!("{name} a on-demand {}", price(name))).collect();
+            let texts: Vec<&str> = offerings.iter().map(String::as_str).collect();
+            let mut claim = planned("default-a", &texts);
+            let least = |key, least| Requirement::exists(key).with_min_values(Some(least));
+            claim.requirements.add(least(labels::INSTANCE_FAMILY, family_least));
+            claim.requirements.add(least(labels::INSTANCE_TYPE, type_least));
+            let found = built_of(&[claim], types);
+            match expected {
+                Ok(has_c7i) => {
+                    assert_eq!(found.refused.first().map(|(_, error)| error.to_string()), None);
+                    let request = CreateFleetRequest::from_stored(&found.launches[0].launch.request).unwrap();
+                    let overrides = request.launch_templates.iter().flat_map(|template| &template.overrides);
+                    let named: Vec<&str> = overrides.map(|one| one.instance_type.as_str()).collect();
+                    assert_eq!(named.len(), 60);
+                    assert_eq!(named.iter().any(|name| name.starts_with("c7i.")), has_c7i);
+                }
+                Err(message) => {
+                    assert!(found.launches.is_empty());
+                    assert_eq!(found.refused[0].1.to_string(), message);
+                }
+            }
+        };
+        let families = many_types().iter().map(|option| family(option)).collect::<BTreeSet<_>>().len();
+        let families = u32::try_from(families).unwrap();
+        check(1, 1, Ok(false));
+        check(families, 60, Ok(true));
+        check(
+            families,
+            61,
+            Err(
+                "`minValues` of `node.kubernetes.io/instance-type` is 61, and the types that fit into one launch have \
+                 60 values: lower `minValues`",
+            ),
+        );
+    }
+
+    /// The families' part of a type's name.
+    fn family(option: &InstanceTypeOption) -> String {
+        option.facts.name.as_str().split('.').next().unwrap().to_owned()
+    }
+
+    /// All of a burst's launches and claims are written to one partition key, which takes 1,000 units a second.
+    #[test]
+    fn a_pod_that_is_planned_writes_little() {
+        let types = many_types();
+        let offerings: Vec<String> = types
+            .iter()
+            .flat_map(|one| ["a", "b"].map(|zone| format!("{} {zone} on-demand 0.1", one.facts.name)))
+            .collect();
+        let offerings: Vec<&str> = offerings.iter().map(String::as_str).collect();
+        let pod = |n: usize| CountedPod {
+            name: NamespacedName { namespace: "default".to_owned(), name: format!("web-6d4cf56db6-{n:05}") },
+            uid: format!("0b1c2d3e-4f50-6172-8394-a5b6c7d8{n:04x}").parse().unwrap(),
+        };
+        let claim = |n: usize| PlannedClaim {
+            pods: (0..15).map(|m| pod(15 * n + m)).collect(),
+            ..planned(&format!("default-{n:05}"), &offerings)
+        };
+        let found = built_of(&(0..20).map(claim).collect::<Vec<_>>(), types);
+        let launch = &found.launches[0];
+        let cluster = tenon_domain::id::ClusterName::parse("prod").unwrap();
+        let size = |key: &tenon_table::Key, item| tenon_table::value::item_size(key, &item);
+        let of_claims = launch.claims.iter().map(|claim| {
+            size(&keys::claim(&cluster, &claim.name), tenon_table::items::to_item(claim)).div_ceil(1024)
+        });
+        let key = keys::launch(&cluster, &launch.launch.id);
+        let of_launch = size(&key, tenon_table::items::to_item(&launch.launch)).div_ceil(1024);
+        // A transaction takes two units a KB; both are written once more when EC2 has answered.
+        let units = 2 * 2 * (of_launch + of_claims.sum::<u64>());
+        assert_eq!((launch.claims.len(), launch.launch.claims.len()), (20, 20));
+        assert!(units <= 180, "300 pods write {units} units to the cluster's key");
     }
 
     #[test]

@@ -19,6 +19,8 @@ use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::unavailable::{MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
 use tenon_scheduling::provision::{Asked, PlannedClaim, UsableOffering};
 
+use crate::min_values::{Flexibility, MinValuesLost};
+
 /// The most types of a fleet; KARPENTER.md 2.10, 3.
 pub const TYPES_PER_FLEET: usize = 60;
 /// EC2's limit on launch specifications of an instant fleet.
@@ -67,12 +69,14 @@ pub struct Requests<'a> {
 }
 
 /// Why there is no fleet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoFleet {
     /// No offering is left that can be launched.
     NoOverride,
     /// Another launch of the plan asks for it first.
     Taken,
+    /// What fits into a fleet doesn't keep the NodePool's `minValues`.
+    MinValues(MinValuesLost),
 }
 
 /// A fleet.
@@ -118,13 +122,19 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),
     };
-    let mut choosing = Choosing { input, most, types: BTreeSet::new(), count: 0, left: None, fleet };
+    let mut choosing =
+        Choosing { input, most, types: BTreeSet::new(), count: 0, is_cut: false, left: None, fleet };
     let subnets = subnets(input);
-    for offering in offerings {
+    offerings.retain(|offering| subnets.contains_key(offering.zone.as_str()));
+    let mut of_all = Flexibility::new(&claim.requirements, input.types);
+    // Those that a cut must not leave out go first.
+    let (needed, others): (Vec<_>, Vec<_>) = offerings.iter().copied().partition(|one| of_all.add(one));
+    for offering in needed.into_iter().chain(others) {
         if let Some(subnet) = subnets.get(offering.zone.as_str()) {
             choosing.add(offering, subnet);
         }
     }
+    choosing.keeps(claim, &offerings, &of_all).map_err(NoFleet::MinValues)?;
     let Choosing { fleet, left, .. } = choosing;
     match left {
         // Who only asks, waits for the answer to who asks first for any of it.
@@ -142,6 +152,8 @@ struct Choosing<'a> {
     most: usize,
     types: BTreeSet<InstanceType>,
     count: usize,
+    /// Whether something was left out because a fleet is full.
+    is_cut: bool,
     /// What was left to other launches.
     left: Option<Left>,
     fleet: Fleet,
@@ -157,12 +169,38 @@ enum Left {
 }
 
 impl Choosing<'_> {
+    /// Puts the overrides in the order of the offerings, and checks that a cut lost no `minValues`.
+    fn keeps(
+        &mut self,
+        claim: &PlannedClaim,
+        offerings: &[&UsableOffering],
+        of_all: &Flexibility<'_>,
+    ) -> Result<(), MinValuesLost> {
+        let place = |one: &FleetOverride| {
+            offerings
+                .iter()
+                .position(|o| o.instance_type == one.instance_type && Some(&o.zone) == one.zone.as_ref())
+        };
+        let mut kept = Flexibility::new(&claim.requirements, self.input.types);
+        for overrides in self.fleet.overrides.values_mut() {
+            overrides.sort_by_cached_key(place);
+            for offering in overrides.iter().filter_map(place).filter_map(|place| offerings.get(place)) {
+                kept.add(offering);
+            }
+        }
+        match kept.lost(of_all) {
+            Some(lost) if self.is_cut => Err(lost),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn add(&mut self, offering: &UsableOffering, subnet: &ClassSubnet) {
         let name = &offering.instance_type;
         let Some(facts) = find(self.input.types, name) else { return };
         let Some(image) = image_of(facts, self.input.status) else { return };
         let full = !self.types.contains(name) && self.types.len() == TYPES_PER_FLEET;
         if full || self.count == OVERRIDES_PER_FLEET {
+            self.is_cut = true;
             return;
         }
         match leases(self.input, (offering, facts), subnet) {

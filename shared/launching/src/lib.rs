@@ -10,6 +10,7 @@ pub mod fleet;
 #[cfg(feature = "testing")]
 pub mod harness;
 mod learned;
+pub mod min_values;
 pub mod observe;
 pub mod pass;
 pub mod template;

@@ -88,20 +88,30 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
 
 /// Options of four types, two of them exotic or of another architecture, by name; offerings don't matter here.
 pub(crate) fn types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
+    types_where(|name| ["g4dn.xlarge", "m5.large", "m5.xlarge", "m6g.large"].contains(&name))
+}
+
+/// More types than a launch names, of eight families, by name.
+pub(crate) fn many_types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
+    let families = ["c5.", "c6i.", "c7i.", "m5.", "m6i.", "m7i.", "r5.", "r6i."];
+    types_where(|name| families.iter().any(|family| name.starts_with(family)) && !name.contains("metal"))
+}
+
+fn types_where(wanted: impl Fn(&str) -> bool) -> Vec<tenon_domain::catalog::InstanceTypeOption> {
     use std::sync::Arc;
     use tenon_cloud::data::Ec2Data;
     use tenon_domain::catalog::describe::facts;
     use tenon_domain::catalog::{InstanceTypeOption, NodeSettings, Surroundings};
-    use tenon_domain::id::{InstanceType, Region};
+    use tenon_domain::id::Region;
     let data = Ec2Data::get().unwrap();
     let region = Region::parse("us-east-1").unwrap();
-    let option = |name: &&str| {
-        let info = data.types.get(&InstanceType::parse(*name).unwrap()).unwrap();
+    let infos = data.types.iter().filter(|(name, _)| wanted(name.as_str()));
+    let option = |info| {
         let facts = Arc::new(facts(info, &data.limits).unwrap());
         let surroundings = Surroundings { region: &region, learned: None };
         InstanceTypeOption::new(facts, &NodeSettings::default(), surroundings, Vec::new())
     };
-    ["g4dn.xlarge", "m5.large", "m5.xlarge", "m6g.large"].iter().map(option).collect()
+    infos.map(|(_, info)| option(info)).collect()
 }
 
 /// A planned claim with offerings as `type zone-letter capacity-type price`, where one without a price has `-`, and `again`
