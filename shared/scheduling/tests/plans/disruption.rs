@@ -466,6 +466,36 @@ fn candidates_drain_once_their_replacements_are_initialised_and_not_before() {
 }
 
 #[test]
+fn with_two_replacements_candidates_drain_once_both_are_initialised() {
+    let ready = |index| ClaimState::Initialized {
+        instance: instance(index, NEW),
+        node: node_name(index),
+        at: at(-1),
+    };
+    let world = |second: ClaimState| {
+        let mut world = commanded(ready(1), 0, -20);
+        let mut other = settled(2, NEW, Vec::new());
+        other.node = other.node.filter(|_| second.node().is_some());
+        other.claim.state = second;
+        other.claim.role = CommandRole::Replacement(world.commands[0].id.clone());
+        world.commands[0].replacements.push(claim_name(2));
+        world.claims.push(other);
+        world
+    };
+    let starts = [
+        ClaimState::Planned,
+        ClaimState::Launched { instance: instance(2, NEW), at: at(-10) },
+        ClaimState::Registered { instance: instance(2, NEW), node: node_name(2), at: at(-5) },
+    ];
+    for state in starts {
+        let (waits, _) = plan(&world(state.clone()));
+        assert!(waits.is_empty(), "{state:?}: {waits:?}");
+    }
+    let (drains, _) = plan(&world(ready(2)));
+    assert_eq!(drains.advances[0].step, Step::Drain { candidates: vec![claim_name(0)] });
+}
+
+#[test]
 fn c113_a_failed_replacement_is_replaced_after_a_back_off() {
     let failed = || ClaimState::LaunchFailed {
         at: at(-5),

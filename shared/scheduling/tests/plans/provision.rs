@@ -126,6 +126,78 @@ fn an_overdrawn_node_takes_nothing() {
 }
 
 #[test]
+fn a_tainted_node_with_room_takes_only_pods_that_tolerate_it() {
+    let taint = |effect| Taint { value: "batch".to_owned(), ..Taint::new("dedicated", effect) };
+    let check = |kind, effect, tolerations: &[Toleration], placed: &[&str]| {
+        let mut asking = shape(&[("cpu", "1")]);
+        asking.tolerations = tolerations.to_vec();
+        let mut world = input(pods("web", 1, asking), vec![default_pool()]);
+        let room = &[("cpu", "2"), ("memory", "2Gi"), ("pods", "5")];
+        world.nodes = vec![ExistingNode { taints: vec![taint(effect)], ..node("tainted", kind, room) }];
+        let (plan, _) = claims(&world, 1 - placed.len());
+        let found: Vec<&str> = plan.placements.iter().map(|placement| placement.node.as_str()).collect();
+        assert_eq!(found, placed, "{kind:?} {effect:?}");
+    };
+    for kind in [NodeKind::Initialized, NodeKind::Starting, NodeKind::InFlight] {
+        check(kind, TaintEffect::NoSchedule, &[], &[]);
+        check(kind, TaintEffect::NoExecute, &[], &[]);
+        check(kind, TaintEffect::NoSchedule, &[Toleration::exists("other")], &[]);
+        check(kind, TaintEffect::NoSchedule, &[Toleration::exists("dedicated")], &["tainted"]);
+        check(kind, TaintEffect::PreferNoSchedule, &[], &["tainted"]);
+    }
+}
+
+#[test]
+fn the_room_of_a_node_is_given_to_one_group_of_pods_alone() {
+    let room = &[("cpu", "2"), ("memory", "2Gi"), ("pods", "5")];
+    for kind in [NodeKind::Initialized, NodeKind::Starting, NodeKind::InFlight] {
+        let groups = [("a", "1500m"), ("b", "1400m"), ("c", "1300m")];
+        let all = groups.iter().flat_map(|(name, cpu)| pods(name, 1, shape(&[("cpu", cpu)]))).collect();
+        let mut world = input(all, Vec::new());
+        world.nodes = vec![node("one", kind, room)];
+        let (plan, report) = claims(&world, 0);
+        assert_eq!((plan.placements.len(), report.unschedulable.len()), (1, 2), "{kind:?}");
+    }
+}
+
+#[test]
+fn host_ports_of_a_pod_that_was_placed_are_taken() {
+    let mut listening = shape(&[("cpu", "100m")]);
+    listening.host_ports =
+        BTreeSet::from([HostPort { ip: "0.0.0.0".to_owned(), port: 80, protocol: "TCP".to_owned() }]);
+    let other = PodShape { requests: list(&[("cpu", "200m"), ("pods", "1")]), ..listening.clone() };
+    let all = pods("a", 1, listening).into_iter().chain(pods("b", 1, other)).collect();
+    let mut world = input(all, Vec::new());
+    world.nodes = vec![node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])];
+    assert_eq!(claims(&world, 0).0.placements.len(), 1);
+}
+
+#[test]
+fn daemon_sets_that_do_not_tolerate_a_pool_take_nothing_of_its_nodes() {
+    let tainted = || {
+        let mut pool = default_pool();
+        pool.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
+        pool
+    };
+    let tolerating = |cpu: &str| {
+        let mut shape = shape(&[("cpu", cpu)]);
+        shape.tolerations = vec![Toleration::exists("dedicated")];
+        shape
+    };
+    let mut world = input(pods("web", 1, tolerating("1")), vec![tainted()]);
+    world.daemon_sets =
+        vec![daemon_set("intolerant", shape(&[("cpu", "2")])), daemon_set("tolerant", tolerating("500m"))];
+    let (plan, _) = claims(&world, 1);
+    assert_eq!(plan.claims[0].requests, list(&[("cpu", "1500m"), ("pods", "2")]));
+    assert_eq!(plan.claims[0].instance_types[0].as_str(), "small.instance-type");
+    // Of a node that is there, too.
+    let mut here = node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")]);
+    here.taints = tainted().pool.template.taints;
+    world.nodes = vec![here];
+    assert_eq!(claims(&world, 0).0.placements.len(), 1);
+}
+
+#[test]
 fn c088_daemon_sets_are_overhead_where_they_run() {
     let pod = || pods("web", 1, shape(&[("cpu", "1")]));
     let mut world = input(pod(), vec![default_pool()]);
