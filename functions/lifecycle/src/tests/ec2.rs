@@ -95,6 +95,21 @@ fn c079_an_instance_that_nobody_owns_goes_after_its_grace() {
 }
 
 #[test]
+fn c079_an_instance_that_nobody_owns_is_left_alone_for_five_minutes_after_its_launch_settled() {
+    let check = |settled_at: Timestamp, orphans: usize| {
+        let launched = vec![instance(0, InstanceState::Running, minutes(1))];
+        let settled = LaunchState::Settled { at: settled_at, instances: 1 };
+        let seen = with_launch(with_ec2(input(minutes(20), vec![], vec![]), launched), settled);
+        assert_eq!(planned(&seen).0.audit.orphans.len(), orphans, "settled at {settled_at}");
+    };
+    let second = SignedDuration::from_secs(1);
+    check(minutes(2), 1);
+    check(minutes(15), 1);
+    check(minutes(15) + second, 0);
+    check(minutes(20), 0);
+}
+
+#[test]
 fn c079_five_go_in_an_hour_and_then_a_person_is_asked() {
     let orphans = (0..100).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
     let first = with_launch(with_ec2(input(minutes(9), vec![], vec![]), orphans), settled());
