@@ -1,6 +1,8 @@
 //! What a user would notice of the provisioner: claims, instances, and that a cut anywhere loses and doubles nothing.
 
+mod nodes;
 mod probes;
+mod races;
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -407,18 +407,16 @@ pub fn launch_writes(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tenon_domain::id::NamespacedName;
     use tenon_domain::launch::CountedPod;
     use tenon_domain::requirement::Requirement;
+    use tenon_table::{Commit, CommitToken, MemoryConfig, MemoryTable, Table, block_on};
 
+    use super::*;
     use crate::testing::{class, many_types, planned, registry, status, types};
 
-    fn built(claims: &[PlannedClaim]) -> Built {
-        built_of(claims, types())
-    }
-
-    fn built_of(claims: &[PlannedClaim], types: Vec<InstanceTypeOption>) -> Built {
+    /// What is made of the input of these tests.
+    fn with_input<T>(types: Vec<InstanceTypeOption>, make: impl FnOnce(&LaunchInput<'_>) -> T) -> T {
         let pool = NodePoolName::parse("default").unwrap();
         let name = NodeClassName::parse("default").unwrap();
         let (registry, evidence, marks) = (registry("prod"), BTreeMap::new(), Marks::default());
@@ -435,7 +433,15 @@ mod tests {
             marks: &marks,
             evidence: &evidence,
         };
-        build(&input, claims, &LaunchCause::PendingPods)
+        make(&input)
+    }
+
+    fn built(claims: &[PlannedClaim]) -> Built {
+        built_of(claims, types())
+    }
+
+    fn built_of(claims: &[PlannedClaim], types: Vec<InstanceTypeOption>) -> Built {
+        with_input(types, |input| build(input, claims, &LaunchCause::PendingPods))
     }
 
     #[test]
@@ -564,5 +570,61 @@ mod tests {
         let launch = &found.launches[0];
         // Launch, claims, template, two of the journal for each claim, the revision.
         assert_eq!(1 + launch.claims.len() + 1 + 2 * launch.records.len() + 1, 63);
+    }
+
+    /// Commits a launch of two claims that takes a lease, where something else is in the table already.
+    fn commits(there: impl FnOnce(&LaunchInput<'_>, &BuiltLaunch) -> Option<Write>) -> bool {
+        let claims: Vec<PlannedClaim> =
+            (0..2).map(|n| planned(&format!("default-{n}"), &["m5.large a on-demand 0.1"])).collect();
+        with_input(types(), |input| {
+            let mut launch = build(input, &claims, &LaunchCause::PendingPods).launches.remove(0);
+            launch.leases = vec![mark(8)];
+            let table = MemoryTable::new(MemoryConfig::strict(1), Arc::new(|| Timestamp::UNIX_EPOCH));
+            let commit = |token: &str, conditions, writes| {
+                let token = CommitToken::parse(token).unwrap();
+                block_on(table.commit(&Commit { token, conditions, writes })).is_ok()
+            };
+            let known = set(keys::unavailable(input.region, &mark(7).key), &mark(7));
+            assert!(commit("known", Vec::new(), vec![known]));
+            if let Some(write) = there(input, &launch) {
+                assert!(commit("there", Vec::new(), vec![write]));
+            }
+            let (conditions, writes) = launch_writes(input, &launch, (1, 0), |_| false);
+            let before: Vec<_> = table.dump().collect();
+            let committed = commit("launch", conditions, writes);
+            assert_eq!(committed, table.dump().collect::<Vec<_>>() != before);
+            committed
+        })
+    }
+
+    fn mark(revision: u64) -> Mark {
+        Mark {
+            key: UnavailableKey::parse("offering#on-demand#use1-az-a#m5.large").unwrap(),
+            revision,
+            code: "InsufficientInstanceCapacity".to_owned(),
+            count: 1,
+            since: Timestamp::UNIX_EPOCH,
+            asked_at: Timestamp::UNIX_EPOCH,
+            until: Timestamp::UNIX_EPOCH,
+            from_vcpus: None,
+            probe: None,
+            seen_by: "prod".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_launch_is_committed_only_where_nothing_of_it_is_there_and_what_it_asks_after_is_as_it_was() {
+        let cluster = || "prod".parse().unwrap();
+        assert!(commits(|_, _| None));
+        assert!(!commits(|_, launch| {
+            Some(set(keys::launch(&cluster(), &launch.launch.id), &launch.launch))
+        }));
+        for n in 0..2 {
+            assert!(!commits(|_, launch| {
+                let claim = &launch.claims[n];
+                Some(set(keys::claim(&cluster(), &claim.name), claim))
+            }));
+        }
+        assert!(!commits(|input, _| Some(set(keys::unavailable(input.region, &mark(8).key), &mark(8)))));
     }
 }

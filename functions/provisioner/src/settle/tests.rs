@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{FleetInstances, FleetItemError, FleetOverride, TargetCapacityType};
+use tenon_cloud::port::{
+    Architecture, FleetInstances, FleetItemError, FleetOverride, InstanceState, Tags, TargetCapacityType,
+};
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
@@ -340,4 +342,50 @@ fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
     assert_eq!(world.words(&fleet(&[], full)), [""; 0]);
     let held = instances(&world.launch, &fleet(&[m5()], Vec::new()));
     assert_eq!((held[0].capacity_type, held[0].reservation.clone()), (CapacityType::OnDemand, None));
+}
+
+/// The n-th instance that carries the launch's tag.
+fn found(n: usize, state: InstanceState) -> Instance {
+    let held = claims::instance(n);
+    Instance {
+        id: held.id,
+        instance_type: held.instance_type,
+        image: held.image,
+        architecture: Architecture::X86_64,
+        capacity_type: TargetCapacityType::OnDemand,
+        reservation: None,
+        zone: held.zone,
+        zone_id: None,
+        subnet: held.subnet,
+        security_groups: Vec::new(),
+        state,
+        state_reason: None,
+        launched_at: at(100),
+        private_ip: String::new(),
+        private_dns_name: String::new(),
+        client_token: None,
+        fleet: None,
+        tags: Tags::new(),
+    }
+}
+
+#[test]
+fn an_instance_that_goes_is_nobodys_and_the_next_one_is_dealt() {
+    let world = World::new([]);
+    let check = |states: &[InstanceState], expected: Option<usize>| {
+        let all = states.iter().enumerate().map(|(n, state)| found(n, *state)).collect();
+        let claim = claims::claim(0, ClaimState::Planned);
+        let settlement = settle(world.input(&[&claim]), &Answer::Found(all));
+        let dealt = settlement.claims[0].state.instance().map(|instance| instance.id.clone());
+        assert_eq!(dealt, expected.map(claims::instance_id), "{states:?}");
+        let failed = settlement.claims[0].phase() == ClaimPhase::LaunchFailed;
+        assert_eq!((failed, settlement.failed.is_some()), (expected.is_none(), expected.is_none()));
+    };
+    use InstanceState::{Pending, Running, ShuttingDown, Terminated};
+    check(&[Pending], Some(0));
+    check(&[Running], Some(0));
+    check(&[ShuttingDown], None);
+    check(&[Terminated], None);
+    check(&[ShuttingDown, Running], Some(1));
+    check(&[Terminated, ShuttingDown, Pending], Some(2));
 }

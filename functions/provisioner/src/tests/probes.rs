@@ -9,7 +9,7 @@ use super::*;
 const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
 /// A cluster whose pods can have nothing, after it was told so.
-fn dried(pods: usize) -> Cluster {
+pub(super) fn dried(pods: usize) -> Cluster {
     let cluster = cluster(pods);
     dry_out(&cluster, Some(("InsufficientInstanceCapacity", "none left")));
     wake(&cluster);
@@ -19,7 +19,7 @@ fn dried(pods: usize) -> Cluster {
     cluster
 }
 
-fn dry_out(cluster: &Cluster, error: Option<(&str, &str)>) {
+pub(super) fn dry_out(cluster: &Cluster, error: Option<(&str, &str)>) {
     for (name, zone) in TYPES.iter().flat_map(|name| ZONES.map(|zone| (name, zone))) {
         let pool = Pool {
             capacity_type: TargetCapacityType::OnDemand,
@@ -31,7 +31,7 @@ fn dry_out(cluster: &Cluster, error: Option<(&str, &str)>) {
     }
 }
 
-fn marks(cluster: &Cluster) -> Vec<Mark> {
+pub(super) fn marks(cluster: &Cluster) -> Vec<Mark> {
     let of = |(key, item)| from_item(&key, &item).unwrap();
     cluster.world.table.dump().filter(|(key, _)| key.sk.starts_with("UNAVAILABLE#")).map(of).collect()
 }
@@ -42,7 +42,7 @@ fn put(cluster: &Cluster, mark: &Mark) {
 }
 
 /// Launches since there were so many.
-fn launches_since(cluster: &Cluster, before: &[Launch]) -> Vec<Launch> {
+pub(super) fn launches_since(cluster: &Cluster, before: &[Launch]) -> Vec<Launch> {
     let old: BTreeSet<_> = before.iter().map(|launch| launch.id.clone()).collect();
     cluster.launches().unwrap().into_iter().filter(|launch| !old.contains(&launch.id)).collect()
 }

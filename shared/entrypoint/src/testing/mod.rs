@@ -5,6 +5,7 @@
 //! its ports are ready at once, so `tenon_table::block_on` runs a handler.
 
 pub mod claims;
+mod meeting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +17,8 @@ use tenon_domain::wake::FunctionName;
 use tenon_table::{MemoryConfig, MemoryTable, Throughput};
 
 use crate::ports::{BusEvent, Installation, Ports, Signals};
+
+pub use meeting::{Meeting, MeetingTable};
 
 /// When a world's time begins, as `tenon local`'s does: 2026-01-01T00:00:00Z.
 pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
