@@ -1,5 +1,7 @@
 //! What a user would notice of disruption: a new image rolls the nodes, one at a time, new ones first.
 
+mod races;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -159,4 +161,46 @@ fn an_unchanged_sweep_is_one_read_and_no_write() {
     wake(&cluster);
     let used: Vec<_> = cluster.world.table.meter().operations.keys().copied().collect();
     assert_eq!(used, [Operation::BatchGetItem]);
+}
+
+/// The claim that was planned becomes the n-th node, with the pod of the node that it replaces.
+fn replace(cluster: &mut Cluster, n: u32) -> Claim {
+    let planned = phases(cluster, ClaimPhase::Planned).remove(0);
+    let name = format!("node-{n}");
+    let ready = claim(n, &name, cluster.world.clock.now());
+    let next = Claim { state: ready.state, revision: planned.revision + 3, ..planned };
+    cluster.put(set(keys::claim(&cluster.name, &next.name), &next)).unwrap();
+    cluster.put(tenon_table::items::add_step(&cluster.name)).unwrap();
+    cluster.objects.nodes.push(Arc::new(node(&name, n)));
+    cluster.report().unwrap();
+    next
+}
+
+#[test]
+fn a_drain_for_drift_ends_with_the_pools_termination_grace_period() {
+    let mut cluster = cluster(1);
+    let mut pool = pool(&[&["karpenter.sh/capacity-type", "on-demand"]]);
+    pool["spec"]["template"]["spec"]["terminationGracePeriod"] = json!("5m");
+    cluster.objects.node_pools = vec![Arc::new(pool)];
+    cluster.report().unwrap();
+    wake(&cluster);
+    // The node that came in the place of the first was made by the pool as it is now; it drifted, too.
+    let second = replace(&mut cluster, 100);
+    let gone =
+        cluster.claims().unwrap().into_iter().find(|claim| claim.name.as_str() == "default-0").unwrap();
+    cluster.put(tenon_table::Write::Delete { key: keys::claim(&cluster.name, &gone.name) }).unwrap();
+    cluster.objects.nodes.remove(0);
+    cluster.objects.pods = vec![Arc::new(SeenPod::read(&pod("web-0", "1500m", Some("node-100"))).unwrap())];
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert_eq!(phases(&cluster, ClaimPhase::Disrupting).remove(0).name, second.name);
+    replace(&mut cluster, 200);
+    wake(&cluster);
+    let due = cluster.world.clock.now() + SignedDuration::from_mins(5);
+    let drains = phases(&cluster, ClaimPhase::Draining).remove(0);
+    let ClaimState::Draining { reason, deadline, .. } = drains.state else { panic!("{drains:?}") };
+    let found = (drains.name, reason, deadline);
+    assert_eq!(found, (second.name.clone(), tenon_domain::claim::RemovalReason::Drifted, Some(due)));
+    let told = actions(&cluster).into_iter().find(|action| action.claim == second.name).unwrap();
+    assert_eq!((told.kind, told.deadline), (ActionKind::Drain, Some(due)));
 }
