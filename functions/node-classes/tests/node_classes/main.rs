@@ -5,6 +5,8 @@
 )]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
+mod edits;
+mod foreign_images;
 mod reservations;
 mod resolving;
 mod running;

@@ -1,0 +1,75 @@
+//! Classes that are edited while EC2 throttles: nothing of the older spec stands for the new one.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tenon_cloud::twin::{Call, FaultWhen};
+use tenon_domain::wake::Cause;
+
+use crate::running::{Running, allowances, class, image, running, throttled};
+
+/// A class that resolved, edited so while such a call is throttled.
+fn edited(replaced: Value, throttles: Call) -> Running {
+    let running = running(allowances());
+    running.world.ec2.add_image(image("nodes-1"));
+    running.world.ec2.add_image(image("other-1"));
+    running.report(&[class(json!({}))]);
+    running.wake(Cause::SnapshotChanged);
+    assert_eq!(running.obstacle(), "ready");
+    let mut edited = class(replaced);
+    edited["metadata"]["generation"] = json!(2);
+    running.report(&[edited]);
+    running.fail(throttles, FaultWhen::Next(1), throttled(throttles));
+    running.world.clock.advance(SignedDuration::from_secs(60));
+    running.wake(Cause::SnapshotChanged);
+    running
+}
+
+/// How many parts of the class are known: subnets, security groups, images.
+fn known(running: &Running) -> [usize; 3] {
+    let status = running.status().unwrap();
+    [status.subnets.len(), status.security_groups.len(), status.images.len()]
+}
+
+fn check(replaced: Value, throttles: Call, obstacle: &str, parts: [usize; 3], later: [usize; 3]) {
+    let running = edited(replaced, throttles);
+    assert_eq!((running.obstacle().as_str(), known(&running)), (obstacle, parts));
+    running.world.clock.advance(SignedDuration::from_secs(20));
+    running.wake(Cause::Sweep);
+    assert_eq!((running.obstacle().as_str(), known(&running)), ("ready", later));
+}
+
+#[test]
+fn images_that_the_spec_selected_before_its_edit_are_not_launched() {
+    let terms = json!({"amiSelectorTerms": [{"name": "other-*", "owner": "self"}]});
+    check(terms, Call::DescribeImages, "AMIsReady=Unknown AMIResolutionFailed", [2, 1, 0], [2, 1, 1]);
+}
+
+#[test]
+fn subnets_that_the_spec_selected_before_its_edit_are_not_launched_in() {
+    let running = running(allowances());
+    let subnets = tenon_table::block_on(tenon_cloud::Ec2::describe_subnets(
+        &running.world.ec2,
+        &tenon_cloud::port::ResourceFilter::default(),
+    ));
+    let one = subnets.unwrap()[0].id.to_string();
+    let terms = json!({"subnetSelectorTerms": [{"id": one}]});
+    check(terms, Call::DescribeSubnets, "SubnetsReady=Unknown SubnetResolutionFailed", [0, 1, 1], [1, 1, 1]);
+}
+
+#[test]
+fn security_groups_that_the_spec_selected_before_its_edit_are_on_no_node() {
+    let running = running(allowances());
+    let groups = tenon_table::block_on(tenon_cloud::Ec2::describe_security_groups(
+        &running.world.ec2,
+        &tenon_cloud::port::ResourceFilter::default(),
+    ));
+    let one = groups.unwrap()[0].id.to_string();
+    let terms = json!({"securityGroupSelectorTerms": [{"id": one}]});
+    check(
+        terms,
+        Call::DescribeSecurityGroups,
+        "SecurityGroupsReady=Unknown SecurityGroupResolutionFailed",
+        [2, 0, 1],
+        [2, 1, 1],
+    );
+}
