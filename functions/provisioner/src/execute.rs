@@ -75,6 +75,21 @@ impl<'a> Due<'a> {
     pub(crate) fn built(built: &'a BuiltLaunch) -> Self {
         Self { launch: &built.launch, claims: built.claims.iter().collect(), leases: &built.leases }
     }
+
+    /// When it is sent, or looked for, next.
+    pub(crate) fn due_at(&self, now: Timestamp) -> Timestamp {
+        match self.launch.state {
+            LaunchState::Settled { at, .. } => at,
+            LaunchState::Requested { not_before, .. }
+                if now.duration_since(self.launch.created_at) < REPLAY_WITHIN =>
+            {
+                not_before.max(now)
+            }
+            LaunchState::Requested { not_before, .. } => {
+                not_before.max(looked_for_at(self.launch, now)).max(now)
+            }
+        }
+    }
 }
 
 /// The launches that wait for an answer, oldest first.
@@ -227,7 +242,7 @@ async fn ask<P: Ports>(
             Err(_) => Said::PutOff(later),
         });
     }
-    let looked_for_at = launch.created_at.saturating_add(REPLAY_WITHIN + EC2_CONSISTENCY).unwrap_or(now);
+    let looked_for_at = looked_for_at(launch, now);
     if age >= REPLAY_WITHIN {
         return Ok(Said::NotDue(looked_for_at));
     }
@@ -245,6 +260,11 @@ async fn ask<P: Ports>(
         Ok(result) => Said::Answer(Answer::Fleet(result)),
         Err(error) => judged(error, later, looked_for_at),
     })
+}
+
+/// When a launch whose token is forgotten is looked for by its tag: EC2 shows by then what it launched.
+fn looked_for_at(launch: &Launch, now: Timestamp) -> Timestamp {
+    launch.created_at.saturating_add(REPLAY_WITHIN + EC2_CONSISTENCY).unwrap_or(now)
 }
 
 /// What an error of a call means for the launch.

@@ -117,7 +117,15 @@ impl Provisioner {
         let now = send_all(ports, cluster, &observed.view, &launches).await?;
         let settled = now.settled;
         *sent = std::mem::take(sent).and(now);
-        if settled == 0 { Ok(observed) } else { observe(ports, cluster, WANTS, &self.caches).await }
+        if settled == 0 {
+            return Ok(observed);
+        }
+        let observed = observe(ports, cluster, WANTS, &self.caches).await?;
+        // What another run committed or put off meanwhile is in what this one has seen: nobody is woken for it again.
+        for launch in due(&observed.view) {
+            sent.put_off(launch.due_at(ports.now()));
+        }
+        Ok(observed)
     }
 
     async fn signal<P: Ports>(

@@ -49,6 +49,14 @@ fn a_settlement_changes_nothing_of_a_launch_that_another_run_put_off_meanwhile()
 }
 
 #[test]
+fn a_launch_that_another_run_put_off_is_sent_when_it_is_due_though_nothing_changed() {
+    let (cluster, _) = put_off_meanwhile();
+    advance(&cluster, SignedDuration::from_secs(11));
+    wake(&cluster);
+    check_settled(&cluster, 1);
+}
+
+#[test]
 fn a_claim_that_is_there_is_not_planned_over() {
     let first = cluster(1);
     wake(&first);
