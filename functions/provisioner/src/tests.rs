@@ -1,5 +1,6 @@
 //! What a user would notice of the provisioner: claims, instances, and that a cut anywhere loses and doubles nothing.
 
+mod commits;
 mod nodes;
 mod probes;
 mod races;

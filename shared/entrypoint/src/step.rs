@@ -1,8 +1,8 @@
-//! Commit: how a claim's step and a set-level decision become transactions.
+//! Commit: how a claim's step becomes a transaction.
 //!
 //! Decides what goes together: a step is one transaction of its own, with its action, its instance's owner, its
-//! records and the cluster's counter, so that a step that loses its race takes no other with it. A set-level decision
-//! is cut into slices under the cluster's revision. Tokens follow from the content.
+//! records and the cluster's counter, so that a step that loses its race takes no other with it. Its token follows from
+//! the content.
 //!
 //! Invariant: there is no step without a condition on the revision that it was planned from.
 
@@ -11,9 +11,8 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::JournalRecord;
 use tenon_table::items::{JournalOf, add_step, journal_writes, keys, set, set_expiring};
-use tenon_table::{Commit, Condition, Expect, Group, Slices, Write};
+use tenon_table::{Commit, Condition, Expect, Write};
 
-use crate::error::HandlerError;
 use crate::token::content_commit;
 
 /// A claim's step, being put together.
@@ -73,20 +72,6 @@ impl<'a> ClaimStep<'a> {
     pub fn commit(self) -> Commit {
         content_commit(self.conditions, self.writes)
     }
-}
-
-/// A set-level decision as slices under the cluster's revision; each group stays whole.
-///
-/// # Errors
-/// [`HandlerError::Internal`] for a group that no transaction holds.
-pub fn cut(cluster: &ClusterName, revision: u64, groups: Vec<Group>) -> Result<Slices, HandlerError> {
-    let conditions = groups.iter().flat_map(|group| group.conditions.iter().cloned());
-    let mut all = vec![Condition::Cluster { cluster: cluster.clone(), revision }];
-    all.extend(conditions);
-    let writes = groups.iter().flat_map(|group| group.writes.iter().cloned()).collect();
-    let whole = content_commit(all, writes);
-    Slices::cut(&whole.token, cluster, revision, groups)
-        .map_err(|error| HandlerError::Internal(crate::error::chain(&error)))
 }
 
 #[cfg(test)]
@@ -243,18 +228,5 @@ mod tests {
         assert_eq!(changed.claims, observe(&world).claims);
         world.clock.advance(jiff::SignedDuration::from_mins(10));
         assert_eq!(look(&same).0, WANTS.sets.len() as u64, "nothing is kept for ever");
-    }
-
-    #[test]
-    fn a_decision_is_cut_under_the_clusters_revision() {
-        let (world, _) = world();
-        let group = |n: usize| {
-            let key = tenon_table::Key::new("CLUSTER#prod", format!("TEMPLATE#{n}"));
-            Group { conditions: vec![], writes: vec![Write::Put { key, item: BTreeMap::new() }] }
-        };
-        let slices = cut(&cluster(), 0, (0..150).map(group).collect()).unwrap();
-        assert_eq!(slices.commits().len(), 2);
-        let report = block_on(tenon_table::commit_slices(&world.table, &slices));
-        assert_eq!((report.committed, report.revision), (2, 2));
     }
 }

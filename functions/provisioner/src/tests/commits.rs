@@ -1,0 +1,54 @@
+//! Plans that are larger than one transaction, as they are committed.
+
+use std::collections::BTreeMap;
+
+use tenon_entrypoint::testing::Meeting;
+use tenon_launching::commit::{Outcome, commit};
+use tenon_table::{Commit, Group, Key, Slices, Value, Write};
+
+use super::*;
+
+/// So many groups of one item each.
+fn groups(cluster: &Cluster, count: usize) -> Vec<Group> {
+    let group = |n: usize| {
+        let key = Key::new(tenon_table::items::keys::cluster_pk(&cluster.name), format!("PART#{n:03}"));
+        Group { conditions: Vec::new(), writes: vec![Write::Put { key, item: BTreeMap::new() }] }
+    };
+    (0..count).map(group).collect()
+}
+
+/// The items of the groups that are there, and the cluster's revision.
+fn found(cluster: &Cluster) -> (usize, Option<i64>) {
+    let parts = cluster.world.table.dump().filter(|(key, _)| key.sk.starts_with("PART#")).count();
+    let revision = cluster.world.table.dump().find(|(key, _)| key.sk == "REVISION");
+    let number =
+        |item: tenon_table::Item| item.values().filter_map(Value::as_number).find_map(|n| n.to_i64());
+    (parts, revision.and_then(|(_, item)| number(item)))
+}
+
+#[test]
+fn a_plan_is_cut_into_slices_under_the_clusters_revision() {
+    let cluster = cluster(0);
+    let committed =
+        |revision| block_on(commit(&cluster.world, &cluster.name, revision, groups(&cluster, 150))).unwrap();
+    assert_eq!(committed(0), Outcome::Whole);
+    assert_eq!(found(&cluster), (150, Some(2)), "two transactions, each of which raises the revision");
+    assert_eq!(committed(1), Outcome::Lost);
+    assert_eq!(found(&cluster), (150, Some(2)));
+}
+
+#[test]
+fn who_loses_a_race_between_two_slices_keeps_the_first_and_writes_no_other() {
+    let cluster = cluster(0);
+    let second = |commit: &Commit| commit.writes.iter().any(|write| write.key().sk == "PART#149");
+    // Another's decision about the set, which raises the revision.
+    let one =
+        Slices::cut(&tenon_table::CommitToken::of_texts(["other"]), &cluster.name, 1, groups(&cluster, 1));
+    let other = one.unwrap().commits()[0].clone();
+    let ports = Meeting::new(&cluster.world, other, second);
+    let outcome = block_on(commit(&ports, &cluster.name, 0, groups(&cluster, 150))).unwrap();
+    assert_eq!((outcome, ports.met()), (Outcome::Lost, true));
+    let (parts, revision) = found(&cluster);
+    assert_eq!(revision, Some(2));
+    assert!((90..100).contains(&parts), "{parts}");
+}
