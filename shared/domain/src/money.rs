@@ -88,7 +88,12 @@ impl UsdPerHour {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
         let fraction = fraction.trim_end_matches('0');
-        if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        if whole.is_empty()
+            || text.ends_with('.')
+            || !digits(whole)
+            || !digits(fraction)
+            || fraction.len() > 9
+        {
             return Err(wrong());
         }
         let whole: u64 = whole.parse().map_err(|_| wrong())?;
@@ -160,8 +165,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_price_is_refused() {
-        for text in ["", "-1", "1.", "1e3", "0.0000000001", "a"] {
-            assert!(UsdPerHour::parse(text).is_err() || text == "1.", "{text}");
+        for text in ["", "-1", ".5", ".", "1.", "1.2.3", "1e3", "0.0000000001", "18446744074", "a"] {
+            assert!(UsdPerHour::parse(text).is_err(), "{text}");
         }
     }
 }
