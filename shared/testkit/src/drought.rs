@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tenon_cluster::Kind;
 use tenon_cluster::object::{at, uid};
 use tenon_domain::id::{ClusterName, Zone};
-use tenon_domain::unavailable::LAST_RESORT;
 use tenon_region::engine::Region;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
@@ -30,6 +29,8 @@ use crate::world::{DEPLOYMENTS, TYPES, ZONES, deployment, image, node_class};
 const CLUSTERS: [&str; 2] = ["east", "west"];
 /// Until then the region reads its catalogue and resolves its classes.
 const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
+/// How often the peer asks again for what it was refused: its cache of unavailable offerings holds for three minutes.
+const LAST_RESORT: SignedDuration = SignedDuration::from_mins(3);
 /// How much later than the last resort a launch may be: the agent reports, the queue waits, and a look that lost its race
 /// is made again by the next sweep.
 pub const LOOK_SLACK: SignedDuration = SignedDuration::from_secs(240);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::evidence::{CatalogPart, SNAPSHOT_STALE_AFTER};
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::{Decision, JournalRecord, SubjectKind};
 use tenon_domain::wake::FunctionName;
@@ -21,6 +21,16 @@ use crate::invariants::Invariant;
 
 /// A look is dated by its beginning, and reads what arrives while it is under way: ten calls of which each may take 400 ms.
 const READS_TAKE: SignedDuration = SignedDuration::from_secs(4);
+
+/// After so long a part of the catalogue, or the agent's word, supports no decision: ARCHITECTURE.md, "Evidence".
+const fn stale_after(part: CatalogPart) -> SignedDuration {
+    match part {
+        CatalogPart::InstanceTypes | CatalogPart::Offerings => SignedDuration::from_hours(7 * 24),
+        CatalogPart::OnDemandPrices => SignedDuration::from_hours(30 * 24),
+        CatalogPart::SpotPrices => SignedDuration::from_hours(6),
+    }
+}
+const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
 
 /// Why pods get no node, where that is said of the catalogue.
 const SAID_OF_CATALOG: [&str; 6] = [
@@ -150,7 +160,7 @@ impl EvidenceSeen {
             };
         };
         let age = record.at.duration_since(refreshed_at);
-        if age > part.stale_after() {
+        if age > stale_after(part) {
             return found(format!("{} is made from `{part}` of {refreshed_at}", said()));
         }
         if record.decision != Decision::Planned {

@@ -52,7 +52,7 @@ pub struct History {
     /// How many requests to EC2 were judged.
     pub requests_judged: usize,
     /// Most nodes that a pool had, which percentages are taken of.
-    pub pool_sizes: BTreeMap<String, u32>,
+    pub pool_sizes: BTreeMap<String, usize>,
     /// Marks as they were last seen.
     pub marks: MarksSeen,
     /// What the table said of the evidence.

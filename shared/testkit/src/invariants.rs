@@ -1,17 +1,17 @@
 //! What holds at every step, whatever went wrong before.
 //!
 //! Each invariant is a function of the region's moment and of what was remembered; each is broken by a
-//! [`crate::Sabotage`] in the tests.
+//! [`crate::Sabotage`] in the tests. None calls code that it judges: what budgets, claims and marks mean is written here and
+//! beside a second time, from the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tenon_cloud::port::ImageState;
-use tenon_domain::api::NodePool;
-use tenon_domain::budget::{DisruptionReason, allowed_disruptions};
-use tenon_domain::claim::{Claim, ClaimPhase, PodsCounted, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::id::InstanceId;
 use tenon_domain::launch::{CountedPod, LaunchState};
 
@@ -27,6 +27,9 @@ pub const PENDING_GRACE: SignedDuration = SignedDuration::from_mins(40);
 
 /// How long a pod may wait for a plan while claims step: a look every few seconds, and a lost race now and then.
 pub const PLAN_GRACE: SignedDuration = SignedDuration::from_mins(2);
+
+/// How long a claim whose Node is ready counts the pods that were planned on it: kube-scheduler binds them meanwhile.
+pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
 
 /// The invariants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -204,12 +207,8 @@ pub fn invariant_pods_counted_once(
     waiting: &BTreeSet<String>,
     crowded_out: &CrowdedOut,
 ) -> Found {
-    let live: BTreeSet<_> = moment
-        .claims
-        .iter()
-        .filter(|c| c.counts_pods(moment.at) != PodsCounted::No)
-        .map(|c| &c.name)
-        .collect();
+    let live: BTreeSet<_> =
+        moment.claims.iter().filter(|c| counts_pods(c, moment.at)).map(|c| &c.name).collect();
     let mut counted = BTreeMap::new();
     for launch in &moment.launches {
         for claim in launch.claims.iter().filter(|claim| live.contains(&claim.name)) {
@@ -259,23 +258,74 @@ pub fn invariant_images_available(
     }
 }
 
+/// Whether the pods that a claim was planned for are its own: until its Node has been ready for [`BINDING_WINDOW`].
+#[must_use]
+pub fn counts_pods(claim: &Claim, now: Timestamp) -> bool {
+    match &claim.state {
+        ClaimState::Planned | ClaimState::Launched { .. } | ClaimState::Registered { .. } => true,
+        ClaimState::Initialized { at, .. } => now.duration_since(*at) < BINDING_WINDOW,
+        ClaimState::LaunchFailed { .. }
+        | ClaimState::Disrupting { .. }
+        | ClaimState::Draining { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. }
+        | ClaimState::Terminated { .. } => false,
+    }
+}
+
+/// The budgets of a NodePool, as its manifest has them: `1`, or `50%`. Those of the worlds have neither a schedule nor
+/// reasons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolBudgets {
+    /// The pool.
+    pub pool: String,
+    /// `nodes` of each.
+    pub nodes: Vec<String>,
+}
+
+impl PoolBudgets {
+    /// Those of an object, if it is a NodePool.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        if object.get("kind").and_then(Value::as_str) != Some("NodePool") {
+            return None;
+        }
+        let budgets = object.pointer("/spec/disruption/budgets").and_then(Value::as_array);
+        let nodes = budgets.into_iter().flatten().filter_map(|budget| text(budget.get("nodes"))).collect();
+        Some(Self { pool: text(object.pointer("/metadata/name"))?, nodes })
+    }
+
+    /// How many of so many nodes may be disrupted at once; a share is rounded up.
+    fn allowed(&self, total: usize) -> usize {
+        let allowed = |nodes: &String| match nodes.strip_suffix('%') {
+            Some(share) => share.parse::<usize>().map(|share| total.saturating_mul(share).div_ceil(100)),
+            None => nodes.parse(),
+        };
+        // What isn't a budget allows nothing, so that a world with one shows.
+        self.nodes.iter().map(|nodes| allowed(nodes).unwrap_or(0)).min().unwrap_or(usize::MAX)
+    }
+}
+
 /// As many nodes of a pool are disrupted by us as its budgets allow, at most.
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_budgets_hold(moment: &Moment, pools: &[NodePool], history: &mut History) -> Found {
-    for pool in pools {
-        let of_pool = || moment.claims.iter().filter(|claim| claim.pool == pool.name);
+pub fn invariant_budgets_hold(moment: &Moment, pools: &[PoolBudgets], history: &mut History) -> Found {
+    for budgets in pools {
+        let PoolBudgets { pool, nodes: told } = budgets;
+        let of_pool = || moment.claims.iter().filter(|claim| claim.pool.as_str() == pool);
         let nodes =
             of_pool().filter(|claim| claim.state.node().is_some() && !claim.phase().is_final()).count();
-        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
-        let most = history.pool_sizes.entry(pool.name.to_string()).or_default();
+        let most = history.pool_sizes.entry(pool.clone()).or_default();
         *most = nodes.max(*most);
         let going = of_pool().filter(|claim| is_disrupted(claim)).count();
-        let allowed =
-            allowed_disruptions(&pool.disruption.budgets, DisruptionReason::Drifted, *most, moment.at);
-        if u32::try_from(going).unwrap_or(u32::MAX) > allowed {
-            let text = format!("{going} nodes of pool {} are disrupted, {allowed} of {nodes} may", pool.name);
+        let allowed = budgets.allowed(*most);
+        if going > allowed {
+            let text = format!(
+                "{going} nodes of pool {pool} are disrupted, {allowed} of {nodes} may ({})",
+                told.join(", ")
+            );
             return found(Invariant::BudgetsHold, text);
         }
     }

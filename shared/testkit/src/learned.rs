@@ -5,11 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use tenon_cloud::data::Ec2Data;
 use tenon_cloud::port::CreateFleetRequest;
-use tenon_domain::catalog::describe::facts;
-use tenon_domain::catalog::learned::stated_bytes;
-use tenon_domain::catalog::{InstanceTypeFacts, LearnedMemory, LearnedRecord, NodeSettings, node_shape};
+use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ImageId, InstanceType, LaunchId};
 use tenon_domain::launch::Launch;
@@ -40,16 +37,14 @@ pub fn invariant_learned_is_reported(region: &Region) -> Found {
         let Ok(record) = from_item::<LearnedRecord>(&key, stored.item()) else {
             return found(Invariant::LearnedIsReported, format!("{key} can't be read"));
         };
-        let Some(facts) = facts_of(&record.instance_type) else { continue };
-        let (stated, LearnedMemory(learned)) = (stated_bytes(&facts), record.memory);
+        let Some(stated) = stated(&record.instance_type) else { continue };
+        let LearnedMemory(learned) = record.memory;
         if learned > stated {
             let text = format!("{key} says {learned} bytes, and EC2 states {stated}");
             return found(Invariant::LearnedWithinStated, text);
         }
         let LearnedMemory(reported) = reported_memory(stated, &record.instance_type, &record.image);
-        if learned != reported
-            || key != keys::learned(&region.installation().region, &facts.name, &record.image)
-        {
+        if learned != reported || *sk != *format!("LEARNED#{}#{}", record.instance_type, record.image) {
             let text = format!("{key} says {learned} bytes, and kubelets report {reported}");
             return found(Invariant::LearnedIsReported, text);
         }
@@ -93,14 +88,35 @@ fn room_for(claim: &Claim, launch: &Launch) -> Found {
     Ok(())
 }
 
-/// The memory for pods on nodes of the type that boot the image.
+/// The memory for pods on nodes of the type that boot the image: what the kubelet reports, without what AL2023 keeps for the
+/// kubelet (255 MiB, and 11 for each pod that the node can have) and without the eviction threshold of 100 MiB.
 fn room_on(instance_type: &InstanceType, image: &ImageId) -> Option<u64> {
-    let facts = facts_of(instance_type)?;
-    let reported = reported_memory(stated_bytes(&facts), instance_type, image);
-    Some(node_shape(&facts, &NodeSettings::default(), Some(reported)).allocatable.memory_bytes)
+    let (_, gibibytes, pods) = *SIZES.iter().find(|(name, ..)| *name == instance_type.as_str())?;
+    let LearnedMemory(reported) = reported_memory(gibibytes * 1024 * MIB, instance_type, image);
+    Some(reported.saturating_sub((255 + 11 * pods + 100) * MIB))
 }
 
-fn facts_of(instance_type: &InstanceType) -> Option<InstanceTypeFacts> {
-    let data = Ec2Data::get().ok()?;
-    facts(data.types.get(instance_type)?, &data.limits).ok()
+/// Bytes that EC2 states of a type of the worlds.
+fn stated(instance_type: &InstanceType) -> Option<u64> {
+    let (_, gibibytes, _) = SIZES.iter().find(|(name, ..)| *name == instance_type.as_str())?;
+    Some(gibibytes * 1024 * MIB)
 }
+
+const MIB: u64 = 1 << 20;
+
+/// The types of the worlds: GiB of memory and the most pods, as EC2's pages of instance types and `eni-max-pods.txt` of
+/// amazon-eks-ami list them (read November 2026).
+const SIZES: [(&str, u64, u64); 12] = [
+    ("c5.large", 4, 29),
+    ("c5.xlarge", 8, 58),
+    ("c6i.large", 4, 29),
+    ("c6i.2xlarge", 16, 58),
+    ("m5.large", 8, 29),
+    ("m5.xlarge", 16, 58),
+    ("m5.2xlarge", 32, 58),
+    ("m6i.large", 8, 29),
+    ("m6i.xlarge", 16, 58),
+    ("m7i.large", 8, 29),
+    ("r5.large", 16, 29),
+    ("r6i.xlarge", 32, 58),
+];

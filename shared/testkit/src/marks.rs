@@ -6,17 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::port::CreateFleetRequest;
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::id::{ClusterName, LaunchId, Zone, ZoneId};
 use tenon_domain::launch::{Launch, LaunchState};
-use tenon_domain::unavailable::{FIRST_HOLD, MOST_HOLD, Mark, MarkState, OfferingKey, UnavailableKey};
+use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_region::engine::Region;
 use tenon_table::items::{self, keys};
 use tenon_table::{Key, Stored};
 
 use crate::invariants::Invariant;
+
+/// The bounds of a hold, and how long a mark is remembered that nobody asked after: those of ARCHITECTURE.md, "Asking
+/// again".
+const FIRST_HOLD: SignedDuration = SignedDuration::from_mins(1);
+const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
+const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
 
 type Found = Result<(), (Invariant, String)>;
 
@@ -107,7 +113,7 @@ impl MarksSeen {
 
     /// The marks of offerings that say something.
     fn offerings_marked(&self, now: Timestamp) -> impl Iterator<Item = (&OfferingKey, &SeenMark)> {
-        let says = move |seen: &&SeenMark| seen.mark.state(now) != MarkState::Forgotten;
+        let says = move |seen: &&SeenMark| says_something(&seen.mark, now);
         self.marks.values().filter(says).filter_map(|seen| match &seen.mark.key {
             UnavailableKey::Offering(offering) => Some((offering, seen)),
             UnavailableKey::Quota { .. }
@@ -132,6 +138,15 @@ impl MarksSeen {
         let asked = self.asked.get(&key).into_iter().flatten();
         asked.into_iter().any(|offering| zone_id.is_none_or(|zone_id| *zone_id == offering.zone_id))
     }
+}
+
+/// Whether a mark still says something: it counts refusals, and isn't too old, or is cleared and its moment isn't over.
+fn says_something(mark: &Mark, now: Timestamp) -> bool {
+    if mark.count == 0 {
+        return now < mark.until;
+    }
+    let blocked_until = mark.probe.as_ref().map_or(mark.until, |probe| probe.until.max(mark.until));
+    now.duration_since(blocked_until) < FORGET_AFTER
 }
 
 /// Launches of all clusters.

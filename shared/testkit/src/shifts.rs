@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::port::CreateFleetRequest;
+use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::id::{ClusterName, LaunchId, Zone};
+use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_region::engine::Region;
 
 use crate::history::Moment;
@@ -29,7 +31,7 @@ impl ShiftsSeen {
         let now = region.now();
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
         let shifted: BTreeSet<Zone> =
-            subnets.filter(|subnet| subnet.is_shifted(now)).map(|subnet| subnet.zone).collect();
+            subnets.filter(|subnet| is_shifted(subnet, now)).map(|subnet| subnet.zone).collect();
         self.since.retain(|zone, _| shifted.contains(zone));
         for zone in shifted {
             self.since.entry(zone).or_insert(now);
@@ -39,6 +41,13 @@ impl ShiftsSeen {
     fn is_known(&self, zone: &Zone, at: Timestamp) -> bool {
         self.since.get(zone).is_some_and(|since| at.duration_since(*since) > KNOWN_AFTER)
     }
+}
+
+fn is_shifted(subnet: &ClassSubnet, now: Timestamp) -> bool {
+    subnet.shifted.is_some_and(|end| match end {
+        ShiftEnd::At(end) => now < end,
+        ShiftEnd::Open => true,
+    })
 }
 
 /// No launch is planned into a zone that was known to be shifted away from.

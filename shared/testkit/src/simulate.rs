@@ -7,10 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_cluster::Kind;
 use tenon_cluster::object::at;
-use tenon_domain::api::NodePool;
+use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
-use tenon_domain::manifest::node_pool_from_value;
 use tenon_domain::wake::FunctionName;
 use tenon_region::engine::Region;
 use tenon_region::happening::Listeners;
@@ -21,7 +20,7 @@ use crate::chaos::{Chaos, Weather};
 use crate::deeds::{Doings, wake};
 use crate::evidence::invariant_evidence_held;
 use crate::history::{History, Moment};
-use crate::invariants::{self, Invariant, Standing, Violation};
+use crate::invariants::{self, Invariant, PoolBudgets, Standing, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks;
 use crate::random::Dice;
@@ -111,7 +110,7 @@ struct Play {
     region: Region,
     chaos: Arc<Chaos>,
     cluster: ClusterName,
-    pools: Vec<NodePool>,
+    budgets: Vec<PoolBudgets>,
     dice: Dice,
     doings: Doings,
     history: History,
@@ -167,7 +166,7 @@ impl Play {
         };
         region.set_listeners(Listeners::None);
         let objects = world.clusters.iter().flat_map(|cluster| &cluster.objects);
-        let pools = objects.filter_map(|object| node_pool_from_value(object).ok()).collect();
+        let budgets = objects.filter_map(PoolBudgets::of).collect();
         let mut dice = Dice::new(options.seed, 3);
         let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
             (false, _) => Pace::Quick,
@@ -180,7 +179,7 @@ impl Play {
             region,
             chaos,
             cluster,
-            pools,
+            budgets,
             dice,
             doings: Doings::default(),
             history: History::default(),
@@ -217,7 +216,10 @@ impl Play {
         let Some((_, backup)) = self.backups.iter().rev().find(|(at, _)| old_enough(at)) else { return };
         if self.dice.permille(100) {
             let moment = Moment::of(&mut self.region, &self.cluster);
-            let well = |claim: &&Arc<tenon_domain::claim::Claim>| claim.phase().offers_room();
+            let well = |claim: &&Arc<Claim>| {
+                use ClaimPhase::{Initialized, Launched, Registered};
+                matches!(claim.phase(), Launched | Registered | Initialized)
+            };
             self.history.well_at_restore = moment
                 .claims
                 .iter()
@@ -306,7 +308,7 @@ impl Play {
         invariants::invariant_nothing_unowned(moment, history)?;
         let (launches, requests) = (self.region.twin().launches(), self.region.twin().requests());
         invariants::invariant_images_available(&launches, &requests, history)?;
-        invariants::invariant_budgets_hold(moment, &self.pools, history)?;
+        invariants::invariant_budgets_hold(moment, &self.budgets, history)?;
         if let Some(site) = self.region.site(&self.cluster) {
             invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
         }

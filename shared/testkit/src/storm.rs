@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimState, CommandRole, PodsCounted};
+use tenon_domain::claim::{Claim, ClaimState, CommandRole};
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
 use tenon_domain::resources::ResourceList;
 use tenon_entrypoint::step::ClaimStep;
@@ -21,7 +21,7 @@ use tenon_table::{Commit, CommitToken, Table, block_on};
 
 use crate::chaos::{Chaos, Weather};
 use crate::history::History;
-use crate::invariants::{Invariant, Violation, invariant_no_starvation};
+use crate::invariants::{Invariant, Violation, counts_pods, invariant_no_starvation};
 use crate::random::Dice;
 use crate::simulate::Options;
 use crate::world::{CLUSTER, DEPLOYMENTS};
@@ -132,8 +132,7 @@ impl Storm {
 pub(crate) fn uncounted(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
     let now = region.now();
     let claims = region.claims(cluster);
-    let live: BTreeSet<&ClaimName> =
-        claims.iter().filter(|c| c.counts_pods(now) != PodsCounted::No).map(|c| &c.name).collect();
+    let live: BTreeSet<&ClaimName> = claims.iter().filter(|c| counts_pods(c, now)).map(|c| &c.name).collect();
     let launches = region.launches(cluster);
     let counted: BTreeSet<&str> = launches
         .iter()
