@@ -1,4 +1,4 @@
-//! A plan, committed: one transaction on the claim's revision, the third and last call of the table.
+//! A plan, committed: one transaction on the claim's revision, the last call of the table.
 //!
 //! The mark goes with it, under its own revision. Where another function was faster with the mark, the drain goes
 //! through without it: it can't wait, and the other one knew as much.

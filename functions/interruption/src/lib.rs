@@ -1,12 +1,12 @@
-//! `interruption`: what EC2 takes back is drained at once, and its offering is avoided for a while.
+//! `interruption`: what EC2 takes back is drained at once, and its offering or reservation is avoided for a while.
 //!
 //! Decides the drain, its deadline and the mark. It doesn't decide what replaces the node (`provisioner`), nor when the
 //! instance is terminated (`lifecycle`).
 //!
-//! Invariants: at most three calls of the table for each instance, and no snapshot is read, so a warning of two minutes
-//! is acted on in the first second; a throttled call and a lost race are tried again in the same invocation, since a
-//! message that goes back is seen again only after its visibility timeout; instances stand on their own, one that fails
-//! keeps no other.
+//! Invariants: at most three calls of the table for each instance, four in a capacity reservation, and no snapshot is
+//! read, so a warning of two minutes is acted on in the first second; a throttled call and a lost race are tried again in
+//! the same invocation, since a message that goes back is seen again only after its visibility timeout; instances stand on
+//! their own, one that fails keeps no other.
 //!
 //! Source: KARPENTER.md 2.17. The peer gives an interrupted node no deadline; here it is EC2's own.
 

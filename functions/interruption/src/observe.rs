@@ -1,5 +1,5 @@
 //! What is read of one interrupted instance: whose it is; its claim, and what is known of its offering. Two calls of the
-//! table.
+//! table, and a third where it was launched into a capacity reservation, which only the claim knows.
 
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClusterName, InstanceId};
@@ -18,7 +18,7 @@ pub struct Observed {
     pub claim: Claim,
     /// The offering that it was had from; none of an instance that was launched before that was kept.
     pub offering: Option<OfferingKey>,
-    /// The offering's mark, whatever it still says.
+    /// The mark of its reservation, or of the offering where it is in none, whatever it still says.
     pub mark: Option<Mark>,
 }
 
@@ -38,8 +38,16 @@ pub async fn observe<P: Ports>(ports: &P, instance: &InstanceId) -> Result<Optio
     let asked: Vec<Key> = [&claim_key].into_iter().chain(&mark_key).cloned().collect();
     let items = ports.table().batch_get(&asked, Consistency::Strong).await?;
     let Some(item) = items.get(&claim_key) else { return Ok(None) };
-    let claim = read(&claim_key, item)?;
-    let found = mark_key.and_then(|key| items.get(&key).map(|item| read(&key, item)));
+    let claim: Claim = read(&claim_key, item)?;
+    let reservation = claim.state.instance().and_then(|held| held.reservation.as_ref());
+    let found = match reservation {
+        Some(into) => {
+            let key = keys::unavailable(region, &UnavailableKey::Reservation(into.id.clone()));
+            let item = ports.table().get(&key, Consistency::Strong).await?;
+            item.map(|item| read(&key, &item))
+        }
+        None => mark_key.and_then(|key| items.get(&key).map(|item| read(&key, item))),
+    };
     Ok(Some(Observed { cluster, claim, offering, mark: found.transpose()? }))
 }
 

@@ -8,7 +8,7 @@ use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, Remov
 use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::unavailable::{
-    Mark, OfferingKey, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
+    Mark, OfferingKey, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
 };
 use tenon_domain::wake::{InterruptionKind, NOTICE};
 
@@ -31,7 +31,7 @@ pub struct Input {
     pub claim: Claim,
     /// The offering that it was had from, where that was kept.
     pub offering: Option<OfferingKey>,
-    /// The offering's mark, as it was.
+    /// The mark, as it was, of its reservation, or of the offering where it is in none.
     pub mark: Option<Mark>,
 }
 
@@ -42,7 +42,7 @@ pub struct Plan {
     pub claim: Option<Claim>,
     /// What its Node should be.
     pub action: Option<Action>,
-    /// The mark of the offering that is avoided, after this.
+    /// The mark of the offering, or of the reservation, that is avoided, after this.
     pub mark: Option<Mark>,
     /// The decision.
     pub journal: Option<JournalRecord>,
@@ -154,24 +154,20 @@ fn drain(
     }
 }
 
-/// The offering's capacity is on its way to somebody else. Where that is known already nothing is written.
+/// The capacity is on its way to somebody else. Where that is known already nothing is written.
 fn mark(input: &Input) -> Option<Mark> {
-    match input.kind {
-        InterruptionKind::Spot => {
-            let refusal = Refusal {
-                key: &UnavailableKey::Offering(input.offering.clone()?),
-                code: SPOT_INTERRUPTION,
-                cluster: &input.cluster,
-                cause: RefusalCause::Interruption,
-                vcpus: None,
-                now: input.now,
-            };
-            Mark::refused(input.mark.as_ref(), &refusal)
+    let held = input.claim.state.instance()?;
+    let (key, code) = match input.kind {
+        InterruptionKind::Spot => (UnavailableKey::Offering(input.offering.clone()?), SPOT_INTERRUPTION),
+        // An open reservation takes whatever fits: only one that was asked for is asked for again.
+        InterruptionKind::CapacityReservation => {
+            (UnavailableKey::Reservation(held.reservation.as_ref()?.id.clone()), RESERVATION_INTERRUPTION)
         }
-        InterruptionKind::Rebalance
-        | InterruptionKind::ScheduledChange
-        | InterruptionKind::CapacityReservation => None,
-    }
+        InterruptionKind::Rebalance | InterruptionKind::ScheduledChange => return None,
+    };
+    let cause = RefusalCause::Interruption;
+    let refusal = Refusal { key: &key, code, cluster: &input.cluster, cause, vcpus: None, now: input.now };
+    Mark::refused(input.mark.as_ref().filter(|mark| mark.key == key), &refusal)
 }
 
 fn record(input: &Input, held: &LaunchedInstance, decision: Decision, message: String) -> JournalRecord {

@@ -5,6 +5,7 @@ use tenon_cluster::{Action, ActionKind};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::id::InstanceId;
+use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
 use tenon_entrypoint::testing::claims::{
@@ -222,6 +223,37 @@ fn an_interruption_of_what_may_be_asked_for_again_holds_it_for_as_long_as_before
     let after = mark(&world).unwrap();
     assert_eq!((after.count, after.revision, after.since), (5, 10, known(0).since));
     assert!(after.until >= EPOCH + SignedDuration::from_mins(16), "{after:?}");
+}
+
+fn reserved(n: usize) -> LaunchedInstance {
+    let into = LaunchedInto { id: "cr-0abc".parse().unwrap(), kind: ReservationKind::Interruptible };
+    LaunchedInstance { capacity_type: CapacityType::Reserved, reservation: Some(into), ..instance(n) }
+}
+
+/// Its owner takes the capacity back, so the replacement has to be planned into another reservation, or into none.
+#[test]
+fn an_interrupted_reservation_is_marked_and_a_second_warning_changes_nothing_of_it() {
+    let held = |n| ClaimState::Initialized { instance: reserved(n), node: node_name(n), at: EPOCH };
+    let world = world([held(0), held(1)]);
+    let key = keys::unavailable(
+        &world.installation.region,
+        &UnavailableKey::Reservation("cr-0abc".parse().unwrap()),
+    );
+    let marked = || world.table.peek(&key).map(|item| from_item::<Mark>(&key, &item).unwrap());
+    handle(&world, vec![instance_id(0)], InterruptionKind::CapacityReservation).unwrap();
+    let first = marked().expect("the reservation is marked");
+    assert_eq!((first.code.as_str(), first.count), ("CapacityReservationInterruption", 1));
+    let held_for = first.until.duration_since(EPOCH);
+    assert!((SignedDuration::from_mins(3)..SignedDuration::from_secs(203)).contains(&held_for), "{held_for}");
+    // The pool of capacity beside the reservation says nothing of it, nor the other way round.
+    assert_eq!(world.table.dump().filter(|(key, _)| key.sk.starts_with("UNAVAILABLE#")).count(), 1);
+
+    handle(&world, vec![instance_id(1)], InterruptionKind::CapacityReservation).unwrap();
+    assert_eq!(marked(), Some(first));
+    for n in [0, 1] {
+        let state = claim(&world, n).state;
+        assert_eq!(state.removal(), Some(RemovalReason::CapacityReservationInterrupted));
+    }
 }
 
 /// Another function writes the mark between the look and the commit.

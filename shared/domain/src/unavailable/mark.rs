@@ -39,6 +39,8 @@ const JITTER_PART: i32 = 8;
 const EARLIER_PART: i32 = 4;
 /// The code of what EC2 took back, for which it isn't asked again before it has it: two minutes after its warning.
 pub const SPOT_INTERRUPTION: &str = "SpotInterruption";
+/// The same of a capacity reservation, whose owner takes its instances back.
+pub const RESERVATION_INTERRUPTION: &str = "CapacityReservationInterruption";
 
 /// What is known of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -312,7 +314,7 @@ impl Mark {
 
     /// How much earlier than [`LAST_RESORT`] it is asked for as one.
     fn earlier(&self) -> SignedDuration {
-        if self.code == SPOT_INTERRUPTION {
+        if self.code == SPOT_INTERRUPTION || self.code == RESERVATION_INTERRUPTION {
             return SignedDuration::ZERO;
         }
         share(LAST_RESORT / EARLIER_PART, [self.asked_at.to_string().as_str()])

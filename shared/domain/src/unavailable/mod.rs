@@ -15,6 +15,6 @@ mod tests;
 pub use key::{OfferingKey, RequestDigest, UnavailableKey, Wanted};
 pub use mark::{
     FIRST_HOLD, FORGET_AFTER, INTERRUPTED_HOLD, LAST_RESORT, LEASE, LaunchAsked, MOST_HOLD, Mark, MarkState,
-    Probe, Refusal, RefusalCause, SPOT_INTERRUPTION,
+    Probe, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION,
 };
 pub use marks::{Blocking, Marks};
