@@ -3,7 +3,8 @@
 //! Decides each image's state and whether to say so. It doesn't decide whether anybody may launch it.
 //!
 //! Invariants: an image is available here only where EC2 said so in this look; one that EC2 was asked for by id and
-//! no longer knows is deregistered; an unchanged world gives an empty plan.
+//! no longer knows is deregistered; an unchanged world gives an empty plan; what a class may choose an image by, its tags
+//! among it, is said when it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -152,9 +153,11 @@ fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> O
     }
     let before = known.map(|known| known.state);
     let moved = before != Some(record.state);
+    // What is there to be launched may be another class's choice now: it was tagged, renamed or deprecated.
+    let matters = moved || record.state == ImageState::Available;
     Some(Change {
         journal: moved.then(|| journal(&record, before, now)),
-        announcement: if moved { announcement(record.state) } else { None },
+        announcement: if matters { announcement(record.state) } else { None },
         expires_at: is_final(record.state).then(|| now.saturating_add(GONE_KEPT).unwrap_or(now)),
         record,
     })
@@ -259,6 +262,26 @@ mod tests {
         check(Some(ImageState::Pending), Some(ImageState::Pending), None);
         check(Some(ImageState::Deregistered), None, None);
         check(Some(ImageState::Failed), None, None);
+    }
+
+    #[test]
+    fn an_available_image_that_is_tagged_is_said_and_a_pending_one_waits_for_its_state() {
+        let check = |state: ImageState, expected: Option<Announcement>| {
+            let known = ImageRecord { state, ..described(&image(state), at(2)) };
+            let tags = BTreeMap::from([("channel".to_owned(), "stable".to_owned())]);
+            let (plan, _) = plan(&Input {
+                now: at(9),
+                known: BTreeMap::from([(id(), known)]),
+                seen: BTreeMap::from([(id(), Image { tags: tags.clone(), ..image(state) })]),
+                asked: BTreeSet::from([id()]),
+                unanswered: 0,
+            });
+            let change = plan.changes.first().unwrap();
+            assert_eq!((change.announcement, &change.record.tags), (expected, &tags), "{state:?}");
+        };
+        check(ImageState::Available, Some(Announcement::Available));
+        check(ImageState::Pending, None);
+        check(ImageState::Disabled, None);
     }
 
     #[test]

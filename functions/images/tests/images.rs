@@ -91,6 +91,20 @@ fn a_pending_image_is_announced_only_once_ec2_says_available() {
     assert!(said(&world).is_empty(), "the same word twice is said once");
 }
 
+/// A pipeline promotes an image by its tag, long after it was made: a class that selects by that tag is woken.
+#[test]
+fn a_pipelines_word_of_a_tagged_image_wakes_its_classes_though_its_state_is_known() {
+    let world = world();
+    let id = world.ec2.add_image(new("nodes-1"));
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!(said(&world), ["Image Available available"]);
+    world.ec2.tag_image(&id, "channel", "stable").unwrap();
+    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!(said(&world), ["Image Available available"]);
+    wake(&world, Cause::ImageChanged(Some(id))).unwrap();
+    assert!(said(&world).is_empty(), "the same word twice is said once");
+}
+
 #[test]
 fn a_failed_image_is_rejected_and_not_asked_for_again() {
     let world = world();

@@ -67,6 +67,14 @@ impl RegionTwin {
         self.with(|state| state.change_image(id, ImageState::Available))
     }
 
+    /// Tags an image; no event tells of it.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn tag_image(&self, id: &ImageId, key: &str, value: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.tag_image(id, key, value))
+    }
+
     /// An image's true state.
     #[must_use]
     pub fn image_state(&self, id: &ImageId) -> Option<ImageState> {

@@ -139,6 +139,14 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn tag_image(&mut self, id: &ImageId, key: &str, value: &str) -> Result<(), NotPossible> {
+        let Some(image) = self.images.get_mut(id) else {
+            return refuse(format!("image `{id}` doesn't exist"));
+        };
+        image.image.tags.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
     fn set_image_state(&mut self, id: &ImageId, state: ImageState, message: &str) {
         let Some(image) = self.images.get_mut(id) else { return };
         image.image.state = state;
