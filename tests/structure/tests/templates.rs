@@ -118,6 +118,51 @@ fn absence_is_the_alarm_where_success_is_counted() {
     }
 }
 
+/// What follows a marker in a text, up to the first character that no name of Kubernetes has.
+fn named_after<'a>(text: &'a str, marker: &str) -> BTreeSet<&'a str> {
+    let name = |rest: &'a str| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next();
+    text.split(marker).skip(1).filter_map(name).filter(|name| !name.is_empty()).collect()
+}
+
+/// The stack trusts the pods of one service account in one namespace: an agent that is installed by the documents has to
+/// be those.
+#[test]
+fn the_agent_is_installed_where_its_stack_trusts_it() {
+    let trusted = |path: &str, name: &str| {
+        let default = &stack(path)["Parameters"][name]["Default"];
+        default.as_str().unwrap_or_else(|| panic!("{path}: no default of `{name}`")).to_owned()
+    };
+    let namespace = trusted("infra/cluster.yaml", "AgentNamespace");
+    let account = trusted("infra/cluster.yaml", "AgentServiceAccount");
+    assert_eq!(trusted("infra/pod-identity.yaml", "AgentNamespace"), namespace);
+    assert_eq!(trusted("infra/pod-identity.yaml", "AgentServiceAccount"), account);
+
+    let mut installed = 0;
+    let documents = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let documents = documents.map(|name| format!("docs/{}", name.to_string_lossy()));
+    for path in documents.chain(["README.md".to_owned()]).filter(|path| path.ends_with(".md")) {
+        let text = read(&path);
+        for command in text.split("$ ").filter(|command| command.starts_with("helm ")) {
+            let given = named_after(command.split("```").next().unwrap(), "--namespace ");
+            assert_eq!(given, BTreeSet::from([namespace.as_str()]), "{path}");
+            installed += 1;
+        }
+        for given in text.split("system:serviceaccount:").skip(1) {
+            assert!(given.starts_with(&format!("{namespace}:{account}`")), "{path}: {given:.40}");
+        }
+    }
+    assert!(installed > 0, "no document says how the agent is installed");
+
+    let rights = read("infra/chart/rbac.yaml");
+    let mut used = named_after(&rights, "namespace: ");
+    used.remove("kube-system");
+    assert_eq!(used, BTreeSet::from([namespace.as_str()]), "infra/chart/rbac.yaml");
+    let replaced = read("infra/chart/templates/rbac.yaml");
+    assert!(replaced.contains(&format!("replace \"namespace: {namespace}\"")), "{replaced}");
+    let runs_as = read("infra/chart/templates/agent.yaml");
+    assert_eq!(named_after(&runs_as, "serviceAccountName: "), BTreeSet::from([account.as_str()]));
+}
+
 #[test]
 fn the_state_outlives_its_stack() {
     let stack = stack("template.yaml");

@@ -35,13 +35,14 @@ fn as_pod(cluster: &str, namespace: &str, account: &str) -> Request {
 fn an_agents_role_is_its_pods_alone() {
     let pods = "pods.eks.amazonaws.com";
     let role = "agent of demo";
-    let own = as_pod("demo", "tenon", "tenon-agent");
+    let own = as_pod("demo", "tenon-system", "tenon-agent");
     assert!(trusts(role, pods, &own));
     assert!(trusts(role, pods, &Request { action: "sts:TagSession".to_owned(), ..own.clone() }));
     for forged in [
-        as_pod("next", "tenon", "tenon-agent"),
+        as_pod("next", "tenon-system", "tenon-agent"),
         as_pod("demo", "default", "tenon-agent"),
-        as_pod("demo", "tenon", "default"),
+        as_pod("demo", "tenon", "tenon-agent"),
+        as_pod("demo", "tenon-system", "default"),
         own.clone().with("aws:SourceAccount", ["444455556666"]),
         own.clone().without("aws:RequestTag/eks-cluster-arn"),
         own.clone().without("aws:RequestTag/kubernetes-namespace"),
