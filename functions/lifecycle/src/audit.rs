@@ -20,12 +20,15 @@ use tenon_table::items::Halt;
 
 use crate::audit_record::{AuditRecord, allowed};
 use crate::input::{Ec2View, Input, has_instance};
+use crate::observe::TAG_CLUSTER;
 use crate::{AUDIT_EVERY, NAME};
 
 /// An instance that nobody owns is left alone for so long: its launch's answer may be on its way to the table.
 pub const ORPHAN_GRACE: SignedDuration = SignedDuration::from_mins(5);
 /// So many orphans at a time: two items of journal each, and all of them in one transaction.
 const ORPHANS_MOST: usize = 40;
+/// So many of the instances that halt everything are named; the rest is found by their tags.
+const NAMED_MOST: usize = 5;
 /// The tag that names an instance's launch.
 pub const TAG_LAUNCH: &str = "tenon.dev/launch";
 /// The tag that names an instance's claim.
@@ -59,8 +62,10 @@ pub fn audit(input: &Input, view: &Ec2View) -> AuditPlan {
         .values()
         .filter(|instance| !instance.state.is_going() && !is_owned(instance, input, view))
         .collect();
-    if let Some(halt) = restored(&unowned, input, view) {
-        plan.journal.extend(unowned.first().map(|instance| refusal(instance, &halt, input)));
+    let unknown = of_unknown_launches(&unowned, view);
+    if let Some(halt) = restored(&unknown, input) {
+        let named = unknown.iter().take(NAMED_MOST);
+        plan.journal.extend(named.map(|instance| refusal(instance, &halt, input)));
         plan.halt = Some(halt);
     } else if input.halt.is_none() {
         terminate_orphans(&unowned, input, &mut plan);
@@ -74,26 +79,32 @@ pub fn audit(input: &Input, view: &Ec2View) -> AuditPlan {
     plan
 }
 
-/// An instance whose launch the table doesn't know: the table was put back to a time before that launch.
-fn restored(unowned: &[&Instance], input: &Input, view: &Ec2View) -> Option<Halt> {
-    let unknown: Vec<&str> = unowned
-        .iter()
-        .filter(|instance| {
-            instance.tags.get(TAG_LAUNCH).is_none_or(|launch| view.unknown_launches.contains(launch))
-        })
-        .map(|instance| instance.id.as_str())
-        .collect();
+/// Instances whose launch the table doesn't know: it was put back to a time before that launch, or they are foreign.
+fn of_unknown_launches<'a>(unowned: &[&'a Instance], view: &Ec2View) -> Vec<&'a Instance> {
+    let unknown = |instance: &&&Instance| {
+        instance.tags.get(TAG_LAUNCH).is_none_or(|launch| view.unknown_launches.contains(launch))
+    };
+    unowned.iter().filter(unknown).copied().collect()
+}
+
+fn restored(unknown: &[&Instance], input: &Input) -> Option<Halt> {
     if unknown.is_empty() || input.halt.is_some() {
         return None;
     }
-    let listed: Vec<&str> = unknown.iter().take(5).copied().collect();
+    let named: Vec<&str> = unknown.iter().take(NAMED_MOST).map(|instance| instance.id.as_str()).collect();
+    let (count, named) = (unknown.len(), named.join(", "));
+    let instances = if count == 1 {
+        format!("instance {named} has the tags of this cluster, but its launch isn't in the table")
+    } else {
+        format!(
+            "{count} instances ({named}) have the tags of this cluster, but their launches aren't in the table"
+        )
+    };
     Some(Halt {
         since: input.now,
         reason: format!(
-            "{} instances of launches that the table doesn't know ({}): it was restored, or somebody else launches with \
-             our tags. Terminate them or remove their tag `tenon.dev/cluster`, then delete this item",
-            unknown.len(),
-            listed.join(", ")
+            "{instances}: the table was restored to an earlier time, or somebody else launches with our tags. \
+             Terminate each of them or remove its tag `{TAG_CLUSTER}`, then delete the item `HALT`"
         ),
     })
 }
@@ -121,8 +132,8 @@ fn terminate_orphans(unowned: &[&Instance], input: &Input, plan: &mut AuditPlan)
                     let halt = Halt {
                         since: input.now,
                         reason: format!(
-                            "more than {limit} instances that no NodeClaim owns within an hour, {} among them: look why, \
-                             then delete this item, and the next {limit} go in the next hour",
+                            "more than {limit} instances without a NodeClaim were found within an hour, {} among them. \
+                             Find out why, then delete the item `HALT`: the next {limit} are terminated in the hour after",
                             instance.id
                         ),
                     };
@@ -220,6 +231,6 @@ fn told(instance: &Instance, input: &Input) -> JournalRecord {
 }
 
 fn refusal(instance: &Instance, halt: &Halt, input: &Input) -> JournalRecord {
-    let message = format!("terminations halt: {}", halt.reason);
+    let message = format!("halted terminations and disruptions of this cluster: {}", halt.reason);
     JournalRecord::new(subject(instance), input.now, NAME, Decision::Refused, message)
 }

@@ -18,6 +18,7 @@ use tenon_table::{Consistency, Table};
 
 use crate::commit::{AuditCommit, Committed};
 use crate::plan::{ClaimStep, Plan, Report};
+use crate::remind::halted;
 
 /// Schedules sweep every three minutes; what is due earlier is woken for.
 const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(3);
@@ -36,8 +37,8 @@ pub async fn execute<P: Ports>(
 ) -> Result<(), Ec2Error> {
     let ids = to_terminate(plan, done);
     // Another run may have halted everything since this one looked: an instance that is gone doesn't come back.
-    let halted = !ids.is_empty() && is_halted(ports, cluster).await;
-    let terminated = if halted { Ok(()) } else { terminate(ports, &ids).await };
+    let holds = !ids.is_empty() && is_halted(ports, cluster).await;
+    let terminated = if holds { Ok(()) } else { terminate(ports, &ids).await };
     let tagged = tag(ports, plan).await;
     ring(ports, cluster, (plan, report), (done, now)).await;
     terminated.and(tagged)
@@ -129,8 +130,7 @@ async fn ring<P: Ports>(
     let mut events: Vec<BusEvent> =
         committed.iter().flat_map(|step| events_of(ports.installation(), cluster, step)).collect();
     if let (Some(halt), AuditCommit::Written) = (&plan.audit.halt, done.audit) {
-        let detail = json!({ "reason": halt.reason, "since": halt.since.to_string() });
-        events.push(BusEvent::new(ports.installation(), Some(cluster), "Termination Halted", detail));
+        events.push(halted(ports.installation(), cluster, halt));
     }
     if !events.is_empty() {
         ports.signals().publish(&events).await;

@@ -16,6 +16,7 @@ pub mod node;
 pub mod observe;
 pub mod plan;
 pub mod pools;
+pub mod remind;
 pub mod step;
 #[cfg(test)]
 mod tests;
@@ -65,9 +66,13 @@ impl Lifecycle {
         ports: &P,
         cluster: &ClusterName,
         (look, sharpness): (Look, Consistency),
+        causes: &[Cause],
     ) -> Result<(), HandlerError> {
         let now = ports.now();
         let gate = observe::observe_gate(ports, cluster, sharpness).await?;
+        if causes.contains(&Cause::Sweep) {
+            remind::remind(ports, cluster, &gate, now).await;
+        }
         let unchanged = gate.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &gate.generations));
         if unchanged && look == Look::IfChanged {
             return Ok(());
@@ -159,14 +164,14 @@ impl Handler for Lifecycle {
         match scope {
             Scope::Cluster(cluster) => {
                 let look = if instances.is_empty() { Look::IfChanged } else { Look::AtInstances };
-                self.cluster(ports, cluster, (look, sharpness(causes))).await
+                self.cluster(ports, cluster, (look, sharpness(causes)), causes).await
             }
             Scope::Region => {
                 if instances.is_empty() {
                     return Ok(());
                 }
                 for cluster in observe::observe_clusters(ports, &instances).await? {
-                    self.cluster(ports, &cluster, (Look::AtInstances, Consistency::Strong)).await?;
+                    self.cluster(ports, &cluster, (Look::AtInstances, Consistency::Strong), causes).await?;
                 }
                 Ok(())
             }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tenon_cloud::Ec2;
 use tenon_cloud::port::{Instance, InstanceFilter, TagFilter};
 use tenon_cluster::Action;
-use tenon_cluster::snapshot::{ChunkCache, ReadError};
+use tenon_cluster::snapshot::{ChunkCache, Heartbeat, ReadError};
 use tenon_domain::catalog::{LearnedRecord, PartData};
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
@@ -51,6 +51,8 @@ pub struct Gate {
     pub halt: Option<Halt>,
     /// The last audit.
     pub audit: AuditRecord,
+    /// When the agent last reported; none where it never did.
+    pub agent_seen_at: Option<Timestamp>,
 }
 
 /// Reads the gate: one call.
@@ -69,13 +71,19 @@ pub async fn observe_gate<P: Ports>(
         keys::manifest(cluster),
         keys::halt(cluster),
         AuditRecord::key(cluster),
+        keys::heartbeat(cluster),
     ];
     let items = ports.table().batch_get(&keys, sharpness).await?;
-    let [seen, revision, steps, manifest, halt, audit] = &keys;
+    let [seen, revision, steps, manifest, halt, audit, heartbeat] = &keys;
     let counter = |key: &Key, found: Result<u64, tenon_table::items::FieldError>| {
         found.map_err(|error| unreadable(key, error))
     };
     let generation = items.get(manifest).map(|item| Fields::of(item).u64("generation")).transpose();
+    // A manifest is a word of the agent as well: it beats only where it has nothing to write.
+    let taken_at = items.get(manifest).map(|item| Fields::of(item).time("taken_at")).transpose();
+    let taken_at = taken_at.map_err(|error| unreadable(manifest, error))?;
+    let beat_at = items.get(heartbeat).map(Heartbeat::from_item).transpose();
+    let beat_at = beat_at.map_err(|error| unreadable(heartbeat, error))?.map(|beat| beat.seen_at);
     Ok(Gate {
         generations: Generations {
             snapshot: counter(manifest, generation.map(Option::unwrap_or_default))?,
@@ -86,6 +94,7 @@ pub async fn observe_gate<P: Ports>(
         seen: read_if(&items, seen)?,
         halt: read_if(&items, halt)?,
         audit: read_if(&items, audit)?.unwrap_or_default(),
+        agent_seen_at: taken_at.max(beat_at),
     })
 }
 

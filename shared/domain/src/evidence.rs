@@ -239,7 +239,7 @@ pub enum Waiting {
     },
     /// The cluster isn't in the registry: its per-cluster stack isn't deployed.
     ClusterNotRegistered,
-    /// The table was restored and a person hasn't confirmed it yet.
+    /// The table was restored, or instances that nobody knows have our tags, and a person hasn't confirmed it yet.
     TableRestored,
 }
 
@@ -287,7 +287,9 @@ impl fmt::Display for Waiting {
                 write!(f, "EC2NodeClass `{class}` isn't ready: {reason}")
             }
             Self::ClusterNotRegistered => f.write_str("the cluster isn't in the registry"),
-            Self::TableRestored => f.write_str("the table was restored and waits for a person's word"),
+            Self::TableRestored => {
+                f.write_str("terminations and disruptions are halted until a person deletes the item `HALT`")
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use tenon_table::Consistency;
 use super::*;
 
 /// An instance with our tags, of `launch-1`.
-fn launch_instance(world: &World) -> LaunchedInstance {
+pub(super) fn launch_instance(world: &World) -> LaunchedInstance {
     world.ec2.add_network(&Tags::new()).unwrap();
     let image = world.ec2.add_image(NewImage::named("al2023-1", Architecture::X86_64));
     let data = LaunchTemplateData { image: Some(image.clone()), ..LaunchTemplateData::default() };
@@ -49,7 +49,7 @@ fn launch_instance(world: &World) -> LaunchedInstance {
 }
 
 /// The agent reports these nodes now.
-fn report(world: &World, generation: u64, nodes: Vec<serde_json::Value>) {
+pub(super) fn report(world: &World, generation: u64, nodes: Vec<serde_json::Value>) {
     let pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default", "generation": 1},
         "spec": {"template": {"spec": {
@@ -66,7 +66,7 @@ fn report(world: &World, generation: u64, nodes: Vec<serde_json::Value>) {
     block_on(beat(&world.table, &cluster, Heartbeat { generation, seen_at })).unwrap();
 }
 
-fn pass(world: &World, seconds: i64) {
+pub(super) fn pass(world: &World, seconds: i64) {
     world.clock.advance(SignedDuration::from_secs(seconds));
     let _ = world.ec2.tick(world.clock.now());
 }

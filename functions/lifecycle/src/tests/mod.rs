@@ -40,6 +40,7 @@ mod ec2;
 mod ended;
 mod handler;
 mod learned;
+mod reminders;
 
 fn minutes(n: i64) -> Timestamp {
     EPOCH + SignedDuration::from_mins(n)

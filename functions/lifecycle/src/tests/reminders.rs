@@ -1,0 +1,91 @@
+//! What is told again with every sweep while it lasts.
+
+use serde_json::Value;
+use tenon_cloud::Ec2;
+
+use super::ended::{launch_instance, pass, report};
+use super::*;
+
+/// The details of the events of that kind since the last look.
+fn told(world: &World, kind: &str) -> Vec<Value> {
+    let events = world.signals.take_events().into_iter();
+    events.filter(|(name, _)| name == kind).map(|(_, detail)| detail).collect()
+}
+
+#[test]
+fn a_halt_is_told_with_every_sweep_with_its_instance_and_its_remedy_until_it_is_gone() {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    let foreign = launch_instance(&world);
+    let lifecycle = Lifecycle::new();
+    pass(&world, 600);
+    for generation in 1..5 {
+        report(&world, generation, vec![]);
+        sweep(&world, &lifecycle);
+        let told = told(&world, "Termination Halted");
+        assert_eq!(told.len(), 1, "sweep {generation}: {told:?}");
+        let text = |field: &str| told[0][field].as_str().unwrap().to_owned();
+        assert!(text("reason").contains(foreign.id.as_str()), "{told:?}");
+        assert_eq!(
+            text("remedy"),
+            "aws dynamodb delete-item --region us-east-1 --table-name tenon --key \
+             '{\"pk\": {\"S\": \"CLUSTER#prod\"}, \"sk\": {\"S\": \"HALT\"}}'"
+        );
+        pass(&world, 180);
+    }
+    // A wake by something else than the schedule says nothing: there may be many of them.
+    block_on(lifecycle.handle(&world, &Scope::Cluster(cluster()), &[Cause::SnapshotChanged])).unwrap();
+    assert!(told(&world, "Termination Halted").is_empty());
+    // The instance is dealt with and the item deleted, as the event says.
+    block_on(world.ec2.terminate_instances(&[foreign.id])).unwrap();
+    commit(&world, vec![tenon_table::Write::Delete { key: keys::halt(&cluster()) }]);
+    pass(&world, 180);
+    report(&world, 5, vec![]);
+    sweep(&world, &lifecycle);
+    assert!(told(&world, "Termination Halted").is_empty());
+}
+
+#[test]
+fn a_silent_agent_is_told_of_with_every_sweep_until_it_reports() {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    let lifecycle = Lifecycle::new();
+    report(&world, 1, vec![]);
+    let mut check = |seconds: i64, expected: Option<i64>| {
+        pass(&world, seconds);
+        sweep(&world, &lifecycle);
+        let told = told(&world, "Agent Silent");
+        let ages: Vec<i64> = told.iter().map(|detail| detail["ageSeconds"].as_i64().unwrap()).collect();
+        assert_eq!(ages, Vec::from_iter(expected));
+        assert!(told.iter().all(|detail| detail["lastHeartbeat"] == EPOCH.to_string()), "{told:?}");
+    };
+    check(180, None);
+    check(119, None);
+    check(1, Some(300));
+    check(180, Some(480));
+    report(&world, 2, vec![]);
+    sweep(&world, &lifecycle);
+    assert!(told(&world, "Agent Silent").is_empty());
+}
+
+#[test]
+fn an_agent_that_never_reported_is_silent() {
+    let (world, lifecycle) = (world_with(&[]), Lifecycle::new());
+    sweep(&world, &lifecycle);
+    let told = told(&world, "Agent Silent");
+    assert_eq!((told.len(), &told[0]["lastHeartbeat"]), (1, &Value::Null));
+    assert_eq!(told[0]["cluster"], "prod");
+}
+
+/// Of two instances that nobody owns the foreign one is named, not the one whose launch is known.
+#[test]
+fn the_journal_names_the_instance_that_halts() {
+    let orphan = instance(0, InstanceState::Running, EPOCH);
+    let mut foreign = instance(1, InstanceState::Running, EPOCH);
+    foreign.tags.insert("tenon.dev/launch".to_owned(), "launch-of-others".to_owned());
+    let mut seen = with_launch(with_ec2(input(minutes(9), vec![], vec![]), vec![orphan, foreign]), settled());
+    seen.ec2.as_mut().unwrap().unknown_launches.insert("launch-of-others".to_owned());
+    let (plan, _) = planned(&seen);
+    let named: Vec<&str> = plan.audit.journal.iter().map(|record| record.subject.name.as_str()).collect();
+    assert_eq!(named, [id(1).as_str()]);
+    let reason = plan.audit.halt.unwrap().reason;
+    assert!(reason.contains(id(1).as_str()) && !reason.contains(id(0).as_str()), "{reason}");
+}
