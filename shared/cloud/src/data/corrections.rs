@@ -1,24 +1,24 @@
 //! Where the peer's published reference of instance types says something else than the descriptions and limits that came
 //! with the code: what pools select by is then what the peer would have said.
 //!
-//! Decides which of both is taken: the reference. A row says which types it is about, in the wildcards of EC2's filters,
-//! and what holds for them. What DescribeInstanceTypes answers for an account is never corrected, since an account's own
-//! answer is newer than either; the limits are, since nobody serves them (`data/README.md` says which rows are seen
-//! in the reference for each of their types and which are inferred).
+//! Decides which of both is taken: the reference, for types that it shows. A row names its types and says what holds for
+//! them. What DescribeInstanceTypes answers for an account is never corrected, since an account's own answer is newer than
+//! either; the limits are, since nobody serves them.
 //!
-//! Invariants: every row changes something, and a value is only replaced where there is one.
+//! Invariants: the reference shows every value of a row for every type of the row, so nothing is inferred from one size
+//! or family for another; a value is only replaced where there is one.
+
+use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, NetworkCardInfo, NetworkInfo};
-
-use crate::port::wildcard_matches;
 
 /// One row.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Correction {
-    /// The types that it is about, with `*` and `?`.
-    types: String,
+    /// The types that it is about, by name.
+    types: BTreeSet<String>,
     /// `ProcessorInfo.SustainedClockSpeedInGhz`.
     sustained_clock_speed_in_ghz: Option<f64>,
     /// `NetworkInfo.NetworkCards`.
@@ -40,7 +40,7 @@ enum NetworkCards {
 /// Corrects the descriptions and limits that came with the code.
 pub(super) fn correct(corrections: &[Correction], types: &mut [InstanceTypeInfo], limits: &mut Limits) {
     for correction in corrections {
-        let matches = |name: &str| wildcard_matches(&correction.types, name);
+        let matches = |name: &str| correction.types.contains(name);
         for info in types.iter_mut().filter(|info| info.instance_type.as_deref().is_some_and(matches)) {
             correction.describe(info);
         }
@@ -76,7 +76,7 @@ fn unite_cards(network: &mut NetworkInfo) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use tenon_domain::catalog::describe::facts;
     use tenon_domain::catalog::node_labels::published_labels;
@@ -137,21 +137,99 @@ mod tests {
     }
 
     #[test]
-    fn all_that_karpenter_publishes_is_equal_and_each_row_has_its_part_in_it() {
+    fn all_that_karpenter_publishes_is_equal() {
         let (world, rows) = (world(), corrections().unwrap());
         assert_eq!(world.published.len(), 678);
         assert_eq!(world.differences(&rows), Vec::<String>::new());
-        for n in 0..rows.len() {
-            let mut others = rows.clone();
-            let row = others.remove(n);
-            assert!(!world.differences(&others).is_empty(), "`{}` changes nothing", row.types);
+    }
+
+    #[test]
+    fn the_reference_shows_each_value_of_each_row_for_each_of_its_types() {
+        let (world, rows) = (world(), corrections().unwrap());
+        for (n, row) in rows.iter().enumerate() {
+            for name in &row.types {
+                assert!(world.published.contains_key(name), "the reference doesn't show `{name}`");
+                for field in row.fields() {
+                    let mut without = rows.clone();
+                    without[n].types.remove(name);
+                    without.push(Correction { types: BTreeSet::from([name.clone()]), ..row.without(field) });
+                    let missed = world.differences(&without);
+                    assert!(
+                        !missed.is_empty() && missed.iter().all(|m| m.starts_with(&format!("{name} "))),
+                        "`{field}` of `{name}` changes nothing that the reference shows: {missed:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_reference_does_not_show_is_as_ec2_describes_it() {
+        let (world, rows) = (world(), corrections().unwrap());
+        let (mut types, mut limits) = (world.types.clone(), world.limits.clone());
+        correct(&rows, &mut types, &mut limits);
+        assert_eq!(types.len(), 1395);
+        for (before, after) in world.types.iter().zip(&types) {
+            let name = after.instance_type.as_deref().unwrap();
+            let pod_eni = pod_eni(after, &limits);
+            match world.published.get(name) {
+                Some(published) => {
+                    assert_eq!(pod_eni.as_ref(), published.allocatable.get(POD_ENI), "{name}");
+                }
+                None => {
+                    let eni = world.limits.eni.get(name).filter(|eni| eni.trunking);
+                    let branches = eni.map(|eni| eni.branch_interfaces).filter(|branches| *branches > 0);
+                    assert_eq!(pod_eni, branches.map(|branches| branches.to_string()), "{name}");
+                    assert_eq!(before, after, "{name}");
+                    assert_eq!(world.limits.eni.get(name), limits.eni.get(name), "{name}");
+                    assert_eq!(
+                        world.limits.bandwidth_mbps.get(name),
+                        limits.bandwidth_mbps.get(name),
+                        "{name}"
+                    );
+                }
+            }
+        }
+    }
+
+    const POD_ENI: &str = "vpc.amazonaws.com/pod-eni";
+
+    fn pod_eni(info: &InstanceTypeInfo, limits: &Limits) -> Option<String> {
+        let shape = node_shape(&facts(info, limits).unwrap(), &NodeSettings::default(), None);
+        let resources = shape.capacity.resources().without_zeroes();
+        resources.iter().find(|(key, _)| key.to_string() == POD_ENI).map(|(_, value)| value.to_string())
+    }
+
+    impl Correction {
+        /// What it says of its types.
+        fn fields(&self) -> Vec<&'static str> {
+            let fields = [
+                ("sustainedClockSpeedInGhz", self.sustained_clock_speed_in_ghz.is_some()),
+                ("networkCards", self.network_cards.is_some()),
+                ("trunking", self.trunking.is_some()),
+                ("bandwidthMbps", self.bandwidth_mbps.is_some()),
+            ];
+            fields.into_iter().filter(|(_, there)| *there).map(|(field, _)| field).collect()
+        }
+
+        /// The row without one of its values.
+        fn without(&self, field: &str) -> Self {
+            let mut row = self.clone();
+            match field {
+                "sustainedClockSpeedInGhz" => row.sustained_clock_speed_in_ghz = None,
+                "networkCards" => row.network_cards = None,
+                "trunking" => row.trunking = None,
+                "bandwidthMbps" => row.bandwidth_mbps = None,
+                other => unreachable!("{other}"),
+            }
+            row
         }
     }
 
     #[test]
     fn only_what_is_there_is_corrected() {
         let rows: Vec<Correction> = serde_json::from_str(
-            r#"[{"types": "m5.*", "sustainedClockSpeedInGhz": 2.0, "networkCards": "one", "trunking": false,
+            r#"[{"types": ["m5.large"], "sustainedClockSpeedInGhz": 2.0, "networkCards": "one", "trunking": false,
                  "bandwidthMbps": 1}]"#,
         )
         .unwrap();
