@@ -258,7 +258,7 @@ fn class_status(class: &ClassStatus) -> Value {
             conditions::form(conditions::Shown {
                 kind: condition.condition.as_str(),
                 status: condition.status.as_str(),
-                reason: condition.reason.as_str(),
+                reason: condition.reason_text(),
                 message: &condition.message,
                 since: condition.since,
                 generation: condition.observed_generation,

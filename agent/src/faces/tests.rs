@@ -5,11 +5,13 @@ use tenon_cluster::ActionKind;
 use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason};
+use tenon_domain::class_status::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     Zone,
 };
 use tenon_domain::quantity::Quantity;
+use tenon_domain::reservation::ClassReservations;
 use tenon_domain::resources::ResourceName;
 use tenon_table::block_on;
 
@@ -237,4 +239,90 @@ fn a_node_claim_of_somebody_else_is_left_alone() {
     world.show(&[claim(initialized())]);
     world.show(&[]);
     assert!(world.object().unwrap().get("status").is_none());
+}
+
+/// Reasons as the API server takes them: the pattern of `metav1.Condition`.
+fn is_reason(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && text.chars().all(inner)
+}
+
+fn reasons(status: &Value) -> Vec<String> {
+    let conditions = status["conditions"].as_array().unwrap().iter();
+    let line = |condition: &Value| {
+        let reason = condition["reason"].as_str().unwrap();
+        assert!(is_reason(reason), "the API server refuses the reason `{reason}`");
+        format!("{}={} {reason}", condition["type"].as_str().unwrap(), condition["status"].as_str().unwrap())
+    };
+    conditions.map(line).collect()
+}
+
+#[test]
+fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
+    let conditions = ConditionType::ALL.iter().map(|condition| Condition {
+        condition: *condition,
+        status: ConditionStatus::True,
+        reason: match condition {
+            ConditionType::Unsupported => ConditionReason::UnsupportedFields,
+            ConditionType::AmisReady
+            | ConditionType::SubnetsReady
+            | ConditionType::SecurityGroupsReady
+            | ConditionType::InstanceProfileReady
+            | ConditionType::CapacityReservationsReady
+            | ConditionType::ValidationSucceeded
+            | ConditionType::Ready
+            | ConditionType::ZonesInService => ConditionReason::Holds,
+        },
+        message: String::new(),
+        since: at(10),
+        observed_generation: 1,
+        next_try: None,
+    });
+    let class = ClassStatus {
+        name: NodeClassName::parse("default").unwrap(),
+        revision: 1,
+        generation: 1,
+        spec_digest: String::new(),
+        subnets: Vec::new(),
+        security_groups: Vec::new(),
+        images: Vec::new(),
+        reservations: ClassReservations::default(),
+        instance_profile: None,
+        conditions: conditions.collect(),
+        resolved_at: at(10),
+    };
+    assert_eq!(
+        reasons(&class_status(&class)),
+        [
+            "AMIsReady=True AMIsReady",
+            "SubnetsReady=True SubnetsReady",
+            "SecurityGroupsReady=True SecurityGroupsReady",
+            "InstanceProfileReady=True InstanceProfileReady",
+            "CapacityReservationsReady=True CapacityReservationsReady",
+            "ValidationSucceeded=True ValidationSucceeded",
+            "Ready=True Ready",
+            "tenon.dev/Unsupported=True UnsupportedFields",
+            "tenon.dev/ZonesInService=True ZonesInService",
+        ]
+    );
+}
+
+#[test]
+fn every_reason_that_a_class_can_have_is_one_that_the_api_server_takes() {
+    for reason in ConditionReason::ALL {
+        for condition in ConditionType::ALL {
+            let condition = Condition {
+                condition: *condition,
+                status: ConditionStatus::False,
+                reason: *reason,
+                message: String::new(),
+                since: at(10),
+                observed_generation: 1,
+                next_try: None,
+            };
+            assert!(is_reason(condition.reason_text()), "{condition:?}");
+        }
+    }
 }

@@ -64,7 +64,7 @@ fn told(running: &Running) -> String {
     format!("{told}, {} shifted, {}", status.shifts().len(), running.obstacle())
 }
 
-const IN_SERVICE: &str = "True tenon.dev/ZonesInService, 0 shifted, ready";
+const IN_SERVICE: &str = "True ZonesInService, 0 shifted, ready";
 const SHIFTED: &str = "False ZonalShiftActive, 1 shifted, ready";
 
 #[test]

@@ -68,7 +68,7 @@ words! {
 words! {
     /// Why a condition has its status.
     ConditionReason {
-        /// It was seen to hold; written as the condition's own type, as the peer does.
+        /// It was seen to hold; shown as the condition's own type, as the peer does.
         Holds => "Holds",
         /// Nothing matches the selector, or nothing of it is available.
         AmiNotFound => "AMINotFound",
@@ -144,12 +144,22 @@ pub struct Condition {
     pub next_try: Option<Timestamp>,
 }
 
+impl ConditionType {
+    /// The reason of a condition that holds: its own type, as the peer's; without the domain of those that are ours, since
+    /// the API server takes no `/` in a reason (`metav1.Condition`).
+    #[must_use]
+    pub fn reason_of_true(self) -> &'static str {
+        let condition = self.as_str();
+        condition.split_once('/').map_or(condition, |(_domain, name)| name)
+    }
+}
+
 impl Condition {
     /// The reason as the object's status shows it: the type's own name where the condition holds.
     #[must_use]
-    pub const fn reason_text(&self) -> &'static str {
+    pub fn reason_text(&self) -> &'static str {
         match self.reason {
-            ConditionReason::Holds => self.condition.as_str(),
+            ConditionReason::Holds => self.condition.reason_of_true(),
             ConditionReason::AmiNotFound
             | ConditionReason::UnsupportedAlias
             | ConditionReason::AmiResolutionFailed

@@ -405,7 +405,7 @@ mod tests {
         );
         assert!(kept.ready());
         let back = ClassStatus::observed(with_shifts(Seen::Holds(BTreeSet::new())), Some(&kept), at(9));
-        assert_eq!((told(&back).as_str(), back.shifts().len()), ("True tenon.dev/ZonesInService", 0));
+        assert_eq!((told(&back).as_str(), back.shifts().len()), ("True ZonesInService", 0));
         let off = ClassStatus::observed(observation(), Some(&status), at(9));
         assert_eq!((told(&off).as_str(), off.shifts().len()), ("untold", 0));
     }
