@@ -11,7 +11,7 @@ use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
 use tenon_entrypoint::testing::claims::{
     claim as nth, claim_name, cluster, instance, instance_id, node_name, offering_of, world_with,
 };
-use tenon_entrypoint::testing::{EPOCH, Rung, World};
+use tenon_entrypoint::testing::{EPOCH, Meeting, Rung, World};
 use tenon_entrypoint::{Handler, Scope, content_commit};
 use tenon_table::items::{from_item, keys, set};
 use tenon_table::{Key, Table, block_on};
@@ -291,4 +291,23 @@ fn one_that_fails_keeps_no_other() {
     let error = handle(&world, vec![instance_id(0), instance_id(1)], InterruptionKind::Spot).unwrap_err();
     assert!(error.contains("NODECLAIM#default-00000"), "{error}");
     assert_eq!(claim(&world, 1).phase(), ClaimPhase::Draining);
+}
+
+/// The claim takes a step between the look and the commit; the message must not wait for its visibility timeout.
+#[test]
+fn a_drain_that_loses_its_race_is_planned_again_at_once() {
+    let world = world([ClaimState::Registered { instance: spot(0), node: node_name(0), at: EPOCH }]);
+    let before = claim(&world, 0);
+    let stepped = Claim { revision: 8, state: initialized(0), ..before };
+    let key = keys::claim(&cluster(), &claim_name(0));
+    let drained = key.clone();
+    let other = content_commit(vec![], vec![set(key, &stepped)]);
+    let meeting =
+        Meeting::new(&world, other, move |commit| commit.writes.iter().any(|w| *w.key() == drained));
+    let cause =
+        Cause::Interruption { instances: vec![instance_id(0)], kind: InterruptionKind::Spot, deadline: None };
+    block_on(Interruption::new().handle(&meeting, &Scope::Region, &[cause])).unwrap();
+    assert!(meeting.met());
+    let after = claim(&world, 0);
+    assert_eq!((after.phase(), after.revision), (ClaimPhase::Draining, 9));
 }

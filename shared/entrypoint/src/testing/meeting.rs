@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::twin::RegionTwin;
 use tenon_table::{Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError};
 
@@ -95,6 +95,10 @@ impl Ports for Meeting {
 
     fn now(&self) -> Timestamp {
         self.world.clock.now()
+    }
+
+    async fn pause(&self, time: SignedDuration) {
+        self.world.clock.advance(time);
     }
 
     fn installation(&self) -> &Installation {
