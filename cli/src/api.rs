@@ -9,6 +9,7 @@ use tenon_domain::Timestamp;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::wake::FunctionName;
 use tenon_table::Table;
+use tenon_table::learned::LearnedError;
 use tenon_table::marks::{MarksError, Meant};
 
 use crate::errors::{Problem, chain, nearest, quoted};
@@ -22,8 +23,8 @@ pub(crate) enum Request {
     Items { kind: Kind, cluster: Option<String>, name: Option<String> },
     /// The decisions about something.
     Journal { of: StoryOf, cluster: Option<String>, name: String },
-    /// An operator's word on marks.
-    Clear(Meant),
+    /// An operator's word on marks, or on what was learned.
+    Clear(ClearBody),
     /// An event for the buses.
     Event(Value),
     /// The end of the program.
@@ -47,33 +48,18 @@ impl ItemList {
     }
 }
 
-/// Which marks are meant, as a running region is told.
+/// What is cleared, as a running region is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ClearBody {
-    /// All of them.
+    /// All marks.
     All,
-    /// Those of these keys.
+    /// The marks of these keys.
     Named(Vec<String>),
-}
-
-impl ClearBody {
-    /// The body for these.
-    pub(crate) fn of(meant: &Meant) -> Self {
-        match meant {
-            Meant::All => Self::All,
-            Meant::Named(keys) => Self::Named(keys.clone()),
-        }
-    }
-}
-
-impl From<ClearBody> for Meant {
-    fn from(body: ClearBody) -> Self {
-        match body {
-            ClearBody::All => Self::All,
-            ClearBody::Named(keys) => Self::Named(keys),
-        }
-    }
+    /// All that was learned.
+    AllLearned,
+    /// What was learned of these.
+    NamedLearned(Vec<String>),
 }
 
 /// Decisions, newest last.
@@ -146,11 +132,26 @@ impl<T: Table> Reading<'_, T> {
         Ok(ItemList::of(kind.list_kind(), self.now, items))
     }
 
-    /// Clears marks; those that were cleared, as they were.
-    pub(crate) async fn clear(&self, meant: &Meant) -> Result<ItemList, Problem> {
+    /// Clears marks, or what was learned; those that were cleared, as they were.
+    pub(crate) async fn clear(&self, what: &ClearBody) -> Result<ItemList, Problem> {
+        match what {
+            ClearBody::All => self.clear_marks(&Meant::All).await,
+            ClearBody::Named(keys) => self.clear_marks(&Meant::Named(keys.clone())).await,
+            ClearBody::AllLearned => self.clear_learned(&Meant::All).await,
+            ClearBody::NamedLearned(names) => self.clear_learned(&Meant::Named(names.clone())).await,
+        }
+    }
+
+    async fn clear_marks(&self, meant: &Meant) -> Result<ItemList, Problem> {
         let cleared = state::clear(self.table, self.region, meant, self.now).await;
         let items = cleared.map_err(|error| uncleared(&error))?;
         Ok(ItemList::of("UnavailableCleared", self.now, items))
+    }
+
+    async fn clear_learned(&self, meant: &Meant) -> Result<ItemList, Problem> {
+        let cleared = state::unlearn(self.table, self.region, meant, self.now).await;
+        let items = cleared.map_err(|error| not_unlearned(&error))?;
+        Ok(ItemList::of("LearnedCleared", self.now, items))
     }
 
     /// The decisions about something.
@@ -202,6 +203,26 @@ fn uncleared(error: &MarksError) -> Problem {
         }
         MarksError::Read(_) | MarksError::Write(_) | MarksError::Form(_) => {
             let remedy = "ask again, `tenon get unavailable` says what is left; of an account, check `--region`, \
+                          `--installation` and that you may `dynamodb:Query`, `GetItem` and `UpdateItem` there";
+            Problem::new(chain(error), remedy)
+        }
+    }
+}
+
+fn not_unlearned(error: &LearnedError) -> Problem {
+    match error {
+        LearnedError::Unknown { unknown, known } => {
+            let wanted = unknown.first().map_or("", String::as_str);
+            let near = nearest(wanted, known.iter().map(String::as_str));
+            let remedy = match near.as_slice() {
+                [] if known.is_empty() => "there is nothing to clear: nothing is learned".to_owned(),
+                [] => "see `tenon get learned`".to_owned(),
+                [..] => format!("use {}, or see `tenon get learned`", quoted(&near)),
+            };
+            Problem::new(chain(error), remedy).at("KEY")
+        }
+        LearnedError::Read(_) | LearnedError::Write(_) => {
+            let remedy = "ask again, `tenon get learned` says what is left; of an account, check `--region`, \
                           `--installation` and that you may `dynamodb:Query`, `GetItem` and `UpdateItem` there";
             Problem::new(chain(error), remedy)
         }

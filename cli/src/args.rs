@@ -204,20 +204,23 @@ pub(crate) struct GetArgs {
 /// `tenon clear`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-KEY is what `tenon get unavailable` shows as WHAT. Where one of them isn't marked, none is cleared.
-Pods that wait are planned again within three minutes; where EC2 refuses still, it is marked anew.
+KEY is what `tenon get unavailable` or `tenon get learned` shows as WHAT. Where one of them isn't there, none is
+cleared. Of what was learned, KEY is also a type, and images after a type are those of the type.
+Pods that wait for capacity are planned again within three minutes; where EC2 refuses still, it is marked anew. Plans
+use what was learned for up to ten minutes more, and a cluster what its own Nodes report as long as they are there.
 
 Examples:
   tenon clear unavailable 'offering#spot#use1-az1#m5.large' --local
-  tenon clear unavailable --all --region eu-west-1")]
+  tenon clear unavailable --all --region eu-west-1
+  tenon clear learned m5.large ami-0abc --local")]
 pub(crate) struct ClearArgs {
     /// What to clear
     #[arg(value_enum)]
     pub(crate) kind: Clearable,
-    /// The marks
+    /// The marks, or the types and images
     #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) keys: Vec<String>,
-    /// All marks of the region
+    /// All of the region
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -231,6 +234,8 @@ pub(crate) struct ClearArgs {
 pub(crate) enum Clearable {
     /// Marks of capacity that EC2 refused
     Unavailable,
+    /// Memory that kubelets reported
+    Learned,
 }
 
 /// `tenon why`.

@@ -4,7 +4,6 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenon_table::marks::Meant;
 
 use crate::api::{ClearBody, ErrorList, EventSent, ItemList, JournalList};
 use crate::errors::{Failure, Problem};
@@ -79,8 +78,8 @@ impl Target for Client {
         self.get(&["journal", of.as_str(), name], &[("cluster", cluster)])
     }
 
-    fn clear(&self, meant: &Meant) -> Result<ItemList, Failure> {
-        self.read(self.agent.post(self.url("clear")).send_json(ClearBody::of(meant)))
+    fn clear(&self, what: &ClearBody) -> Result<ItemList, Failure> {
+        self.read(self.agent.post(self.url("clear")).send_json(what))
     }
 
     fn send(&self, event: &Value) -> Result<EventSent, Failure> {

@@ -161,7 +161,7 @@ async fn journal(
 }
 
 async fn clear(State(asks): State<Asks>, Json(body): Json<ClearBody>) -> Response {
-    ask(&asks, Request::Clear(body.into())).await
+    ask(&asks, Request::Clear(body)).await
 }
 
 async fn event(State(asks): State<Asks>, Json(event): Json<Value>) -> Response {

@@ -4,9 +4,8 @@
 //! documents: both read a table through its port.
 
 use serde_json::Value;
-use tenon_table::marks::Meant;
 
-use crate::api::{EventSent, ItemList, JournalList};
+use crate::api::{ClearBody, EventSent, ItemList, JournalList};
 use crate::args::TargetArgs;
 use crate::client::Client;
 use crate::errors::Failure;
@@ -18,8 +17,8 @@ pub(crate) trait Target {
     fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure>;
     /// The decisions about something, newest last.
     fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure>;
-    /// Clears marks; gives those that were cleared.
-    fn clear(&self, meant: &Meant) -> Result<ItemList, Failure>;
+    /// Clears marks, or what was learned; gives what was cleared.
+    fn clear(&self, what: &ClearBody) -> Result<ItemList, Failure>;
     /// Sends an event to the functions that its bus's rules name.
     fn send(&self, event: &Value) -> Result<EventSent, Failure>;
 }

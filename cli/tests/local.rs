@@ -140,9 +140,18 @@ fn a_region_that_is_up_answers() {
         claims["items"].as_array().unwrap().iter().find(|claim| claim["phase"] == "Initialized").unwrap();
     let (name, node) = (live["name"].as_str().unwrap(), live["node"].as_str().unwrap());
 
-    for kind in
-        ["nodes", "pools", "classes", "images", "types", "unavailable", "rollouts", "catalog", "events"]
-    {
+    for kind in [
+        "nodes",
+        "pools",
+        "classes",
+        "images",
+        "types",
+        "unavailable",
+        "learned",
+        "rollouts",
+        "catalog",
+        "events",
+    ] {
         let (status, list) = up.ask(&["get", kind]);
         assert_eq!(status, Some(0), "{kind}: {list}");
     }
@@ -220,6 +229,48 @@ fn an_operator_sees_what_is_exhausted_and_clears_it() {
     let (status, refused) = up.ask(&["clear", "unavailable", SPOT]);
     assert_eq!((status, refused.contains("there is nothing to clear")), (Some(2), true), "{refused}");
     assert_eq!(up.ask(&["clear", "unavailable"]).0, Some(2), "neither keys nor --all");
+}
+
+#[test]
+fn an_operator_sees_what_was_learned_of_nodes_and_clears_it() {
+    let up = Up::start();
+    let learned = || -> Vec<Value> {
+        let (status, list) = up.ask(&["get", "learned", "-o", "json"]);
+        assert_eq!(status, Some(0), "{list}");
+        let list: Value = serde_json::from_str(&list).unwrap();
+        assert_eq!(list["kind"], "LearnedList");
+        list["items"].as_array().unwrap().clone()
+    };
+    let before = learned();
+    let first = &before[0];
+    let word = |field: &str| first[field].as_str().unwrap();
+    assert_eq!(word("what"), format!("{}#{}#demo", word("instance_type"), word("image")));
+    assert!(first["memory_bytes"].as_u64().unwrap() > 0);
+    assert!(up.ask(&["get", "learned"]).1.contains("REPORTED BY"));
+
+    let (status, refused) = up.ask(&["clear", "learned", "x9.large"]);
+    assert_eq!((status, refused.contains("nothing is learned of `x9.large`")), (Some(2), true), "{refused}");
+    let (status, cleared) = up.ask(&["clear", "learned", word("instance_type"), word("image")]);
+    assert_eq!(
+        (status, cleared.contains(&format!("cleared {}\n", word("what")))),
+        (Some(0), true),
+        "{cleared}"
+    );
+    assert_eq!(learned().len(), before.len() - 1);
+    assert_eq!(up.ask(&["clear", "learned", "--all"]).0, Some(0));
+    assert_eq!(learned(), Vec::<Value>::new());
+}
+
+#[test]
+fn classes_show_their_own_type_as_the_reason_of_what_holds() {
+    let up = Up::start();
+    let (_, classes) = up.ask(&["get", "classes", "-o", "json"]);
+    let classes: Value = serde_json::from_str(&classes).unwrap();
+    let conditions = classes["items"][0]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().any(|condition| condition["type"] == "Ready"));
+    for condition in conditions.iter().filter(|condition| condition["status"] == "True") {
+        assert_eq!(condition["reason"], condition["type"]);
+    }
 }
 
 #[test]

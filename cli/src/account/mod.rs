@@ -17,10 +17,9 @@ use serde_json::Value;
 use tenon_domain::Timestamp;
 use tenon_domain::id::{InstallationId, Region};
 use tenon_dynamodb::DynamoTable;
-use tenon_table::marks::Meant;
 use tokio::runtime::Runtime;
 
-use crate::api::{EventSent, ItemList, JournalList, Reading};
+use crate::api::{ClearBody, EventSent, ItemList, JournalList, Reading};
 use crate::errors::{Failure, Problem, chain};
 use crate::state::{Kind, StoryOf};
 use crate::target::Target;
@@ -68,8 +67,8 @@ impl Target for Account {
         Ok(self.runtime.block_on(self.reading().journal(of, cluster, name))?)
     }
 
-    fn clear(&self, meant: &Meant) -> Result<ItemList, Failure> {
-        Ok(self.runtime.block_on(self.reading().clear(meant))?)
+    fn clear(&self, what: &ClearBody) -> Result<ItemList, Failure> {
+        Ok(self.runtime.block_on(self.reading().clear(what))?)
     }
 
     fn send(&self, event: &Value) -> Result<EventSent, Failure> {

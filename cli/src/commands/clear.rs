@@ -1,29 +1,79 @@
-//! `tenon clear`: an operator's word that EC2 may be asked again.
+//! `tenon clear`: an operator's word that EC2 may be asked again, or that what was learned of nodes isn't believed.
 //!
-//! Decides what is told. Which marks are meant and how they are cleared is the table's; waiting pods hear of it by the
-//! next look of their cluster, which nothing has to be rung for.
+//! Decides what is told. Which marks or records are meant and how they are cleared is the table's; waiting pods hear of it
+//! by the next look of their cluster, which nothing has to be rung for.
 
-use tenon_table::marks::Meant;
-
-use crate::args::ClearArgs;
+use crate::api::ClearBody;
+use crate::args::{ClearArgs, Clearable};
 use crate::errors::{Failure, Outcome};
 use crate::output::{self, Format};
 use crate::target;
 
 /// Runs the command.
 pub(crate) fn run(args: &ClearArgs) -> Result<Outcome, Failure> {
-    let meant = if args.all { Meant::All } else { Meant::Named(args.keys.clone()) };
-    let cleared = target::open(&args.target)?.clear(&meant)?;
+    let cleared = target::open(&args.target)?.clear(&meant(args))?;
+    let (nothing, then) = match args.kind {
+        Clearable::Unavailable => {
+            ("nothing is marked", "pods that wait for it are planned again within three minutes")
+        }
+        Clearable::Learned => ("nothing is learned", "plans are made without it within ten minutes"),
+    };
     match args.output.format {
-        Format::Table if cleared.items.is_empty() => eprintln!("nothing is marked"),
+        Format::Table if cleared.items.is_empty() => eprintln!("{nothing}"),
         Format::Table => {
             let what = cleared.items.iter().filter_map(|item| item.get("what")?.as_str());
             output::write(&what.map(|what| format!("cleared {what}\n")).collect::<String>())?;
-            eprintln!("pods that wait for it are planned again within three minutes");
+            eprintln!("{then}");
         }
         format @ (Format::Json | Format::Yaml) => {
             output::write(&output::document_text(format, &cleared))?;
         }
     }
     Ok(Outcome::Done)
+}
+
+fn meant(args: &ClearArgs) -> ClearBody {
+    match (args.kind, args.all) {
+        (Clearable::Unavailable, true) => ClearBody::All,
+        (Clearable::Unavailable, false) => ClearBody::Named(args.keys.clone()),
+        (Clearable::Learned, true) => ClearBody::AllLearned,
+        (Clearable::Learned, false) => ClearBody::NamedLearned(learned_keys(&args.keys)),
+    }
+}
+
+/// Keys of what was learned: an image that follows a type is that of the type.
+fn learned_keys(words: &[String]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    let mut instance_type: Option<&str> = None;
+    for word in words {
+        match instance_type.filter(|_| word.starts_with("ami-")) {
+            Some(of) => {
+                keys.retain(|key| key != of);
+                keys.push(format!("{of}#{word}"));
+            }
+            None => {
+                instance_type = Some(word);
+                keys.push(word.clone());
+            }
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_after_a_type_are_those_of_the_type() {
+        let check = |words: &[&str], expected: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(learned_keys(&words), expected, "{words:?}");
+        };
+        check(&["m5.large"], &["m5.large"]);
+        check(&["m5.large", "ami-1", "ami-2"], &["m5.large#ami-1", "m5.large#ami-2"]);
+        check(&["c5.large", "m5.large", "ami-1"], &["c5.large", "m5.large#ami-1"]);
+        check(&["m5.large#ami-1#prod"], &["m5.large#ami-1#prod"]);
+        check(&["ami-1"], &["ami-1"]);
+    }
 }

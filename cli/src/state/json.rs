@@ -10,6 +10,13 @@ pub(super) fn item(item: &Item) -> Map<String, Json> {
     shown.map(|(name, attribute)| (name.clone(), value(attribute))).collect()
 }
 
+/// What was learned, with the key that clears it.
+pub(super) fn learned(what: &str, found: &Item) -> Json {
+    let mut shown = item(found);
+    shown.insert("what".to_owned(), Json::from(what));
+    Json::Object(shown)
+}
+
 fn value(attribute: &Value) -> Json {
     match attribute {
         Value::S(text) => Json::from(text.as_str()),

@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Types,
     /// Capacity that EC2 refused
     Unavailable,
+    /// Memory that kubelets reported, by type, image and cluster
+    Learned,
     /// Disruption commands that replace nodes
     Rollouts,
     /// Parts of the catalogue
@@ -27,7 +29,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Claims,
         Self::Nodes,
         Self::Pools,
@@ -35,6 +37,7 @@ impl Kind {
         Self::Images,
         Self::Types,
         Self::Unavailable,
+        Self::Learned,
         Self::Rollouts,
         Self::Catalog,
         Self::Events,
@@ -50,6 +53,7 @@ impl Kind {
             Self::Images => "images",
             Self::Types => "types",
             Self::Unavailable => "unavailable",
+            Self::Learned => "learned",
             Self::Rollouts => "rollouts",
             Self::Catalog => "catalog",
             Self::Events => "events",
@@ -71,6 +75,7 @@ impl Kind {
             Self::Images => "ImageList",
             Self::Types => "InstanceTypeList",
             Self::Unavailable => "UnavailableList",
+            Self::Learned => "LearnedList",
             Self::Rollouts => "RolloutList",
             Self::Catalog => "CatalogPartList",
             Self::Events => "EventList",
@@ -83,7 +88,9 @@ impl Kind {
             Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Rollouts | Self::Events => {
                 BelongsTo::Cluster
             }
-            Self::Images | Self::Types | Self::Unavailable | Self::Catalog => BelongsTo::Region,
+            Self::Images | Self::Types | Self::Unavailable | Self::Learned | Self::Catalog => {
+                BelongsTo::Region
+            }
         }
     }
 
@@ -93,6 +100,7 @@ impl Kind {
             Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Types | Self::Events => "name",
             Self::Images | Self::Rollouts => "id",
             Self::Unavailable => "what",
+            Self::Learned => "instance_type",
             Self::Catalog => "part",
         }
     }

@@ -5,12 +5,14 @@ use tenon_cluster::snapshot::{self, ChunkCache};
 use tenon_domain::Timestamp;
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
+use tenon_domain::class_status::{ConditionReason, ConditionType};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::unavailable::{Mark, MarkState};
 use tenon_table::items::{JournalOf, from_item, keys};
+use tenon_table::learned::read_learned;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
 use super::Kind;
@@ -50,11 +52,19 @@ pub(crate) async fn list<T: Table>(
     let items = match kind {
         Kind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
         Kind::Pools => by_prefix(table, cluster(), keys::NODE_POOL).await?,
-        Kind::Classes => by_prefix(table, cluster(), keys::NODE_CLASS).await?,
+        Kind::Classes => {
+            let mut classes = by_prefix(table, cluster(), keys::NODE_CLASS).await?;
+            classes.iter_mut().for_each(show_reasons);
+            classes
+        }
         Kind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
         Kind::Images => by_prefix(table, region(), keys::IMAGE).await?,
         Kind::Types => by_prefix(table, region(), keys::TYPE).await?,
         Kind::Unavailable => unavailable(table, scope).await?,
+        Kind::Learned => {
+            let items = read_learned(table, scope.region, scope.now).await?;
+            items.iter().map(|(what, item)| json::learned(what, item)).collect()
+        }
         Kind::Nodes => nodes(table, scope).await?,
         Kind::Catalog => catalog(table, scope).await?,
         Kind::Events => events(table, scope).await?,
@@ -101,6 +111,19 @@ async fn unavailable<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>,
     };
     let said = items.iter().filter(|(key, item)| !forgotten(key, item));
     Ok(said.map(|(_, item)| Json::Object(json::item(item))).collect())
+}
+
+/// Gives conditions that hold the reason that Kubernetes shows: their own type.
+fn show_reasons(class: &mut Json) {
+    let conditions = class.get_mut("conditions").and_then(Json::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Json::as_object_mut) {
+        let word = |field: &str| condition.get(field).and_then(Json::as_str);
+        let holds = word("reason") == Some(ConditionReason::Holds.as_str());
+        let shown = word("type").and_then(ConditionType::parse).filter(|_| holds);
+        if let Some(condition_type) = shown {
+            condition.insert("reason".to_owned(), json!(condition_type.reason_of_true()));
+        }
+    }
 }
 
 /// Each part of the catalogue as an item.

@@ -1,7 +1,9 @@
-//! The state table for people: lists by kind, the journal by subject, and marks that an operator clears.
+//! The state table for people: lists by kind, the journal by subject, and marks and learned memory that an operator
+//! clears.
 //!
 //! Decides what `get` and `why` find. Everything goes through the table's port, so a table in memory and one of an account
-//! answer alike. Attributes come as they lie in the table; nothing but marks is changed.
+//! answer alike. Attributes come as they lie in the table; nothing but
+//! marks and what was learned is changed.
 
 mod clear;
 mod json;
@@ -9,7 +11,7 @@ mod kind;
 mod list;
 mod story;
 
-pub(crate) use clear::clear;
+pub(crate) use clear::{clear, unlearn};
 pub(crate) use kind::{BelongsTo, Kind, StoryOf};
 pub(crate) use list::{ListError, Scope, clusters, list};
 pub(crate) use story::{Story, story};

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use tenon_cluster::Action;
 use tenon_cluster::action::action_key;
 use tenon_domain::Timestamp;
-use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::journal::JournalRecord;
@@ -19,6 +18,7 @@ use tenon_table::{Commit, CommitError, Condition, Expect, Key, Table, Write};
 
 use crate::audit::AuditPlan;
 use crate::audit_record::AuditRecord;
+use crate::learn::Lesson;
 use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, Plan};
 
 /// What went through.
@@ -63,7 +63,7 @@ pub async fn commit<P: Ports>(
     {
         done.audit = AuditCommit::Lost;
     }
-    done.not_learned = commit_learned(ports, &plan.learned).await.err();
+    done.not_learned = commit_learned(ports, cluster, &plan.learned).await.err();
     for step in &plan.steps {
         if send(ports, step_commit(cluster, step)?, &mut done).await? {
             done.claims.insert(step.after.name.clone());
@@ -124,13 +124,26 @@ async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut Committed) -> Resu
     }
 }
 
-/// Whoever was faster knew as much: the next Node of the type says it again.
-async fn commit_learned<P: Ports>(ports: &P, learned: &[LearnedRecord]) -> Result<(), HandlerError> {
-    for record in learned {
-        let key = keys::learned(&ports.installation().region, &record.instance_type, &record.image);
-        let condition = on_revision(key.clone(), record.revision);
-        let commit = content_commit(vec![condition], vec![form::set(key, record)]);
-        send(ports, commit, &mut Committed::default()).await?;
+/// Another run that was faster knew as much: the next Node of the type says it again. What is told is written with the
+/// record that it is about.
+async fn commit_learned<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    learned: &[Lesson],
+) -> Result<(), HandlerError> {
+    let region = &ports.installation().region;
+    for (n, Lesson { record, refused }) in learned.iter().enumerate() {
+        let (mut conditions, mut writes) = (Vec::new(), Vec::new());
+        if let Some(record) = record {
+            let key = keys::learned(region, &record.instance_type, &record.image, cluster);
+            conditions.push(on_revision(key.clone(), record.revision));
+            writes.push(form::set(key, record));
+        }
+        let revision = record.as_ref().map_or(0, |record| record.revision);
+        if let Some(told) = refused {
+            writes.extend(journal_writes(JournalOf::Region(region), told, revision, n));
+        }
+        send(ports, content_commit(conditions, writes), &mut Committed::default()).await?;
     }
     Ok(())
 }

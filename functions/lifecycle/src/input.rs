@@ -48,7 +48,7 @@ pub struct Input {
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
     /// Facts about the types of the claims that have none of their own Node's yet.
     pub types: BTreeMap<InstanceType, TypeRecord>,
-    /// What was learned of nodes of the types and images of those claims.
+    /// What the cluster's own nodes of the types and images of those claims reported.
     pub learned: BTreeMap<(InstanceType, ImageId), LearnedRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,

@@ -1,55 +1,105 @@
 //! What is learned of nodes: the memory that their kubelets report when they register, by type and image.
 //!
-//! Decides whose report counts: a Node's that registers in this pass, of a type whose stated memory is known. What of it is
-//! new is [`LearnedRecord`]'s to say, and who plans with it is the planners' business.
+//! Decides whose report counts: a Node's that registers in this pass, of a type whose memory is known. What of it is new,
+//! and whom it counts for, is [`LearnedRecord`]'s to say; who plans with it is the planners' business.
+//!
+//! Invariant: a report that isn't believed is told, in the region's journal, which is shown with every cluster's: once with
+//! the record that is written of it, or with the registration where none is.
 
 use std::collections::BTreeMap;
 
 use tenon_domain::catalog::settings::MIB;
-use tenon_domain::catalog::{LearnedMemory, LearnedRecord, MemoryReport};
-use tenon_domain::id::{ImageId, InstanceType};
-use tenon_domain::journal::Decision;
+use tenon_domain::catalog::{LearnedMemory, LearnedRecord, MemoryBounds, MemoryReport, Reach};
+use tenon_domain::id::{ClaimName, ImageId, InstanceType};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::labels;
+use tenon_domain::resources::ResourceName;
 
+use crate::NAME;
 use crate::input::Input;
 use crate::plan::ClaimStep;
 
-/// The records that change, each under the revision after the one that was read.
-pub(crate) fn learned(steps: &[ClaimStep], input: &Input) -> Vec<LearnedRecord> {
-    let mut least: BTreeMap<(&InstanceType, &ImageId), LearnedMemory> = BTreeMap::new();
-    for (key, memory) in steps.iter().filter_map(|step| report(step, input)) {
-        least.entry(key).and_modify(|known| *known = memory.min(*known)).or_insert(memory);
+/// What is learned of a type and an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lesson {
+    /// The record, under the revision after the one that was read; nothing where nothing of the report is kept.
+    pub record: Option<LearnedRecord>,
+    /// Why the report doesn't count for all clusters, where it doesn't.
+    pub refused: Option<JournalRecord>,
+}
+
+/// What nodes of a type with an image reported least, and the claim of that node.
+type Least<'a> = BTreeMap<(&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName)>;
+
+/// What changes.
+pub(crate) fn learned(steps: &[ClaimStep], input: &Input) -> Vec<Lesson> {
+    let mut least: Least<'_> = BTreeMap::new();
+    for (key, found) in steps.iter().filter_map(|step| report(step, input)) {
+        least.entry(key).and_modify(|known| *known = found.min(*known)).or_insert(found);
     }
-    let records = least.into_iter().filter_map(|((instance_type, image), memory)| {
+    let lessons = least.into_iter().filter_map(|((instance_type, image), (memory, claim))| {
         let report = MemoryReport {
             instance_type,
             image,
             memory,
-            stated_bytes: stated_bytes(instance_type, input)?,
+            bounds: bounds(instance_type, input)?,
             cluster: &input.cluster,
             now: input.now,
         };
-        let before = input.learned.get(&(instance_type.clone(), image.clone()));
-        LearnedRecord::reported(before, &report)
+        lesson(&report, claim, input)
     });
-    records.collect()
+    lessons.collect()
+}
+
+fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &Input) -> Option<Lesson> {
+    let before = input.learned.get(&(report.instance_type.clone(), report.image.clone()));
+    let record = LearnedRecord::reported(before, report);
+    let MemoryReport { instance_type, image, cluster, .. } = report;
+    let LearnedMemory(bytes) = report.memory;
+    let MemoryBounds { least_bytes, stated_bytes } = report.bounds;
+    let told = match report.bounds.reach(report.memory) {
+        Reach::Region => None,
+        Reach::OwnCluster => record.as_ref().map(|_| {
+            format!(
+                "only cluster `{cluster}` plans `{instance_type}` with image `{image}` with {bytes} bytes of memory, which the \
+                 Node of NodeClaim `{claim}` reports: at least {least_bytes} are expected. Look at the Node, or clear it with \
+                 `tenon clear learned {instance_type} {image}`"
+            )
+        }),
+        Reach::Nobody => Some(format!(
+            "nothing is learned of `{instance_type}` with image `{image}`: the Node of NodeClaim `{claim}` in cluster \
+             `{cluster}` reports {bytes} bytes of memory, and EC2 states {stated_bytes}. Look at the Node"
+        )),
+    };
+    let refused = told.map(|message| {
+        let subject = Subject { kind: SubjectKind::Image, name: image.to_string() };
+        JournalRecord::new(subject, input.now, NAME, Decision::Refused, message)
+            .detail("cluster", cluster)
+            .detail("claim", claim)
+            .detail("instanceType", instance_type)
+            .detail("memoryBytes", bytes)
+    });
+    (record.is_some() || refused.is_some()).then_some(Lesson { record, refused })
 }
 
 /// What the Node of a claim that registers says.
 fn report<'a>(
     step: &'a ClaimStep,
     input: &Input,
-) -> Option<((&'a InstanceType, &'a ImageId), LearnedMemory)> {
+) -> Option<((&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName))> {
     if !step.decisions().any(|decision| decision == Decision::Registered) {
         return None;
     }
     let instance = step.after.state.instance()?;
     let node = input.node_of(instance, step.before.created_at).node()?;
-    Some(((&instance.instance_type, &instance.image), LearnedMemory::of_capacity(&node.capacity)?))
+    let memory = LearnedMemory::of_capacity(&node.capacity)?;
+    Some(((&instance.instance_type, &instance.image), (memory, &step.before.name)))
 }
 
-/// What EC2 states for the type; nothing where the catalogue's item isn't there, and nothing is learned then.
-fn stated_bytes(instance_type: &InstanceType, input: &Input) -> Option<u64> {
-    let mebibytes = input.types.get(instance_type)?.labels.get(labels::INSTANCE_MEMORY)?;
-    mebibytes.parse::<u64>().ok()?.checked_mul(MIB)
+/// What can be true of the type; nothing where the catalogue's item isn't there, and nothing is learned then.
+fn bounds(instance_type: &InstanceType, input: &Input) -> Option<MemoryBounds> {
+    let record = input.types.get(instance_type)?;
+    let mebibytes: u64 = record.labels.get(labels::INSTANCE_MEMORY)?.parse().ok()?;
+    let estimated = u64::try_from(record.capacity.get(&ResourceName::MEMORY).value_ceil()).ok()?;
+    Some(MemoryBounds::new(estimated, mebibytes.checked_mul(MIB)?))
 }

@@ -166,7 +166,8 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
         starting.iter().map(|instance| (&instance.instance_type, &instance.image)).collect();
     let launch_keys = launches.iter().map(|id| keys::launch(&input.cluster, id));
     let type_keys = wanted_types.iter().map(|name| keys::instance_type(&input.region, name));
-    let learned_keys = learned.into_iter().map(|(name, image)| keys::learned(&input.region, name, image));
+    let own = |(name, image)| keys::learned(&input.region, name, image, &input.cluster);
+    let learned_keys = learned.into_iter().map(own);
     let wanted = launch_keys.chain(type_keys).chain(learned_keys).collect();
     for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
         if key.sk.starts_with(keys::LAUNCH) {

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_cloud::port::InstanceState;
 use tenon_cluster::Action;
-use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
@@ -20,6 +19,7 @@ use tenon_domain::{SignedDuration, Timestamp};
 
 use crate::audit::{AuditPlan, audit};
 use crate::input::{Input, NodeSeen, Seen};
+use crate::learn::Lesson;
 use crate::step::{Halted, Next, next};
 use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
 
@@ -48,7 +48,7 @@ pub struct Plan {
     /// Pools' statuses that changed.
     pub pools: Vec<PoolStatus>,
     /// What is learned of the Nodes that registered, where that is new.
-    pub learned: Vec<LearnedRecord>,
+    pub learned: Vec<Lesson>,
     /// Instances of claims that are to be terminated once the steps are committed: by the claim, so that one whose step
     /// lost its race stays.
     pub terminate: BTreeMap<ClaimName, InstanceId>,

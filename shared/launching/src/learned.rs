@@ -1,4 +1,5 @@
-//! What nodes' memory is planned with where it was learned: as the table has it, and as the cluster's own Nodes show it.
+//! What nodes' memory is planned with where it was learned: as the table has it of all clusters, and as the cluster's own
+//! Nodes show it.
 //!
 //! Decides how old what the table has may be. The cluster's own Nodes are in the snapshot anyway, so a plan that turned
 //! out wrong isn't made again, however old the rest is. It writes nothing: `lifecycle` does.
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Node;
 use tenon_domain::catalog::{Learned, LearnedMemory, LearnedRecord};
-use tenon_domain::id::InstanceId;
+use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::registry::Gate;
 use tenon_domain::snapshot::Snapshot;
 use tenon_entrypoint::observe::ClusterView;
@@ -24,33 +25,42 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// What the table had, and when.
 #[derive(Debug, Default)]
-pub(crate) struct LearnedCache(Mutex<Option<(Timestamp, Arc<Learned>)>>);
+pub(crate) struct LearnedCache(Mutex<Option<(Timestamp, Arc<[LearnedRecord]>)>>);
 
 impl LearnedCache {
     /// What was learned in the region, as the cluster of the view uses it.
     pub(crate) async fn read<P: Ports>(
         &self,
         ports: &P,
+        cluster: &ClusterName,
         view: &ClusterView,
     ) -> Result<Arc<Learned>, HandlerError> {
         if gate(view) == Gate::Disabled {
             return Ok(Arc::default());
         }
-        let now = view.now;
-        if let Some(learned) = self.kept(now) {
-            return Ok(learned);
-        }
+        let records = match self.kept(view.now) {
+            Some(records) => records,
+            None => self.read_records(ports, view.now).await?,
+        };
+        Ok(Arc::new(Learned::of(records.iter(), cluster, view.now)))
+    }
+
+    async fn read_records<P: Ports>(
+        &self,
+        ports: &P,
+        now: Timestamp,
+    ) -> Result<Arc<[LearnedRecord]>, HandlerError> {
         let pk = keys::region_pk(&ports.installation().region);
         let query = Query::new(pk, SkRange::Prefix(keys::LEARNED.to_owned()), Consistency::Eventual);
         let items = query_all(ports.table(), &query).await?;
         // A record that can't be read is no reason to launch nothing: its type is planned with the estimate.
-        let records = items.iter().filter_map(|(key, item)| from_item::<LearnedRecord>(key, item).ok());
-        let learned = Arc::new(Learned::of(records, now));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&learned)));
-        Ok(learned)
+        let records: Arc<[LearnedRecord]> =
+            items.iter().filter_map(|(key, item)| from_item::<LearnedRecord>(key, item).ok()).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Arc::clone(&records)));
+        Ok(records)
     }
 
-    fn kept(&self, now: Timestamp) -> Option<Arc<Learned>> {
+    fn kept(&self, now: Timestamp) -> Option<Arc<[LearnedRecord]>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.as_ref().filter(|(at, _)| now.duration_since(*at) < KEPT_FOR).map(|(_, known)| Arc::clone(known))
     }
@@ -70,7 +80,7 @@ pub(crate) fn with_own_nodes(known: Arc<Learned>, view: &ClusterView, snapshot: 
     let mut learned = Learned::clone(&known);
     for instance in of_claims {
         if let Some(memory) = reported.get(&instance.id) {
-            learned.note(instance.instance_type.clone(), instance.image.clone(), *memory);
+            learned.note_own(&instance.instance_type, &instance.image, *memory);
         }
     }
     Arc::new(learned)
@@ -124,16 +134,23 @@ mod tests {
         cluster
     }
 
+    /// What another cluster's Nodes reported.
     fn learn(cluster: &Cluster, image: usize, mebibytes: u64) {
+        learn_of(cluster, "other", image, mebibytes);
+    }
+
+    fn learn_of(cluster: &Cluster, reporter: &str, image: usize, mebibytes: u64) {
+        let reporter: ClusterName = reporter.parse().unwrap();
         let record = LearnedRecord {
             instance_type: "m5.large".parse().unwrap(),
             image: ami(image),
             revision: 1,
             memory: LearnedMemory(mebibytes * MIB),
             seen_at: cluster.world.clock.now(),
-            seen_by: cluster.name.clone(),
+            cluster: Some(reporter.clone()),
         };
-        let key = keys::learned(&cluster.world.installation.region, &record.instance_type, &record.image);
+        let region = &cluster.world.installation.region;
+        let key = keys::learned(region, &record.instance_type, &record.image, &reporter);
         cluster.put(set(key, &record)).unwrap();
     }
 
@@ -165,6 +182,18 @@ mod tests {
         check(&[(1, 7700), (2, 7650)], &[1, 2], 7700);
         check(&[(2, 7700)], &[1, 2], ESTIMATE);
         check(&[(1, 8193)], &[1], ESTIMATE);
+    }
+
+    #[test]
+    fn a_cluster_that_lies_changes_no_other_clusters_plans() {
+        let cluster = cluster(&[1]);
+        learn_of(&cluster, "liar", 1, 1);
+        assert_eq!(planned(&cluster, &Caches::default()), ESTIMATE);
+        learn_of(&cluster, "other", 1, 7650);
+        assert_eq!(planned(&cluster, &Caches::default()), 7650);
+        // Its own Nodes come first, even where nobody else would believe them.
+        learn_of(&cluster, cluster.name.as_str(), 1, 7000);
+        assert_eq!(planned(&cluster, &Caches::default()), 7000);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub async fn observe<P: Ports>(
         (snapshot, seen_at)
     });
     let snapshot = require_snapshot(snapshot, view.now);
-    let known = caches.learned.read(ports, &view).await?;
+    let known = caches.learned.read(ports, cluster, &view).await?;
     view.learned = match &snapshot {
         Ok(snapshot) => with_own_nodes(known, &view, snapshot),
         Err(_) => known,

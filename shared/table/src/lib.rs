@@ -12,6 +12,7 @@ pub mod commit;
 pub mod conformance;
 pub mod items;
 pub mod key;
+pub mod learned;
 pub mod limits;
 pub mod marks;
 pub mod memory;

@@ -38,13 +38,18 @@ pub fn invariant_learned_is_reported(region: &Region) -> Found {
             return found(Invariant::LearnedIsReported, format!("{key} can't be read"));
         };
         let Some(stated) = stated(&record.instance_type) else { continue };
+        let Some(cluster) = &record.cluster else {
+            return found(Invariant::LearnedIsReported, format!("{key} doesn't say whose Nodes reported it"));
+        };
         let LearnedMemory(learned) = record.memory;
         if learned > stated {
             let text = format!("{key} says {learned} bytes, and EC2 states {stated}");
             return found(Invariant::LearnedWithinStated, text);
         }
         let LearnedMemory(reported) = reported_memory(stated, &record.instance_type, &record.image);
-        if learned != reported || *sk != *format!("LEARNED#{}#{}", record.instance_type, record.image) {
+        if learned != reported
+            || *sk != *format!("LEARNED#{}#{}#{cluster}", record.instance_type, record.image)
+        {
             let text = format!("{key} says {learned} bytes, and kubelets report {reported}");
             return found(Invariant::LearnedIsReported, text);
         }

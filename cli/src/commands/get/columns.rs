@@ -16,6 +16,7 @@ pub(super) const fn of(kind: Kind) -> &'static [Column] {
         Kind::Images => IMAGES,
         Kind::Types => TYPES,
         Kind::Unavailable => UNAVAILABLE,
+        Kind::Learned => LEARNED,
         Kind::Rollouts => ROLLOUTS,
         Kind::Catalog => CATALOG,
         Kind::Events => EVENTS,
@@ -84,6 +85,14 @@ const UNAVAILABLE: &[Column] = &[
     ("NEXT PROBE", Due("/next_probe")),
     ("PROBED BY", Prober),
     ("SEEN BY", At("/seen_by")),
+];
+const LEARNED: &[Column] = &[
+    ("WHAT", At("/what")),
+    ("TYPE", At("/instance_type")),
+    ("IMAGE", At("/image")),
+    ("BYTES", At("/memory_bytes")),
+    ("REPORTED BY", At("/cluster")),
+    ("SEEN", When("/seen_at")),
 ];
 const ROLLOUTS: &[Column] = &[
     ("ID", At("/id")),

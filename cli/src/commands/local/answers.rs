@@ -21,7 +21,7 @@ pub(super) fn answer(world: &mut World, request: &Request) -> Answer {
         Request::Journal { of, cluster, name } => {
             serde_json::to_value(block_on(reading(world).journal(*of, cluster.as_deref(), name))?)
         }
-        Request::Clear(meant) => serde_json::to_value(block_on(reading(world).clear(meant))?),
+        Request::Clear(what) => serde_json::to_value(block_on(reading(world).clear(what))?),
         Request::Event(event) => serde_json::to_value(send(world, event)?),
         Request::Stop => Ok(Value::Null),
     };

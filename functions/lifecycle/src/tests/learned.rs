@@ -2,8 +2,11 @@
 
 use tenon_domain::catalog::settings::MIB;
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
+use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
+use tenon_table::items::JournalOf;
 
 use super::*;
+use crate::learn::Lesson;
 
 fn reporting(n: usize, mebibytes: i64) -> Node {
     let capacity = ResourceList::new().with(ResourceName::MEMORY, Quantity::from_mebi(mebibytes));
@@ -29,14 +32,58 @@ fn record(mebibytes: u64, revision: u64) -> LearnedRecord {
         revision,
         memory: LearnedMemory(mebibytes * MIB),
         seen_at: minutes(2),
-        seen_by: cluster(),
+        cluster: Some(cluster()),
     }
 }
 
 fn check(mebibytes: &[i64], known: Option<u64>, expected: Option<(u64, u64)>) {
     let expected: Vec<LearnedRecord> =
         expected.into_iter().map(|(mebibytes, revision)| record(mebibytes, revision)).collect();
-    assert_eq!(planned(&registering(mebibytes, known)).0.learned, expected, "{mebibytes:?} {known:?}");
+    let lessons = planned(&registering(mebibytes, known)).0.learned;
+    let records: Vec<LearnedRecord> = lessons.into_iter().filter_map(|lesson| lesson.record).collect();
+    assert_eq!(records, expected, "{mebibytes:?} {known:?}");
+}
+
+/// What is told of these reports.
+fn told(mebibytes: &[i64], known: Option<u64>) -> Vec<String> {
+    let lessons = planned(&registering(mebibytes, known)).0.learned;
+    lessons.into_iter().filter_map(|lesson| lesson.refused).map(|record| record.message).collect()
+}
+
+#[test]
+fn a_report_that_other_clusters_do_not_believe_is_told_once() {
+    assert_eq!(told(&[7600], None), [""; 0]);
+    assert_eq!(
+        told(&[1, 7600], None),
+        [
+            "only cluster `prod` plans `m5.large` with image `ami-1` with 1048576 bytes of memory, which the Node of \
+          NodeClaim `default-00000` reports: at least 7786159144 are expected. Look at the Node, or clear it with \
+          `tenon clear learned m5.large ami-1`"
+        ]
+    );
+    assert_eq!(told(&[1], Some(1)), [""; 0]);
+    assert_eq!(
+        told(&[8193], None),
+        [
+            "nothing is learned of `m5.large` with image `ami-1`: the Node of NodeClaim `default-00000` in cluster `prod` \
+          reports 8590983168 bytes of memory, and EC2 states 8589934592. Look at the Node"
+        ]
+    );
+}
+
+#[test]
+fn what_is_refused_is_in_the_journal_that_all_clusters_of_the_region_show() {
+    let seen = registering(&[1], None);
+    let world = world_with(&seen.claims.values().cloned().collect::<Vec<_>>());
+    let (plan, _) = planned(&seen);
+    block_on(crate::commit::commit(&world, &cluster(), &plan, seen.now)).unwrap();
+    let region = &world.installation.region;
+    let subject = Subject { kind: SubjectKind::Image, name: held(0).image.to_string() };
+    let key = keys::journal(JournalOf::Region(region), &subject, seen.now, 1, 0);
+    let told = from_item::<JournalRecord>(&key, &world.table.peek(&key).unwrap()).unwrap();
+    assert_eq!(told.decision, Decision::Refused);
+    let key = keys::learned(region, &held(0).instance_type, &held(0).image, &cluster());
+    assert_eq!(from_item::<LearnedRecord>(&key, &world.table.peek(&key).unwrap()).unwrap(), record(1, 1));
 }
 
 #[test]
@@ -68,7 +115,7 @@ fn what_was_learned_is_in_the_table_and_a_lost_race_over_it_is_nobodys_loss() {
     let world = world_with(&seen.claims.values().cloned().collect::<Vec<_>>());
     let (plan, _) = planned(&seen);
     let carry_out = || block_on(crate::commit::commit(&world, &cluster(), &plan, seen.now)).unwrap();
-    let key = keys::learned(&world.installation.region, &held(0).instance_type, &held(0).image);
+    let key = keys::learned(&world.installation.region, &held(0).instance_type, &held(0).image, &cluster());
     let faster = record(7550, 1);
     commit(&world, vec![put(key.clone(), &faster)]);
     let done = carry_out();
@@ -80,7 +127,7 @@ fn what_was_learned_is_in_the_table_and_a_lost_race_over_it_is_nobodys_loss() {
     // Seen with what is there, less is learned over it.
     let mut again = registering(&[7400], None);
     again.learned.insert((faster.instance_type.clone(), faster.image.clone()), faster);
-    let learned = planned(&again).0.learned;
+    let learned: Vec<Lesson> = planned(&again).0.learned;
     let plan = Plan { learned, ..Plan::default() };
     block_on(crate::commit::commit(&world, &cluster(), &plan, again.now)).unwrap();
     assert_eq!(kept(), record(7400, 2));

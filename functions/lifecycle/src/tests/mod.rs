@@ -143,7 +143,7 @@ fn type_record() -> TypeRecord {
     TypeRecord {
         name: "m5.large".parse().unwrap(),
         labels: BTreeMap::from([(labels::INSTANCE_MEMORY.to_owned(), STATED.to_string())]),
-        capacity: ResourceList::new(),
+        capacity: ResourceList::new().with(ResourceName::MEMORY, Quantity::from_mebi(7577)),
         zones: vec![],
         currency: Currency::Usd,
         on_demand: None,

@@ -1,19 +1,24 @@
-//! Memory that kubelets really reported, by type and image.
+//! Memory that kubelets really reported, by type, image and cluster.
 //!
-//! Decides what of a report is kept and for how long, and what of it holds for the nodes of a class. It doesn't decide
-//! whether a cluster uses it.
+//! Decides what of a report is kept and for how long, whose report counts for whom, and what of it holds for the nodes of a
+//! class. It doesn't decide whether a cluster uses it.
 //!
-//! Invariants: what is learned is never more than EC2 states for the type, and holds for no other image.
+//! A cluster's own reports come first, whatever they are: its pods have to fit its nodes. What another cluster reports
+//! counts where it can be true of any node of the type: from a little less than the estimate to what EC2 states. So
+//! whoever makes Nodes up in one cluster changes no other cluster's plans.
+//!
+//! Invariants: what is learned is never more than EC2 states for the type, and holds for no other image; one cluster's
+//! record is never written for another's report.
 //!
 //! Source: KARPENTER.md 2.1, the discovered capacity, which the peer keeps in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::catalog::facts::InstanceTypeFacts;
-use crate::catalog::node_shape::LearnedMemory;
-use crate::catalog::settings::MIB;
+use crate::catalog::node_shape::{LearnedMemory, estimated_memory_bytes};
+use crate::catalog::settings::{MIB, NodeSettings, PartsPerMillion};
 use crate::class_status::{ResolvedImage, image_for};
 use crate::id::{ClusterName, ImageId, InstanceType};
 use crate::resources::{ResourceList, ResourceName};
@@ -22,8 +27,10 @@ use crate::resources::{ResourceList, ResourceName};
 pub const LEARNED_FOR: SignedDuration = SignedDuration::from_hours(60 * 24);
 /// A report that says nothing new renews one that is older than this, so that a fleet of equal nodes writes once a month.
 pub const RENEWED_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// So much less than the estimate another cluster's report may say: images of one type differ by less.
+const LESS_THAN_ESTIMATED: PartsPerMillion = PartsPerMillion(20_000);
 
-/// What was learned of a type and an image.
+/// What one cluster's kubelets reported of a type and an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedRecord {
     /// The type.
@@ -36,8 +43,9 @@ pub struct LearnedRecord {
     pub memory: LearnedMemory,
     /// When it was last reported.
     pub seen_at: Timestamp,
-    /// The cluster whose Node reported it last.
-    pub seen_by: ClusterName,
+    /// The cluster whose Nodes reported it. Records of before there was one for each cluster have none, and count as
+    /// another's.
+    pub cluster: Option<ClusterName>,
 }
 
 /// What a kubelet reported when its Node registered.
@@ -49,12 +57,60 @@ pub struct MemoryReport<'a> {
     pub image: &'a ImageId,
     /// `status.capacity` of the Node, in bytes.
     pub memory: LearnedMemory,
-    /// What EC2 states for the type, in bytes.
-    pub stated_bytes: u64,
+    /// What can be true of the type.
+    pub bounds: MemoryBounds,
     /// The Node's cluster.
     pub cluster: &'a ClusterName,
     /// When.
     pub now: Timestamp,
+}
+
+/// What memory nodes of a type can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// The least that is believed of another cluster's nodes, in bytes.
+    pub least_bytes: u64,
+    /// What EC2 states, in bytes.
+    pub stated_bytes: u64,
+}
+
+/// Whose plans a report counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// All clusters of the region.
+    Region,
+    /// The cluster that reported it alone.
+    OwnCluster,
+    /// Nobody: no node has no memory, or more than EC2 states.
+    Nobody,
+}
+
+impl MemoryBounds {
+    /// The bounds of a type whose memory is estimated and stated so, in bytes. The estimate is Karpenter's default, whatever a
+    /// cluster sets: what counts in a region doesn't depend on who asks.
+    #[must_use]
+    pub fn new(estimated_bytes: u64, stated_bytes: u64) -> Self {
+        let less = LESS_THAN_ESTIMATED.of_rounded_up(estimated_bytes);
+        Self { least_bytes: estimated_bytes.saturating_sub(less), stated_bytes }
+    }
+
+    /// The bounds of a type.
+    #[must_use]
+    pub fn of(facts: &InstanceTypeFacts) -> Self {
+        Self::new(estimated_memory_bytes(facts, &NodeSettings::default()), stated_bytes(facts))
+    }
+
+    /// Whom a report counts for.
+    #[must_use]
+    pub const fn reach(self, LearnedMemory(bytes): LearnedMemory) -> Reach {
+        if bytes == 0 || bytes > self.stated_bytes {
+            Reach::Nobody
+        } else if bytes < self.least_bytes {
+            Reach::OwnCluster
+        } else {
+            Reach::Region
+        }
+    }
 }
 
 impl LearnedMemory {
@@ -73,60 +129,99 @@ impl LearnedRecord {
         self.seen_at.saturating_add(LEARNED_FOR).unwrap_or(Timestamp::MAX)
     }
 
-    /// The record after a report. Nothing where it says nothing new, or what can't be.
+    /// The cluster's record after a report of its own. Nothing where it says nothing new, or what can't be.
     #[must_use]
     pub fn reported(before: Option<&Self>, report: &MemoryReport<'_>) -> Option<Self> {
-        let LearnedMemory(bytes) = report.memory;
-        if bytes == 0 || bytes > report.stated_bytes {
+        let reach = report.bounds.reach(report.memory);
+        if reach == Reach::Nobody {
             return None;
         }
         let known = before.filter(|known| report.now < known.expires_at());
         let fresh = known.is_some_and(|known| {
             report.memory >= known.memory && report.now.duration_since(known.seen_at) <= RENEWED_AFTER
         });
+        // What is too little to be believed by others isn't renewed by a report that isn't.
+        let known =
+            known.filter(|known| report.bounds.reach(known.memory) == reach || reach != Reach::Region);
         (!fresh).then(|| Self {
             instance_type: report.instance_type.clone(),
             image: report.image.clone(),
             revision: before.map_or(0, |before| before.revision).saturating_add(1),
             memory: known.map_or(report.memory, |known| known.memory.min(report.memory)),
             seen_at: report.now,
-            seen_by: report.cluster.clone(),
+            cluster: Some(report.cluster.clone()),
+        })
+    }
+
+    /// The record once an operator cleared it: it isn't believed any more, and the next report is learned anew. Nothing where
+    /// it isn't believed anyway.
+    #[must_use]
+    pub fn cleared_by_operator(&self, now: Timestamp) -> Option<Self> {
+        (now < self.expires_at()).then(|| Self {
+            revision: self.revision.saturating_add(1),
+            seen_at: now.saturating_sub(LEARNED_FOR).unwrap_or(Timestamp::MIN),
+            ..self.clone()
         })
     }
 }
 
-/// All that was learned in a region.
+/// What was learned in a region, for one of its clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Learned(BTreeMap<InstanceType, BTreeMap<ImageId, LearnedMemory>>);
+pub struct Learned(BTreeMap<InstanceType, BTreeMap<ImageId, Known>>);
+
+/// What is known of a type and an image.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Known {
+    /// The least that the cluster's own Nodes reported.
+    own: Option<LearnedMemory>,
+    /// What other clusters' Nodes did.
+    others: BTreeSet<LearnedMemory>,
+}
 
 impl Learned {
-    /// What is still believed of the records.
+    /// What is still believed of the region's records, for a cluster.
     #[must_use]
-    pub fn of(records: impl IntoIterator<Item = LearnedRecord>, now: Timestamp) -> Self {
+    pub fn of<'a>(
+        records: impl IntoIterator<Item = &'a LearnedRecord>,
+        cluster: &ClusterName,
+        now: Timestamp,
+    ) -> Self {
         let mut learned = Self::default();
         for record in records.into_iter().filter(|record| now < record.expires_at()) {
-            learned.note(record.instance_type, record.image, record.memory);
+            if record.cluster.as_ref() == Some(cluster) {
+                learned.note_own(&record.instance_type, &record.image, record.memory);
+            } else {
+                learned.known(&record.instance_type, &record.image).others.insert(record.memory);
+            }
         }
         learned
     }
 
-    /// Learns what a Node reports; the least counts.
-    pub fn note(&mut self, instance_type: InstanceType, image: ImageId, memory: LearnedMemory) {
-        let of_type = self.0.entry(instance_type).or_default();
-        of_type.entry(image).and_modify(|least| *least = memory.min(*least)).or_insert(memory);
+    /// Learns what a Node of the cluster reports; the least counts.
+    pub fn note_own(&mut self, instance_type: &InstanceType, image: &ImageId, memory: LearnedMemory) {
+        let known = self.known(instance_type, image);
+        known.own = Some(known.own.map_or(memory, |least| least.min(memory)));
     }
 
-    /// What was learned of nodes of the type with the image.
+    /// What was learned of nodes of the type with the image: what the cluster's own report, else the least of what others
+    /// report and can be.
     #[must_use]
-    pub fn memory(&self, instance_type: &InstanceType, image: &ImageId) -> Option<LearnedMemory> {
-        self.0.get(instance_type)?.get(image).copied()
+    pub fn memory(&self, facts: &InstanceTypeFacts, image: &ImageId) -> Option<LearnedMemory> {
+        let known = self.0.get(&facts.name)?.get(image)?;
+        let bounds = MemoryBounds::of(facts);
+        let own = known.own.filter(|memory| bounds.reach(*memory) != Reach::Nobody);
+        own.or_else(|| known.others.iter().copied().find(|memory| bounds.reach(*memory) == Reach::Region))
+    }
+
+    fn known(&mut self, instance_type: &InstanceType, image: &ImageId) -> &mut Known {
+        self.0.entry(instance_type.clone()).or_default().entry(image.clone()).or_default()
     }
 }
 
 /// What was learned, for nodes that boot a class's images.
 #[derive(Debug, Clone, Copy)]
 pub struct LearnedOf<'a> {
-    /// All that was learned.
+    /// All that was learned, for the class's cluster.
     pub learned: &'a Learned,
     /// The class's images, as its status has them.
     pub images: &'a [ResolvedImage],
@@ -138,12 +233,10 @@ impl LearnedOf<'static> {
 }
 
 impl LearnedOf<'_> {
-    /// What was learned of the image that nodes of the type boot. A report of more than EC2 states is none.
+    /// What was learned of the image that nodes of the type boot.
     #[must_use]
     pub fn memory(&self, facts: &InstanceTypeFacts) -> Option<LearnedMemory> {
-        let image = image_for(self.images, facts)?;
-        let LearnedMemory(bytes) = self.learned.memory(&facts.name, &image.id)?;
-        (1..=stated_bytes(facts)).contains(&bytes).then_some(LearnedMemory(bytes))
+        self.learned.memory(facts, &image_for(self.images, facts)?.id)
     }
 }
 
@@ -160,13 +253,16 @@ mod tests {
     use crate::catalog::facts::Architecture;
 
     const DAY: i64 = 24 * 3600;
+    /// Of an m5.large: 8192 MiB are stated, 7577 are estimated, and 2 % less is the least that others are believed.
+    const STATED: u64 = 8192 * MIB;
+    const LEAST: u64 = 7_786_159_144;
 
     fn reported(before: Option<&LearnedRecord>, bytes: u64, now: i64) -> Option<LearnedRecord> {
         let report = MemoryReport {
             instance_type: &"m5.large".parse().unwrap(),
             image: &"ami-1".parse().unwrap(),
             memory: LearnedMemory(bytes),
-            stated_bytes: 8000,
+            bounds: MemoryBounds { least_bytes: 7000, stated_bytes: 8000 },
             cluster: &"prod".parse().unwrap(),
             now: Timestamp::from_second(now).unwrap(),
         };
@@ -191,33 +287,76 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_not_learned() {
+    fn what_can_not_be_is_not_learned_and_what_is_too_little_is_not_renewed() {
         assert_eq!(reported(None, 8001, 0), None);
         assert_eq!(reported(None, 0, 0), None);
         assert_eq!(reported(None, 8000, 0).unwrap().memory.0, 8000);
+        check((7700, 0), (1, 1), Some(1));
+        check((1, 0), (7700, 1), None);
+        check((1, 0), (1, 30 * DAY + 1), Some(1));
+        check((1, 0), (7700, 30 * DAY + 1), Some(7700));
+    }
+
+    /// What of these reports, each of a cluster or of nobody who is known, counts for `prod`.
+    fn counts(reports: &[(&str, u64)], expected: Option<u64>) {
+        let records: Vec<LearnedRecord> = reports
+            .iter()
+            .map(|(cluster, bytes)| LearnedRecord {
+                cluster: (!cluster.is_empty()).then(|| cluster.parse().unwrap()),
+                memory: LearnedMemory(*bytes),
+                ..reported(None, 7000, 0).unwrap()
+            })
+            .collect();
+        let learned = Learned::of(&records, &"prod".parse().unwrap(), Timestamp::UNIX_EPOCH);
+        let found = learned.memory(&facts(), &"ami-1".parse().unwrap());
+        assert_eq!(found, expected.map(LearnedMemory), "{reports:?}");
     }
 
     #[test]
-    fn what_was_learned_holds_for_its_image_and_for_sixty_days() {
-        let record = reported(None, 7700, 0).unwrap();
-        let learned = |now| Learned::of([record.clone()], Timestamp::from_second(now).unwrap());
-        let memory = |learned: &Learned, instance_type: &str, image: &str| {
-            learned.memory(&instance_type.parse().unwrap(), &image.parse().unwrap())
+    fn a_clusters_own_reports_come_first_and_others_count_where_they_can_be_true() {
+        assert_eq!(MemoryBounds::of(&facts()), MemoryBounds { least_bytes: LEAST, stated_bytes: STATED });
+        counts(&[("other", 7700 * MIB)], Some(7700 * MIB));
+        counts(&[("other", 7600 * MIB), ("third", 7700 * MIB)], Some(7600 * MIB));
+        counts(&[("prod", 7700 * MIB), ("other", 7600 * MIB)], Some(7700 * MIB));
+        // A cluster that lies takes nothing from the others, and its own pods see its own nodes.
+        counts(&[("other", 1)], None);
+        counts(&[("other", 1), ("third", 7700 * MIB)], Some(7700 * MIB));
+        counts(&[("prod", 1), ("other", 7700 * MIB)], Some(1));
+        counts(&[("other", LEAST)], Some(LEAST));
+        counts(&[("other", LEAST - 1)], None);
+        counts(&[("other", STATED)], Some(STATED));
+        counts(&[("other", STATED + 1)], None);
+        // Nobody knows whose report it was: it counts as another's.
+        counts(&[("", 1)], None);
+        counts(&[("", 7600 * MIB)], Some(7600 * MIB));
+        counts(&[("", 7600 * MIB), ("prod", 7700 * MIB)], Some(7700 * MIB));
+    }
+
+    #[test]
+    fn what_was_learned_holds_for_its_image_and_for_sixty_days_or_until_it_is_cleared() {
+        let record = LearnedRecord { memory: LearnedMemory(7700 * MIB), ..reported(None, 7700, 0).unwrap() };
+        let memory = |record: &LearnedRecord, now: i64, image: &str| {
+            let now = Timestamp::from_second(now).unwrap();
+            Learned::of([record], &"prod".parse().unwrap(), now).memory(&facts(), &image.parse().unwrap())
         };
-        assert_eq!(memory(&learned(60 * DAY - 1), "m5.large", "ami-1"), Some(LearnedMemory(7700)));
-        assert_eq!(memory(&learned(60 * DAY), "m5.large", "ami-1"), None);
-        assert_eq!(memory(&learned(0), "m5.large", "ami-2"), None);
-        assert_eq!(memory(&learned(0), "m5.xlarge", "ami-1"), None);
+        assert_eq!(memory(&record, 60 * DAY - 1, "ami-1"), Some(LearnedMemory(7700 * MIB)));
+        assert_eq!(memory(&record, 60 * DAY, "ami-1"), None);
+        assert_eq!(memory(&record, 0, "ami-2"), None);
+        let now = Timestamp::from_second(DAY).unwrap();
+        let cleared = record.cleared_by_operator(now).unwrap();
+        assert_eq!((memory(&cleared, DAY, "ami-1"), cleared.revision), (None, 2));
+        assert_eq!(cleared.cleared_by_operator(now), None);
+        assert_eq!(reported(Some(&cleared), 7800, DAY).unwrap().memory.0, 7800);
     }
 
     #[test]
-    fn the_least_of_several_reports_counts() {
+    fn the_least_of_several_reports_of_its_own_counts() {
         let mut learned = Learned::default();
-        let (instance_type, image) = ("m5.large".parse().unwrap(), "ami-1".parse().unwrap());
-        for bytes in [7700, 7600, 7800] {
-            learned.note(InstanceType::clone(&instance_type), ImageId::clone(&image), LearnedMemory(bytes));
+        let image: ImageId = "ami-1".parse().unwrap();
+        for mebibytes in [7700, 7600, 7800] {
+            learned.note_own(&facts().name, &image, LearnedMemory(mebibytes * MIB));
         }
-        assert_eq!(learned.memory(&instance_type, &image), Some(LearnedMemory(7600)));
+        assert_eq!(learned.memory(&facts(), &image), Some(LearnedMemory(7600 * MIB)));
     }
 
     #[test]
@@ -225,7 +364,7 @@ mod tests {
         let facts = facts();
         let check = |bytes: u64, image: &str, images: &[(&str, Architecture)], expected: Option<u64>| {
             let mut learned = Learned::default();
-            learned.note(facts.name.clone(), image.parse().unwrap(), LearnedMemory(bytes));
+            learned.note_own(&facts.name, &image.parse().unwrap(), LearnedMemory(bytes));
             let images: Vec<ResolvedImage> = images.iter().map(|(id, of)| resolved(id, of.clone())).collect();
             let of_class = LearnedOf { learned: &learned, images: &images };
             assert_eq!(of_class.memory(&facts), expected.map(LearnedMemory), "{bytes} {image} {images:?}");

@@ -17,7 +17,7 @@ pub mod settings;
 
 pub use compatibility::{Incompatibility, compatibility};
 pub use facts::InstanceTypeFacts;
-pub use learned::{Learned, LearnedOf, LearnedRecord, MemoryReport};
+pub use learned::{Learned, LearnedOf, LearnedRecord, MemoryBounds, MemoryReport, Reach};
 pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings};

@@ -183,7 +183,7 @@ pub fn node_shape(
 }
 
 /// What is left of the stated memory after firmware and hypervisor; the latter's share in whole MiB, rounded up.
-fn estimated_memory_bytes(facts: &InstanceTypeFacts, settings: &NodeSettings) -> u64 {
+pub(super) fn estimated_memory_bytes(facts: &InstanceTypeFacts, settings: &NodeSettings) -> u64 {
     let firmware_mib = match facts.architectures.first() {
         Some(Architecture::Arm64) => ARM64_FIRMWARE_MIB,
         Some(Architecture::X86_64 | Architecture::Other(_)) | None => 0,

@@ -98,10 +98,11 @@ pub fn image(region: &Region, image: &ImageId) -> Key {
     Key::new(region_pk(region), format!("{IMAGE}{image}"))
 }
 
-/// Memory that kubelets reported on a type with an image.
+/// Memory that a cluster's kubelets reported on a type with an image. Each cluster has an item of its own, so that none
+/// writes another's.
 #[must_use]
-pub fn learned(region: &Region, instance_type: &InstanceType, image: &ImageId) -> Key {
-    Key::new(region_pk(region), format!("{LEARNED}{instance_type}#{image}"))
+pub fn learned(region: &Region, instance_type: &InstanceType, image: &ImageId, cluster: &ClusterName) -> Key {
+    Key::new(region_pk(region), format!("{LEARNED}{instance_type}#{image}#{cluster}"))
 }
 
 /// The revision that set-level decisions of a cluster are conditional on.
@@ -285,8 +286,9 @@ mod tests {
                 &region,
                 &InstanceType::parse("m5.large").unwrap(),
                 &ImageId::parse("ami-0abc").unwrap(),
+                &cluster,
             ),
-            "REGION#us-east-1/LEARNED#m5.large#ami-0abc",
+            "REGION#us-east-1/LEARNED#m5.large#ami-0abc#prod",
         );
         check(&revision(&cluster), "CLUSTER#prod/REVISION");
         check(&steps(&cluster), "CLUSTER#prod/STEPS");

@@ -1,4 +1,4 @@
-//! `LEARNED#`: memory that kubelets of a type and image really reported, under a `revision`.
+//! `LEARNED#`: memory that a cluster's kubelets of a type and image really reported, under a `revision`.
 
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
 
@@ -13,7 +13,11 @@ impl Form for LearnedRecord {
         to.text("image", &self.image);
         to.number("memory_bytes", bytes);
         to.time("seen_at", self.seen_at);
-        to.text("seen_by", &self.seen_by);
+        if let Some(cluster) = &self.cluster {
+            to.text("cluster", cluster);
+            // Readers of before there was a record for each cluster ask for it.
+            to.text("seen_by", cluster);
+        }
         to.value(EXPIRES_AT, seconds(self.expires_at()));
     }
 
@@ -24,7 +28,7 @@ impl Form for LearnedRecord {
             revision: from.u64(REVISION)?,
             memory: LearnedMemory(from.u64("memory_bytes")?),
             seen_at: from.time("seen_at")?,
-            seen_by: from.parsed("seen_by")?,
+            cluster: from.parsed_if("cluster")?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
@@ -99,7 +100,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::image(r, &image_record().id), &image_record());
     golden(text, keys::unavailable(r, &mark().key), &mark());
     golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
-    golden(text, keys::learned(r, &learned().instance_type, &learned().image), &learned());
+    golden(text, keys::learned(r, &learned().instance_type, &learned().image, &cluster()), &learned());
     golden(text, keys::catalog(r), &catalog_meta());
     golden(text, keys::instance_type(r, &type_record().name), &type_record());
     for write in journal_writes(JournalOf::Cluster(c), &journal_record(), 12, 0) {
@@ -230,6 +231,18 @@ fn a_registry_of_before_learns_memory() {
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.insert("learned_memory".into(), Value::text("Disabled"));
     assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, Gate::Disabled);
+}
+
+#[test]
+fn learned_memory_of_before_its_cluster_was_kept_is_nobodys_own() {
+    let key = Key::new(keys::region_pk(&region()), "LEARNED#m5.large#ami-0abc");
+    let mut item = to_item(&learned());
+    item.remove("cluster").unwrap();
+    assert_eq!(item["seen_by"], Value::text("prod"), "who reads the form of before asks for it");
+    assert_eq!(
+        from_item::<LearnedRecord>(&key, &item).unwrap(),
+        LearnedRecord { cluster: None, ..learned() }
+    );
 }
 
 #[test]

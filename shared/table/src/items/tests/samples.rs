@@ -299,7 +299,7 @@ pub(super) fn learned() -> LearnedRecord {
         revision: 2,
         memory: LearnedMemory(8_011_382_784),
         seen_at: at("00:00:00"),
-        seen_by: cluster(),
+        cluster: Some(cluster()),
     }
 }
 

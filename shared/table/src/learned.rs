@@ -1,0 +1,188 @@
+//! What was learned of nodes' memory, as an operator clears it.
+//!
+//! Decides which records are meant. One is cleared under the revision that was read: where `lifecycle` was faster, the
+//! operator is told so and asks again. What clearing makes of a record is the domain's; who may clear is IAM's.
+//!
+//! Invariant: where one of those that are named isn't there, none is cleared.
+
+use jiff::Timestamp;
+use tenon_domain::catalog::LearnedRecord;
+use tenon_domain::id::Region;
+
+use crate::items::{from_item, keys, set};
+use crate::marks::Meant;
+use crate::{
+    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
+    TableError, query_all,
+};
+
+/// Why records can't be cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum LearnedError {
+    /// The table can't be read.
+    #[error("the table can't be read")]
+    Read(#[from] TableError),
+    /// The table can't be written.
+    #[error("the table can't be written")]
+    Write(#[from] CommitError),
+    /// Some of those that were named aren't there, or aren't believed any more.
+    #[error("nothing is learned of `{}`", unknown.join("`, `"))]
+    Unknown {
+        /// Those, in the order in which they were named.
+        unknown: Vec<String>,
+        /// All that are there, by key.
+        known: Vec<String>,
+    },
+}
+
+/// A record with the key that it is known by: `<type>#<image>#<cluster>`, without a cluster in records of before.
+type Named = (String, Key, LearnedRecord);
+
+/// Clears what was learned, for an operator; gives the items as they were then, with their keys. A name is a type, a type and
+/// an image, or those and a cluster, with `#` between.
+///
+/// # Errors
+/// [`LearnedError`]; a record that `lifecycle` writes meanwhile ends as a lost race. Those before it are cleared.
+pub async fn clear_learned<T: Table>(
+    table: &T,
+    region: &Region,
+    meant: &Meant,
+    now: Timestamp,
+) -> Result<Vec<(String, LearnedRecord)>, LearnedError> {
+    let mut cleared = Vec::new();
+    for (name, key, record) in choose(there(table, region, now).await?, meant)? {
+        let Some(after) = record.cleared_by_operator(now) else { continue };
+        let (what, revision, at) = (key.to_string(), record.revision.to_string(), now.to_string());
+        let commit = Commit {
+            token: CommitToken::of_texts(["clear", what.as_str(), revision.as_str(), at.as_str()]),
+            conditions: vec![Condition::Item { key: key.clone(), expect: Expect::Revision(record.revision) }],
+            writes: vec![set(key, &after)],
+        };
+        table.commit(&commit).await?;
+        cleared.push((name, record));
+    }
+    Ok(cleared)
+}
+
+/// The items that are still believed, with their keys, and those of a form that this build can't read.
+///
+/// # Errors
+/// [`TableError`] where the table can't be read.
+pub async fn read_learned<T: Table>(
+    table: &T,
+    region: &Region,
+    now: Timestamp,
+) -> Result<Vec<(String, Item)>, TableError> {
+    let items = items(table, region).await?.into_iter().filter_map(|(key, item)| {
+        let believed =
+            from_item::<LearnedRecord>(&key, &item).map_or(true, |record| now < record.expires_at());
+        believed.then(|| Some((keys::name_of(&key, keys::LEARNED)?.to_owned(), item))).flatten()
+    });
+    Ok(items.collect())
+}
+
+async fn items<T: Table>(table: &T, region: &Region) -> Result<Vec<(Key, Item)>, TableError> {
+    let range = SkRange::Prefix(keys::LEARNED.to_owned());
+    query_all(table, &Query::new(keys::region_pk(region), range, Consistency::Strong)).await
+}
+
+async fn there<T: Table>(table: &T, region: &Region, now: Timestamp) -> Result<Vec<Named>, LearnedError> {
+    let named = items(table, region).await?.into_iter().filter_map(|(key, item)| {
+        let record: LearnedRecord = from_item(&key, &item).ok()?;
+        let name = keys::name_of(&key, keys::LEARNED)?.to_owned();
+        (now < record.expires_at()).then_some((name, key, record))
+    });
+    Ok(named.collect())
+}
+
+fn choose(there: Vec<Named>, meant: &Meant) -> Result<Vec<Named>, LearnedError> {
+    let names = match meant {
+        Meant::All => return Ok(there),
+        Meant::Named(names) => names,
+    };
+    let is = |found: &str, name: &str| {
+        found.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+    };
+    let unknown: Vec<String> =
+        names.iter().filter(|name| !there.iter().any(|(found, ..)| is(found, name))).cloned().collect();
+    if !unknown.is_empty() {
+        let known = there.into_iter().map(|(name, ..)| name).collect();
+        return Err(LearnedError::Unknown { unknown, known });
+    }
+    Ok(there.into_iter().filter(|(found, ..)| names.iter().any(|name| is(found, name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenon_domain::catalog::LearnedMemory;
+
+    use super::*;
+    use crate::items::put;
+    use crate::{MemoryConfig, MemoryTable, block_on};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn region() -> Region {
+        Region::parse("us-east-1").unwrap()
+    }
+
+    fn table(reports: &[(&str, &str, &str)]) -> MemoryTable {
+        let table = MemoryTable::new(MemoryConfig::strict(7), Arc::new(|| at(1020)));
+        for (instance_type, image, cluster) in reports {
+            let record = LearnedRecord {
+                instance_type: instance_type.parse().unwrap(),
+                image: image.parse().unwrap(),
+                revision: 1,
+                memory: LearnedMemory(1),
+                seen_at: at(1000),
+                cluster: Some(cluster.parse().unwrap()),
+            };
+            let key =
+                keys::learned(&region(), &record.instance_type, &record.image, &cluster.parse().unwrap());
+            let token = CommitToken::of_texts([key.to_string().as_str()]);
+            let commit = Commit { token, conditions: Vec::new(), writes: vec![put(key, &record)] };
+            block_on(table.commit(&commit)).unwrap();
+        }
+        table
+    }
+
+    const REPORTS: [(&str, &str, &str); 4] = [
+        ("m5.large", "ami-1", "prod"),
+        ("m5.large", "ami-1", "shop"),
+        ("m5.large", "ami-2", "prod"),
+        ("m5.larger", "ami-1", "prod"),
+    ];
+
+    fn check(names: &[&str], cleared: &[&str]) {
+        let table = table(&REPORTS);
+        let meant = Meant::Named(names.iter().map(|name| (*name).to_owned()).collect());
+        let found = block_on(clear_learned(&table, &region(), &meant, at(1020))).unwrap();
+        let found: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(found, cleared, "{names:?}");
+        let left = block_on(read_learned(&table, &region(), at(1020))).unwrap();
+        assert_eq!(left.len() + cleared.len(), REPORTS.len());
+        assert!(left.iter().all(|(name, _)| !cleared.contains(&name.as_str())));
+    }
+
+    #[test]
+    fn a_type_an_image_or_a_clusters_report_is_cleared_and_the_others_stay() {
+        check(&["m5.large"], &["m5.large#ami-1#prod", "m5.large#ami-1#shop", "m5.large#ami-2#prod"]);
+        check(&["m5.large#ami-1"], &["m5.large#ami-1#prod", "m5.large#ami-1#shop"]);
+        check(&["m5.large#ami-1#shop", "m5.large#ami-1#shop"], &["m5.large#ami-1#shop"]);
+    }
+
+    #[test]
+    fn where_one_of_them_is_not_there_none_is_cleared() {
+        let table = table(&REPORTS);
+        let meant = Meant::Named(vec!["m5.large".to_owned(), "c5.large".to_owned()]);
+        let error = block_on(clear_learned(&table, &region(), &meant, at(1020))).unwrap_err();
+        assert_eq!(error.to_string(), "nothing is learned of `c5.large`");
+        assert_eq!(block_on(read_learned(&table, &region(), at(1020))).unwrap().len(), 4);
+        let all = || block_on(clear_learned(&table, &region(), &Meant::All, at(1020))).unwrap().len();
+        assert_eq!((all(), all()), (4, 0));
+    }
+}
