@@ -21,12 +21,11 @@ pub mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use tenon_cloud::Ec2Error;
-use tenon_cluster::snapshot::ChunkCache;
+use tenon_cluster::snapshot::ChunkCaches;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_entrypoint::observe::sharpness;
@@ -46,7 +45,7 @@ pub const TERMINATION_POLL: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Lifecycle {
     /// Chunks of snapshots by cluster: immutable, so they are worth keeping between wakes.
-    chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
+    chunks: ChunkCaches,
 }
 
 impl Lifecycle {
@@ -54,11 +53,6 @@ impl Lifecycle {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    fn caches(&self) -> MutexGuard<'_, BTreeMap<ClusterName, ChunkCache>> {
-        // A cache is whole whatever panicked elsewhere.
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn cluster<P: Ports>(
@@ -77,10 +71,9 @@ impl Lifecycle {
         if unchanged && look == Look::IfChanged {
             return Ok(());
         }
-        // Taken out while it is used: another run of this cluster begins with an empty one.
-        let mut cache = self.caches().remove(cluster).unwrap_or_default();
+        let mut cache = self.chunks.take(cluster);
         let observed = observe::observe(ports, cluster, &gate, (now, &mut cache)).await;
-        self.caches().insert(cluster.clone(), cache);
+        self.chunks.put(cluster, cache);
         let mut input = observed?;
         let due = gate.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
         let mut refused = None;

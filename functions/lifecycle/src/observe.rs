@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tenon_cloud::Ec2;
 use tenon_cloud::port::{Instance, InstanceFilter, TagFilter};
 use tenon_cluster::Action;
-use tenon_cluster::snapshot::{ChunkCache, Heartbeat, ReadError};
+use tenon_cluster::snapshot::{ChunkCache, Heartbeat, ReadError, TooLarge};
 use tenon_domain::catalog::{LearnedRecord, PartData};
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
@@ -234,6 +234,10 @@ async fn observe_snapshot<P: Ports>(
         // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,
         // and everything that needs none goes on.
         Err(ReadError::Torn { .. }) => return Ok(Err(Waiting::SnapshotStale { age: SNAPSHOT_STALE_AFTER })),
+        // So is one that nobody reads, and it is told for what it is.
+        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+            return Ok(Err(Waiting::SnapshotTooLarge { size, most, unit }));
+        }
         Err(ReadError::Table(error)) => return Err(error.into()),
         Err(error @ (ReadError::Manifest(_) | ReadError::Chunk { .. })) => {
             return Err(unreadable(&keys::manifest(cluster), error));

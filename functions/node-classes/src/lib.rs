@@ -17,20 +17,27 @@ pub mod plan;
 pub mod resolve;
 pub mod spec;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
 
-use tenon_cluster::snapshot::ChunkCache;
+use tenon_cluster::snapshot::ChunkCaches;
 use tenon_domain::id::{ClusterName, ImageId};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_entrypoint::observe::sharpness;
 use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
 use tenon_table::Consistency;
 
+use crate::observe::Observed;
+
 /// The function. Keeps chunks of snapshots between wakes: they never change under their digest.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct NodeClasses {
-    chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
+    chunks: ChunkCaches,
+}
+
+impl Default for NodeClasses {
+    fn default() -> Self {
+        Self { chunks: ChunkCaches::of_classes() }
+    }
 }
 
 /// What a wake is about, beside what a look finds by itself.
@@ -80,19 +87,21 @@ impl NodeClasses {
         cluster: &ClusterName,
         (told, sharpness): (&Told, Consistency),
     ) -> Result<(), HandlerError> {
-        let mut chunks = self.lock().remove(cluster).unwrap_or_default();
+        let mut chunks = self.chunks.take(cluster);
         let observed = observe::observe(ports, cluster, (told, sharpness), &mut chunks).await;
-        self.lock().insert(cluster.clone(), chunks);
-        let Some(input) = observed? else { return Ok(()) };
+        self.chunks.put(cluster, chunks);
+        let input = match observed? {
+            Observed::Nothing => return Ok(()),
+            Observed::Waits { told_before: true, .. } => return Ok(()),
+            Observed::Waits { waiting, seen, told_before: false } => {
+                return commit::commit_waiting(ports, cluster, &waiting, &seen).await;
+            }
+            Observed::Input(input) => input,
+        };
         let (plan, _report) = plan::plan(&input);
         let committed = commit::commit(ports, cluster, &plan).await?;
         execute::execute(ports, cluster, &plan, &committed).await;
         Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ClusterName, ChunkCache>> {
-        // A panic elsewhere leaves a cache whole: it is put back only when it was read.
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,10 +7,10 @@ use tenon_cloud::port::{
     Subnet, cluster_arn,
 };
 use tenon_cloud::{Ec2, Ec2Error, ZonalShift};
-use tenon_cluster::snapshot::{self, ChunkCache, ReadError};
+use tenon_cluster::snapshot::{self, ChunkCache, ReadError, TooLarge};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
+use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::ImageRecord;
 use tenon_domain::registry::{Gate, Registry};
@@ -21,7 +21,7 @@ use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_entrypoint::image_query::{describe, may_find, queries};
 use tenon_entrypoint::observe::{ClusterView, Glance, Want, Wants, Watch, form_error, glance};
 use tenon_entrypoint::{HandlerError, Ports};
-use tenon_table::items::{self, CatalogCache, Generations, keys};
+use tenon_table::items::{self, CatalogCache, Generations, Seen, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
 use crate::item::ClassItem;
@@ -47,13 +47,30 @@ pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, Ha
     Ok(names.take(CLUSTERS).collect())
 }
 
-/// What is planned from; nothing where nothing changed and nothing is due.
+/// What a look found.
+pub(crate) enum Observed {
+    /// Nothing changed and nothing is due.
+    Nothing,
+    /// What is planned from.
+    Input(Box<Input>),
+    /// The classes can't be read as they are reported: the known ones stay as they are.
+    Waits {
+        /// Why.
+        waiting: Waiting,
+        /// What the look was of.
+        seen: Seen,
+        /// Whether the look before said so already.
+        told_before: bool,
+    },
+}
+
+/// What is planned from.
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     (told, sharpness): (&Told, Consistency),
     chunks: &mut ChunkCache,
-) -> Result<Option<Input>, HandlerError> {
+) -> Result<Observed, HandlerError> {
     let now = ports.now();
     let of_images = match &told.images {
         Images::Any => true,
@@ -61,13 +78,27 @@ pub(crate) async fn observe<P: Ports>(
     };
     let told = of_images || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
     if !told && ends(&glance(ports, cluster, wants(&[]), sharpness).await?, now) {
-        return Ok(None);
+        return Ok(Observed::Nothing);
     }
     let view = ClusterView::observe(ports, cluster, wants(&[Want::Classes]), &CatalogCache::new()).await?;
-    let read =
-        snapshot::read(ports.table(), cluster, Consistency::Strong, chunks).await.map_err(read_error)?;
-    // An agent that never reported has no classes, and says nothing of those that are known.
-    let Some(snapshot) = read else { return Ok(None) };
+    let snapshot = match snapshot::read_classes(ports.table(), cluster, Consistency::Strong, chunks).await {
+        Ok(Some(snapshot)) => snapshot,
+        // An agent that never reported has no classes, and says nothing of those that are known.
+        Ok(None) => return Ok(Observed::Nothing),
+        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+            let waiting = Waiting::SnapshotTooLarge { size, most, unit };
+            let seen = Seen {
+                function: FunctionName::NodeClasses,
+                generations: view.generations,
+                deadline: None,
+                at: now,
+                refusals: Some(waiting.reason().to_owned()),
+            };
+            let told_before = view.seen.is_some_and(|before| before.refusals == seen.refusals);
+            return Ok(Observed::Waits { waiting, seen, told_before });
+        }
+        Err(error) => return Err(read_error(error)),
+    };
     let deadline = view.seen.as_ref().and_then(|seen| seen.deadline);
     let look_at = deadline.filter(|_| !told).unwrap_or(now);
     let everything = look_at <= now;
@@ -90,7 +121,7 @@ pub(crate) async fn observe<P: Ports>(
         }
     }
     let gone = gone(ports, cluster, &snapshot, &view.classes).await?;
-    Ok(Some(Input {
+    Ok(Observed::Input(Box::new(Input {
         now,
         cluster: cluster.clone(),
         account: ports.installation().account.clone(),
@@ -100,7 +131,7 @@ pub(crate) async fn observe<P: Ports>(
         gone,
         snapshot: snapshot.generation,
         look_at,
-    }))
+    })))
 }
 
 /// Whether a class of the cluster resolved to one of these images, or may.
@@ -331,7 +362,7 @@ fn read_error(error: ReadError) -> HandlerError {
     match error {
         ReadError::Table(error) => HandlerError::Read(error),
         ReadError::Torn { .. } => HandlerError::Waiting(error.to_string()),
-        ReadError::Manifest(_) | ReadError::Chunk { .. } => {
+        ReadError::Manifest(_) | ReadError::Chunk { .. } | ReadError::TooLarge(_) => {
             HandlerError::Item { key: "snapshot".to_owned(), source: Box::new(error) }
         }
     }

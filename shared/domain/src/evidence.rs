@@ -230,6 +230,15 @@ pub enum Waiting {
         /// How old it is.
         age: SignedDuration,
     },
+    /// What the agent reports is more than the functions' memory has room for.
+    SnapshotTooLarge {
+        /// How much it is at least.
+        size: u64,
+        /// The most that is read.
+        most: u64,
+        /// What of.
+        unit: &'static str,
+    },
     /// A node class isn't ready: what it waits for.
     NodeClassNotReady {
         /// The class.
@@ -252,6 +261,7 @@ impl Waiting {
             Self::CatalogNotHydrated { part } | Self::CatalogStale { part, .. } => Some(part.as_str()),
             Self::SnapshotMissing
             | Self::SnapshotStale { .. }
+            | Self::SnapshotTooLarge { .. }
             | Self::ClusterNotRegistered
             | Self::TableRestored => None,
         }
@@ -265,6 +275,7 @@ impl Waiting {
             Self::CatalogStale { .. } => "CatalogStale",
             Self::SnapshotMissing => "SnapshotMissing",
             Self::SnapshotStale { .. } => "SnapshotStale",
+            Self::SnapshotTooLarge { .. } => "SnapshotTooLarge",
             Self::NodeClassNotReady { .. } => "NodeClassNotReady",
             Self::ClusterNotRegistered => "ClusterNotRegistered",
             Self::TableRestored => "TableRestored",
@@ -283,6 +294,11 @@ impl fmt::Display for Waiting {
             Self::SnapshotStale { age } => {
                 write!(f, "the agent's last word is {} s old", age.as_secs())
             }
+            Self::SnapshotTooLarge { size, most, unit } => write!(
+                f,
+                "the agent's snapshot has at least {size} {unit}, and no more than {most} are read: look for what the cluster has \
+                 too many of, such as pods that nobody deletes"
+            ),
             Self::NodeClassNotReady { class, reason } => {
                 write!(f, "EC2NodeClass `{class}` isn't ready: {reason}")
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use tenon_cluster::snapshot::{ChunkCache, ReadError, read};
+use tenon_cluster::snapshot::{ChunkCaches, ReadError, TooLarge, read};
 use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require_snapshot};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Snapshot;
@@ -18,7 +18,7 @@ use crate::learned::{LearnedCache, with_own_nodes};
 #[derive(Debug, Default)]
 pub struct Caches {
     catalog: CatalogCache,
-    chunks: Mutex<BTreeMap<ClusterName, ChunkCache>>,
+    chunks: ChunkCaches,
     views: Mutex<BTreeMap<ClusterName, ClusterView>>,
     learned: LearnedCache,
 }
@@ -44,14 +44,22 @@ pub async fn observe<P: Ports>(
 ) -> Result<Observed, HandlerError> {
     let kept = caches.views.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
     let mut view = ClusterView::observe_since(ports, cluster, wants, &caches.catalog, kept).await?;
-    let mut cache = caches.take(cluster);
-    let snapshot = read(ports.table(), cluster, Consistency::Strong, &mut cache).await;
-    caches.put(cluster, cache);
-    let snapshot = snapshot.map_err(read_error)?.map(|snapshot| {
-        let seen_at = snapshot.seen_at;
-        (snapshot, seen_at)
-    });
-    let snapshot = require_snapshot(snapshot, view.now);
+    let mut cache = caches.chunks.take(cluster);
+    let read = read(ports.table(), cluster, Consistency::Strong, &mut cache).await;
+    caches.chunks.put(cluster, cache);
+    let snapshot = match read {
+        Ok(found) => {
+            let dated = found.map(|snapshot| {
+                let seen_at = snapshot.seen_at;
+                (snapshot, seen_at)
+            });
+            require_snapshot(dated, view.now)
+        }
+        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+            Err(Waiting::SnapshotTooLarge { size, most, unit })
+        }
+        Err(error) => return Err(read_error(error)),
+    };
     let known = caches.learned.read(ports, cluster, &view).await?;
     view.learned = match &snapshot {
         Ok(snapshot) => with_own_nodes(known, &view, snapshot),
@@ -66,21 +74,15 @@ impl Caches {
     pub fn keep(&self, cluster: &ClusterName, view: ClusterView) {
         self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), view);
     }
-
-    /// Taken out while it is used: two wakes of one cluster at once read anew rather than wait.
-    fn take(&self, cluster: &ClusterName) -> ChunkCache {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster).unwrap_or_default()
-    }
-
-    fn put(&self, cluster: &ClusterName, cache: ChunkCache) {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), cache);
-    }
 }
 
 fn read_error(error: ReadError) -> HandlerError {
     match error {
         ReadError::Table(error) => HandlerError::Read(error),
-        other @ (ReadError::Torn { .. } | ReadError::Manifest(_) | ReadError::Chunk { .. }) => {
+        other @ (ReadError::Torn { .. }
+        | ReadError::Manifest(_)
+        | ReadError::Chunk { .. }
+        | ReadError::TooLarge(_)) => {
             HandlerError::Item { key: "MANIFEST".to_owned(), source: Box::new(other) }
         }
     }
@@ -96,4 +98,41 @@ pub fn evidence(view: &ClusterView, snapshot: u64) -> BTreeMap<String, u64> {
     evidence.insert("snapshot".to_owned(), snapshot);
     evidence.insert("revision".to_owned(), view.generations.revision);
     evidence
+}
+
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod tests {
+    use tenon_cluster::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key, read_manifest};
+    use tenon_domain::wake::FunctionName;
+    use tenon_entrypoint::observe::Watch;
+    use tenon_entrypoint::testing::{World, WorldConfig};
+    use tenon_table::{Write, block_on};
+
+    use super::*;
+    use crate::harness::Cluster;
+
+    #[test]
+    fn a_snapshot_that_functions_have_no_memory_for_is_waited_for() {
+        let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
+        cluster.report().unwrap();
+        let reported = read_manifest(&cluster.world.table, &cluster.name, Consistency::Strong);
+        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(65 << 20));
+        let manifest =
+            Manifest { chunks: vec![bomb.name.clone()], index: None, ..block_on(reported).unwrap().unwrap() };
+        let chunk = Write::Put { key: chunk_key(&cluster.name, &bomb.name), item: bomb.to_item() };
+        cluster.put(chunk).unwrap();
+        let manifest = Write::Put { key: manifest_key(&cluster.name), item: manifest.to_item().unwrap() };
+        cluster.put(manifest).unwrap();
+        let wants =
+            Wants { function: FunctionName::Provisioner, parts: &[], sets: &[], watch: Watch::Everything };
+        let seen = block_on(observe(&cluster.world, &cluster.name, wants, &Caches::default())).unwrap();
+        let waiting = seen.snapshot.unwrap_err();
+        assert_eq!(waiting.reason(), "SnapshotTooLarge");
+        assert_eq!(
+            waiting.to_string(),
+            "the agent's snapshot has at least 67108865 bytes, values counted, and no more than 67108864 are read: look \
+             for what the cluster has too many of, such as pods that nobody deletes"
+        );
+    }
 }

@@ -143,6 +143,7 @@ pub fn told_waiting(by: FunctionName, now: Timestamp, waiting: &Waiting) -> Jour
         | Waiting::CatalogStale { .. }
         | Waiting::SnapshotMissing
         | Waiting::SnapshotStale { .. }
+        | Waiting::SnapshotTooLarge { .. }
         | Waiting::ClusterNotRegistered
         | Waiting::TableRestored => (SubjectKind::Pool, ALL_POOLS.to_owned()),
     };

@@ -212,9 +212,10 @@ impl WaitingDocument {
             Waiting::CatalogStale { part, age } => (Some(part.as_str()), Some(age.as_secs()), None),
             Waiting::SnapshotStale { age } => (None, Some(age.as_secs()), None),
             Waiting::NodeClassNotReady { class, .. } => (None, None, Some(class.clone())),
-            Waiting::SnapshotMissing | Waiting::ClusterNotRegistered | Waiting::TableRestored => {
-                (None, None, None)
-            }
+            Waiting::SnapshotMissing
+            | Waiting::SnapshotTooLarge { .. }
+            | Waiting::ClusterNotRegistered
+            | Waiting::TableRestored => (None, None, None),
         };
         Self { reason: waiting.reason(), part, age_seconds, node_class, sentence: waiting.to_string() }
     }

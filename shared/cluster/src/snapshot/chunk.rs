@@ -1,19 +1,17 @@
 //! One chunk: its content's digest, and the item that holds it.
 
 use std::fmt;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 
 use flate2::Compression;
-use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use serde_json::Value;
 use tenon_domain::digest::Digest;
 use tenon_table::{Item, Value as Attribute};
 
+use super::size::{Budget, TooLarge, size_of};
 use super::{ChunkKind, VERSION};
 
-/// What a chunk may be when it is unpacked: more is no content of ours.
-const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
 /// Hexadecimal digits of a digest: 64 bits, of which a cluster's chunks of an hour never share one.
 const DIGEST_DIGITS: usize = 16;
 
@@ -65,12 +63,15 @@ pub enum ChunkError {
     /// The item has no `data`.
     #[error("the chunk has no `data`")]
     NoData,
-    /// The bytes aren't deflated, or are too many.
+    /// The bytes aren't deflated.
     #[error("the chunk can't be unpacked")]
     Packing(#[source] std::io::Error),
     /// The content isn't JSON.
     #[error("the chunk isn't JSON")]
     Json(#[source] serde_json::Error),
+    /// It is more than is left for the snapshot.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
 }
 
 impl Chunk {
@@ -94,15 +95,17 @@ impl Chunk {
         ])
     }
 
-    /// The content of an item.
+    /// The content of an item and its size, where the budget has so much left; none of it is taken.
     ///
     /// # Errors
     /// [`ChunkError`] says what is wrong with it.
-    pub fn unpack(item: &Item) -> Result<Value, ChunkError> {
+    pub(super) fn unpack(item: &Item, budget: Budget) -> Result<(Value, u64), ChunkError> {
         let data = item.get("data").and_then(Attribute::as_bytes).ok_or(ChunkError::NoData)?;
-        let mut text = Vec::new();
-        DeflateDecoder::new(data).take(UNPACKED_BYTES).read_to_end(&mut text).map_err(ChunkError::Packing)?;
-        serde_json::from_slice(&text).map_err(ChunkError::Json)
+        let text = budget.unpack(data)??;
+        let size = size_of(&text);
+        let mut left = budget;
+        left.take(size)?;
+        Ok((serde_json::from_slice(&text).map_err(ChunkError::Json)?, size))
     }
 }
 
@@ -120,8 +123,21 @@ mod tests {
     fn a_chunk_unpacks_to_what_was_packed() {
         let content = json!({"v": 1, "items": ["a"]});
         let chunk = Chunk::pack((ChunkKind::Nodes, 3), &content.to_string());
-        assert_eq!(Chunk::unpack(&chunk.to_item()).unwrap(), content);
+        let budget = Budget::new(1000);
+        assert_eq!(Chunk::unpack(&chunk.to_item(), budget).unwrap().0, content);
         assert_eq!(ChunkRef::parse(&chunk.name.to_string()), Some(chunk.name));
-        assert_eq!(Chunk::unpack(&Item::new()).unwrap_err().to_string(), "the chunk has no `data`");
+        assert_eq!(Chunk::unpack(&Item::new(), budget).unwrap_err().to_string(), "the chunk has no `data`");
+    }
+
+    #[test]
+    fn a_chunk_that_inflates_to_more_than_is_left_is_refused_before_it_is_read() {
+        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(64 * 1024 * 1024));
+        assert!(bomb.data.len() < 70_000, "{}", bomb.data.len());
+        let refused = Chunk::unpack(&bomb.to_item(), Budget::new(1024 * 1024)).unwrap_err();
+        assert!(matches!(refused, ChunkError::TooLarge(_)), "{refused}");
+        // Few bytes with many values are no better.
+        let values = Chunk::pack((ChunkKind::Nodes, 0), &format!("[{}0]", "0,".repeat(100_000)));
+        let refused = Chunk::unpack(&values.to_item(), Budget::new(1024 * 1024)).unwrap_err();
+        assert!(matches!(refused, ChunkError::TooLarge(_)), "{refused}");
     }
 }

@@ -6,16 +6,16 @@
 //! Invariant: an index never changes under its digest; it stays, like any chunk, for a while after no manifest names it.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 
 use flate2::Compression;
-use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use tenon_domain::id::ClusterName;
 use tenon_table::{Item, Key, Value};
 
 use super::chunk::content_digest;
+use super::size::Budget;
 use super::{CHUNK_PREFIX, ChunkError, ChunkKind, ChunkRef, VERSION, partition};
 
 /// A manifest names so many chunks itself: some 2 KB, as much as an index would save.
@@ -66,11 +66,8 @@ impl Index {
     /// Reads an item. Chunks of kinds that aren't known are left out.
     pub(super) fn from_item(digest: String, item: &Item) -> Result<Self, ChunkError> {
         let data = item.get("data").and_then(Value::as_bytes).ok_or(ChunkError::NoData)?;
-        let mut text = String::new();
-        DeflateDecoder::new(data)
-            .take(UNPACKED_BYTES)
-            .read_to_string(&mut text)
-            .map_err(ChunkError::Packing)?;
+        let text = Budget::new(UNPACKED_BYTES).unpack(data)??;
+        let text = String::from_utf8_lossy(&text);
         Ok(Self { digest, chunks: Arc::new(by_place(text.lines().filter_map(ChunkRef::parse))) })
     }
 

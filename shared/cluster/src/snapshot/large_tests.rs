@@ -9,7 +9,8 @@ use tenon_domain::digest::Digest;
 use tenon_table::Item;
 use tenon_table::value::attributes_size;
 
-use super::{Chunk, ChunkKind, ClusterObjects, Encoded, Encoder, Manifest};
+use super::size::Budget;
+use super::{CHUNKS_MOST, Chunk, ChunkKind, ClusterObjects, Encoded, Encoder, Manifest, SNAPSHOT_SIZE_MOST};
 use crate::object::Object;
 use crate::pod::Shapes;
 
@@ -194,6 +195,21 @@ fn a_large_snapshot_is_small() {
     let all = written(&first, None);
     println!("all: {all} bytes, the manifest's and its index's {}", all - chunk_bytes(&first.new));
     assert!(all <= SNAPSHOT_BYTES, "{all}");
+}
+
+/// As large a cluster as anybody is known to run is far from what functions refuse.
+#[test]
+fn a_large_snapshot_is_read_with_room_to_spare() {
+    let (objects, _shapes) = objects();
+    let encoded = Encoder::default().encode(&objects, None, at(0));
+    let size: u64 = encoded
+        .new
+        .iter()
+        .map(|chunk| Chunk::unpack(&chunk.to_item(), Budget::new(SNAPSHOT_SIZE_MOST)).unwrap().1)
+        .sum();
+    println!("{size} of {SNAPSHOT_SIZE_MOST} in {} chunks", encoded.new.len());
+    assert!(size * 2 <= SNAPSHOT_SIZE_MOST, "{size}");
+    assert!(encoded.new.len() * 20 <= CHUNKS_MOST);
 }
 
 /// Pods of all workloads come, are bound, run and go, one after the other: enough of them that indexes are replaced and

@@ -22,6 +22,7 @@ mod manifest;
 mod parts;
 mod project;
 mod read;
+mod size;
 mod write;
 
 #[cfg(test)]
@@ -40,7 +41,8 @@ pub use encode::{ClusterObjects, Encoded, Encoder};
 pub use index::Index;
 pub use manifest::{Heartbeat, Manifest, ManifestError};
 pub use project::keep;
-pub use read::{ChunkCache, ReadError, read, read_manifest};
+pub use read::{ChunkCache, ChunkCaches, ReadError, read, read_classes, read_manifest};
+pub use size::{CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, TooLarge};
 pub use write::{WriteError, beat, retire_orphans, write};
 
 pub(crate) use chunk::content_digest as shape_digest;

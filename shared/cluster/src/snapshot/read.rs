@@ -1,20 +1,25 @@
 //! Reading a snapshot back into the domain's types.
 //!
 //! Decides what is read anew: only chunks that the reader's cache doesn't hold. An object that can't be read is listed
-//! and never hides another; a chunk that is missing makes the whole reading fail, since nobody knows what was in it.
+//! and never hides another; a chunk that is missing makes the whole reading fail, since nobody knows what was in it, and so
+//! does a snapshot that is too large, of which nothing is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::api::pod::{Pod, PodPhase, PodShape, Readiness, SchedulingVerdict};
 use tenon_domain::id::{ClusterName, NamespacedName, NodeName, Uid};
-use tenon_domain::manifest::{self, ManifestErrors, Object as Read};
+use tenon_domain::manifest::{self, Object as Read};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot, Unreadable};
 use tenon_table::{Consistency, Item, Key, Table, TableError, limits};
 
 use super::index::index_key;
+use super::size::{
+    Budget, CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, TooLarge, first, kept,
+    size_of,
+};
 use super::{
     Chunk, ChunkError, ChunkKind, ChunkRef, Heartbeat, Index, Manifest, ManifestError, chunk_key,
     heartbeat_key, manifest_key,
@@ -41,6 +46,9 @@ pub enum ReadError {
     /// The manifest can't be read.
     #[error("the manifest can't be read")]
     Manifest(#[source] ManifestError),
+    /// It is more than a function reads: the cluster waits until its agent reports less.
+    #[error(transparent)]
+    TooLarge(TooLarge),
     /// A chunk can't be read.
     #[error("chunk `{chunk}` can't be read")]
     Chunk {
@@ -69,14 +77,72 @@ impl ChunkCache {
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
+
+    fn size(&self) -> u64 {
+        self.chunks.values().fold(0, |sum, content| sum.saturating_add(content.size))
+    }
+}
+
+/// What is kept of several clusters' snapshots, with a bound for all together: a function's memory is for all of them.
+#[derive(Debug)]
+pub struct ChunkCaches {
+    kept: Mutex<BTreeMap<ClusterName, ChunkCache>>,
+    most: u64,
+}
+
+/// Of whole snapshots.
+impl Default for ChunkCaches {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), most: KEPT_SIZE_MOST }
+    }
+}
+
+impl ChunkCaches {
+    /// Of EC2NodeClasses alone.
+    #[must_use]
+    pub fn of_classes() -> Self {
+        Self { kept: Mutex::default(), most: CLASSES_SIZE_MOST }
+    }
+
+    /// Takes a cluster's out while it is used: another run of the cluster begins with an empty one.
+    pub fn take(&self, cluster: &ClusterName) -> ChunkCache {
+        self.lock().remove(cluster).unwrap_or_default()
+    }
+
+    /// Puts it back. Where that is too much, the largest of the others go, and are read anew.
+    pub fn put(&self, cluster: &ClusterName, cache: ChunkCache) {
+        let mut kept = self.lock();
+        kept.insert(cluster.clone(), cache);
+        while kept.values().map(ChunkCache::size).sum::<u64>() > self.most {
+            let others = kept.iter().filter(|(name, _)| *name != cluster);
+            let Some(largest) = others.max_by_key(|(_, cache)| cache.size()).map(|(name, _)| name.clone())
+            else {
+                break;
+            };
+            kept.remove(&largest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, ChunkCache>> {
+        // A cache is whole whatever panicked elsewhere: it is put back only when it was read.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A chunk's content, read.
 #[derive(Debug)]
-enum Content {
+struct Content {
+    size: u64,
+    of: Objects,
+}
+
+/// What a chunk holds.
+#[derive(Debug)]
+enum Objects {
     Rows(Vec<(String, Vec<Value>)>),
-    Shapes(Vec<(String, ReadShape)>),
-    Objects(Vec<Result<Read, Unreadable>>),
+    /// With the size of each.
+    Shapes(Vec<(String, ReadShape, u64)>),
+    Plain(Vec<Result<Read, Unreadable>>),
     Reports(Vec<ActionReport>),
 }
 
@@ -115,11 +181,26 @@ async fn whole<T: Table>(
                 // It was written before its manifest, which only a consistent read is sure to see.
                 let found = table.get(&key, Consistency::Strong).await.map_err(ReadError::Table)?;
                 let read = Index::from_item(digest.clone(), &found.ok_or_else(torn)?);
-                Some(read.map_err(|source| ReadError::Chunk { chunk: chunk.clone(), source })?)
+                Some(read.map_err(|source| chunk_error(chunk.clone(), source))?)
             }
         },
     };
-    Ok(named.whole(index))
+    let manifest = named.whole(index);
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let (size, most) = (count(manifest.chunks.len()), count(CHUNKS_MOST));
+    if size > most {
+        return Err(ReadError::TooLarge(TooLarge { size, most, unit: "chunks" }));
+    }
+    Ok(manifest)
+}
+
+fn chunk_error(chunk: String, error: ChunkError) -> ReadError {
+    match error {
+        ChunkError::TooLarge(too_large) => ReadError::TooLarge(too_large),
+        source @ (ChunkError::NoData | ChunkError::Packing(_) | ChunkError::Json(_)) => {
+            ReadError::Chunk { chunk, source }
+        }
+    }
 }
 
 /// Reads the cluster's snapshot; nothing where the agent never reported.
@@ -132,6 +213,53 @@ pub async fn read<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
+    read_part(table, cluster, consistency, (cache, Part::Whole)).await
+}
+
+/// Reads the EC2NodeClasses of the cluster's snapshot and nothing else of it; nothing where the agent never reported.
+///
+/// # Errors
+/// [`ReadError`] says what the caller does next.
+pub async fn read_classes<T: Table>(
+    table: &T,
+    cluster: &ClusterName,
+    consistency: Consistency,
+    cache: &mut ChunkCache,
+) -> Result<Option<Snapshot>, ReadError> {
+    read_part(table, cluster, consistency, (cache, Part::Classes)).await
+}
+
+/// What of a snapshot is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Classes,
+}
+
+impl Part {
+    const fn size_most(self) -> u64 {
+        match self {
+            Self::Whole => SNAPSHOT_SIZE_MOST,
+            Self::Classes => CLASSES_SIZE_MOST,
+        }
+    }
+
+    /// The chunks of it.
+    fn of(self, chunks: &[ChunkRef]) -> Vec<&ChunkRef> {
+        let is_of = |kind: ChunkKind| match self {
+            Self::Whole => true,
+            Self::Classes => kind == ChunkKind::NodeClasses,
+        };
+        chunks.iter().filter(|chunk| is_of(chunk.kind)).collect()
+    }
+}
+
+async fn read_part<T: Table>(
+    table: &T,
+    cluster: &ClusterName,
+    consistency: Consistency,
+    (cache, part): (&mut ChunkCache, Part),
+) -> Result<Option<Snapshot>, ReadError> {
     let keys = [manifest_key(cluster), heartbeat_key(cluster)];
     let found = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
     let Some(item) = found.get(&manifest_key(cluster)) else { return Ok(None) };
@@ -139,18 +267,27 @@ pub async fn read<T: Table>(
     let manifest = whole(table, cluster, item, known).await?;
     // A heartbeat that can't be read says nothing: the manifest's own time counts.
     let heartbeat = found.get(&heartbeat_key(cluster)).and_then(|item| Heartbeat::from_item(item).ok());
-    let named: BTreeSet<Name> =
-        manifest.chunks.iter().map(|chunk| (chunk.kind, chunk.digest.clone())).collect();
+    let chunks = part.of(&manifest.chunks);
+    let named: BTreeSet<Name> = chunks.iter().map(|chunk| (chunk.kind, chunk.digest.clone())).collect();
     cache.chunks.retain(|name, _| named.contains(name));
-    fetch(table, cluster, (&manifest, consistency), cache).await?;
-    // Eventually consistent reads may not see a chunk yet that was written before its manifest.
-    fetch(table, cluster, (&manifest, Consistency::Strong), cache).await?;
-    for chunk in &manifest.chunks {
-        if !cache.chunks.contains_key(&(chunk.kind, chunk.digest.clone())) {
-            return Err(ReadError::Torn { chunk: chunk.to_string(), generation: manifest.generation });
+    let most = part.size_most();
+    let fetched = async {
+        fetch(table, cluster, (&chunks, consistency), (cache, most)).await?;
+        // Eventually consistent reads may not see a chunk yet that was written before its manifest.
+        fetch(table, cluster, (&chunks, Consistency::Strong), (cache, most)).await
+    };
+    let assembled = fetched.await.and_then(|()| {
+        for chunk in &chunks {
+            if !cache.chunks.contains_key(&(chunk.kind, chunk.digest.clone())) {
+                return Err(ReadError::Torn { chunk: chunk.to_string(), generation: manifest.generation });
+            }
         }
+        assemble(&chunks, cache, Budget::new(most)).map_err(ReadError::TooLarge)
+    });
+    if matches!(assembled, Err(ReadError::TooLarge(_))) {
+        cache.chunks.clear();
     }
-    let mut snapshot = assemble(&manifest, cache);
+    let mut snapshot = assembled?;
     snapshot.generation = manifest.generation;
     snapshot.seen_at = match heartbeat {
         Some(beat) if beat.generation == manifest.generation => beat.seen_at.max(manifest.taken_at),
@@ -160,17 +297,18 @@ pub async fn read<T: Table>(
     Ok(Some(snapshot))
 }
 
-/// Reads those chunks of the manifest that the cache doesn't hold.
+/// Reads those chunks that the cache doesn't hold.
 async fn fetch<T: Table>(
     table: &T,
     cluster: &ClusterName,
-    (manifest, consistency): (&Manifest, Consistency),
-    cache: &mut ChunkCache,
+    (chunks, consistency): (&[&ChunkRef], Consistency),
+    (cache, most): (&mut ChunkCache, u64),
 ) -> Result<(), ReadError> {
-    let missing: BTreeMap<Name, &ChunkRef> = manifest
-        .chunks
+    let mut budget = Budget::new(most);
+    budget.take(cache.size()).map_err(ReadError::TooLarge)?;
+    let missing: BTreeMap<Name, &ChunkRef> = chunks
         .iter()
-        .map(|chunk| ((chunk.kind, chunk.digest.clone()), chunk))
+        .map(|chunk| ((chunk.kind, chunk.digest.clone()), *chunk))
         .filter(|(name, _)| !cache.chunks.contains_key(name))
         .collect();
     for batch in batches(missing.into_values()) {
@@ -178,8 +316,9 @@ async fn fetch<T: Table>(
         let items = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
         for chunk in batch {
             if let Some(item) = items.get(&chunk_key(cluster, chunk)) {
-                let wrong = |source| ReadError::Chunk { chunk: chunk.to_string(), source };
-                let content = read_content(chunk.kind, item).map_err(wrong)?;
+                let wrong = |error| chunk_error(chunk.to_string(), error);
+                let content = read_content(chunk.kind, item, budget).map_err(wrong)?;
+                budget.take(content.size).map_err(ReadError::TooLarge)?;
                 cache.chunks.insert((chunk.kind, chunk.digest.clone()), Arc::new(content));
             }
         }
@@ -206,23 +345,25 @@ fn batches<'a>(chunks: impl Iterator<Item = &'a ChunkRef>) -> Vec<Vec<&'a ChunkR
     batches
 }
 
-fn read_content(kind: ChunkKind, item: &Item) -> Result<Content, ChunkError> {
-    let content = Chunk::unpack(item)?;
-    Ok(match kind {
+fn read_content(kind: ChunkKind, item: &Item, budget: Budget) -> Result<Content, ChunkError> {
+    let (content, size) = Chunk::unpack(item, budget)?;
+    let of = match kind {
         ChunkKind::Pods => {
             let groups = content.get("groups").and_then(Value::as_object).into_iter().flatten();
             let rows = |rows: &Value| rows.as_array().cloned().unwrap_or_default();
-            Content::Rows(groups.map(|(shape, group)| (shape.clone(), rows(group))).collect())
+            Objects::Rows(groups.map(|(shape, group)| (shape.clone(), rows(group))).collect())
         }
         ChunkKind::Shapes => {
             let shapes = content.get("shapes").and_then(Value::as_object).into_iter().flatten();
-            let read = |shape: &Value| {
-                manifest::pod_from_value(shape).map(|pod| pod.shape).map_err(|e| sentences(&e))
-            };
-            Content::Shapes(shapes.map(|(digest, shape)| (digest.clone(), read(shape))).collect())
+            let read =
+                |shape: &Value| manifest::pod_from_value(shape).map(|pod| pod.shape).map_err(|e| kept(&e.0));
+            let size = |shape: &Value| size_of(shape.to_string().as_bytes());
+            Objects::Shapes(
+                shapes.map(|(digest, shape)| (digest.clone(), read(shape), size(shape))).collect(),
+            )
         }
         ChunkKind::Reports => {
-            Content::Reports(object::list(&content, "/items").iter().filter_map(report).collect())
+            Objects::Reports(object::list(&content, "/items").iter().filter_map(report).collect())
         }
         ChunkKind::Nodes
         | ChunkKind::DaemonSets
@@ -232,9 +373,10 @@ fn read_content(kind: ChunkKind, item: &Item) -> Result<Content, ChunkError> {
         | ChunkKind::NodeClasses
         | ChunkKind::NodeClaims
         | ChunkKind::Namespaces => {
-            Content::Objects(object::list(&content, "/items").iter().map(read_object).collect())
+            Objects::Plain(object::list(&content, "/items").iter().map(read_object).collect())
         }
-    })
+    };
+    Ok(Content { size, of })
 }
 
 fn read_object(value: &Value) -> Result<Read, Unreadable> {
@@ -246,12 +388,8 @@ fn read_object(value: &Value) -> Result<Read, Unreadable> {
     manifest::read_value(value, kind).map_err(|errors| Unreadable {
         kind: kind.to_owned(),
         name,
-        errors: sentences(&errors),
+        errors: kept(&errors.0),
     })
-}
-
-fn sentences(errors: &ManifestErrors) -> Vec<String> {
-    errors.0.iter().map(ToString::to_string).collect()
 }
 
 fn report(value: &Value) -> Option<ActionReport> {
@@ -266,28 +404,36 @@ fn report(value: &Value) -> Option<ActionReport> {
     Some(ActionReport { claim: text(value, "/claim")?.to_owned(), number, progress })
 }
 
-fn assemble(manifest: &Manifest, cache: &ChunkCache) -> Snapshot {
+/// The snapshot of these chunks: each counts as often as it is named.
+fn assemble(chunks: &[&ChunkRef], cache: &ChunkCache, mut budget: Budget) -> Result<Snapshot, TooLarge> {
     let mut snapshot = Snapshot::default();
-    let mut shapes: BTreeMap<&str, &ReadShape> = BTreeMap::new();
+    let mut shapes: BTreeMap<&str, (&ReadShape, u64)> = BTreeMap::new();
     let mut groups: Vec<(&str, &[Value])> = Vec::new();
-    let contents =
-        manifest.chunks.iter().filter_map(|chunk| cache.chunks.get(&(chunk.kind, chunk.digest.clone())));
+    let contents = chunks.iter().filter_map(|chunk| cache.chunks.get(&(chunk.kind, chunk.digest.clone())));
     for content in contents {
-        match content.as_ref() {
-            Content::Rows(found) => {
+        budget.take(content.size)?;
+        match &content.of {
+            Objects::Rows(found) => {
                 groups.extend(found.iter().map(|(shape, rows)| (shape.as_str(), rows.as_slice())))
             }
-            Content::Shapes(found) => {
-                shapes.extend(found.iter().map(|(digest, shape)| (digest.as_str(), shape)))
+            Objects::Shapes(found) => {
+                shapes.extend(found.iter().map(|(digest, shape, size)| (digest.as_str(), (shape, *size))))
             }
-            Content::Reports(reports) => snapshot.reports.extend(reports.iter().cloned()),
-            Content::Objects(objects) => objects.iter().for_each(|object| add_object(&mut snapshot, object)),
+            Objects::Reports(reports) => snapshot.reports.extend(reports.iter().cloned()),
+            Objects::Plain(objects) => objects.iter().for_each(|object| add_object(&mut snapshot, object)),
         }
     }
     for (digest, rows) in groups {
-        let missing = || Err(vec![format!("shape `{digest}` is missing")]);
-        let shape = shapes.get(digest).map_or_else(missing, |shape| (*shape).clone());
+        let (shape, size) = match shapes.get(digest) {
+            Some((Ok(shape), size)) => (Ok(Arc::clone(shape)), *size),
+            Some((Err(errors), _)) => (Err(first(errors)), 0),
+            None => (Err(first(&[format!("shape `{digest}` is missing")])), 0),
+        };
         for row in rows {
+            if own_labels(row).is_some() {
+                // The pod gets a shape of its own.
+                budget.take(size)?;
+            }
             match read_row(row, &shape) {
                 Ok(pod) => snapshot.pods.push(pod),
                 Err(unreadable) => snapshot.unreadable.push(unreadable),
@@ -295,7 +441,11 @@ fn assemble(manifest: &Manifest, cache: &ChunkCache) -> Snapshot {
         }
     }
     sort(&mut snapshot);
-    snapshot
+    Ok(snapshot)
+}
+
+fn own_labels(row: &Value) -> Option<&serde_json::Map<String, Value>> {
+    row.get(8).and_then(Value::as_object)
 }
 
 fn add_object(snapshot: &mut Snapshot, object: &Result<Read, Unreadable>) {
@@ -342,7 +492,7 @@ fn read_row(row: &Value, shape: &ReadShape) -> Result<Pod, Unreadable> {
     let name = field(0).to_owned();
     let unreadable = |errors: Vec<String>| Unreadable { kind: "Pod".to_owned(), name: name.clone(), errors };
     let mut shape = shape.clone().map_err(unreadable)?;
-    if let Some(own) = row.get(8).and_then(Value::as_object) {
+    if let Some(own) = own_labels(row) {
         let own = own.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
         Arc::make_mut(&mut shape).labels.extend(own);
     }
