@@ -37,6 +37,8 @@ pub enum HandlerError {
 
 /// The error type of messages whose scope wasn't handled before the invocation's time ended.
 pub const DEADLINE: &str = "Deadline";
+/// The error type of messages whose cluster ended invocations before, and that the others of their batch come before.
+pub const SET_ASIDE: &str = "SetAside";
 
 impl HandlerError {
     /// The stable name that alarms key on.

@@ -17,6 +17,9 @@ use crate::log;
 /// What is left of an invocation's time for the answer: lines of the log, one request of the runtime.
 pub(crate) const TO_ANSWER: Duration = Duration::from_millis(500);
 
+/// SQS's attribute for how often a message was received.
+const RECEIVED: &str = "ApproximateReceiveCount";
+
 /// Why an invocation failed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -65,7 +68,10 @@ enum Origin {
 
 fn read(payload: Value) -> Result<(Vec<Message>, Origin), InvocationError> {
     if !is_batch(&payload) {
-        return Ok((vec![Message { id: "event".to_owned(), body: payload.to_string() }], Origin::Invoker));
+        return Ok((
+            vec![Message { id: "event".to_owned(), body: payload.to_string(), received: 1 }],
+            Origin::Invoker,
+        ));
     }
     let event: SqsEvent = serde_json::from_value(payload).map_err(|error| malformed(&error.to_string()))?;
     let messages = event.records.into_iter().map(message).collect::<Result<_, _>>()?;
@@ -80,8 +86,9 @@ fn is_batch(payload: &Value) -> bool {
 
 fn message(record: SqsMessage) -> Result<Message, InvocationError> {
     let id = record.message_id.ok_or_else(|| malformed("a record has no `messageId`"))?;
+    let received = record.attributes.get(RECEIVED).and_then(|count| count.parse().ok());
     // An empty body is no event, which is a failure of that message alone.
-    Ok(Message { id, body: record.body.unwrap_or_default() })
+    Ok(Message { id, body: record.body.unwrap_or_default(), received: received.unwrap_or(1) })
 }
 
 fn malformed(what: &str) -> InvocationError {

@@ -320,6 +320,7 @@ fn the_functions_document_names_every_error_type() {
             "error_type = \"",
             "const ERROR_TYPE: &str = \"",
             "const DEADLINE: &str = \"",
+            "const SET_ASIDE: &str = \"",
         ];
         let named = source.lines().filter_map(|line| {
             let rest = marks.iter().find_map(|mark| line.split_once(mark))?.1;

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tenon_entrypoint::batch::{RECEIVES_LEAST, trial_lasts};
+use tenon_region::wiring::Wiring;
 use tenon_region::yaml;
 
 const STACKS: [&str; 4] =
@@ -33,6 +35,32 @@ fn of_kind<'a>(stack: &'a Value, kind: &str) -> Vec<(&'a str, &'a Value)> {
 
 fn attribute(value: &Value) -> &str {
     value["Fn::GetAtt"].as_str().unwrap_or_default()
+}
+
+/// What keeps a cluster that ends invocations from taking other clusters' messages along.
+#[test]
+fn messages_come_back_often_enough_and_late_enough_to_find_out_who_ends_invocations() {
+    let stack = stack("template.yaml");
+    let number = |value: &Value| value.as_u64().unwrap();
+    for function in Wiring::built_in().unwrap().queues.into_keys() {
+        let named = |(name, _): &(&str, &Value)| name.to_lowercase() == function.as_str().replace('-', "");
+        let of = |kind: &str, end: &str| {
+            let found = of_kind(&stack, kind).into_iter().map(|(name, of)| (name.trim_end_matches(end), of));
+            found.filter(|found| named(found)).map(|(_, of)| of.clone()).next().unwrap()
+        };
+        let (lambda, queue) = (of("AWS::Serverless::Function", "Function"), of("AWS::SQS::Queue", "Queue"));
+        let lasts = u64::try_from(trial_lasts(function).as_secs()).unwrap();
+        assert!(number(&lambda["Timeout"]) <= lasts, "{function}: a trial is over before its invocation");
+        assert!(
+            lasts <= number(&queue["VisibilityTimeout"]),
+            "{function}: messages come back before a trial is over"
+        );
+        // The interruption queue has its own reasons for its numbers.
+        if function.as_str() != "interruption" {
+            let receives = number(&queue["RedrivePolicy"]["maxReceiveCount"]);
+            assert!(receives >= u64::from(RECEIVES_LEAST), "{function}: {receives} receives");
+        }
+    }
 }
 
 #[test]

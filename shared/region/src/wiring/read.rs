@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(wiring.queues.len(), FunctionName::ALL.len());
         let lifecycle = &wiring.queues[&FunctionName::Lifecycle];
         assert_eq!(lifecycle.batch_window, SignedDuration::from_secs(1));
-        assert_eq!(lifecycle.max_receive_count, 3);
+        assert_eq!(lifecycle.max_receive_count, 5);
         assert_eq!(wiring.queues[&FunctionName::Provisioner].batch_window, SignedDuration::ZERO);
         assert_eq!(wiring.queues[&FunctionName::Interruption].batch_window, SignedDuration::ZERO);
     }

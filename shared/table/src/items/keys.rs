@@ -41,6 +41,8 @@ pub const TEMPLATE: &str = "TEMPLATE#";
 pub const ACTION: &str = "ACTION#";
 /// What functions planned from.
 pub const SEEN: &str = "SEEN#";
+/// What functions began with.
+pub const TRIAL: &str = "TRIAL#";
 /// Chunks of an agent's snapshot.
 pub const CHUNK: &str = "CHUNK#";
 
@@ -169,6 +171,12 @@ pub fn action(cluster: &ClusterName, claim: &ClaimName) -> Key {
 #[must_use]
 pub fn seen(cluster: &ClusterName, function: FunctionName) -> Key {
     Key::new(cluster_pk(cluster), format!("{SEEN}{function}"))
+}
+
+/// A function's trial of a cluster.
+#[must_use]
+pub fn trial(cluster: &ClusterName, function: FunctionName) -> Key {
+    Key::new(cluster_pk(cluster), format!("{TRIAL}{function}"))
 }
 
 /// What a function of the whole region planned from.

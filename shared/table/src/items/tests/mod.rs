@@ -89,6 +89,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
     golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
     golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
+    golden(text, keys::trial(c, FunctionName::Provisioner), &trial());
     golden(text, keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
     let owner = InstanceOwner {
         instance: instance().id,
