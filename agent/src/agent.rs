@@ -4,6 +4,7 @@
 //! in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::note::Told;
@@ -11,7 +12,7 @@ use tenon_cluster::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_cluster::{Action, Kind, Kube, KubeError, Note, Precondition};
+use tenon_cluster::{Action, ActionKind, Kind, Kube, KubeError, Note, Precondition};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
 use tenon_table::{Consistency, Table, TableError};
@@ -19,6 +20,7 @@ use tenon_table::{Consistency, Table, TableError};
 use crate::bell::{Bell, Ring, is_of_pods};
 use crate::converge::{Outcome, execute_op, note_of_op, observe_view, read_actions};
 use crate::decided::Decided;
+use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::Refused;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::generation::{Generations, Memory, lease_key};
@@ -43,7 +45,7 @@ const SHOWN_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug)]
 pub struct Agent<K, T, B> {
     cluster: ClusterName,
-    kube: K,
+    kube: Arc<K>,
     table: T,
     bell: B,
     encoder: Encoder,
@@ -53,6 +55,7 @@ pub struct Agent<K, T, B> {
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
     nominated: BTreeMap<ClaimName, Opening>,
+    drained: BTreeSet<String>,
     decided: Decided,
     told: Told,
 }
@@ -124,7 +127,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     pub fn new(cluster: ClusterName, kube: K, table: T, bell: B) -> Self {
         Self {
             cluster,
-            kube,
+            kube: Arc::new(kube),
             table,
             bell,
             encoder: Encoder::default(),
@@ -134,9 +137,16 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             unheard: None,
             held: BTreeSet::new(),
             nominated: BTreeMap::new(),
+            drained: BTreeSet::new(),
             decided: Decided::default(),
             told: Told::default(),
         }
+    }
+
+    /// The API server, as the agent sees it.
+    #[must_use]
+    pub fn kube(&self) -> Arc<K> {
+        Arc::clone(&self.kube)
     }
 
     /// Observes the cluster, writes what changed, and rings. Bound pods that come and go while none waits are written
@@ -154,14 +164,16 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             before => self.look_at_table(before, now).await?,
         };
         self.ring_again().await;
-        let mut objects = observe_objects(&self.kube).await?;
+        let mut objects = observe_objects(&*self.kube).await?;
         objects.reports.clone_from(&self.reports);
+        let deletions = self.undrained(&objects);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
             if let (Some(manifest), Burst::Over, false) = (&known.manifest, burst, self.held.is_empty()) {
                 let (generation, pending_pods) = (manifest.generation, manifest.pending_pods);
-                self.ring(&Ring { generation, changed: BTreeSet::new(), pending_pods }, burst).await;
+                let changed = BTreeSet::new();
+                self.ring(&Ring { generation, changed, pending_pods, deletions }, burst).await;
             }
             return self.beat(known, now).await;
         }
@@ -173,7 +185,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             self.written = Some(known);
             return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
         }
-        self.write(encoded, known, (now, burst)).await
+        self.write(encoded, known, (now, burst, deletions)).await
+    }
+
+    /// How many claims somebody deleted that no action drains yet.
+    fn undrained(&self, objects: &ClusterObjects) -> u32 {
+        let owners = Owners::of(objects.node_claims.clone(), Some(objects.node_pools.clone()));
+        let deleted = find_deleted(&objects.nodes, &owners).claims;
+        u32::try_from(deleted.difference(&self.drained).count()).unwrap_or(u32::MAX)
     }
 
     /// Rings for what is new, and for what was held back; while a burst goes on, its pods are held back.
@@ -234,7 +253,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         &mut self,
         mut encoded: Encoded,
         known: Written,
-        (now, burst): (Timestamp, Burst),
+        (now, burst, deletions): (Timestamp, Burst, u32),
     ) -> Result<Reported, AgentError> {
         if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
             encoded.manifest.restored_at = Some(now);
@@ -248,6 +267,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             generation: manifest.generation,
             changed: encoded.changed.clone(),
             pending_pods: manifest.pending_pods,
+            deletions,
         };
         // From here on it is written: what fails below is made good by the next step, or found by the sweep.
         self.written = Some(Written { manifest: Some(manifest), generations, beat_at: Some(now), looked_at });
@@ -271,6 +291,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         }
     }
 
+    /// Taints the Nodes that go because somebody deleted them, or what owns them: without a word of AWS.
+    ///
+    /// # Errors
+    /// [`AgentError::Kube`]; try again in a moment.
+    pub async fn taint_deleted(&self) -> Result<Tainted, AgentError> {
+        Ok(taint_deleted(&*self.kube).await?)
+    }
+
     /// Reads all actions and brings the Nodes nearer to what they ask for; then shows in Kubernetes what functions
     /// decided.
     ///
@@ -278,12 +306,13 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     /// [`AgentError`]; the next convergence begins anew.
     pub async fn converge(&mut self, now: Timestamp) -> Result<Converged, AgentError> {
         let (actions, unreadable) = read_actions(&self.table, &self.cluster).await?;
+        self.drained = actions.iter().filter(|action| drains(action)).map(|a| a.claim.to_string()).collect();
         let mut operations = 0;
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
         let mut next = Some(latest);
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_A_STEP {
-            let view = observe_view(&self.kube, &actions, &self.refused).await?;
+            let view = observe_view(&*self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
@@ -291,7 +320,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             unwritten.extend(self.nominate(convergence.opening).await);
             let mut progressed = false;
             for op in &convergence.ops {
-                let outcome = execute_op(&self.kube, op, &mut self.refused, now).await?;
+                let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
                 progressed |= outcome == Outcome::Done;
                 self.tell(note_of_op(op, outcome), now).await;
@@ -315,7 +344,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     async fn nominate(&mut self, opening: BTreeMap<ClaimName, (String, Opening)>) -> Vec<KubeError> {
         let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
         let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
-        let nominated = nominate(&self.kube, (&self.table, &self.cluster), &new).await;
+        let nominated = nominate(&*self.kube, (&self.table, &self.cluster), &new).await;
         let Ok(failed) = nominated else { return Vec::new() };
         self.nominated = opening.into_iter().map(|(claim, (_, how))| (claim, how)).collect();
         failed
@@ -326,10 +355,10 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_SHOWING {
-            let shown = observe_shown(&self.kube).await?;
+            let shown = observe_shown(&*self.kube).await?;
             let faces = plan_faces(&self.decided, &shown, actions, now);
             for op in &faces.ops {
-                if let Err(error) = execute_face(&self.kube, op).await {
+                if let Err(error) = execute_face(&*self.kube, op).await {
                     unwritten.push(error);
                 }
             }
@@ -348,6 +377,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         if let Some(note) = note.filter(|note| self.told.tells(note, now)) {
             let _lost = self.kube.note(&note).await;
         }
+    }
+}
+
+/// Whether the Node of a claim goes by its action.
+const fn drains(action: &Action) -> bool {
+    match action.kind {
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => false,
+        ActionKind::Drain | ActionKind::Finalize => true,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Ring {
     pub changed: BTreeSet<ChunkKind>,
     /// Pods that wait for a node.
     pub pending_pods: u32,
+    /// Claims that somebody deleted, by their NodeClaim, NodePool or Node, and that no action drains yet.
+    pub deletions: u32,
 }
 
 /// The form of a ring in an event's `detail`.
@@ -49,6 +51,9 @@ pub struct RingForm {
     pub changed: Vec<String>,
     /// Pods that wait for a node.
     pub pending_pods: u32,
+    /// Claims that somebody deleted and that no action drains yet.
+    #[serde(default)]
+    pub deletions: u32,
 }
 
 impl Ring {
@@ -67,6 +72,7 @@ impl Ring {
             generation: self.generation,
             changed: self.changed.iter().map(|kind| kind.as_str().to_owned()).collect(),
             pending_pods: self.pending_pods,
+            deletions: self.deletions,
         }
     }
 }
@@ -83,11 +89,11 @@ mod tests {
     #[test]
     fn the_form_is_stable() {
         let changed = BTreeSet::from([ChunkKind::Pods, ChunkKind::Nodes]);
-        let form = Ring { generation: 3, changed, pending_pods: 2 }
+        let form = Ring { generation: 3, changed, pending_pods: 2, deletions: 1 }
             .to_form(&tenon_domain::id::ClusterName::parse("prod").unwrap());
         assert_eq!(
             serde_json::to_string(&form).unwrap(),
-            r#"{"v":1,"cluster":"prod","generation":3,"changed":["pods","nodes"],"pending_pods":2}"#
+            r#"{"v":1,"cluster":"prod","generation":3,"changed":["pods","nodes"],"pending_pods":2,"deletions":1}"#
         );
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenon_cluster::{
     Action, ActionKind, Deletion, Eviction, Kind, Kube, KubeError, Note, NoteKind, ObjectKey, PodRef,
-    Precondition, action, object,
+    Precondition, action,
 };
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Unreadable;
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
+use crate::deleted::{Owners, find_deleted};
 use crate::drain::{PodOp, Refused};
-use crate::faces::{is_ours, list};
 use crate::plan::{Op, View};
 
 /// The actions of a cluster, by claim, and those that can't be read.
@@ -58,8 +58,8 @@ pub async fn observe_view<K: Kube>(
         return Ok(View::default());
     }
     let nodes = kube.list(Kind::Node).await?;
-    let claims = list(kube, Kind::NodeClaim).await?.into_iter().filter(|claim| is_ours(claim));
-    let claims = claims.map(|claim| (object::name(&claim).to_owned(), claim)).collect();
+    let owners = Owners::observe(kube).await?;
+    let deleted = find_deleted(&nodes, &owners).nodes;
     let mut pods: BTreeMap<String, Vec<PodRef>> = BTreeMap::new();
     let mut refused = refused.clone();
     if actions.iter().any(|action| action.kind == ActionKind::Drain) {
@@ -72,7 +72,7 @@ pub async fn observe_view<K: Kube>(
             }
         }
     }
-    Ok(View { nodes, claims, pods, refused })
+    Ok(View { nodes, claims: owners.claims, deleted, pods, refused })
 }
 
 /// What an operation came to.

@@ -13,6 +13,7 @@ pub mod bell;
 pub mod binary;
 pub mod converge;
 pub mod decided;
+pub mod deleted;
 pub mod drain;
 pub mod faces;
 pub mod generation;

@@ -1,5 +1,5 @@
-//! When the agent looks: when the cluster changed (a batch window), when a Node did that an action waits for, when it is
-//! rung, when it wants to, and after a start.
+//! When the agent looks: when the cluster changed (a batch window), when a Node did that an action waits for, when somebody
+//! deleted what owns one, when it is rung, when it wants to, and after a start.
 //!
 //! Decides when a step is due, what is in it, and when the next one is. It has no clock and waits for nothing: the
 //! binary and the region on one machine drive it, each with its own.
@@ -14,6 +14,7 @@ use tenon_table::Table;
 
 use crate::agent::{Agent, AgentError, Burst, Converged, HEARTBEAT_EVERY, Reported};
 use crate::bell::Bell;
+use crate::deleted::Tainted;
 use crate::window::Window;
 
 /// How long the agent waits after a step that failed.
@@ -57,6 +58,7 @@ pub struct Pace {
     arrivals: Window,
     changes: Window,
     nodes: Window,
+    deletions: Window,
     rung: Rung,
     under_way: UnderWay,
     converge_at: Timestamp,
@@ -81,6 +83,8 @@ enum UnderWay {
 pub struct StepEnded {
     /// What it was to do.
     pub work: Work,
+    /// Whether the Nodes of what somebody deleted are tainted, if the API server answered.
+    pub tainted: Option<Tainted>,
     /// What the convergence came to, if there was one and it ended.
     pub converged: Option<Converged>,
     /// What the report came to, if it ended.
@@ -97,6 +101,7 @@ impl Default for Pace {
             arrivals: Window::of_arrivals(),
             changes: Window::of_changes(),
             nodes: Window::of_nodes(),
+            deletions: Window::of_nodes(),
             rung: Rung::Yes,
             under_way: UnderWay::Nothing,
             converge_at: Timestamp::MIN,
@@ -118,6 +123,9 @@ impl Pace {
         }
         if versions.nodes != before.nodes {
             self.nodes.observe_change(now);
+        }
+        if versions.deletions != before.deletions {
+            self.deletions.observe_change(now);
         }
         Some(self.due(now))
     }
@@ -145,14 +153,19 @@ impl Pace {
         let changed = arrived || is_due(&self.changes);
         // What an action waits for may just have come: a Node that joined, a pod that went.
         let waited = changed && self.under_way == UnderWay::Something;
+        let deleted = is_due(&self.deletions);
         let converge = self.rung == Rung::Yes || now >= self.converge_at || waited;
         if !converge && !changed && now < self.beat_at {
             let joined = self.joined().is_some_and(|at| at <= now);
             if joined {
                 self.nodes.close();
             }
-            return joined.then_some(Work::Converge);
+            if deleted {
+                self.deletions.close();
+            }
+            return (joined || deleted).then_some(Work::Converge);
         }
+        let converge = converge || deleted;
         self.changes.close();
         let burst = if arrived || self.arrivals.due().is_none() { Burst::Over } else { Burst::GoesOn };
         if burst == Burst::Over {
@@ -162,6 +175,7 @@ impl Pace {
             return Some(Work::Report(burst));
         }
         self.nodes.close();
+        self.deletions.close();
         self.rung = Rung::No;
         Some(Work::ConvergeAndReport(burst))
     }
@@ -183,13 +197,16 @@ impl Pace {
                 let waits = !converged.reports.is_empty();
                 self.under_way = if waits { UnderWay::Something } else { UnderWay::Nothing };
             }
-            None if ended.work.converges() => self.converge_at = after(RETRY),
+            None if ended.work.converges() || ended.tainted.is_none() => self.converge_at = after(RETRY),
             None => {}
         }
         if let Some(Reported::Changed(ring)) = &ended.reported
             && ring.changed.iter().any(is_answered)
         {
             self.converge_at = self.converge_at.min(after(ANSWERED_AFTER));
+        }
+        if ended.tainted == Some(Tainted::Some) {
+            self.deletions.observe_change(now);
         }
         match &ended.reported {
             Some(Reported::Changed(_) | Reported::Unchanged) => self.beat_at = after(HEARTBEAT_EVERY),
@@ -206,7 +223,8 @@ impl Pace {
         if self.rung == Rung::Yes {
             return now;
         }
-        let windows = [self.arrivals.due(), self.changes.due(), self.joined()].into_iter().flatten();
+        let windows = [self.arrivals.due(), self.changes.due(), self.deletions.due(), self.joined()];
+        let windows = windows.into_iter().flatten();
         windows.fold(self.converge_at.min(self.beat_at), Timestamp::min).max(now)
     }
 }
@@ -216,13 +234,17 @@ const fn is_answered(kind: &ChunkKind) -> bool {
     matches!(kind, ChunkKind::NodePools | ChunkKind::NodeClasses)
 }
 
-/// Carries out a step.
+/// Carries out a step. Nodes of what somebody deleted are tainted first: the rest takes AWS.
 pub async fn run_step<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
     work: Work,
     clock: impl Fn() -> Timestamp + Send,
 ) -> StepEnded {
-    let mut ended = StepEnded { work, converged: None, reported: None, errors: Vec::new() };
+    let mut ended = StepEnded { work, tainted: None, converged: None, reported: None, errors: Vec::new() };
+    match agent.taint_deleted().await {
+        Ok(tainted) => ended.tainted = Some(tainted),
+        Err(error) => ended.errors.push(error),
+    }
     if work.converges() {
         match agent.converge(clock()).await {
             Ok(done) => ended.converged = Some(done),
@@ -246,7 +268,7 @@ mod tests {
     use tenon_domain::snapshot::{ActionProgress, ActionReport};
 
     /// A pod came.
-    const PODS: Versions = Versions { all: 1, nodes: 0, arrivals: 1 };
+    const PODS: Versions = Versions { all: 1, nodes: 0, arrivals: 1, deletions: 0 };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -264,6 +286,7 @@ mod tests {
         let reported = Some(Reported::Unchanged);
         StepEnded {
             work: Work::ConvergeAndReport(Burst::Over),
+            tainted: Some(Tainted::All),
             converged: Some(converged),
             reported,
             errors: vec![],
@@ -309,11 +332,8 @@ mod tests {
         let check = |waits, expected| {
             let mut pace = rested(waits);
             pace.observe(PODS, at(10));
-            pace.observe(
-                Versions { all: 2, nodes: 1, arrivals: 1 },
-                at(10) + SignedDuration::from_millis(900),
-            );
-            pace.observe(Versions { all: 3, nodes: 1, arrivals: 2 }, at(11));
+            pace.observe(Versions { all: 2, nodes: 1, ..PODS }, at(10) + SignedDuration::from_millis(900));
+            pace.observe(Versions { all: 3, nodes: 1, arrivals: 2, ..PODS }, at(11));
             assert_eq!(pace.begin(at(11)), expected);
             // The burst is reported as it would have been.
             assert_eq!(pace.begin(at(11) + SignedDuration::from_millis(999)), None);
@@ -321,6 +341,22 @@ mod tests {
         };
         check(0, None);
         check(1, Some(Work::Converge));
+    }
+
+    #[test]
+    fn a_deletion_is_looked_at_at_once_whatever_is_under_way() {
+        for waits in [0, 1] {
+            let mut pace = rested(waits);
+            let soon = at(10) + SignedDuration::from_millis(100);
+            let deletion = Versions { all: 1, nodes: 1, arrivals: 0, deletions: 1 };
+            assert_eq!(pace.observe(deletion, at(10)), Some(soon));
+            assert_eq!((pace.begin(at(10)), pace.begin(soon)), (None, Some(Work::Converge)));
+            assert_eq!(pace.begin(at(10) + SignedDuration::from_millis(200)), None);
+            // Some Node changed while it was tainted.
+            let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, waits) };
+            let ended = StepEnded { work: Work::Converge, reported: None, ..ended };
+            assert_eq!(pace.end(&ended, soon), soon + SignedDuration::from_millis(100));
+        }
     }
 
     #[test]
@@ -340,7 +376,7 @@ mod tests {
     #[test]
     fn a_convergence_alone_leaves_the_heartbeat_where_it_was() {
         let mut pace = rested(1);
-        pace.observe(Versions { all: 1, nodes: 1, arrivals: 0 }, at(39));
+        pace.observe(Versions { all: 1, nodes: 1, arrivals: 0, ..PODS }, at(39));
         assert_eq!(pace.begin(at(39) + SignedDuration::from_millis(100)), Some(Work::Converge));
         let ended = StepEnded { work: Work::Converge, reported: None, ..converged(60, 1) };
         assert_eq!(pace.end(&ended, at(39) + SignedDuration::from_millis(200)), at(40));
@@ -350,7 +386,7 @@ mod tests {
     fn a_step_that_failed_is_tried_again_soon() {
         let failed = |work| {
             let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_cluster::Kind::Node });
-            StepEnded { work, converged: None, reported: None, errors: vec![error] }
+            StepEnded { work, tainted: None, converged: None, reported: None, errors: vec![error] }
         };
         let mut pace = rested(0);
         let work = pace.begin(at(60)).unwrap();
@@ -368,9 +404,16 @@ mod tests {
         let mut pace = rested(0);
         pace.observe(PODS, at(20));
         assert_eq!(pace.begin(at(21)), Some(Work::Report(Burst::Over)));
-        let ring = Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0 };
+        let ring =
+            Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0, deletions: 0 };
         let reported = Some(Reported::Changed(ring));
-        let ended = StepEnded { work: Work::Report(Burst::Over), converged: None, reported, errors: vec![] };
+        let ended = StepEnded {
+            work: Work::Report(Burst::Over),
+            tainted: Some(Tainted::All),
+            converged: None,
+            reported,
+            errors: vec![],
+        };
         assert_eq!(pace.end(&ended, at(21)), at(26));
         assert_eq!(pace.begin(at(26)), Some(Work::ConvergeAndReport(Burst::Over)));
     }

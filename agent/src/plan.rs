@@ -3,7 +3,7 @@
 //! Decides, purely, for a moment: which patches, deletions and evictions. Planned again in the world that they make,
 //! the rest comes out, and in the end nothing. What an action's kind asks for includes what earlier kinds ask for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -28,6 +28,8 @@ pub struct View {
     pub nodes: Vec<Object>,
     /// Tenon's NodeClaims by name: each owns its Node.
     pub claims: BTreeMap<String, Object>,
+    /// Names of Nodes that go because somebody deleted them, their NodeClaim or its NodePool.
+    pub deleted: BTreeSet<String>,
     /// Pods by the Node that they are bound to.
     pub pods: BTreeMap<String, Vec<PodRef>>,
     /// Pods whose budgets said no.
@@ -100,6 +102,9 @@ fn opening(view: &View, action: &Action) -> Option<(ClaimName, (String, Opening)
         ActionKind::Disrupt | ActionKind::Drain | ActionKind::Finalize => return None,
     }
     let node = find_node(view, action)?;
+    if view.deleted.contains(object::name(node)) {
+        return None;
+    }
     let initialized = object::texts(node, "/metadata/labels").any(|(key, _)| key == labels::INITIALIZED);
     let mut keeps_out =
         action.startup_taints.iter().filter(|own| own.effect != TaintEffect::PreferNoSchedule);
@@ -128,7 +133,7 @@ fn plan_action(
     let working = |pods_left| ActionProgress::Working { pods_left };
     let Some(node) = find_node(view, action) else { return (progress_without_node(action.kind), None) };
     let name = object::name(node).to_owned();
-    let patch = plan_patch(node, action, view.claims.get(action.claim.as_str()));
+    let patch = plan_patch(node, action, view);
     let patched = patch.is_none();
     if let Some(patch) = patch {
         let version = text(node, "/metadata/resourceVersion").unwrap_or_default().to_owned();
@@ -184,7 +189,8 @@ fn find_node<'a>(view: &'a View, action: &Action) -> Option<&'a Object> {
 }
 
 /// What has to change of the Node; nothing where it is as it should be.
-fn plan_patch(node: &Value, action: &Action, claim: Option<&Object>) -> Option<Value> {
+fn plan_patch(node: &Value, action: &Action, view: &View) -> Option<Value> {
+    let claim = view.claims.get(action.claim.as_str());
     let mut patch = Map::new();
     let mut metadata = Map::new();
     let (wanted_labels, wanted_annotations) = wanted_metadata(action, is_registered(node));
@@ -208,7 +214,8 @@ fn plan_patch(node: &Value, action: &Action, claim: Option<&Object>) -> Option<V
     if !metadata.is_empty() {
         patch.insert("metadata".to_owned(), Value::Object(metadata));
     }
-    if let Some(taints) = plan_taints(node, action) {
+    let fate = if view.deleted.contains(object::name(node)) { Fate::Deleted } else { Fate::Stays };
+    if let Some(taints) = plan_taints(node, action, fate) {
         patch.insert("spec".to_owned(), json!({"taints": taints}));
     }
     (!patch.is_empty()).then_some(Value::Object(patch))
@@ -287,13 +294,37 @@ fn plan_owners(node: &Value, kind: ActionKind, claim: &Value) -> Option<Value> {
     let claims = Kind::NodeClaim;
     let owner = json!({"apiVersion": claims.api_version(), "kind": claims.as_str(),
         "name": object::name(claim), "uid": uid, "blockOwnerDeletion": true});
-    // An earlier NodeClaim is gone: a Node has one.
-    let others = known.iter().filter(|owner| text(owner, "/kind") != Some(claims.as_str()));
-    Some(others.cloned().chain([owner]).collect())
+    // An earlier NodeClaim is gone, and Kubernetes deletes the Node for it: another one that is made of the same claim meanwhile
+    // doesn't undo what somebody deleted.
+    if known.iter().any(|owner| text(owner, "/kind") == Some(claims.as_str())) {
+        return None;
+    }
+    Some(known.iter().cloned().chain([owner]).collect())
+}
+
+/// Whether somebody deleted a Node, or what owns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nobody did.
+    Stays,
+    /// Somebody did: it is tainted, whatever its action asks for.
+    Deleted,
+}
+
+/// The taints of a Node with the one that keeps pods off it, where it isn't among them. One of the same key with another
+/// effect is replaced.
+pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
+    let disrupted = Taint::disrupted();
+    if object::taints(node).contains(&disrupted) {
+        return None;
+    }
+    let others = object::list(node, "/spec/taints").iter();
+    let others = others.filter(|taint| text(taint, "/key") != Some(DISRUPTED));
+    Some(others.cloned().chain([form(&disrupted)]).collect())
 }
 
 /// The taints that the Node should have, where they aren't those. Taints keep the fields that aren't read here.
-fn plan_taints(node: &Value, action: &Action) -> Option<Vec<Value>> {
+fn plan_taints(node: &Value, action: &Action, fate: Fate) -> Option<Vec<Value>> {
     let known = object::list(node, "/spec/taints");
     let mut taints = known.to_vec();
     match action.kind {
@@ -315,21 +346,19 @@ fn plan_taints(node: &Value, action: &Action) -> Option<Vec<Value>> {
         }
         ActionKind::Drain | ActionKind::Finalize => {}
     }
-    match action.kind {
-        ActionKind::Disrupt | ActionKind::Drain => {
-            let disrupted = Taint::disrupted();
-            let found = object::taints(node).contains(&disrupted);
-            if !found {
-                // One of the same key with another effect is replaced.
+    match (action.kind, fate) {
+        (ActionKind::Disrupt | ActionKind::Drain, Fate::Stays | Fate::Deleted)
+        | (ActionKind::Register | ActionKind::Initialize, Fate::Deleted) => {
+            if with_disrupted(node).is_some() {
                 taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
-                taints.push(form(&disrupted));
+                taints.push(form(&Taint::disrupted()));
             }
         }
-        // A disruption that was called off leaves no taint behind.
-        ActionKind::Register | ActionKind::Initialize => {
+        // A disruption or a deletion that was called off leaves no taint behind.
+        (ActionKind::Register | ActionKind::Initialize, Fate::Stays) => {
             taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
         }
-        ActionKind::Finalize => {}
+        (ActionKind::Finalize, Fate::Stays | Fate::Deleted) => {}
     }
     (taints.as_slice() != known).then_some(taints)
 }

@@ -21,6 +21,8 @@ use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
 
+mod deleted;
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -159,6 +161,7 @@ impl World {
         for _ in 0..seconds {
             self.now += 1;
             self.kube.tick(at(self.now));
+            block_on(self.agent.taint_deleted()).unwrap();
             block_on(self.agent.converge(at(self.now))).unwrap();
             block_on(self.agent.report(at(self.now), Burst::Over)).unwrap();
         }

@@ -3,6 +3,8 @@
 //! Decides nothing about when: it tells the pace what happens and does what the pace says. A step isn't interrupted by
 //! SIGTERM, only by the end of the lease.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -16,12 +18,17 @@ use super::logging::chain;
 use super::metrics::{Metrics, Step};
 use crate::agent::{Agent, Reported};
 use crate::bell::Bell;
+use crate::deleted::{Tainted, taint_deleted};
 use crate::pace::{Pace, StepEnded, run_step};
 
 /// The wait after a queue that gave no answer.
 const DOORBELL_RETRY: Duration = Duration::from_secs(5);
 /// A step that takes longer is dropped: its calls have timeouts of their own, and there are many of them in a large drain.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Deletions that follow each other closely are one look.
+const DELETIONS_WINDOW: Duration = Duration::from_millis(100);
+/// The wait before Nodes are tainted again that changed meanwhile, or whose API server gave no answer.
+const TAINT_RETRY: Duration = Duration::from_millis(500);
 
 /// Drives the agent until it is told to stop.
 pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
@@ -33,6 +40,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     let mut pace = Pace::default();
     let mut due = Timestamp::now();
     let mut rings = std::pin::pin!(listen(doorbell));
+    let kube = agent.kube();
     while !*stopped.borrow() {
         metrics.turn();
         let now = Timestamp::now();
@@ -43,6 +51,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
             pace.note(*changes.borrow_and_update());
             let started = Instant::now();
             let step = run_step(agent, work, Timestamp::now);
+            let step = beside(step, taint_meanwhile(&*kube, changes.clone()));
             if let Ok(ended) = tokio::time::timeout(STEP_TIMEOUT, step).await {
                 tell(metrics, &ended, started.elapsed());
                 due = pace.end(&ended, Timestamp::now());
@@ -71,6 +80,29 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
             _ = stopped.changed() => {}
         }
         due = pace.due(Timestamp::now());
+    }
+}
+
+/// Runs a step beside what has no end.
+async fn beside<S>(step: impl Future<Output = S>, guard: impl Future<Output = Infallible>) -> S {
+    tokio::select! {
+        ended = step => ended,
+        never = guard => match never {},
+    }
+}
+
+/// Taints the Nodes of what is deleted while a step is under way: it may wait for AWS, and pods don't.
+async fn taint_meanwhile<K: Kube>(kube: &K, mut changes: watch::Receiver<Versions>) -> Infallible {
+    let mut seen = changes.borrow_and_update().deletions;
+    loop {
+        let Ok(versions) = changes.wait_for(|versions| versions.deletions != seen).await.map(|v| *v) else {
+            return std::future::pending().await;
+        };
+        seen = versions.deletions;
+        tokio::time::sleep(DELETIONS_WINDOW).await;
+        while !matches!(taint_deleted(kube).await, Ok(Tainted::All)) {
+            tokio::time::sleep(TAINT_RETRY).await;
+        }
     }
 }
 
@@ -114,5 +146,46 @@ fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {
             metrics.pending_pods.set(i64::from(pending));
             tracing::info!(generation, pending_pods = pending, changed = ?ring.changed, "reported");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
+    use tenon_cluster::{Change, Kind, object};
+    use tenon_domain::taint::Taint;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_waits_for_aws_keeps_no_node_from_its_taint() {
+        let kube = SimulatedCluster::new(SimulationConfig::default(), Timestamp::UNIX_EPOCH);
+        let objects = [
+            json!({"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": "a", "annotations": {"tenon.dev/nodeclaim": "claim"}}, "spec": {}}),
+            json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "claim",
+                "finalizers": ["karpenter.sh/termination"], "annotations": {"tenon.dev/launch": "launch-1"}}}),
+        ];
+        for object in objects {
+            kube.apply(object).unwrap();
+        }
+        let (tells, changes) = watch::channel(Versions::default());
+        let step = async {
+            tokio::task::yield_now().await;
+            kube.delete(Kind::NodeClaim, "", "claim");
+            tells.send_modify(|versions| versions.count(Change::Deletion));
+            loop {
+                let node = kube.object(Kind::Node, "", "a").unwrap();
+                if object::taints(&node).contains(&Taint::disrupted()) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let tainted =
+            tokio::time::timeout(Duration::from_secs(3), beside(step, taint_meanwhile(&kube, changes)));
+        assert!(tainted.await.is_ok(), "not within 3 s");
     }
 }

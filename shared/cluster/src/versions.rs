@@ -12,6 +12,8 @@ pub struct Versions {
     pub nodes: u64,
     /// Pods that came without a Node.
     pub arrivals: u64,
+    /// Nodes, NodeClaims and NodePools that somebody deleted.
+    pub deletions: u64,
 }
 
 /// What an object's change is to who waits for one.
@@ -21,15 +23,39 @@ pub enum Change {
     Node,
     /// A pod came, and waits for a Node.
     Arrival,
+    /// A Node, a NodeClaim or a NodePool was deleted: it has a deletion timestamp now, or is gone.
+    Deletion,
     /// Any other.
     Other,
 }
 
 impl Change {
-    /// The change of an object of this kind that isn't a pod that came.
+    /// The change of an object of this kind that stays and isn't a pod that came.
     #[must_use]
     pub fn of(kind: Kind) -> Self {
         if kind == Kind::Node { Self::Node } else { Self::Other }
+    }
+
+    /// The deletion of an object of this kind.
+    #[must_use]
+    pub fn of_deleted(kind: Kind) -> Self {
+        match kind {
+            Kind::Node | Kind::NodeClaim | Kind::NodePool => Self::Deletion,
+            Kind::Pod
+            | Kind::Namespace
+            | Kind::PersistentVolume
+            | Kind::PersistentVolumeClaim
+            | Kind::StorageClass
+            | Kind::DaemonSet
+            | Kind::Deployment
+            | Kind::ReplicaSet
+            | Kind::StatefulSet
+            | Kind::Job
+            | Kind::PodDisruptionBudget
+            | Kind::PriorityClass
+            | Kind::Lease
+            | Kind::Ec2NodeClass => Self::Other,
+        }
     }
 }
 
@@ -40,6 +66,11 @@ impl Versions {
         match change {
             Change::Node => self.nodes = self.nodes.wrapping_add(1),
             Change::Arrival => self.arrivals = self.arrivals.wrapping_add(1),
+            // An action may wait for a Node to go, too.
+            Change::Deletion => {
+                self.nodes = self.nodes.wrapping_add(1);
+                self.deletions = self.deletions.wrapping_add(1);
+            }
             Change::Other => {}
         }
     }

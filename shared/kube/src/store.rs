@@ -37,6 +37,8 @@ pub(crate) trait Kept: Clone + Send + 'static {
     fn is_like(&self, other: &Self) -> bool;
     /// Whether it is a pod without a Node.
     fn waits(&self) -> bool;
+    /// Whether it has a deletion timestamp.
+    fn is_deleted(&self) -> bool;
 }
 
 impl Kept for PodRef {
@@ -54,6 +56,10 @@ impl Kept for PodRef {
 
     fn waits(&self) -> bool {
         self.node.is_none()
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted_at.is_some()
     }
 }
 
@@ -79,6 +85,10 @@ impl Kept for Object {
 
     fn waits(&self) -> bool {
         false
+    }
+
+    fn is_deleted(&self) -> bool {
+        object::deleted_at(self).is_some()
     }
 }
 
@@ -193,13 +203,18 @@ impl<T: Kept> Cell<T> {
     /// The relisting is whole.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
+        let mut change = Change::of(self.kind);
         if let Some(filled) = state.filling.take() {
+            let goes = |object: &T| object.is_deleted();
+            if filled.values().any(goes) || state.objects.keys().any(|name| !filled.contains_key(name)) {
+                change = Change::of_deleted(self.kind);
+            }
             state.objects = filled;
             state.phase = Phase::Listed;
         }
         state.trouble = None;
         drop(state);
-        self.tell();
+        self.tell_of(change);
     }
 
     /// An object is there, or changed.
@@ -211,7 +226,12 @@ impl<T: Kept> Cell<T> {
             return;
         }
         let alike = known.is_some_and(|known| known.is_like(&object));
-        let change = if known.is_none() && object.waits() { Change::Arrival } else { Change::of(self.kind) };
+        let stayed = known.is_none_or(|known| !known.is_deleted());
+        let change = match (known.is_none() && object.waits(), stayed && object.is_deleted()) {
+            (true, _) => Change::Arrival,
+            (false, true) => Change::of_deleted(self.kind),
+            (false, false) => Change::of(self.kind),
+        };
         state.objects.insert(name, object);
         drop(state);
         if !alike {
@@ -229,7 +249,7 @@ impl<T: Kept> Cell<T> {
         let had = state.objects.remove(name).is_some();
         drop(state);
         if had {
-            self.tell();
+            self.tell_of(Change::of_deleted(self.kind));
         }
     }
 
@@ -387,6 +407,28 @@ mod tests {
         assert!(!changes.has_changed().unwrap());
         cell.put(name(), node(10, "z"));
         assert!(changes.has_changed().unwrap());
+    }
+
+    #[test]
+    fn a_deletion_is_counted_once() {
+        let (cell, changes) = listed();
+        let deletions = || changes.borrow().deletions;
+        let deleted = |version: u32| {
+            Arc::new(json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version.to_string(),
+                "deletionTimestamp": "2026-01-01T00:00:00Z"}}))
+        };
+        cell.put(name(), node(6, "y"));
+        assert_eq!(deletions(), 0);
+        cell.put(name(), deleted(7));
+        cell.put(name(), deleted(8));
+        assert_eq!(deletions(), 1);
+        // Found by a relisting, and gone.
+        cell.begin();
+        cell.fill(name(), deleted(9));
+        cell.finish();
+        assert_eq!(deletions(), 2);
+        cell.remove(&name(), "10");
+        assert_eq!(deletions(), 3);
     }
 
     #[test]

@@ -209,7 +209,12 @@ impl Store {
         let old = self.objects.entry(key.kind).or_default().insert(name, Arc::clone(&object));
         let waits = key.kind == Kind::Pod && text(&object, "/spec/nodeName").is_none();
         let arrives = old.is_none() && waits;
-        self.versions.count(if arrives { Change::Arrival } else { Change::of(key.kind) });
+        let stayed = old.as_deref().is_none_or(|old| object::deleted_at(old).is_none());
+        self.versions.count(match (arrives, stayed && object::deleted_at(&object).is_some()) {
+            (true, _) => Change::Arrival,
+            (false, true) => Change::of_deleted(key.kind),
+            (false, false) => Change::of(key.kind),
+        });
         if let Some(old) = old {
             self.unindex(&key, &old);
         }
@@ -233,7 +238,7 @@ impl Store {
             return;
         };
         self.version += 1;
-        self.versions.count(Change::of(key.kind));
+        self.versions.count(Change::of_deleted(key.kind));
         self.unindex(key, &old);
         self.gone_owners.insert(object::uid(&old).to_owned());
         self.touched.insert(key.clone());

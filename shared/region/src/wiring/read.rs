@@ -313,6 +313,28 @@ mod tests {
     }
 
     #[test]
+    fn what_people_delete_or_edit_wakes_who_acts_on_it() {
+        let event = |changed: &str, deletions: u32| {
+            json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed",
+            "detail": {"changed": [changed], "pending_pods": 0, "deletions": deletions}})
+        };
+        let check = |changed, deletions, expected: &[&str]| {
+            let mut woken = routed(BusName::Tenon, &event(changed, deletions));
+            woken.sort_unstable();
+            woken.dedup();
+            assert_eq!(woken, expected, "{changed}, {deletions} deletions");
+        };
+        check("nodeclaims", 1, &["lifecycle"]);
+        check("nodes", 1, &["lifecycle"]);
+        check("nodepools", 2, &["disruption", "lifecycle", "provisioner"]);
+        // Edited.
+        check("nodepools", 0, &["disruption", "lifecycle", "provisioner"]);
+        check("nodeclasses", 0, &["node-classes"]);
+        // A NodeClaim changes with every step of its claim, and the function that decided it knows.
+        check("nodeclaims", 0, &[]);
+    }
+
+    #[test]
     fn schedules_have_their_periods() {
         let wiring = Wiring::built_in().unwrap();
         let spot = wiring.schedules.iter().find(|s| s.name == "SpotPricesSchedule").unwrap();

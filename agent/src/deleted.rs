@@ -1,0 +1,149 @@
+//! Nodes that go because somebody deleted them, their NodeClaim or its NodePool, and the taint that keeps pods off them.
+//!
+//! Decides, purely and from what is in the cluster alone, which Nodes of ours those are. The taint needs no word of AWS, so
+//! it is there while AWS is away. It drains nothing: what is evicted, and when, functions decide.
+//!
+//! Invariants: a NodeClaim that Tenon didn't make takes no Node with it; a Node that nobody deletes any more, such as one of
+//! a NodePool that is back, loses the taint at the next convergence.
+//!
+//! Source: KARPENTER.md 3.9; the peer taints as soon as it sees the deletion.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
+use tenon_cluster::{Kube, KubeError, Precondition};
+use tenon_domain::labels;
+
+use crate::faces::{is_ours, list};
+use crate::plan::{CLAIM_ANNOTATION, with_disrupted};
+
+/// A Node that changed meanwhile is looked at again; more often than this at the next step.
+const ROUNDS: usize = 3;
+
+/// What tells which Nodes go.
+#[derive(Debug, Clone, Default)]
+pub struct Owners {
+    /// Tenon's NodeClaims, by name.
+    pub claims: BTreeMap<String, Object>,
+    /// All NodePools, by name; nothing where the API server doesn't know what a NodePool is.
+    pub pools: Option<BTreeMap<String, Object>>,
+}
+
+/// What somebody deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Deleted {
+    /// Names of claims whose NodeClaim, NodePool or Node was deleted.
+    pub claims: BTreeSet<String>,
+    /// Names of Nodes of ours that go with them.
+    pub nodes: BTreeSet<String>,
+}
+
+/// Whether all Nodes that go have their taint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tainted {
+    /// They have.
+    All,
+    /// Some changed meanwhile: look again in a moment.
+    Some,
+}
+
+impl Owners {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`KubeError`]: try again at the next step.
+    pub async fn observe<K: Kube>(kube: &K) -> Result<Self, KubeError> {
+        let pools = match kube.list(Kind::NodePool).await {
+            Ok(pools) => Some(pools),
+            Err(KubeError::UnknownKind { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self::of(list(kube, Kind::NodeClaim).await?, pools))
+    }
+
+    /// Those among all NodeClaims, and the NodePools.
+    #[must_use]
+    pub fn of(claims: Vec<Object>, pools: Option<Vec<Object>>) -> Self {
+        let named = |object: Object| (object::name(&object).to_owned(), object);
+        Self {
+            claims: claims.into_iter().filter(|claim| is_ours(claim)).map(named).collect(),
+            pools: pools.map(|pools| pools.into_iter().map(named).collect()),
+        }
+    }
+
+    /// Whether the NodePool of a NodeClaim is deleted: going, or gone.
+    fn lost_pool(&self, claim: &Value) -> bool {
+        let labelled = object::texts(claim, "/metadata/labels").find(|(key, _)| *key == labels::NODEPOOL);
+        let (Some((_, name)), Some(pools)) = (labelled, &self.pools) else { return false };
+        pools.get(name).is_none_or(|pool| object::deleted_at(pool).is_some())
+    }
+
+    /// Whether the Node names a NodeClaim as its owner that is gone: one without our finalizer was deleted, and Kubernetes
+    /// will delete the Node.
+    fn lost_claim(&self, node: &Value, claim: &str) -> bool {
+        let mut owners = object::list(node, "/metadata/ownerReferences").iter();
+        let owner = owners.find(|owner| {
+            text(owner, "/kind") == Some(Kind::NodeClaim.as_str()) && text(owner, "/name") == Some(claim)
+        });
+        let uid = owner.and_then(|owner| text(owner, "/uid"));
+        uid.is_some_and(|uid| self.claims.get(claim).is_none_or(|claim| object::uid(claim) != uid))
+    }
+}
+
+/// What of the Nodes, and of the claims, somebody deleted.
+#[must_use]
+pub fn find_deleted(nodes: &[Object], owners: &Owners) -> Deleted {
+    let goes = |claim: &Object| object::deleted_at(claim).is_some() || owners.lost_pool(claim);
+    let going = owners.claims.iter().filter(|(_, claim)| goes(claim)).map(|(name, _)| name.clone());
+    let mut deleted = Deleted { claims: going.collect(), nodes: BTreeSet::new() };
+    let by_provider: BTreeMap<&str, &str> = owners
+        .claims
+        .iter()
+        .filter_map(|(name, claim)| Some((text(claim, "/status/providerID")?, name.as_str())))
+        .collect();
+    for node in nodes {
+        let annotated =
+            object::texts(node, "/metadata/annotations").find(|(key, _)| *key == CLAIM_ANNOTATION);
+        // One that isn't registered yet is known by its instance alone.
+        let of_instance = || by_provider.get(text(node, "/spec/providerID")?).copied();
+        let Some(claim) = annotated.map(|(_, claim)| claim).or_else(of_instance) else { continue };
+        let goes = deleted.claims.contains(claim)
+            || object::deleted_at(node).is_some()
+            || owners.lost_claim(node, claim);
+        if goes {
+            deleted.claims.insert(claim.to_owned());
+            deleted.nodes.insert(object::name(node).to_owned());
+        }
+    }
+    deleted
+}
+
+/// Puts `karpenter.sh/disrupted:NoSchedule` on the Nodes that go, where it isn't. Done twice, or beside an action that asks
+/// for the same, it changes nothing.
+///
+/// # Errors
+/// [`KubeError`]: try again in a moment.
+pub async fn taint_deleted<K: Kube>(kube: &K) -> Result<Tainted, KubeError> {
+    for _ in 0..ROUNDS {
+        let owners = Owners::observe(kube).await?;
+        let nodes = kube.list(Kind::Node).await?;
+        let deleted = find_deleted(&nodes, &owners);
+        let going = nodes.iter().filter(|node| deleted.nodes.contains(object::name(node)));
+        let missing: Vec<_> = going.filter_map(|node| Some((node, with_disrupted(node)?))).collect();
+        if missing.is_empty() {
+            return Ok(Tainted::All);
+        }
+        for (node, taints) in missing {
+            let version = text(node, "/metadata/resourceVersion").unwrap_or_default().to_owned();
+            let patch = json!({"spec": {"taints": taints}});
+            let precondition = Precondition::ResourceVersion(version);
+            match kube.patch(&ObjectKey::node(object::name(node)), &patch, &precondition).await {
+                // What changed, or is gone, is seen by the next round.
+                Ok(_) | Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(Tainted::Some)
+}
