@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use jiff::SignedDuration;
+use serde_json::Value;
 use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
 use tenon_table::{Commit, Item, Key, Page};
 
@@ -88,6 +89,9 @@ pub trait Hooks: Send + Sync {
 
     /// Changes what EC2 says of images; only sabotage does.
     fn tamper_images(&self, _: &mut Vec<Image>) {}
+
+    /// Changes what the agent patches; only sabotage does.
+    fn tamper_patch(&self, _: &mut Value) {}
 
     /// How the agent's evictions are carried out; only sabotage changes it.
     fn evicting(&self) -> Evicting {

@@ -66,6 +66,20 @@ macro_rules! gated {
                 Ok(answer)
             })*
 
+            async fn patch(
+                &self,
+                key: &ObjectKey,
+                patch: &Value,
+                precondition: &Precondition,
+            ) -> Result<Object, KubeError> {
+                self.pass("kube.patch", Moment::Before).await?;
+                let mut patch = patch.clone();
+                self.gate.hooks().tamper_patch(&mut patch);
+                let answer = Kube::patch(&self.inner, key, &patch, precondition).await?;
+                self.pass("kube.patch", Moment::After).await?;
+                Ok(answer)
+            }
+
             async fn delete(
                 &self,
                 key: &ObjectKey,
@@ -103,5 +117,4 @@ gated! {
     "kube.get" fn get(key: &ObjectKey) -> Option<Object>;
     "kube.nominate" fn nominate(pods: &[(ObjectKey, String)], node: &str) -> ();
     "kube.create" fn create(object: Value) -> Object;
-    "kube.patch" fn patch(key: &ObjectKey, patch: &Value, precondition: &Precondition) -> Object;
 }

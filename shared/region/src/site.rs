@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_agent::bell::DETAIL_TYPE;
+use tenon_agent::deleted::Tainted;
 use tenon_agent::pace::{Pace, StepEnded, run_step};
 use tenon_agent::{Agent, Bell, BellError, Ring};
 use tenon_cloud::twin::InstanceRecord;
@@ -77,6 +78,9 @@ pub struct Site {
     pace: Pace,
     noted: Versions,
     voice: Voice,
+    free_since: Timestamp,
+    begun_at: Timestamp,
+    looked_at: Timestamp,
     nodes: BTreeMap<String, &'static str>,
     pods: PodCounts,
     /// Memory that kubelets report instead of the usual, by type.
@@ -101,6 +105,9 @@ impl Site {
             pace: Pace::default(),
             noted: Versions::default(),
             voice: Voice::Speaks,
+            free_since: Timestamp::MIN,
+            begun_at: Timestamp::MIN,
+            looked_at: Timestamp::MIN,
             nodes: BTreeMap::new(),
             pods: cluster.pod_counts(),
             memory: BTreeMap::new(),
@@ -133,8 +140,32 @@ impl Site {
     }
 
     /// Lets the agent fall silent, or speak again: it neither reports nor acts meanwhile.
-    pub const fn set_voice(&mut self, voice: Voice) {
+    pub fn set_voice(&mut self, voice: Voice, now: Timestamp) {
+        if self.voice != voice {
+            self.free_since = self.free_since.max(now);
+        }
         self.voice = voice;
+    }
+
+    /// Since when the agent is there with nothing under way; nothing while it is silent or busy.
+    #[must_use]
+    pub const fn agent_free_since(&self) -> Option<Timestamp> {
+        match (&self.agent, self.voice) {
+            (AgentSlot::Idle(_) | AgentSlot::None, Voice::Speaks) => Some(self.free_since),
+            (AgentSlot::Running, _) | (_, Voice::Silent) => None,
+        }
+    }
+
+    /// When the agent's last step began.
+    #[must_use]
+    pub const fn agent_begun_at(&self) -> Timestamp {
+        self.begun_at
+    }
+
+    /// When the last step began that the agent brought to its end: what was deleted before it is tainted.
+    #[must_use]
+    pub const fn agent_looked_at(&self) -> Timestamp {
+        self.looked_at
     }
 
     /// Lets kubelets that join from now on report so much memory on instances of a type.
@@ -229,7 +260,8 @@ impl Site {
     pub fn agent_crashed(&mut self, now: Timestamp) -> Timestamp {
         self.agent = AgentSlot::None;
         self.pace.restart();
-        now.checked_add(RESTART).unwrap_or(now)
+        self.free_since = now.checked_add(RESTART).unwrap_or(now);
+        self.free_since
     }
 
     /// Starts a step of the agent, if one is due and none is under way.
@@ -238,6 +270,7 @@ impl Site {
             return None;
         }
         let work = self.pace.begin(now)?;
+        self.begun_at = now;
         let mut agent = match std::mem::replace(&mut self.agent, AgentSlot::Running) {
             AgentSlot::Idle(agent) => agent,
             AgentSlot::Running | AgentSlot::None => Box::new(self.new_agent(world)),
@@ -266,6 +299,10 @@ impl Site {
     /// Ends a step of the agent; when it looks next, and what it did.
     pub fn agent_ended(&mut self, ended: AgentEnded, now: Timestamp) -> (Timestamp, Vec<Happening>) {
         let due = self.pace.end(&ended.step, now);
+        self.free_since = now;
+        if ended.step.tainted == Some(Tainted::All) {
+            self.looked_at = self.begun_at;
+        }
         self.agent = AgentSlot::Idle(ended.agent);
         let told = ended.step.errors.iter().map(|error| {
             let error = tenon_entrypoint::error::chain(error);

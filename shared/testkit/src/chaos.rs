@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::SignedDuration;
+use serde_json::Value;
 use tenon_cloud::port::{CreateFleetRequest, Image, Instance};
 use tenon_region::gate::{CallSite, Evicting, Fate, Hooks};
 use tenon_table::{Commit, Item, Key, Page};
@@ -164,6 +165,12 @@ impl Hooks for Chaos {
     fn tamper_images(&self, images: &mut Vec<Image>) {
         if let Some(sabotage) = self.sabotage {
             sabotage.tamper_images(images, || self.number());
+        }
+    }
+
+    fn tamper_patch(&self, patch: &mut Value) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_patch(patch);
         }
     }
 

@@ -1,10 +1,10 @@
 //! What happens to a simulated world between its steps: users, EC2 and bad luck.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenon_cloud::port::{InstanceState, TargetCapacityType, cluster_arn};
 use tenon_cloud::twin::HealthEvent;
-use tenon_cluster::Kind;
+use tenon_cluster::{Kind, object};
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -21,6 +21,8 @@ pub(crate) struct Doings {
     images: Vec<ImageId>,
     scarcity: Scarcity,
     shifted: Option<ZoneId>,
+    /// A NodePool that a user deleted.
+    pool: Option<Value>,
     speaks_at: Option<Timestamp>,
     made: u64,
 }
@@ -48,6 +50,8 @@ impl Doings {
             76..=77 => self.scarcity.fill_subnet(region, cluster, dice),
             78..=79 => self.scarcity.refuse(region, dice),
             80..=83 => self.shift(region, cluster, dice),
+            84..=85 => delete_claim(region, cluster, dice),
+            86 => self.delete_pool(region, cluster, dice),
             _ => {}
         }
     }
@@ -57,6 +61,29 @@ impl Doings {
         self.speak(region, cluster);
         self.scarcity.end(region);
         self.shift_back(region, cluster);
+        self.make_pool(region, cluster);
+    }
+
+    /// A user deletes a NodePool, or makes the one again that was deleted.
+    fn delete_pool(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+        if self.pool.is_some() {
+            self.make_pool(region, cluster);
+            return;
+        }
+        let Some(site) = region.site(cluster) else { return };
+        let pools = site.cluster().objects(Kind::NodePool);
+        if let Some(pool) = dice.pick(&pools) {
+            site.cluster().delete(Kind::NodePool, "", object::name(pool));
+            self.pool = Some(Value::clone(pool));
+        }
+    }
+
+    fn make_pool(&mut self, region: &Region, cluster: &ClusterName) {
+        let (Some(pool), Some(site)) = (self.pool.take(), region.site(cluster)) else { return };
+        let metadata = json!({"name": object::name(&pool)});
+        let made = json!({"apiVersion": pool.get("apiVersion"), "kind": pool.get("kind"),
+            "metadata": metadata, "spec": pool.get("spec")});
+        let _ = site.cluster().apply(made);
     }
 
     /// Shifts the cluster away from a zone, or back; where zonal shift isn't on for it that is refused.
@@ -151,6 +178,13 @@ fn delete_node(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     if let Some(node) = dice.pick(&site.node_names()) {
         site.cluster().delete(Kind::Node, "", node);
+    }
+}
+
+fn delete_claim(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    if let Some(claim) = dice.pick(&site.cluster().objects(Kind::NodeClaim)) {
+        site.cluster().delete(Kind::NodeClaim, "", object::name(claim));
     }
 }
 

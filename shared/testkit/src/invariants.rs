@@ -78,11 +78,13 @@ pub enum Invariant {
     PlannedMemoryIsThere,
     /// Nothing is launched into a zone that was known to be shifted away from.
     ShiftedZonesLeftAlone,
+    /// A Node that somebody deleted, or whose NodeClaim somebody did, takes no more pods within seconds.
+    DeletedAreTainted,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::OneInstancePerClaim,
         Self::NothingUnowned,
         Self::StatesGoForward,
@@ -105,6 +107,7 @@ impl Invariant {
         Self::LearnedIsReported,
         Self::PlannedMemoryIsThere,
         Self::ShiftedZonesLeftAlone,
+        Self::DeletedAreTainted,
     ];
 }
 

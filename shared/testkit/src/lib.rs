@@ -7,6 +7,7 @@
 mod chaos;
 mod crowded;
 mod deeds;
+mod deletions;
 mod drought;
 pub mod evidence;
 mod first_wakes;

@@ -12,6 +12,7 @@ use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::evidence::{CatalogPart, Origin};
 use tenon_domain::id::{ClientToken, Region};
 use tenon_domain::quantity::Quantity;
+use tenon_domain::taint::DISRUPTED;
 use tenon_domain::unavailable::{FIRST_HOLD, Mark};
 use tenon_region::gate::Evicting;
 use tenon_table::items::{CatalogMeta, Refresh, from_item, refresh, to_item};
@@ -68,12 +69,14 @@ pub enum Sabotage {
     ClaimsOverfilled,
     /// The provisioner doesn't see which zones are shifted away from.
     ShiftsUnseen,
+    /// The agent taints no Node that goes.
+    DeletionsUntainted,
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::FreshTokens,
         Self::CountsForgotten,
         Self::StatesGoBack,
@@ -97,6 +100,7 @@ impl Sabotage {
         Self::ImagesMixedUp,
         Self::ClaimsOverfilled,
         Self::ShiftsUnseen,
+        Self::DeletionsUntainted,
     ];
 
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
@@ -132,6 +136,7 @@ impl Sabotage {
             | Self::GoingNotCounted
             | Self::EmptyLaunches
             | Self::ShiftsUnseen
+            | Self::DeletionsUntainted
             | Self::EmptyBelieved
             | Self::LastResortLost
             | Self::StrangersAdopted
@@ -231,6 +236,15 @@ impl Sabotage {
             {
                 chunks.retain(|chunk| !chunk.as_text().is_some_and(|name| name.starts_with("nodes/")));
             }
+        }
+    }
+
+    /// The agent's patches leave out the taint of Nodes that go.
+    pub(crate) fn tamper_patch(self, patch: &mut serde_json::Value) {
+        if self == Self::DeletionsUntainted
+            && let Some(taints) = patch.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut)
+        {
+            taints.retain(|taint| taint.get("key").and_then(|key| key.as_str()) != Some(DISRUPTED));
         }
     }
 

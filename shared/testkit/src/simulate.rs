@@ -18,6 +18,7 @@ use tenon_table::Backup;
 
 use crate::chaos::{Chaos, Weather};
 use crate::deeds::{Doings, wake};
+use crate::deletions::invariant_deleted_are_tainted;
 use crate::evidence::invariant_evidence_held;
 use crate::history::{History, Moment};
 use crate::invariants::{self, Invariant, PoolBudgets, Standing, Violation};
@@ -324,6 +325,7 @@ impl Play {
         invariant_planned_memory_is_there(moment, &mut self.history.memory_judged)?;
         self.history.shifts.look(&self.region, &self.cluster);
         invariant_shifted_zones_are_left_alone(moment, &mut self.history.shifts)?;
+        invariant_deleted_are_tainted(&self.region, &self.cluster)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &self.history.crowded_out)?;
         if self.step.is_multiple_of(20) {
             invariant_learned_is_reported(&self.region)?;

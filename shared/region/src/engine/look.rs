@@ -113,7 +113,7 @@ impl Region {
     /// Lets a cluster's agent fall silent, or speak again.
     pub fn set_voice(&mut self, cluster: &ClusterName, voice: Voice) {
         if let Some(site) = self.sites.get_mut(cluster) {
-            site.set_voice(voice);
+            site.set_voice(voice, self.clock.now());
             self.timeline.at(self.clock.now(), Due::Agent(cluster.clone()));
         }
     }
