@@ -127,6 +127,7 @@ impl World {
             state: ClaimState::Planned,
             drift: None,
             role: CommandRole::None,
+            terms: None,
             requests: ResourceList::new(),
         };
         let counted = CountedPod {

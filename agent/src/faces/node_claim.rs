@@ -18,7 +18,9 @@ use super::conditions::{self, Shown, holds, known, since};
 use super::{LAUNCH_ANNOTATION, quantities};
 
 /// Fields of the pool's template that claims have too.
-const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", "terminationGracePeriod", "expireAfter"];
+const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", TERMINATION_GRACE_PERIOD, EXPIRE_AFTER];
+const TERMINATION_GRACE_PERIOD: &str = "terminationGracePeriod";
+const EXPIRE_AFTER: &str = "expireAfter";
 
 /// `spec.providerID` of the claim's Node.
 pub(super) fn provider_id(claim: &Claim) -> Option<String> {
@@ -64,6 +66,13 @@ fn spec(claim: &Claim, pool: &Value) -> Value {
         if let Some(value) = template.get(field).filter(|value| !value.is_null()) {
             spec.insert(field.to_owned(), value.clone());
         }
+    }
+    // The pool may be another by now than when the claim was made.
+    if let Some(terms) = &claim.terms {
+        spec.remove(TERMINATION_GRACE_PERIOD);
+        let grace = terms.termination_grace_period_text();
+        spec.extend(grace.map(|grace| (TERMINATION_GRACE_PERIOD.to_owned(), json!(grace))));
+        spec.insert(EXPIRE_AFTER.to_owned(), json!(terms.expire_after_text()));
     }
     Value::Object(spec)
 }

@@ -3,8 +3,9 @@
 use super::*;
 use tenon_cluster::ActionKind;
 use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
+use tenon_domain::SignedDuration;
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms};
 use tenon_domain::class_status::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
@@ -73,6 +74,7 @@ fn claim(state: ClaimState) -> Claim {
         state,
         drift: None,
         role: CommandRole::None,
+        terms: None,
         requests: ResourceList::new().with(ResourceName::CPU, Quantity::from_integer(2)),
     }
 }
@@ -155,6 +157,27 @@ fn a_launched_claim_is_shown_as_the_peer_would() {
         object["metadata"].as_object_mut().unwrap().remove(field);
     }
     insta::assert_snapshot!(format!("{object:#}"));
+}
+
+#[test]
+fn a_node_claim_shows_the_terms_that_it_was_made_with() {
+    let spec = |terms: Option<Terms>| {
+        let world = World::new();
+        world.show(&[Claim { terms, ..claim(launched()) }]);
+        let object = world.object().unwrap();
+        ["expireAfter", "terminationGracePeriod"]
+            .map(|field| text(&object, &format!("/spec/{field}")).map(str::to_owned))
+    };
+    let own = |expires: Option<i64>, grace: Option<i64>| {
+        Some(Terms {
+            expire_after: expires.map(SignedDuration::from_hours),
+            termination_grace_period: grace.map(SignedDuration::from_secs),
+        })
+    };
+    let texts = |texts: [Option<&str>; 2]| texts.map(|text| text.map(str::to_owned));
+    assert_eq!(spec(own(Some(24), Some(90))), texts([Some("24h"), Some("1m30s")]));
+    assert_eq!(spec(own(None, None)), texts([Some("Never"), None]));
+    assert_eq!(spec(None), texts([Some("Never"), None]), "what the pool says now");
 }
 
 #[test]

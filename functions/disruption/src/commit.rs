@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cluster::action::{Action, ActionKind, action_key};
-use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimState, RemovalReason, Terms};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -35,8 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) launch: &'a LaunchInput<'a>,
     /// What the agent has to do now, by claim.
     pub(crate) actions: &'a BTreeMap<ClaimName, Action>,
-    /// How long drains may take, by claim; nothing where they may take for ever.
-    pub(crate) grace: &'a BTreeMap<ClaimName, SignedDuration>,
+    /// How long drains may take, by claim.
+    pub(crate) terms: &'a BTreeMap<ClaimName, Terms>,
 }
 
 /// A group of writes and what it does to the world outside.
@@ -223,7 +223,7 @@ impl Context<'_> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let Some(instance) = before.state.instance() else { return Ok(()) };
         let now = self.now();
-        let deadline = self.grace.get(name).map(|grace| now.saturating_add(*grace).unwrap_or(now));
+        let deadline = self.terms.get(name).and_then(|terms| terms.deadline(now, None));
         let state = ClaimState::Draining {
             instance: instance.clone(),
             node: before.state.node().cloned(),

@@ -133,12 +133,12 @@ async fn look<P: Ports>(
         marks: &view.marks,
         evidence: &evidence,
     };
-    let grace = view.claims.values().filter_map(|claim| {
-        let pool = snapshot.node_pools.iter().find(|pool| pool.name == claim.pool)?;
-        Some((claim.name.clone(), pool.template.termination_grace_period?))
+    let terms = view.claims.values().filter_map(|claim| {
+        let pool = snapshot.node_pools.iter().find(|pool| pool.name == claim.pool);
+        Some((claim.name.clone(), claim.terms_or(pool)?))
     });
-    let (actions, grace) = (read_actions(ports, cluster, &plan, observed).await?, grace.collect());
-    let context = Context { cluster, view, launch: &launch, actions: &actions, grace: &grace };
+    let (actions, terms) = (read_actions(ports, cluster, &plan, observed).await?, terms.collect());
+    let context = Context { cluster, view, launch: &launch, actions: &actions, terms: &terms };
     carry_out(ports, &context, &plan, done).await?;
     let waits = !report.waiting.is_empty();
     Ok(Look { told: told(&report, view.now), wake_at: plan.wake_at, waits })

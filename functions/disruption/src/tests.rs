@@ -10,7 +10,7 @@ use tenon_cloud::twin::NewImage;
 use tenon_cluster::SeenPod;
 use tenon_cluster::action::{Action, ActionKind, PREFIX};
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance, Terms};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{
     ClaimName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName, Zone,
@@ -66,6 +66,7 @@ fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
         state: ClaimState::Initialized { instance, node: NodeName::parse(node).unwrap(), at },
         drift: None,
         role: CommandRole::None,
+        terms: None,
         requests: ResourceList::new(),
     }
 }
@@ -135,6 +136,35 @@ fn drift_is_marked_and_replaced_within_the_budget_new_nodes_first() {
     let commands: Vec<Command> = cluster.all(keys::COMMAND).unwrap();
     assert!(matches!(commands[0].state, CommandState::Draining { .. }), "{commands:?}");
     assert_eq!(commands.len(), 1, "the node that drains counts against the budget");
+}
+
+#[test]
+fn a_drain_for_drift_ends_by_the_claims_own_grace_period() {
+    let drained = |own: Option<SignedDuration>, pool: Option<&str>| {
+        let mut cluster = cluster(1);
+        let mut changed = Value::clone(&*cluster.objects.node_pools[0]);
+        changed["spec"]["template"]["spec"]["terminationGracePeriod"] = json!(pool);
+        cluster.objects.node_pools = vec![Arc::new(changed)];
+        cluster.report().unwrap();
+        for claim in cluster.claims().unwrap() {
+            let terms = Terms { expire_after: None, termination_grace_period: own };
+            let kept = Claim { terms: Some(terms), ..claim };
+            cluster.put(set(keys::claim(&cluster.name, &kept.name), &kept)).unwrap();
+        }
+        wake(&cluster);
+        initialize(&cluster);
+        wake(&cluster);
+        let found = actions(&cluster);
+        let drain = found.iter().find(|action| action.kind == ActionKind::Drain).unwrap();
+        let claims = phases(&cluster, ClaimPhase::Draining);
+        let ClaimState::Draining { at, deadline, .. } = claims[0].state else { panic!("{claims:?}") };
+        assert_eq!(drain.deadline, deadline);
+        deadline.map(|deadline| deadline.duration_since(at))
+    };
+    let minutes = SignedDuration::from_mins;
+    assert_eq!(drained(Some(minutes(5)), None), Some(minutes(5)));
+    assert_eq!(drained(Some(minutes(5)), Some("1h")), Some(minutes(5)));
+    assert_eq!(drained(None, Some("1h")), None);
 }
 
 #[test]

@@ -100,15 +100,17 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         InterruptionKind::Rebalance => return (recommendation(input, held), Report::default()),
     };
     let node = input.claim.state.node().cloned();
-    let to =
-        ClaimState::Draining { instance: held.clone(), node: node.clone(), reason, at: input.now, deadline };
+    // Its own `terminationGracePeriod` bounds this drain, too.
+    let drained_by = input.claim.terms.map_or(deadline, |terms| terms.deadline(input.now, deadline));
+    let (instance, at) = (held.clone(), input.now);
+    let to = ClaimState::Draining { instance, node: node.clone(), reason, at, deadline: drained_by };
     let Ok(claim) = input.claim.stepped(to) else { return nothing(Nothing::AlreadyLeaving) };
     let message = match deadline {
         Some(deadline) => format!("EC2 takes instance {} back by {deadline}: it drains", held.id),
         None => format!("AWS announced a change of instance {}: it drains", held.id),
     };
     let plan = Plan {
-        action: Some(drain(&claim, held, node.as_ref(), deadline)),
+        action: Some(drain(&claim, held, node.as_ref(), drained_by)),
         mark: mark(input),
         journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
         event: Some(event(input, held, reason.as_str(), deadline)),

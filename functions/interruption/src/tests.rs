@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use tenon_cluster::{Action, ActionKind};
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, Terms};
 use tenon_domain::id::InstanceId;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, UnavailableKey};
@@ -95,6 +95,26 @@ fn c077_a_spot_warning_drains_marks_and_rings_in_three_calls() {
     for function in [FunctionName::Provisioner, FunctionName::Lifecycle] {
         assert!(rung.contains(&Rung::Wake { function, cluster: cluster(), after: SignedDuration::ZERO }));
     }
+}
+
+#[test]
+fn a_grace_period_of_the_claim_bounds_its_drain_too() {
+    let drained = |kind, grace: Option<i64>| {
+        let world = world([initialized(0)]);
+        let termination_grace_period = grace.map(SignedDuration::from_secs);
+        let terms = Some(Terms { expire_after: None, termination_grace_period });
+        let kept = Claim { terms, ..claim(&world, 0) };
+        let write = set(keys::claim(&cluster(), &kept.name), &kept);
+        block_on(world.table.commit(&content_commit(vec![], vec![write]))).unwrap();
+        handle(&world, vec![instance_id(0)], kind).unwrap();
+        let ClaimState::Draining { deadline, .. } = claim(&world, 0).state else { panic!() };
+        assert_eq!(action(&world, 0).unwrap().deadline, deadline);
+        deadline.map(|deadline| deadline.duration_since(EPOCH).as_secs())
+    };
+    assert_eq!(drained(InterruptionKind::Spot, Some(30)), Some(30));
+    assert_eq!(drained(InterruptionKind::Spot, Some(600)), Some(120));
+    assert_eq!(drained(InterruptionKind::ScheduledChange, Some(600)), Some(600));
+    assert_eq!(drained(InterruptionKind::ScheduledChange, None), None);
 }
 
 #[test]

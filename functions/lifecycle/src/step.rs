@@ -237,9 +237,9 @@ fn taken_by_ec2(
         | Seen::NotAsked
         | Seen::Missing => return None,
     };
-    let deadline = input.now.saturating_add(grace).unwrap_or(input.now);
+    let deadline = deadline(claim, input.now.saturating_add(grace).ok(), input);
     let message = format!("EC2 says that instance {} goes: {}", instance.id, reason.as_str());
-    Some(drain(instance, node.cloned(), (reason, Some(deadline)), input, message))
+    Some(drain(instance, node.cloned(), (reason, deadline), input, message))
 }
 
 /// Whether the claim's instance is gone. Its Node, where it is Ready, vetoes what is only concluded from an answer that
@@ -301,8 +301,7 @@ fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
 
 /// What the user did, or time.
 fn removal(claim: &Claim, instance: &LaunchedInstance, found: Option<&Node>, input: &Input) -> Option<Step> {
-    let grace = input.pool_of(claim).and_then(|pool| pool.template.termination_grace_period);
-    let deadline = grace.map(|grace| input.now.saturating_add(grace).unwrap_or(input.now));
+    let deadline = deadline(claim, None, input);
     let (reason, message) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
         (RemovalReason::Deleted, format!("the user deleted Node {}", node.name))
     } else if input.is_deleted_by_user(claim) {
@@ -318,8 +317,16 @@ fn removal(claim: &Claim, instance: &LaunchedInstance, found: Option<&Node>, inp
 
 /// When the claim expires; nothing where that isn't known or never.
 fn expiry(claim: &Claim, input: &Input) -> Option<Timestamp> {
-    let after = input.pool_of(claim)?.template.expire_after?;
-    claim.created_at.checked_add(after).ok()
+    claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)
+}
+
+/// When a drain of the claim that begins now has to be over: its own `terminationGracePeriod` bounds each, whoever else has
+/// a deadline.
+fn deadline(claim: &Claim, other: Option<Timestamp>, input: &Input) -> Option<Timestamp> {
+    match claim.terms_or(input.pool_of(claim)) {
+        Some(terms) => terms.deadline(input.now, other),
+        None => other,
+    }
 }
 
 fn draining(

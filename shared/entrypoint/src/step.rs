@@ -120,6 +120,7 @@ mod tests {
             state: ClaimState::Planned,
             drift: None,
             role: CommandRole::None,
+            terms: None,
             requests: ResourceList::new(),
         }
     }

@@ -302,6 +302,7 @@ fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
             LaunchCause::PendingPods => CommandRole::None,
             LaunchCause::Replacement(command) => CommandRole::Replacement(command.clone()),
         },
+        terms: Some(planned.terms),
         requests: planned.requests.clone(),
     }
 }
@@ -407,6 +408,7 @@ pub fn launch_writes(
 
 #[cfg(test)]
 mod tests {
+    use tenon_domain::claim::Terms;
     use tenon_domain::id::NamespacedName;
     use tenon_domain::launch::CountedPod;
     use tenon_domain::requirement::Requirement;
@@ -463,6 +465,14 @@ mod tests {
             found.launches.iter().map(|l| l.launch.token.clone()).collect();
         assert_eq!(tokens.len(), 3);
         assert_eq!(built(&claims).launches, found.launches);
+    }
+
+    #[test]
+    fn a_claim_keeps_the_terms_of_its_pool() {
+        let hours = tenon_domain::SignedDuration::from_hours;
+        let terms = Terms { expire_after: Some(hours(24)), termination_grace_period: Some(hours(1)) };
+        let claim = PlannedClaim { terms, ..planned("default-a", &["m5.large a on-demand 0.1"]) };
+        assert_eq!(built(&[claim]).launches[0].claims[0].terms, Some(terms));
     }
 
     #[test]

@@ -145,6 +145,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provi
         annotations: BTreeMap::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
+        terms: tenon_domain::claim::Terms { expire_after: None, termination_grace_period: None },
         instance_types: offerings.iter().map(|o| o.instance_type.clone()).collect(),
         zones: offerings.iter().map(|o| o.zone.clone()).collect(),
         capacity_types: offerings.iter().map(|o| o.capacity_type).collect(),

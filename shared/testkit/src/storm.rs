@@ -95,6 +95,7 @@ impl Storm {
             state: ClaimState::Planned,
             drift: None,
             role: CommandRole::None,
+            terms: None,
             requests: ResourceList::new(),
         };
         let mut storm = Self { region, cluster, table, claim, dice };

@@ -41,6 +41,7 @@ mod ended;
 mod handler;
 mod learned;
 mod reminders;
+mod terms;
 
 fn minutes(n: i64) -> Timestamp {
     EPOCH + SignedDuration::from_mins(n)

@@ -5,9 +5,11 @@
 
 mod phase;
 mod record;
+mod terms;
 
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Drift, DriftReason, ImpossibleTransition, LaunchFailure,
     LaunchedInstance, PodsCounted, RemovalReason,
 };
+pub use terms::Terms;

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::phase::{ClaimPhase, may_follow};
+use super::terms::Terms;
 use crate::catalog::CapacityType;
 use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
@@ -32,6 +33,8 @@ pub struct Claim {
     pub drift: Option<Drift>,
     /// What it is to a disruption command.
     pub role: CommandRole,
+    /// What it keeps of its pool's template; nothing of a claim that was made before that was kept.
+    pub terms: Option<Terms>,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
 }

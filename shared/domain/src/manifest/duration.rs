@@ -56,9 +56,18 @@ fn nanos(number: &str, unit: i128) -> Option<i128> {
 }
 
 /// Reads what Karpenter's resources admit: whole hours, minutes and seconds, `([0-9]+(s|m|h))+`.
-pub(super) fn parse_plain(text: &str) -> Option<SignedDuration> {
+pub(crate) fn parse_plain(text: &str) -> Option<SignedDuration> {
     let plain = text.chars().all(|c| c.is_ascii_digit() || matches!(c, 's' | 'm' | 'h'));
     (plain && !text.contains("ms")).then(|| parse_go(text)).flatten()
+}
+
+/// Writes what [`parse_plain`] reads; parts of a second are left out.
+pub(crate) fn format_plain(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    let parts = [(seconds / 3600, 'h'), (seconds % 3600 / 60, 'm'), (seconds % 60, 's')];
+    let text: String =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 #[cfg(test)]

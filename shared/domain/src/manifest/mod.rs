@@ -11,7 +11,7 @@ mod affinity;
 mod class_devices;
 mod class_selectors;
 mod decode;
-mod duration;
+pub(crate) mod duration;
 mod error;
 mod expand;
 mod kinds;

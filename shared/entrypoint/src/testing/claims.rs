@@ -76,6 +76,7 @@ pub fn claim(n: usize, state: ClaimState) -> Claim {
         state,
         drift: None,
         role: CommandRole::None,
+        terms: None,
         requests: ResourceList::new(),
     }
 }

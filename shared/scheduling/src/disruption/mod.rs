@@ -175,7 +175,8 @@ fn consider(
     let (Some(pool), Some(allowance)) = (pool, budgets.get_mut(name)) else {
         return Err(Refused { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None });
     };
-    let word = match pool.template.termination_grace_period {
+    let terms = candidate.view.claim.terms_or(Some(pool));
+    let word = match terms.and_then(|terms| terms.termination_grace_period) {
         Some(_) => PodsWord::Waived,
         None => PodsWord::Counts,
     };

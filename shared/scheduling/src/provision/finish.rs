@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::catalog::{CapacityType, Offering, PriceRank};
+use tenon_domain::claim::Terms;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
@@ -139,6 +140,7 @@ impl<'a> Pool<'a> {
             annotations: template.annotations.clone(),
             taints: template.taints.clone(),
             startup_taints: template.startup_taints.clone(),
+            terms: Terms::of(template),
             instance_types: types.iter().map(|one| one.option.facts.name.clone()).collect(),
             offerings,
             zones,

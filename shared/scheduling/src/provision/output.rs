@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, OfferedReservation};
+use tenon_domain::claim::Terms;
 use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, Zone, ZoneId};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
@@ -50,6 +51,8 @@ pub struct PlannedClaim {
     pub taints: Vec<Taint>,
     /// Taints that its Node starts with and that something else takes away.
     pub startup_taints: Vec<Taint>,
+    /// What it keeps of the pool's template.
+    pub terms: Terms,
     /// Instance types that it may be of: by lowest price over `offerings`, then name. Each holds all its pods.
     pub instance_types: Vec<InstanceType>,
     /// Every way to have it: by the place of its type in `instance_types`, then zone, then capacity type.

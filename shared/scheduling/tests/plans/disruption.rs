@@ -15,7 +15,7 @@ use tenon_domain::budget::{Budget, Nodes};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{
-    Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, RemovalReason,
+    Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, RemovalReason, Terms,
 };
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::{Command, CommandState};
@@ -87,6 +87,7 @@ fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
             },
             drift: None,
             role: CommandRole::None,
+            terms: None,
             requests: ResourceList::new(),
         },
         architecture: Some(Architecture::X86_64),
@@ -271,6 +272,19 @@ fn c113_pdbs_block_and_a_grace_period_unblocks() {
     assert!(waiting.wake_at.is_some_and(|at| at <= world(0).now + SignedDuration::from_secs(60)));
     assert_eq!(plan(&world(1)).0.commands.len(), 1);
     assert_eq!(plan(&with_grace(world(0))).0.commands.len(), 1);
+}
+
+#[test]
+fn the_grace_period_that_unblocks_is_the_claims_own() {
+    let world = |own: Option<SignedDuration>| {
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        world.pdbs = vec![pdb(0)];
+        world.claims[0].claim.terms = Some(Terms { expire_after: None, termination_grace_period: own });
+        world
+    };
+    let own = Some(SignedDuration::from_mins(5));
+    assert_eq!(plan(&world(own)).0.commands.len(), 1);
+    assert_eq!(plan(&with_grace(world(None))).0.commands.len(), 0);
 }
 
 #[test]

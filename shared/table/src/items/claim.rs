@@ -5,7 +5,7 @@
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{
     Claim, ClaimPhase, ClaimState, CommandRole, Drift, DriftReason, LaunchFailure, LaunchedInstance,
-    RemovalReason,
+    RemovalReason, Terms,
 };
 
 use super::form::{Attributes, FieldError, Fields, Form};
@@ -20,6 +20,9 @@ impl Form for Claim {
         to.text("class", &self.class);
         to.text("launch", &self.launch);
         to.time("created_at", self.created_at);
+        to.text_if("expire_after", self.terms.map(|terms| terms.expire_after_text()));
+        let grace = self.terms.and_then(|terms| terms.termination_grace_period_text());
+        to.text_if("termination_grace_period", grace);
         to.resources("requests", &self.requests);
         let replaces = match &self.role {
             CommandRole::None => None,
@@ -54,9 +57,22 @@ impl Form for Claim {
                 })
             })?,
             role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
+            terms: read_terms(from)?,
             requests: from.resources("requests")?,
         })
     }
+}
+
+fn read_terms(from: Fields<'_>) -> Result<Option<Terms>, FieldError> {
+    if from.value_if("expire_after").is_none() {
+        return Ok(None);
+    }
+    let grace = from.value_if("termination_grace_period").is_some();
+    let grace = grace.then(|| from.word("termination_grace_period", Terms::parse_termination_grace_period));
+    Ok(Some(Terms {
+        expire_after: from.word("expire_after", Terms::parse_expire_after)?,
+        termination_grace_period: grace.transpose()?,
+    }))
 }
 
 fn write_state(state: &ClaimState, to: &mut Attributes) {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tenon_domain::catalog::LearnedRecord;
-use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance};
+use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, Terms};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
@@ -273,6 +273,19 @@ fn a_claim_of_before_its_subnet_was_kept_is_read() {
     fields.remove("subnet").unwrap();
     let read = from_item::<Claim>(&key, &item).unwrap();
     assert_eq!(read.state.instance().unwrap(), &LaunchedInstance { subnet: None, ..instance() });
+}
+
+#[test]
+fn a_claim_that_was_made_before_its_terms_were_kept_is_read_without() {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let kept = claim(ClaimState::Planned);
+    let mut item = to_item(&kept);
+    assert_eq!(from_item::<Claim>(&key, &item).unwrap().terms, kept.terms);
+    item.remove("termination_grace_period").unwrap();
+    let endless = kept.terms.map(|terms| Terms { termination_grace_period: None, ..terms });
+    assert_eq!(from_item::<Claim>(&key, &item).unwrap().terms, endless);
+    item.remove("expire_after").unwrap();
+    assert_eq!(from_item::<Claim>(&key, &item).unwrap().terms, None);
 }
 
 #[test]

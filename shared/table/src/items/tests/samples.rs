@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::Timestamp;
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
-    Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason,
+    Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms,
 };
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ResolvedImage,
@@ -28,6 +27,7 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
+use tenon_domain::{SignedDuration, Timestamp};
 
 use super::super::*;
 
@@ -84,6 +84,10 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         state,
         drift: None,
         role: CommandRole::None,
+        terms: Some(Terms {
+            expire_after: Some(SignedDuration::from_hours(720)),
+            termination_grace_period: Some(SignedDuration::from_mins(90)),
+        }),
         requests: requests(),
     }
 }

@@ -1,0 +1,88 @@
+//! `expireAfter` and `terminationGracePeriod` are the claim's, as its pool had them when it was made.
+
+use super::*;
+use tenon_domain::claim::Terms;
+
+fn hours(n: i64) -> SignedDuration {
+    SignedDuration::from_hours(n)
+}
+
+/// The terms of a claim: expiry in hours, grace in minutes.
+fn terms(expires: Option<i64>, grace: Option<i64>) -> Option<Terms> {
+    let termination_grace_period = grace.map(SignedDuration::from_mins);
+    Some(Terms { expire_after: expires.map(hours), termination_grace_period })
+}
+
+/// A claim with terms beside a pool whose template says something else now.
+fn seen(now: Timestamp, terms: Option<Terms>, pool: (Option<i64>, Option<i64>)) -> Input {
+    let claim = Claim { terms, ..claim(0, initialized(0, minutes(1))) };
+    with_snapshot(input(now, vec![claim], vec![node(0)]), |snapshot| {
+        let template = &mut snapshot.node_pools[0].template;
+        template.expire_after = pool.0.map(hours);
+        template.termination_grace_period = pool.1.map(SignedDuration::from_mins);
+    })
+}
+
+/// When its drain that begins now has to be over, by the claim and by its action.
+fn deadline(input: &Input) -> Option<Timestamp> {
+    let (plan, _) = planned(input);
+    let ClaimState::Draining { deadline, .. } = plan.steps[0].after.state else { panic!("{:?}", plan.steps) };
+    assert_eq!(plan.steps[0].action.as_ref().unwrap().deadline, deadline);
+    deadline
+}
+
+#[test]
+fn a_pool_that_is_edited_doesnt_change_when_its_claims_expire() {
+    let check = |after, own: Option<Terms>, pool, expected: &[Decision]| {
+        assert_eq!(phases(&seen(EPOCH + hours(after), own, pool)), expected, "{after} h, {own:?}, {pool:?}");
+    };
+    let goes = &[Decision::Draining];
+    // Longer now, and never now.
+    check(24, terms(Some(24), None), (Some(720), None), goes);
+    check(24, terms(Some(24), None), (None, None), goes);
+    check(23, terms(Some(24), None), (Some(720), None), &[]);
+    // Shorter now.
+    check(24, terms(Some(720), None), (Some(24), None), &[]);
+    check(24, terms(None, None), (Some(24), None), &[]);
+    // Made before its terms were kept: as the pool has them now.
+    check(24, None, (Some(24), None), goes);
+    check(24, None, (Some(720), None), &[]);
+}
+
+#[test]
+fn a_claim_is_looked_at_when_it_expires_and_not_when_its_pool_says() {
+    let (_, report) = planned(&with_audit(seen(minutes(30), terms(Some(1), None), (Some(720), None))));
+    assert_eq!(report.wake_at, EPOCH + hours(1));
+}
+
+/// An audit that is due later than anything here.
+fn with_audit(mut input: Input) -> Input {
+    input.audit.at = Some(EPOCH + hours(2));
+    input
+}
+
+#[test]
+fn each_drain_ends_by_the_claims_own_grace_period() {
+    let now = minutes(30);
+    let deleted = |snapshot: &mut Snapshot| snapshot.nodes[0].meta.deleted_at = Some(minutes(29));
+    let after = |grace: i64| Some(now + SignedDuration::from_mins(grace));
+    // Deleted.
+    let drained = |own, pool| deadline(&with_snapshot(seen(now, own, (None, pool)), deleted));
+    assert_eq!(drained(terms(None, Some(5)), None), after(5));
+    assert_eq!(drained(terms(None, Some(5)), Some(60)), after(5));
+    assert_eq!(drained(terms(None, None), Some(60)), None);
+    assert_eq!(drained(None, Some(60)), after(60), "made before its terms were kept");
+    // Its pool is gone: the claim still knows.
+    let gone = |snapshot: &mut Snapshot| snapshot.node_pools.clear();
+    assert_eq!(deadline(&with_snapshot(seen(now, terms(None, Some(5)), (None, None)), gone)), after(5));
+    // Expired.
+    let expired = seen(EPOCH + hours(2), terms(Some(1), Some(5)), (Some(1), Some(60)));
+    assert_eq!(deadline(&expired), Some(EPOCH + hours(2) + SignedDuration::from_mins(5)));
+    // Stopped: EC2 has a deadline too, and the earlier one holds.
+    let stopped = |own| {
+        deadline(&with_ec2(seen(now, own, (None, None)), vec![instance(0, InstanceState::Stopping, EPOCH)]))
+    };
+    assert_eq!(stopped(terms(None, Some(1))), after(1));
+    assert_eq!(stopped(terms(None, Some(5))), after(2));
+    assert_eq!(stopped(terms(None, None)), after(2));
+}

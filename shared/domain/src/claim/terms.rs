@@ -1,0 +1,125 @@
+//! What a claim keeps of its pool's template: when it expires, and how long its drain may take.
+//!
+//! Decides how both are written. A pool that is edited changes the claims that are made from then on; a claim keeps what it
+//! was made with, as a NodeClaim's spec can't change. Source: KARPENTER.md 1.3.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::NodePool;
+use crate::api::node_pool::NodeClaimTemplate;
+use crate::claim::Claim;
+use crate::manifest::duration::{format_plain, parse_plain};
+
+/// How an expiry is written that never comes.
+const NEVER: &str = "Never";
+
+/// `spec.expireAfter` and `spec.terminationGracePeriod` of a NodeClaim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How long after it was made the claim is replaced; nothing where it never is.
+    pub expire_after: Option<SignedDuration>,
+    /// How long each of its drains may take; nothing where there is no end to it.
+    pub termination_grace_period: Option<SignedDuration>,
+}
+
+impl Terms {
+    /// Those of claims that are made from a template now.
+    #[must_use]
+    pub const fn of(template: &NodeClaimTemplate) -> Self {
+        Self {
+            expire_after: template.expire_after,
+            termination_grace_period: template.termination_grace_period,
+        }
+    }
+
+    /// When a claim that was made at the moment expires.
+    #[must_use]
+    pub fn expires_at(&self, created_at: Timestamp) -> Option<Timestamp> {
+        created_at.checked_add(self.expire_after?).ok()
+    }
+
+    /// When a drain that begins at the moment has to be over, where somebody else may have a deadline of his own.
+    #[must_use]
+    pub fn deadline(&self, now: Timestamp, other: Option<Timestamp>) -> Option<Timestamp> {
+        let own =
+            self.termination_grace_period.map(|grace| now.saturating_add(grace).unwrap_or(Timestamp::MAX));
+        own.into_iter().chain(other).min()
+    }
+
+    /// `expireAfter` as Karpenter's resources write it: `720h`, or `Never`.
+    #[must_use]
+    pub fn expire_after_text(&self) -> String {
+        self.expire_after.map_or_else(|| NEVER.to_owned(), format_plain)
+    }
+
+    /// `terminationGracePeriod` as Karpenter's resources write it.
+    #[must_use]
+    pub fn termination_grace_period_text(&self) -> Option<String> {
+        self.termination_grace_period.map(format_plain)
+    }
+
+    /// Reads [`Terms::expire_after_text`].
+    #[must_use]
+    pub fn parse_expire_after(text: &str) -> Option<Option<SignedDuration>> {
+        if text == NEVER { Some(None) } else { parse_plain(text).map(Some) }
+    }
+
+    /// Reads [`Terms::termination_grace_period_text`].
+    #[must_use]
+    pub fn parse_termination_grace_period(text: &str) -> Option<SignedDuration> {
+        parse_plain(text)
+    }
+}
+
+impl Claim {
+    /// The claim's terms. One that was made before they were kept has those of its pool as it is now; nothing where that
+    /// isn't known.
+    #[must_use]
+    pub fn terms_or(&self, pool: Option<&NodePool>) -> Option<Terms> {
+        self.terms.or_else(|| pool.map(|pool| Terms::of(&pool.template)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_read_as_they_are_written() {
+        let check = |expire_after: Option<i64>, grace: Option<i64>, texts: (&str, Option<&str>)| {
+            let terms = Terms {
+                expire_after: expire_after.map(SignedDuration::from_secs),
+                termination_grace_period: grace.map(SignedDuration::from_secs),
+            };
+            let grace = terms.termination_grace_period_text();
+            assert_eq!((terms.expire_after_text().as_str(), grace.as_deref()), texts);
+            assert_eq!(Terms::parse_expire_after(texts.0), Some(terms.expire_after));
+            assert_eq!(
+                texts.1.and_then(Terms::parse_termination_grace_period),
+                terms.termination_grace_period
+            );
+        };
+        check(None, None, ("Never", None));
+        check(Some(2_592_000), Some(30), ("720h", Some("30s")));
+        check(Some(5_400), Some(3_661), ("1h30m", Some("1h1m1s")));
+        check(Some(0), Some(0), ("0s", Some("0s")));
+        assert_eq!(Terms::parse_expire_after("soon"), None);
+    }
+
+    #[test]
+    fn the_earlier_deadline_holds() {
+        let at = |second| Timestamp::from_second(second).ok();
+        let terms = |grace| Terms {
+            expire_after: None,
+            termination_grace_period: Option::<i64>::map(grace, SignedDuration::from_secs),
+        };
+        let check = |grace, other, expected| {
+            assert_eq!(terms(grace).deadline(Timestamp::UNIX_EPOCH, other), expected);
+        };
+        check(None, None, None);
+        check(Some(60), None, at(60));
+        check(None, at(120), at(120));
+        check(Some(60), at(120), at(60));
+        check(Some(300), at(120), at(120));
+    }
+}
