@@ -63,7 +63,7 @@ pub async fn client(kubeconfig: &Path) -> Result<Client, LiveError> {
     if !config.cluster_url.host().is_some_and(|host| HERE.contains(&host)) {
         return Err(LiveError::Elsewhere(config.cluster_url.to_string()));
     }
-    Client::try_from(config).map_err(|error| LiveError::Client(Box::new(error)))
+    tenon_kube::client_of(config).map_err(|error| LiveError::Client(Box::new(error)))
 }
 
 /// The EC2NodeClasses of a cluster, as it holds them.

@@ -29,6 +29,15 @@ pub struct Cluster {
     client: Client,
 }
 
+/// Whether a client tries again what it was refused for a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Retries {
+    /// As kube-rs does.
+    Default,
+    /// It doesn't.
+    None,
+}
+
 impl Cluster {
     /// The cluster as its administrator.
     ///
@@ -39,7 +48,7 @@ impl Cluster {
             std::env::var_os("TENON_AGENT_KUBECONFIG").is_some(),
             "there is no cluster for tests: {START}"
         );
-        Self::of("KUBECONFIG").await
+        Self::of("KUBECONFIG", Retries::Default).await
     }
 
     /// The cluster as the agent's service account, which may do what RBAC grants it.
@@ -47,15 +56,17 @@ impl Cluster {
     /// # Panics
     /// If `tests/servers/control-plane` didn't start one.
     pub async fn agent() -> Self {
-        Self::of("TENON_AGENT_KUBECONFIG").await
+        Self::of("TENON_AGENT_KUBECONFIG", Retries::None).await
     }
 
-    async fn of(variable: &str) -> Self {
+    async fn of(variable: &str, retries: Retries) -> Self {
         let path = std::env::var(variable).unwrap_or_else(|_| panic!("`{variable}` isn't set: {START}"));
         let file = Kubeconfig::read_from(&path).expect("the kubeconfig can be read");
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-        let client =
-            Client::try_from(config.expect("the kubeconfig is whole")).expect("a client can be made of it");
+        let mut config = config.expect("the kubeconfig is whole");
+        // The agent's client has no retries of kube-rs: they wait where a PodDisruptionBudget says no (429).
+        config.default_retry = retries == Retries::Default;
+        let client = Client::try_from(config).expect("a client can be made of it");
         Self { client }
     }
 

@@ -158,6 +158,16 @@ impl Live {
         self.runtime.block_on(self.admin.apply(&yaml.replace("NAMESPACE", &self.namespace)));
     }
 
+    /// Deletes an object without a namespace, as `kubectl delete` does: what it owns goes after it.
+    pub fn delete(&self, (version, kind): (&str, &str), name: &str) {
+        let place = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+        let deleting = async {
+            let api = self.admin.api_of(&place).await;
+            api.delete(name, &DeleteParams::background()).await
+        };
+        self.runtime.block_on(deleting).expect("it is there to be deleted");
+    }
+
     /// Makes an image that takes the place of the first one; pending first.
     pub fn make_image(&mut self, name: &str) -> tenon_domain::id::ImageId {
         self.region.make_image(&image(name))

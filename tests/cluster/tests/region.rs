@@ -4,7 +4,7 @@
 //! Run by `tests/servers/control-plane -- cargo test --workspace --test region -- --ignored`.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use tenon_cloud::port::{Instance, TargetCapacityType};
@@ -14,6 +14,10 @@ use tenon_cluster_tests::{CLASS, Live, Moment};
 const SOON: Duration = Duration::from_secs(90);
 /// A roll goes node by node, with a launch and a drain each.
 const ROLL: Duration = Duration::from_secs(300);
+/// What is deleted takes no more pods after so long.
+const TAINTED: Duration = Duration::from_secs(3);
+/// Its drain begins: a report, a look of `lifecycle`, a ring.
+const DRAINING: Duration = Duration::from_secs(15);
 const REPLICAS: usize = 6;
 /// Of which so many may be missing at a time.
 const BUDGET: usize = 2;
@@ -142,6 +146,72 @@ fn an_interrupted_node_is_drained_within_the_budget_and_replaced() {
         "{fewest} pods were left of {REPLICAS}, the budget allows {BUDGET} to be missing"
     );
     assert!(live.running().iter().all(|one| one.id != victim.id), "its instance is terminated");
+}
+
+/// Whether a Node takes no more pods.
+fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key == "karpenter.sh/disrupted" && taint.effect == "NoSchedule")
+}
+
+/// Deletes an object and follows the nodes that go with it, until their pods run elsewhere: how long after the call all of
+/// them were tainted, their drains had begun, and EC2 was told to terminate all of their instances.
+fn delete_and_follow(live: &mut Live, object: (&str, &str), name: &str, going: &[Instance]) -> [Duration; 3] {
+    let began = Instant::now();
+    live.delete((object.0, object.1), name);
+    let mut reached: [Option<Duration>; 3] = [None; 3];
+    live.until("what was deleted is gone, and its pods run", ROLL, |live| {
+        let moment = live.look();
+        let of_those = |node: &&Node| {
+            going.iter().any(|one| node.metadata.name.as_deref() == Some(one.private_dns_name.as_str()))
+        };
+        let mut nodes = moment.nodes.iter().filter(of_those);
+        let running: BTreeSet<_> = live.running().into_iter().map(|one| one.id).collect();
+        let are_so = [
+            nodes.clone().all(is_tainted),
+            nodes.clone().all(|node| node.metadata.deletion_timestamp.is_some()),
+            going.iter().all(|one| !running.contains(&one.id)),
+        ];
+        for (at, is_so) in reached.iter_mut().zip(are_so) {
+            if is_so && at.is_none() {
+                *at = Some(began.elapsed());
+            }
+        }
+        nodes.next().is_none() && all_run(&moment)
+    });
+    let [tainted, draining, terminating] = reached.map(|at| at.expect("it came to that before it was gone"));
+    println!(
+        "{} {name}, {} nodes: tainted after {:.1} s, draining after {:.1} s, termination requested after {:.1} s",
+        object.1,
+        going.len(),
+        tainted.as_secs_f64(),
+        draining.as_secs_f64(),
+        terminating.as_secs_f64()
+    );
+    [tainted, draining, terminating]
+}
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn what_a_user_deletes_takes_no_more_pods_within_three_seconds_and_is_drained_at_once() {
+    let mut live = serving("deletions");
+    let settled = |live: &Live| live.region.unsettled().0.is_empty();
+    live.until("claims are initialised", SOON, settled);
+    let moment = live.look();
+    let victim = with_pods(&live, &moment).into_iter().next().expect("a node has pods");
+    let node =
+        moment.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(&victim.private_dns_name));
+    let annotations = node.and_then(|node| node.metadata.annotations.as_ref());
+    let claim = annotations.and_then(|all| all.get("tenon.dev/nodeclaim")).expect("it is registered");
+    let times = delete_and_follow(&mut live, ("karpenter.sh/v1", "NodeClaim"), claim, &[victim]);
+    assert!(times[0] <= TAINTED && times[1] <= DRAINING, "{times:?}");
+
+    live.until("claims are initialised", SOON, settled);
+    live.apply(&POOL.replace("metadata: {name: default}", "metadata: {name: spare}"));
+    let going = live.running();
+    assert!(going.len() >= 3, "{going:?}");
+    let times = delete_and_follow(&mut live, ("karpenter.sh/v1", "NodePool"), "default", &going);
+    assert!(times[0] <= TAINTED && times[1] <= DRAINING, "{times:?}");
 }
 
 #[test]
