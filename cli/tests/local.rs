@@ -110,6 +110,16 @@ fn manifests_get_the_account_that_their_class_asks_for() {
 }
 
 #[test]
+fn a_class_that_discovers_its_network_by_another_name_than_the_first_gets_one_too() {
+    let arguments = ["local", "-f", "two-classes.yaml", "--speed", "max", "--until", "settled", "-o", "json"];
+    let output = tenon(&arguments);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(last["pods"], serde_json::json!({"running": 2, "pending": 0}), "{out}");
+}
+
+#[test]
 fn what_cannot_be_played_is_refused() {
     fn check(arguments: &[&str], expected: &[&str]) {
         let output = tenon(arguments);

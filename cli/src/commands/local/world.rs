@@ -187,13 +187,11 @@ pub(super) fn grant(
     cluster: &str,
     classes: &[Ec2NodeClass],
 ) -> Result<(), String> {
+    let there = BTreeMap::from([(DISCOVERY.to_owned(), cluster.to_owned())]);
     for class in classes {
         let mut tags = tags_of(class);
-        if tags.get(DISCOVERY).map(String::as_str) != Some(cluster) {
-            // The registry allows a cluster what carries its own name.
-            tags.insert(DISCOVERY.to_owned(), cluster.to_owned());
-        }
-        if tags.len() > 1 {
+        tags.entry(DISCOVERY.to_owned()).or_insert_with(|| cluster.to_owned());
+        if tags != there {
             region.twin().add_network(&tags).map_err(|error| error.to_string())?;
         }
     }
@@ -209,6 +207,11 @@ pub(super) fn grant(
                 registry.allowed.instance_profiles.insert(profile.clone())
             }
         };
+    }
+    // A class may discover its network by another name than the cluster's, which is that of the first class. The networks here
+    // are this cluster's, whatever they are called.
+    for allowed in [&mut registry.allowed.subnet_tags, &mut registry.allowed.security_group_tags] {
+        allowed.insert(DISCOVERY.to_owned(), "*".to_owned());
     }
     // What another set of classes may use is another commit.
     let roles = registry.allowed.node_roles.iter().chain(&registry.allowed.instance_profiles);
