@@ -217,6 +217,7 @@ mod tests {
             created_at: Some(at(1)),
             deprecated_at: None,
             root_device_name: None,
+            snapshots: BTreeMap::new(),
             tags: BTreeMap::new(),
         }
     }

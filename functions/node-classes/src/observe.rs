@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_cloud::port::{
     CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup,
-    Subnet, cluster_arn,
+    Subnet, VolumeSnapshot, cluster_arn,
 };
 use tenon_cloud::{Ec2, Ec2Error, ZonalShift};
 use tenon_cluster::snapshot::{self, ChunkCache, ReadError, TooLarge};
@@ -112,6 +112,7 @@ pub(crate) async fn observe<P: Ports>(
                     Answers {
                         reservations: cache.ask_reservations(ports.ec2(), class, right).await,
                         shifts: cache.ask_shifts(ports, registry).await,
+                        snapshots: cache.ask_snapshots(ports.ec2(), class, registry).await,
                         ..cache.ask(ports.ec2(), class).await
                     }
                 }
@@ -213,6 +214,7 @@ struct Asked {
     groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
     reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
+    snapshots: BTreeMap<ResourceFilter, Result<Vec<VolumeSnapshot>, Ec2Error>>,
     shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
@@ -244,9 +246,26 @@ impl Asked {
             subnets: joined(subnets, |subnet| subnet.id.clone()),
             security_groups: joined(groups, |group| group.id.clone()),
             images: joined(images, |image| image.id.clone()),
+            snapshots: Ok(Vec::new()),
             reservations: None,
             shifts: None,
         }
+    }
+
+    /// A class that names no snapshot asks for none, nor does one of a cluster that may use those of images alone.
+    async fn ask_snapshots<E: Ec2>(
+        &mut self,
+        ec2: &E,
+        class: &Ec2NodeClass,
+        registry: &Registry,
+    ) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
+        let Some(filter) = spec::snapshot_query(class, registry) else { return Ok(Vec::new()) };
+        if let Some(answer) = self.snapshots.get(&filter) {
+            return answer.clone();
+        }
+        let answer = describe_snapshots(ec2, &filter).await;
+        self.snapshots.insert(filter, answer.clone());
+        answer
     }
 
     /// A cluster that isn't to leave zones alone asks ARC for nothing.
@@ -319,6 +338,22 @@ async fn describe_groups<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec
     let mut filter = filter.clone();
     loop {
         match ec2.describe_security_groups(&filter).await {
+            Err(error) => match without_missing(&filter, error)? {
+                Some(rest) => filter = rest,
+                None => return Ok(Vec::new()),
+            },
+            answer => return answer,
+        }
+    }
+}
+
+async fn describe_snapshots<E: Ec2>(
+    ec2: &E,
+    filter: &ResourceFilter,
+) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
+    let mut filter = filter.clone();
+    loop {
+        match ec2.describe_snapshots(&filter).await {
             Err(error) => match without_missing(&filter, error)? {
                 Some(rest) => filter = rest,
                 None => return Ok(Vec::new()),

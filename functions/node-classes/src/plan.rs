@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{CapacityReservation, Image, SecurityGroup, Subnet};
+use tenon_cloud::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, Condition, ConditionReason, ConditionStatus, ConditionType, Seen,
-    SeenReservations,
+    ClassObservation, ClassStatus, Condition, ConditionReason, ConditionStatus, ConditionType, ResolvedImage,
+    Seen, SeenReservations,
 };
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, NodeClassName};
@@ -72,6 +72,8 @@ pub struct Answers {
     pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
     /// Images that its terms match, in every state.
     pub images: Result<Vec<Image>, Ec2Error>,
+    /// Snapshots that it names, where its cluster may use others than those of images.
+    pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
     /// Capacity reservations that its terms match; nothing where they weren't looked for.
     pub reservations: Option<AnsweredReservations>,
     /// Zones that its cluster is shifted away from; nothing where ARC wasn't asked.
@@ -86,6 +88,7 @@ impl Answers {
             subnets: Ok(Vec::new()),
             security_groups: Ok(Vec::new()),
             images: Ok(Vec::new()),
+            snapshots: Ok(Vec::new()),
             reservations: None,
             shifts: None,
         }
@@ -225,6 +228,10 @@ impl Look<'_> {
                 |found| resolve::images(judged, found),
             ),
         };
+        let validation = match spec::validate(class, registry) {
+            Seen::Holds(()) => self.snapshots(judged, &images, answers),
+            obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
+        };
         ClassObservation {
             name: class.name.clone(),
             generation: class.meta.generation,
@@ -256,9 +263,37 @@ impl Look<'_> {
                 ),
             }),
             shifts: answers.shifts.as_ref().map(|answer| self.shifts(answer)),
-            validation: spec::validate(class, registry),
+            validation,
             unsupported,
         }
+    }
+
+    /// Whether the class may use the snapshots that it names. Without images nothing depends on it.
+    fn snapshots(
+        &mut self,
+        judged: Judged<'_>,
+        images: &Seen<Vec<ResolvedImage>>,
+        answers: &Answers,
+    ) -> Seen<()> {
+        let Seen::Holds(resolved) = images else { return Seen::Holds(()) };
+        if spec::named_snapshots(self.class).is_empty() {
+            return Seen::Holds(());
+        }
+        let answer = match (&answers.images, &answers.snapshots) {
+            (Ok(images), Ok(snapshots)) => Ok((images, snapshots)),
+            (Err(error), _) | (_, Err(error)) => Err(error.clone()),
+        };
+        let known = self.previous.filter(|known| known.spec_digest == spec::digest(self.class)).map(|_| ());
+        self.part(
+            (ConditionType::ValidationSucceeded, ConditionReason::ValidationIncomplete),
+            &answer,
+            known,
+            |(images, snapshots)| {
+                let taken = |image: &&Image| resolved.iter().any(|resolved| resolved.id == image.id);
+                let taken: Vec<&Image> = images.iter().filter(taken).collect();
+                resolve::snapshots(judged, &taken, snapshots)
+            },
+        )
     }
 
     /// The zones that the cluster is shifted away from. What ARC only didn't answer now stays as it was.

@@ -6,10 +6,10 @@
 //!
 //! Invariants: of each architecture exactly one image, the best by [`ImageRank`]; only available ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_cloud::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet};
+use tenon_cloud::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet, VolumeSnapshot};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
@@ -17,6 +17,8 @@ use tenon_domain::class_status::{ClassSubnet, ConditionReason, ResolvedImage, Se
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{Registry, tags_allow};
 use tenon_domain::reservation::{ClassReservation, ReservationKind};
+
+use crate::spec;
 
 /// The most things that a message names.
 const NAMES: usize = 5;
@@ -139,6 +141,68 @@ pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
         created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
     };
     Seen::Holds(best.into_iter().map(resolved).collect())
+}
+
+/// Whether the class's volumes may be made from the snapshots that it names: whoever runs on a node reads them. One that
+/// all of the class's images have for the device is as good as named by none; others are the cluster's stack's to allow.
+#[must_use]
+pub fn snapshots(judged: Judged<'_>, images: &[&Image], found: &[VolumeSnapshot]) -> Seen<()> {
+    let of_images = |device: &str, id: &str| {
+        !images.is_empty()
+            && images.iter().all(|image| image.snapshots.get(device).is_some_and(|own| own == id))
+    };
+    let named_by_class = spec::named_snapshots(judged.class).into_iter();
+    let others: BTreeSet<&str> =
+        named_by_class.filter(|(device, id)| !of_images(device, id)).map(|(_, id)| id).collect();
+    let allowed = &judged.registry.allowed;
+    if allowed.has_snapshots() {
+        let is_found = |id: &&str| found.iter().any(|snapshot| snapshot.id == *id);
+        let gone: Vec<&str> = others.iter().filter(|id| !is_found(id)).copied().collect();
+        if !gone.is_empty() {
+            let message = format!(
+                "`spec.blockDeviceMappings` names snapshots that don't exist, or aren't shared with this account: {}; \
+                 name others, or leave `snapshotID` out",
+                named(gone.into_iter().map(str::to_owned).collect::<Vec<_>>().into_iter())
+            );
+            return refused(ConditionReason::SnapshotNotFound, &message);
+        }
+    }
+    let is_allowed = |id: &&str| {
+        allowed.has_snapshots()
+            && found.iter().any(|snapshot| snapshot.id == *id && snapshot_allowed(judged, snapshot))
+    };
+    let not: Vec<String> = others.iter().filter(|id| !is_allowed(id)).map(|id| (*id).to_owned()).collect();
+    if not.is_empty() {
+        return Seen::Holds(());
+    }
+    let what = format!("`spec.blockDeviceMappings` with snapshots {}", named(not.into_iter()));
+    not_allowed(judged, &what, &allowed_snapshots_text(judged))
+}
+
+fn snapshot_allowed(judged: Judged<'_>, snapshot: &VolumeSnapshot) -> bool {
+    let allowed = &judged.registry.allowed;
+    let owners = &allowed.snapshot_owners;
+    let owner = owners.contains(&snapshot.owner)
+        || snapshot.owner_alias.as_ref().is_some_and(|alias| owners.contains(alias));
+    owner && tags_allow(&allowed.snapshot_tags, &snapshot.tags)
+}
+
+fn allowed_snapshots_text(judged: Judged<'_>) -> String {
+    let allowed = &judged.registry.allowed;
+    let of_images = "those that all images of the class have for that device";
+    if !allowed.has_snapshots() {
+        return of_images.to_owned();
+    }
+    let owners = named(allowed.snapshot_owners.iter().cloned());
+    let tags = if allowed.snapshot_tags.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " with tags {}",
+            named(allowed.snapshot_tags.iter().map(|(key, value)| format!("{key}={value}")))
+        )
+    };
+    format!("{of_images}, or those of owners {owners}{tags}")
 }
 
 /// The class's capacity reservations: those of the ordinary kind. That there is none refuses nothing.

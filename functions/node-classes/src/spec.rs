@@ -83,6 +83,29 @@ pub fn group_queries(class: &Ec2NodeClass) -> BTreeSet<ResourceFilter> {
     queries.done()
 }
 
+/// The snapshots that a class's volumes are made from, with the devices that they are for.
+#[must_use]
+pub fn named_snapshots(class: &Ec2NodeClass) -> BTreeSet<(&str, &str)> {
+    class
+        .settings
+        .block_devices
+        .iter()
+        .filter_map(|device| {
+            let snapshot = device.ebs.as_ref()?.snapshot_id.as_deref()?;
+            Some((device.device_name.as_deref().unwrap_or_default(), snapshot))
+        })
+        .collect()
+}
+
+/// The query for those snapshots; nothing where the cluster may use none but those of its images, which images tell.
+#[must_use]
+pub fn snapshot_query(class: &Ec2NodeClass, registry: &Registry) -> Option<ResourceFilter> {
+    let ids: BTreeSet<&str> = named_snapshots(class).into_iter().map(|(_, snapshot)| snapshot).collect();
+    let asks = registry.allowed.has_snapshots() && !ids.is_empty();
+    let ids = ids.into_iter().map(str::to_owned).collect();
+    asks.then(|| ResourceFilter { ids, ..ResourceFilter::default() })
+}
+
 /// The queries for a class's capacity reservations.
 #[must_use]
 pub fn reservation_queries(class: &Ec2NodeClass) -> BTreeSet<CapacityReservationFilter> {

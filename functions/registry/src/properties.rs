@@ -145,6 +145,11 @@ impl<'a> Reader<'a> {
             subnet_tags: self.tags("SubnetTags"),
             security_group_tags: self.tags("SecurityGroupTags"),
             image_owners: self.list("ImageOwners", "`self`, `amazon` or an account's twelve digits", owner),
+            snapshot_owners: self.list("SnapshotOwners", "`amazon` or an account's twelve digits", |text| {
+                // IAM compares owners as well, and knows no `self`.
+                owner(text).filter(|owner| owner != "self")
+            }),
+            snapshot_tags: self.snapshot_tags(),
             max_nodes: self.parsed_if("MaxNodes", "a whole number", |text| text.parse().ok()),
         }
     }
@@ -158,6 +163,21 @@ impl<'a> Reader<'a> {
             self.problems.push(format!("`{name}` is empty: expected a tag at least, `key=value` or `key=*`"));
         }
         tags
+    }
+
+    /// Tags narrow down what owners allow; alone they allow nothing.
+    fn snapshot_tags(&mut self) -> BTreeMap<String, String> {
+        let tags = self.list("SnapshotTags", "tags, each `key=value` or `key=*`", tag);
+        let some = |name: &str| {
+            let listed = self.properties.get(name).and_then(Value::as_array);
+            listed.is_some_and(|listed| listed.iter().any(|item| item.as_str() != Some("")))
+        };
+        if !tags.is_empty() && !some("SnapshotOwners") {
+            self.problems.push(
+                "`SnapshotTags` has no `SnapshotOwners`: expected the snapshots' owners too".to_owned(),
+            );
+        }
+        tags.into_iter().collect()
     }
 
     fn settings(&mut self) -> ClusterSettings {
@@ -279,6 +299,14 @@ mod tests {
         assert!(entry.allowed.instance_profiles.is_empty());
         assert_eq!(entry.allowed.subnet_tags["private"], "*");
         assert_eq!(entry.allowed.max_nodes, Some(20));
+        assert!(!entry.allowed.has_snapshots());
+        let data = [
+            ("SnapshotOwners", Some(json!(["amazon", "123456789012"]))),
+            ("SnapshotTags", Some(json!(["team=data"]))),
+        ];
+        let allowed = parsed(&data).unwrap().allowed;
+        assert!(allowed.has_snapshots() && allowed.snapshot_owners.contains("123456789012"));
+        assert_eq!(allowed.snapshot_tags["team"], "data");
         assert_eq!(entry.bootstrap.unwrap().nodes, 2);
         let least = parsed(&[("MaxNodes", None), ("BootstrapPool", None), ("BootstrapNodes", None)]).unwrap();
         assert_eq!((least.allowed.max_nodes, least.bootstrap), (None, None));
@@ -323,6 +351,10 @@ mod tests {
         assert_eq!(wrong("NodeRoles", json!("nodes")), 1);
         assert_eq!(wrong("SubnetTags", json!(["a"])), 1);
         assert_eq!(wrong("ImageOwners", json!(["1234"])), 1);
+        assert_eq!(wrong("SnapshotOwners", json!(["1234"])), 1);
+        assert_eq!(wrong("SnapshotOwners", json!(["self"])), 1);
+        assert_eq!(wrong("SnapshotTags", json!(["team=data"])), 1);
+        assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
         assert_eq!(wrong("BootstrapNodes", json!("0")), 1);
         assert_eq!(wrong("BootstrapPool", json!("A B")), 1);

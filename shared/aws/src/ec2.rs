@@ -18,6 +18,7 @@ use tenon_cloud::port::{
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, Page,
     PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
+    VolumeSnapshot,
 };
 use tenon_cloud::{Ec2, Ec2Error};
 use tenon_domain::id::InstanceId;
@@ -291,6 +292,28 @@ impl Ec2 for AwsEc2 {
                 .set_next_token(token(page));
             let answer = self.answer(action, call.send().await)?;
             found.extend(read(action, answer.security_groups(), network::security_group)?);
+            page = next(answer.next_token.as_deref());
+            if page.is_none() {
+                found.sort();
+                return Ok(found);
+            }
+        }
+        Err(endless(action))
+    }
+
+    async fn describe_snapshots(&self, filter: &ResourceFilter) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
+        let action = "DescribeSnapshots";
+        let (mut found, mut page) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let call = self
+                .client
+                .describe_snapshots()
+                .set_max_results(size(LARGE_PAGE, filter.ids.len()))
+                .set_snapshot_ids(list(filter.ids.clone()))
+                .set_filters(list(filters::tags(&filter.tags)))
+                .set_next_token(token(page));
+            let answer = self.answer(action, call.send().await)?;
+            found.extend(read(action, answer.snapshots(), images::snapshot)?);
             page = next(answer.next_token.as_deref());
             if page.is_none() {
                 found.sort();

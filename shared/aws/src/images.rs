@@ -1,7 +1,7 @@
 //! Images: in every state, so that callers see what they must not launch.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{Architecture, Image, ImageState};
+use tenon_cloud::port::{Architecture, Image, ImageState, VolumeSnapshot};
 
 use crate::reading::{Malformed, optional, parsed, required, tags};
 
@@ -17,6 +17,23 @@ pub(crate) fn image(from: &sdk::Image) -> Result<Image, Malformed> {
         created_at: optional(from.creation_date.as_deref(), "CreationDate")?,
         deprecated_at: optional(from.deprecation_time.as_deref(), "DeprecationTime")?,
         root_device_name: from.root_device_name.clone(),
+        snapshots: from
+            .block_device_mappings()
+            .iter()
+            .filter_map(|mapped| {
+                let snapshot = mapped.ebs.as_ref()?.snapshot_id.clone()?;
+                Some((mapped.device_name.clone()?, snapshot))
+            })
+            .collect(),
+        tags: tags(from.tags()),
+    })
+}
+
+pub(crate) fn snapshot(from: &sdk::Snapshot) -> Result<VolumeSnapshot, Malformed> {
+    Ok(VolumeSnapshot {
+        id: required(from.snapshot_id.clone(), "SnapshotId")?,
+        owner: required(from.owner_id.clone(), "OwnerId")?,
+        owner_alias: from.owner_alias.clone().filter(|alias| !alias.is_empty()),
         tags: tags(from.tags()),
     })
 }

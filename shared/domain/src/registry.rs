@@ -123,8 +123,21 @@ pub struct Allowances {
     pub security_group_tags: BTreeMap<String, String>,
     /// Accounts and aliases whose images may be launched: `self`, `amazon`, an account.
     pub image_owners: BTreeSet<String>,
+    /// Accounts and aliases whose snapshots volumes may be made from, besides those of the nodes' images: an account,
+    /// `amazon`.
+    pub snapshot_owners: BTreeSet<String>,
+    /// Tags that such a snapshot must all have as well; the value `*` asks only for the key.
+    pub snapshot_tags: BTreeMap<String, String>,
     /// The most nodes at a time.
     pub max_nodes: Option<u32>,
+}
+
+impl Allowances {
+    /// Whether volumes may be made from snapshots at all, other than those of the nodes' images.
+    #[must_use]
+    pub fn has_snapshots(&self) -> bool {
+        !self.snapshot_owners.is_empty()
+    }
 }
 
 /// The nodes that a cluster without any is given, so that its agent can run.

@@ -21,6 +21,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
+use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 
 use crate::user_data::{NodeSetup, UserDataError, user_data};
@@ -52,7 +53,7 @@ pub fn template(
             node_class::InstanceProfile::Arn(arn) => InstanceProfile::Arn(arn.clone()),
         }),
         user_data: user_data(setup)?.map(|text| STANDARD.encode(text)),
-        block_devices: block_devices(&class.settings),
+        block_devices: block_devices(&class.settings, &registry.allowed),
         metadata_options: Some(MetadataOptions {
             http_endpoint: metadata.http_endpoint.clone(),
             http_protocol_ipv6: metadata.http_protocol_ipv6.clone(),
@@ -92,8 +93,9 @@ pub fn shared_tags(setup: &NodeSetup<'_>) -> Tags {
     tags
 }
 
-/// The class's devices, else the family's own: gp3, encrypted, as the peer makes them.
-fn block_devices(settings: &settings::NodeSettings) -> Vec<BlockDevice> {
+/// The class's devices, else the family's own: gp3, encrypted, as the peer makes them. Without the stack's allowance no
+/// snapshot is named, whatever the class says: EC2 takes the image's own for the device.
+fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec<BlockDevice> {
     if settings.block_devices.is_empty() {
         let device = |(name, bytes): &(&str, u64)| BlockDevice {
             device_name: (*name).to_owned(),
@@ -117,7 +119,7 @@ fn block_devices(settings: &settings::NodeSettings) -> Vec<BlockDevice> {
             throughput_mib: ebs.throughput,
             encrypted: ebs.encrypted,
             kms_key_id: ebs.kms_key_id,
-            snapshot_id: ebs.snapshot_id,
+            snapshot_id: ebs.snapshot_id.filter(|_| allowed.has_snapshots()),
             delete_on_termination: ebs.delete_on_termination,
         }
     };
@@ -321,6 +323,31 @@ mod tests {
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
         template(&setup, &status, (&status.images[0].id, into.as_ref())).unwrap()
+    }
+
+    /// What the class was judged by may have changed since: without the allowance a template names no snapshot.
+    #[test]
+    fn a_template_names_a_snapshot_only_by_the_stacks_allowance() {
+        let named = |owners: &[&str]| {
+            let (mut registry, mut class, status) = (registry("prod"), class("default"), status("default"));
+            registry.allowed.snapshot_owners = owners.iter().map(|owner| (*owner).to_owned()).collect();
+            let ebs = settings::EbsVolume {
+                snapshot_id: Some("snap-0secret".to_owned()),
+                ..settings::EbsVolume::default()
+            };
+            let device_name = Some("/dev/xvdb".to_owned());
+            class.settings.block_devices = vec![settings::BlockDevice {
+                device_name,
+                ebs: Some(ebs),
+                ..settings::BlockDevice::default()
+            }];
+            let labels = BTreeMap::new();
+            let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+            let made = template(&setup, &status, (&status.images[0].id, None)).unwrap();
+            made.data.block_devices[0].snapshot_id.clone()
+        };
+        assert_eq!(named(&[]), None);
+        assert_eq!(named(&["111122223333"]).as_deref(), Some("snap-0secret"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use tenon_cloud::port::{
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
     Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
+    VolumeSnapshot,
 };
 use tenon_cloud::twin::RegionTwin;
 use tenon_cloud::{Ec2, Ec2Error, Pricing, ZonalShift};
@@ -150,6 +151,8 @@ gated! {
             fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
         "DescribeSecurityGroups" "ec2.describe_security_groups"
             fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        "DescribeSnapshots" "ec2.describe_snapshots"
+            fn describe_snapshots(filter: &ResourceFilter) -> Vec<VolumeSnapshot>;
         "DescribeCapacityReservations" "ec2.describe_capacity_reservations"
             fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
         "DescribeLaunchTemplates" "ec2.describe_launch_templates"

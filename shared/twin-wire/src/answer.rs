@@ -3,7 +3,7 @@
 use tenon_cloud::port::{
     AvailabilityZone, CapacityReservation, Image, Instance, InstanceState, InstanceStateChange,
     LaunchTemplate, LocationType, Page, SecurityGroup, SpotPrice, Subnet, Tags, TargetCapacityType,
-    TypeOffering,
+    TypeOffering, VolumeSnapshot,
 };
 
 use crate::xml::Xml;
@@ -60,7 +60,20 @@ pub(crate) fn image(xml: &mut Xml, image: &Image) {
     xml.maybe("creationDate", image.created_at);
     xml.maybe("deprecationTime", image.deprecated_at);
     xml.maybe("rootDeviceName", image.root_device_name.as_ref());
+    let mapped: Vec<_> = image.snapshots.iter().collect();
+    xml.set("blockDeviceMapping", &mapped, |xml, (device, snapshot)| {
+        xml.text("deviceName", device);
+        xml.within("ebs", |xml| xml.text("snapshotId", snapshot));
+    });
     tags(xml, &image.tags);
+}
+
+pub(crate) fn snapshot(xml: &mut Xml, snapshot: &VolumeSnapshot) {
+    xml.text("snapshotId", &snapshot.id);
+    xml.text("ownerId", &snapshot.owner);
+    xml.maybe("ownerAlias", snapshot.owner_alias.as_ref());
+    xml.text("status", "completed");
+    tags(xml, &snapshot.tags);
 }
 
 pub(crate) fn subnet(xml: &mut Xml, subnet: &Subnet) {

@@ -36,6 +36,7 @@ pub(crate) enum Request {
     Images(ImageFilter, Option<PageToken>),
     Subnets(ResourceFilter),
     SecurityGroups(ResourceFilter),
+    Snapshots(ResourceFilter),
     Reservations(CapacityReservationFilter),
     CreateTemplate(CreateLaunchTemplate),
     Templates(LaunchTemplateFilter, Option<PageToken>),
@@ -71,6 +72,7 @@ fn read(action: &str, form: &mut Form) -> Result<Request, Refusal> {
         "DescribeImages" => images(form)?,
         "DescribeSubnets" => Request::Subnets(resources(form, "SubnetId", [])?),
         "DescribeSecurityGroups" => Request::SecurityGroups(resources(form, "GroupId", ["group-name"])?),
+        "DescribeSnapshots" => Request::Snapshots(resources(form, "SnapshotId", [])?),
         "DescribeCapacityReservations" => reservations(form)?,
         "CreateLaunchTemplate" => {
             // A name is used once, which makes the token idle.

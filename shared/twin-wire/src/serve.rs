@@ -218,6 +218,9 @@ async fn call(twin: &RegionTwin, request: Request) -> Result<Content, Stop> {
         Request::SecurityGroups(filter) => {
             list("securityGroupInfo", twin.describe_security_groups(&filter).await?, answer::security_group)
         }
+        Request::Snapshots(filter) => {
+            list("snapshotSet", twin.describe_snapshots(&filter).await?, answer::snapshot)
+        }
         Request::Reservations(filter) => {
             let found = twin.describe_capacity_reservations(&filter).await?;
             list("capacityReservationSet", found, answer::capacity_reservation)

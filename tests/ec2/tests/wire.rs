@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use tenon_cloud::port::{
-    CapacityReservation, CapacityReservationFilter, InstanceFilter, ReservationPreference, TargetCapacityType,
+    Architecture, CapacityReservation, CapacityReservationFilter, ImageFilter, InstanceFilter,
+    ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
 };
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 use tenon_cloud::{Class, Ec2, Ec2Error, Pricing, ZonalShift};
 use tenon_domain::id::ReservationId;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
@@ -50,6 +51,31 @@ fn a_throttled_call_is_throttled_and_not_asked_again() {
         let error = server.ec2().describe_instances(&InstanceFilter::default(), None).await.unwrap_err();
         assert_eq!(error.class(), Class::Throttled);
         assert_eq!(server.twin().calls()[&Call::DescribeInstances].made, 1);
+    });
+}
+
+#[test]
+fn snapshots_are_found_with_their_owner_and_images_name_theirs() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ec2, world) = (server.ec2(), server.world());
+        let made = VolumeSnapshot {
+            id: "snap-0123456789abcdef0".to_owned(),
+            owner: "111122223333".to_owned(),
+            owner_alias: Some("amazon".to_owned()),
+            tags: world.tags(),
+        };
+        server.twin().add_snapshot(made.clone());
+        let of = |id: &str| ResourceFilter { ids: vec![id.to_owned()], ..ResourceFilter::default() };
+        assert_eq!(ec2.describe_snapshots(&of(&made.id)).await.unwrap(), [made]);
+        let error = ec2.describe_snapshots(&of("snap-0000000000000dead")).await.unwrap_err();
+        assert!(matches!(&error, Ec2Error::NotFound { ids, .. } if *ids == ["snap-0000000000000dead"]));
+        let image = server.twin().add_image(NewImage::named("nodes-1", Architecture::X86_64));
+        let filter = ImageFilter { ids: vec![image.clone()], ..ImageFilter::default() };
+        let found = ec2.describe_images(&filter, None).await.unwrap().items;
+        let own = image.as_str().replace("ami-", "snap-");
+        assert_eq!(found.first().unwrap().snapshots["/dev/xvda"], own);
+        assert_eq!(ec2.describe_snapshots(&of(&own)).await.unwrap().len(), 1);
     });
 }
 

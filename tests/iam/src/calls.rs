@@ -14,8 +14,8 @@ use tenon_table::action::{Effect, Form, form_of};
 use tenon_table::{Commit, Key};
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, PASSED_TO, REQUEST_TAG, RESOURCE_IDENTIFIER,
-    RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
+    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, OWNER as SNAPSHOT_OWNER, PASSED_TO, REQUEST_TAG,
+    RESOURCE_IDENTIFIER, RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
 };
 
 /// The tag that says whose something is.
@@ -47,6 +47,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("ec2:DescribeInstances", &["ec2:DescribeInstances"]),
     ("ec2:DescribeLaunchTemplates", &["ec2:DescribeLaunchTemplates"]),
     ("ec2:DescribeSecurityGroups", &["ec2:DescribeSecurityGroups"]),
+    ("ec2:DescribeSnapshots", &["ec2:DescribeSnapshots"]),
     ("ec2:DescribeSpotPriceHistory", &["ec2:DescribeSpotPriceHistory"]),
     ("ec2:DescribeSubnets", &["ec2:DescribeSubnets"]),
     ("ec2:RunInstances", &["ec2:RunInstances"]),
@@ -206,7 +207,10 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
     let group = |id: &dyn std::fmt::Display| arn("ec2", &format!("security-group/{id}"));
     asked.extend(data.security_groups.iter().map(|id| Request::new("ec2:RunInstances", group(id))));
     let snapshots = data.block_devices.iter().filter_map(|device| device.snapshot_id.as_ref());
-    let snapshot = |id: &String| Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}")));
+    let snapshot = |id: &String| {
+        Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}")))
+            .with(SNAPSHOT_OWNER, [ACCOUNT])
+    };
     asked.extend(snapshots.map(snapshot));
     if let Some(ReservationPreference::Only(id)) = &data.reservations {
         let reservation = arn("ec2", &format!("capacity-reservation/{id}"));

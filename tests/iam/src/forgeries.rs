@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, LEADING_KEYS, PASSED_TO, REGION, REQUEST_TAG, RESOURCE_IDENTIFIER, RESOURCE_TAG,
-    Request, SOURCE, TAG_KEYS,
+    ACCOUNT, CREATE_ACTION, LEADING_KEYS, OWNER, PASSED_TO, REGION, REQUEST_TAG, RESOURCE_IDENTIFIER,
+    RESOURCE_TAG, Request, SOURCE, TAG_KEYS,
 };
 
 /// Partitions of all kinds, of this cluster and of others.
@@ -171,6 +171,7 @@ fn others(key: &str, own: &BTreeSet<String>) -> Vec<BTreeSet<String>> {
         LEADING_KEYS => [alone(&PARTITIONS), beside(&PARTITIONS)].concat(),
         SOURCE => [alone(&SOURCES), beside(&SOURCES)].concat(),
         REQUEST_TAG | RESOURCE_TAG => alone(&["other", "tenon2", ""]),
+        OWNER => alone(&["444455556666", "amazon", "aws-marketplace", ""]),
         CREATE_ACTION => alone(&["RunScheduledInstances", "CreateVpc"]),
         TAG_KEYS => beside(&["tenon.dev/installation", "kubernetes.io/cluster/next"]),
         RESOURCE_IDENTIFIER => alone(&[

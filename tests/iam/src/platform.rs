@@ -8,8 +8,8 @@ use tenon_cloud::port::{BlockDevice, CreateLaunchTemplate, LaunchTemplateData, T
 use tenon_region::asked::Asked;
 
 use crate::calls;
-use crate::request::{INSTALLATION, Request, SOURCE, arn};
-use crate::stack::{Account, Stack};
+use crate::request::{INSTALLATION, OWNER, Request, SOURCE, arn};
+use crate::stack::{Account, SNAPSHOTS_OF_NEXT, Stack};
 
 /// The requests of a role beside the recorded ones.
 ///
@@ -40,6 +40,9 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     if role == "provisioner" {
         asked.extend(unplayed()?);
     }
+    if role == "node-classes" {
+        asked.extend(calls::requests(Asked::Other("DescribeSnapshots"))?);
+    }
     Ok(asked)
 }
 
@@ -53,7 +56,16 @@ fn unplayed() -> Result<Vec<Request>, String> {
         ..LaunchTemplateData::default()
     };
     let template = CreateLaunchTemplate { name: "tenon-tenon-1".to_owned(), data, tags: ours };
-    calls::requests(Asked::CreateLaunchTemplate(&template))
+    let mut asked = calls::requests(Asked::CreateLaunchTemplate(&template))?;
+    // The stacks of both clusters allow snapshots, each of another owner.
+    let of_snapshot = |request: &&Request| request.context.contains_key(OWNER);
+    let others: Vec<Request> = asked
+        .iter()
+        .filter(of_snapshot)
+        .map(|request| request.clone().with(OWNER, [SNAPSHOTS_OF_NEXT]))
+        .collect();
+    asked.extend(others);
+    Ok(asked)
 }
 
 /// What the schedules of the role's stack send, and where it goes if that fails.

@@ -27,6 +27,8 @@ pub const CREATE_ACTION: &str = "ec2:CreateAction";
 pub const TAG_KEYS: &str = "aws:TagKeys";
 /// Whom a role is passed to.
 pub const PASSED_TO: &str = "iam:PassedToService";
+/// Who owns a snapshot.
+pub const OWNER: &str = "ec2:Owner";
 /// What ARC is asked about.
 pub const RESOURCE_IDENTIFIER: &str = "arc-zonal-shift:ResourceIdentifier";
 

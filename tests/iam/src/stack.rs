@@ -284,6 +284,7 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     let mut stacks = vec![region];
     for cluster in CLUSTERS {
         let role = format!("arn:aws:iam::{ACCOUNT}:role/{cluster}-node");
+        let snapshots = if cluster == "next" { SNAPSHOTS_OF_NEXT } else { ACCOUNT };
         let stack = Stack::read(
             include_str!("../../../infra/cluster.yaml"),
             &[
@@ -293,6 +294,7 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
                 ("KubernetesVersion", "1.35"),
                 ("ServiceCidr", "10.100.0.0/16"),
                 ("NodeRoles", &role),
+                ("SnapshotOwners", snapshots),
                 ("SubnetTags", "team=*"),
                 ("SecurityGroupTags", "team=*"),
             ],
@@ -302,6 +304,9 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     }
     Ok((account, stacks))
 }
+
+/// Whose snapshots the second cluster may use; the first may use those of its own account.
+pub const SNAPSHOTS_OF_NEXT: &str = "555566667777";
 
 /// The clusters that have stacks: the scenarios', and one beside it.
 pub const CLUSTERS: [&str; 2] = ["demo", "next"];

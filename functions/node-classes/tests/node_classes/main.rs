@@ -10,4 +10,5 @@ mod foreign_images;
 mod reservations;
 mod resolving;
 mod running;
+mod snapshots;
 mod zonal_shift;

@@ -39,7 +39,7 @@ pub(crate) fn allowances() -> Allowances {
         subnet_tags: tags(),
         security_group_tags: tags(),
         image_owners: set(&["self", "amazon"]),
-        max_nodes: None,
+        ..Allowances::default()
     }
 }
 

@@ -246,6 +246,22 @@ fn active_reservations_are_asked_for_with_their_kinds() {
 }
 
 #[test]
+fn snapshots_are_asked_for_by_id_with_their_owner_and_tags() {
+    let body = "<DescribeSnapshotsResponse><snapshotSet><item><snapshotId>snap-1</snapshotId><ownerId>111122223333</ownerId><tagSet><item><key>team</key><value>web</value></item></tagSet></item><item><snapshotId>snap-2</snapshotId><ownerId>999999999999</ownerId><ownerAlias>amazon</ownerAlias></item></snapshotSet></DescribeSnapshotsResponse>";
+    let (ec2, http) = ec2(&[(200, body)]);
+    let ids = vec!["snap-1".to_owned(), "snap-2".to_owned()];
+    let found =
+        block_on(ec2.describe_snapshots(&ResourceFilter { ids, ..ResourceFilter::default() })).unwrap();
+    assert_eq!((found[0].id.as_str(), found[0].owner.as_str()), ("snap-1", "111122223333"));
+    assert_eq!(found[0].tags["team"], "web");
+    assert_eq!(found[1].owner_alias.as_deref(), Some("amazon"));
+    check_form(
+        &http.sent()[0],
+        &[("Action", "DescribeSnapshots"), ("SnapshotId.1", "snap-1"), ("SnapshotId.2", "snap-2")],
+    );
+}
+
+#[test]
 fn security_groups_are_asked_for_by_name_and_tag() {
     let body = "<DescribeSecurityGroupsResponse><securityGroupInfo><item><groupId>sg-1</groupId><groupName>nodes</groupName><vpcId>vpc-1</vpcId></item></securityGroupInfo></DescribeSecurityGroupsResponse>";
     let (ec2, http) = ec2(&[(200, body)]);

@@ -1,5 +1,7 @@
 //! Images, as EC2 tells them: with their state, which callers must look at.
 
+use std::collections::BTreeMap;
+
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::facts;
 use tenon_domain::id::ImageId;
@@ -76,7 +78,22 @@ pub struct Image {
     pub deprecated_at: Option<Timestamp>,
     /// Its root volume's device name, such as `/dev/xvda`.
     pub root_device_name: Option<String>,
+    /// The snapshots that its volumes are made from, by the devices' names.
+    pub snapshots: BTreeMap<String, String>,
     /// Its tags.
+    pub tags: Tags,
+}
+
+/// A snapshot of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeSnapshot {
+    /// Its id.
+    pub id: String,
+    /// The account that owns it.
+    pub owner: String,
+    /// The owner's alias, such as `amazon`.
+    pub owner_alias: Option<String>,
+    /// Its tags; EC2 shows those of another account's snapshots to nobody.
     pub tags: Tags,
 }
 

@@ -23,7 +23,7 @@ pub use fleet::{
     CreateFleetRequest, DryRunOutcome, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
     FleetResult, FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
-pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState};
+pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState, VolumeSnapshot};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use network::{ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{
@@ -182,6 +182,8 @@ port! {
         fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
         /// Security groups by filter, by id; an unknown id is `NotFound`.
         fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        /// Snapshots of volumes by filter, by id; an unknown id is `NotFound`.
+        fn describe_snapshots(filter: &ResourceFilter) -> Vec<VolumeSnapshot>;
         /// Active capacity reservations by filter, by id; an unknown id is `NotFound`.
         fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
         /// Makes a launch template; a name in use is `AlreadyExists`.

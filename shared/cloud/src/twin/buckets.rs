@@ -110,6 +110,7 @@ fn tokens(call: Call, cost: Cost) -> Vec<(Bucket, u64)> {
         | Call::DescribeImages
         | Call::DescribeSubnets
         | Call::DescribeSecurityGroups
+        | Call::DescribeSnapshots
         | Call::DescribeCapacityReservations
         | Call::DescribeLaunchTemplates
         | Call::DescribeInstances => vec![(Bucket::Describe, 1)],

@@ -17,6 +17,8 @@ pub enum Call {
     DescribeSubnets,
     /// DescribeSecurityGroups.
     DescribeSecurityGroups,
+    /// DescribeSnapshots.
+    DescribeSnapshots,
     /// DescribeCapacityReservations.
     DescribeCapacityReservations,
     /// CreateLaunchTemplate.
@@ -53,6 +55,7 @@ impl Call {
             Self::DescribeImages => "DescribeImages",
             Self::DescribeSubnets => "DescribeSubnets",
             Self::DescribeSecurityGroups => "DescribeSecurityGroups",
+            Self::DescribeSnapshots => "DescribeSnapshots",
             Self::DescribeCapacityReservations => "DescribeCapacityReservations",
             Self::CreateLaunchTemplate => "CreateLaunchTemplate",
             Self::DescribeLaunchTemplates => "DescribeLaunchTemplates",

@@ -15,7 +15,7 @@ use crate::port::{
     CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
     Page, PageToken, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
-    TypeOffering, ZonalShift,
+    TypeOffering, VolumeSnapshot, ZonalShift,
 };
 
 /// EC2's page sizes, as the adapters ask for them.
@@ -172,6 +172,10 @@ impl Ec2 for RegionTwin {
         let narrowing = if bare { Narrowing::None } else { Narrowing::FilteredOrPaged };
         let cost = Cost { narrowing, resources: 0 };
         self.call(Call::DescribeSecurityGroups, cost, |state| state.groups_matching(filter))
+    }
+
+    async fn describe_snapshots(&self, filter: &ResourceFilter) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
+        self.call(Call::DescribeSnapshots, Cost::PLAIN, |state| state.snapshots_matching(filter))
     }
 
     async fn describe_capacity_reservations(

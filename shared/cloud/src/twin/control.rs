@@ -12,6 +12,7 @@ use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{Call, Fault, HealthEvent, NewImage, NotPossible, Pool, Quota, RegionTwin, TwinEvent};
 use crate::port::{
     CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
+    VolumeSnapshot,
 };
 
 /// Time and events.
@@ -73,6 +74,11 @@ impl RegionTwin {
     /// [`NotPossible`] for one that doesn't exist.
     pub fn tag_image(&self, id: &ImageId, key: &str, value: &str) -> Result<(), NotPossible> {
         self.with(|state| state.tag_image(id, key, value))
+    }
+
+    /// Puts a snapshot of a volume there.
+    pub fn add_snapshot(&self, snapshot: VolumeSnapshot) {
+        self.with(|state| state.snapshots.insert(snapshot.id.clone(), snapshot));
     }
 
     /// An image's true state.

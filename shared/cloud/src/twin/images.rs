@@ -3,6 +3,8 @@
 //! Decides an image's state over time and the events of it. Invariant: events come for images of this account alone
 //! (EC2 tells the owner), and none comes for `pending`.
 
+use std::collections::BTreeMap;
+
 use tenon_domain::id::ImageId;
 use tenon_domain::{SignedDuration, Timestamp};
 
@@ -11,7 +13,10 @@ use super::random::draw;
 use super::state::{Due, State, error};
 use super::{NotPossible, refuse};
 use crate::error::Ec2Error;
-use crate::port::{Architecture, DisabledImages, Image, ImageFilter, ImageState, Tags, wildcard_matches};
+use crate::port::{
+    Architecture, DisabledImages, Image, ImageFilter, ImageState, ResourceFilter, Tags, VolumeSnapshot,
+    wildcard_matches,
+};
 
 /// How the making of an image ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,18 +100,28 @@ impl State {
         let delay = new
             .delay
             .unwrap_or_else(|| self.config.delays.image.draw(self.config.seed, &["delay", id.as_str()]));
+        let device = "/dev/xvda".to_owned();
+        let owner = new.owner.unwrap_or_else(|| self.config.account.clone());
+        let snapshot = VolumeSnapshot {
+            id: id.as_str().replacen("ami-", "snap-", 1),
+            owner: owner.clone(),
+            owner_alias: new.owner_alias.clone(),
+            tags: Tags::new(),
+        };
         let image = Image {
             id: id.clone(),
             name: new.name,
-            owner: new.owner.unwrap_or_else(|| self.config.account.clone()),
+            owner,
             owner_alias: new.owner_alias,
             architecture: Some(new.architecture),
             state: ImageState::Pending,
             created_at: Some(self.now),
             deprecated_at: new.deprecated_at,
-            root_device_name: Some("/dev/xvda".to_owned()),
+            snapshots: BTreeMap::from([(device.clone(), snapshot.id.clone())]),
+            root_device_name: Some(device),
             tags: new.tags,
         };
+        self.snapshots.insert(snapshot.id.clone(), snapshot);
         self.images.insert(id.clone(), TwinImage { image, outcome: new.outcome });
         (id, delay)
     }
@@ -157,6 +172,21 @@ impl State {
 
     pub(super) fn image_state(&self, id: &ImageId) -> Option<ImageState> {
         self.images.get(id).map(|i| i.image.state)
+    }
+
+    pub(super) fn snapshots_matching(
+        &self,
+        filter: &ResourceFilter,
+    ) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
+        if let Some(id) = filter.ids.iter().find(|id| !self.snapshots.contains_key(*id)) {
+            let message = format!("The snapshot '{id}' does not exist.");
+            return Err(error(Call::DescribeSnapshots, "InvalidSnapshot.NotFound", &message));
+        }
+        let matches = |snapshot: &&VolumeSnapshot| {
+            (filter.ids.is_empty() || filter.ids.contains(&snapshot.id))
+                && filter.tags.iter().all(|tag| tag.matches(&snapshot.tags))
+        };
+        Ok(self.snapshots.values().filter(matches).cloned().collect())
     }
 
     pub(super) fn images_matching(&self, filter: &ImageFilter) -> Result<Vec<Image>, Ec2Error> {

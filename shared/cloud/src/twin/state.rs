@@ -29,6 +29,7 @@ use crate::data::{DataError, Ec2Data};
 use crate::error::Ec2Error;
 use crate::port::{
     AvailabilityZone, CapacityReservation, InstanceState, InstanceTypeInfo, Page, PageToken, SecurityGroup,
+    VolumeSnapshot,
 };
 
 /// Something that will happen by itself.
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub(super) zones: Vec<AvailabilityZone>,
     pub(super) on_demand: &'static BTreeMap<InstanceType, UsdPerHour>,
     pub(super) images: BTreeMap<ImageId, TwinImage>,
+    /// Snapshots of volumes, those of images among them, by id.
+    pub(super) snapshots: BTreeMap<String, VolumeSnapshot>,
     pub(super) subnets: BTreeMap<SubnetId, TwinSubnet>,
     pub(super) groups: BTreeMap<SecurityGroupId, SecurityGroup>,
     /// Capacity reservations, each with how many instances it is for.
@@ -105,6 +108,7 @@ impl State {
             zones,
             on_demand: &data.on_demand,
             images: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             subnets: BTreeMap::new(),
             groups: BTreeMap::new(),
             reservations: BTreeMap::new(),

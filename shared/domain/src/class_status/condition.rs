@@ -88,6 +88,8 @@ words! {
         InstanceProfileNotFound => "InstanceProfileNotFound",
         /// The instance profile couldn't be looked up.
         InstanceProfileResolutionFailed => "InstanceProfileResolutionFailed",
+        /// A snapshot that the class names doesn't exist.
+        SnapshotNotFound => "SnapshotNotFound",
         /// EC2 couldn't be asked for capacity reservations.
         CapacityReservationResolutionFailed => "CapacityReservationResolutionFailed",
         /// The class asks for what the cluster's registry doesn't allow.
@@ -169,6 +171,7 @@ impl Condition {
             | ConditionReason::SecurityGroupResolutionFailed
             | ConditionReason::InstanceProfileNotFound
             | ConditionReason::InstanceProfileResolutionFailed
+            | ConditionReason::SnapshotNotFound
             | ConditionReason::CapacityReservationResolutionFailed
             | ConditionReason::NotAllowed
             | ConditionReason::ClusterNotRegistered

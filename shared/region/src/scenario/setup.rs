@@ -212,6 +212,7 @@ fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(
             security_group_tags: discovery,
             image_owners: BTreeSet::from(["self".to_owned(), "amazon".to_owned()]),
             max_nodes: form.max_nodes,
+            ..Allowances::default()
         },
         bootstrap: None,
     };

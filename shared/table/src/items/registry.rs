@@ -3,6 +3,8 @@
 //!
 //! Decides the defaults of what a stack may leave out: settings and gates.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tenon_domain::SignedDuration;
 use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
 
@@ -34,6 +36,13 @@ impl Form for Registry {
             to.labels("subnet_tags", &self.allowed.subnet_tags);
             to.labels("security_group_tags", &self.allowed.security_group_tags);
             to.texts("image_owners", &self.allowed.image_owners);
+            // Most clusters have none.
+            if !self.allowed.snapshot_owners.is_empty() {
+                to.texts(SNAPSHOT_OWNERS, &self.allowed.snapshot_owners);
+            }
+            if !self.allowed.snapshot_tags.is_empty() {
+                to.labels(SNAPSHOT_TAGS, &self.allowed.snapshot_tags);
+            }
             to.number_if("max_nodes", self.allowed.max_nodes);
         });
         to.map_if("bootstrap", self.bootstrap.as_ref(), |bootstrap, to| {
@@ -61,6 +70,14 @@ impl Form for Registry {
                     subnet_tags: from.labels("subnet_tags")?,
                     security_group_tags: from.labels("security_group_tags")?,
                     image_owners: from.texts("image_owners")?,
+                    snapshot_owners: match from.value_if(SNAPSHOT_OWNERS) {
+                        Some(_) => from.texts(SNAPSHOT_OWNERS)?,
+                        None => BTreeSet::new(),
+                    },
+                    snapshot_tags: match from.value_if(SNAPSHOT_TAGS) {
+                        Some(_) => from.labels(SNAPSHOT_TAGS)?,
+                        None => BTreeMap::new(),
+                    },
                     max_nodes: from.u32_if("max_nodes")?,
                 })
             })?,
@@ -71,6 +88,8 @@ impl Form for Registry {
     }
 }
 
+const SNAPSHOT_OWNERS: &str = "snapshot_owners";
+const SNAPSHOT_TAGS: &str = "snapshot_tags";
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";

@@ -178,6 +178,8 @@ pub(super) fn registry_entry() -> Registry {
             subnet_tags: tags(&[("karpenter.sh/discovery", "prod")]),
             security_group_tags: tags(&[("karpenter.sh/discovery", "*")]),
             image_owners: strings(&["amazon", "self"]),
+            snapshot_owners: strings(&["111122223333"]),
+            snapshot_tags: tags(&[("team", "*")]),
             max_nodes: Some(100),
         },
         bootstrap: Some(Bootstrap { pool: "default".parse().unwrap(), nodes: 1 }),
