@@ -20,6 +20,10 @@ use crate::window::Window;
 /// How long the agent waits after a step that failed.
 pub const RETRY: SignedDuration = SignedDuration::from_secs(2);
 
+/// How long the agent waits before it taints Nodes again that changed meanwhile. What takes the taint away each time, such as
+/// an admission webhook, isn't fought more often.
+pub const TAINT_RETRY: SignedDuration = SignedDuration::from_secs(1);
+
 /// Functions answer a changed pool or class within so long: a wake, and a look at EC2.
 pub const ANSWERED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
@@ -206,7 +210,7 @@ impl Pace {
             self.converge_at = self.converge_at.min(after(ANSWERED_AFTER));
         }
         if ended.tainted == Some(Tainted::Some) {
-            self.deletions.observe_change(now);
+            self.converge_at = self.converge_at.min(after(TAINT_RETRY));
         }
         match &ended.reported {
             Some(Reported::Changed(_) | Reported::Unchanged) => self.beat_at = after(HEARTBEAT_EVERY),
@@ -355,7 +359,10 @@ mod tests {
             // Some Node changed while it was tainted.
             let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, waits) };
             let ended = StepEnded { work: Work::Converge, reported: None, ..ended };
-            assert_eq!(pace.end(&ended, soon), soon + SignedDuration::from_millis(100));
+            assert!(pace.end(&ended, soon) <= soon + TAINT_RETRY);
+            // It is reported, and looked at again.
+            assert!(pace.begin(at(11)).is_some());
+            assert_eq!(pace.begin(soon + TAINT_RETRY), Some(Work::ConvergeAndReport(Burst::Over)));
         }
     }
 

@@ -28,7 +28,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Deletions that follow each other closely are one look.
 const DELETIONS_WINDOW: Duration = Duration::from_millis(100);
 /// The wait before Nodes are tainted again that changed meanwhile, or whose API server gave no answer.
-const TAINT_RETRY: Duration = Duration::from_millis(500);
+const TAINT_RETRY: Duration = Duration::from_secs(1);
 
 /// Drives the agent until it is told to stop.
 pub(super) async fn drive<K: Kube, T: Table, B: Bell>(

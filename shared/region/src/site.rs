@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_agent::bell::DETAIL_TYPE;
-use tenon_agent::deleted::Tainted;
 use tenon_agent::pace::{Pace, StepEnded, run_step};
 use tenon_agent::{Agent, Bell, BellError, Ring};
 use tenon_cloud::twin::InstanceRecord;
@@ -162,7 +161,7 @@ impl Site {
         self.begun_at
     }
 
-    /// When the last step began that the agent brought to its end: what was deleted before it is tainted.
+    /// When the last step began that the agent brought to its end without an error.
     #[must_use]
     pub const fn agent_looked_at(&self) -> Timestamp {
         self.looked_at
@@ -300,7 +299,7 @@ impl Site {
     pub fn agent_ended(&mut self, ended: AgentEnded, now: Timestamp) -> (Timestamp, Vec<Happening>) {
         let due = self.pace.end(&ended.step, now);
         self.free_since = now;
-        if ended.step.tainted == Some(Tainted::All) {
+        if ended.step.errors.is_empty() {
             self.looked_at = self.begun_at;
         }
         self.agent = AgentSlot::Idle(ended.agent);

@@ -16,8 +16,8 @@ use crate::invariants::Invariant;
 /// An agent that is there and has nothing else under way looks at a deletion within so long.
 pub(crate) const TAINTED_WITHIN: SignedDuration = SignedDuration::from_secs(3);
 
-/// A Node that somebody deleted, or whose NodeClaim somebody did, has the taint `karpenter.sh/disrupted:NoSchedule` once its
-/// agent looked, and an agent that is there looks within [`TAINTED_WITHIN`].
+/// A Node that somebody deleted, or whose NodeClaim somebody did, has the taint `karpenter.sh/disrupted:NoSchedule` after
+/// [`TAINTED_WITHIN`], and an agent that is there and has nothing else under way looks within that time.
 ///
 /// # Errors
 /// The invariant and what was found.
@@ -40,7 +40,9 @@ pub(crate) fn invariant_deleted_are_tainted(
         let late = site.agent_free_since().is_some_and(|free| {
             region.now().duration_since(free.max(deleted)) > TAINTED_WITHIN && site.agent_begun_at() < deleted
         });
-        if late || (deleted < site.agent_looked_at() && !is_tainted(&node)) {
+        // A Node that changed while it was tainted is tried again within this time.
+        let looked = site.agent_looked_at().duration_since(deleted) > TAINTED_WITHIN;
+        if late || (looked && !is_tainted(&node)) {
             let text = format!("Node {name} of NodeClaim {claim} was deleted at {deleted} and isn't tainted");
             return Err((Invariant::DeletedAreTainted, text));
         }
