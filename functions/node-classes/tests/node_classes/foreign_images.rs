@@ -1,13 +1,16 @@
 //! Images of other accounts that look like the cluster's own.
 
 use jiff::SignedDuration;
+use serde_json::json;
 use tenon_cloud::twin::NewImage;
+use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::Cause;
+use tenon_entrypoint::content_commit;
+use tenon_table::items::{self, keys};
+use tenon_table::{Table, block_on};
 
 use crate::running::{Running, allowances, class, image, running, set, tags};
-
-use serde_json::json;
 
 const STRANGER: &str = "999988887777";
 
@@ -63,4 +66,33 @@ fn a_name_without_an_owner_finds_no_stranger() {
     check(&["self", STRANGER], None, json!({"name": "nodes-*"}), "own");
     check(&["self", STRANGER], None, json!({"name": "nodes-*", "owner": STRANGER}), "stranger's");
     check(&["self"], None, json!({"name": "nodes-*", "owner": STRANGER}), "AMIsReady=False NotAllowed");
+}
+
+#[test]
+fn an_image_of_a_stranger_asks_nothing_of_ec2_where_a_class_selects_its_own() {
+    let running = running(allowances());
+    running.world.ec2.add_image(image("nodes-1"));
+    running.report(&[class(json!({}))]);
+    running.wake(Cause::SnapshotChanged);
+    let asks = |owner: &str| {
+        let told = ImageRecord {
+            id: format!("ami-{owner}").parse().unwrap(),
+            name: "nodes-2".to_owned(),
+            state: ImageState::Available,
+            architecture: None,
+            created_at: None,
+            owner: owner.to_owned(),
+            tags: tags(),
+            deprecated_at: None,
+            seen_at: running.world.clock.now(),
+        };
+        let key = keys::image(&running.world.installation.region, &told.id);
+        let commit = content_commit(Vec::new(), vec![items::put(key, &told)]);
+        block_on(running.world.table.commit(&commit)).unwrap();
+        let before = running.world.ec2.calls();
+        running.wake(Cause::ImageChanged(Some(told.id)));
+        running.world.ec2.calls() != before
+    };
+    assert!(!asks(STRANGER));
+    assert!(asks(&running.world.installation.account));
 }
