@@ -26,8 +26,6 @@ use crate::events;
 use crate::handler::{Handler, Scope};
 use crate::ports::Ports;
 
-pub use self::trials::trial_lasts;
-
 /// How often a message has to be received before it becomes a dead letter. One whose cluster ends no invocation is handled
 /// by then where up to three others do: it comes with them once when nothing comes back yet, once with each of them that
 /// isn't found out, and then without.
@@ -121,7 +119,7 @@ impl Batch {
     async fn handle_with_care<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
         let mut trials = Trials::read(ports, handler.name(), self.wakes.keys()).await;
         let (suspects, others): (Vec<Scope>, Vec<Scope>) =
-            self.wakes.keys().cloned().partition(|scope| trials.ended_an_invocation(scope));
+            self.wakes.keys().cloned().partition(|scope| trials.may_end_an_invocation(scope));
         let tried = self.tried(&suspects, &others, &trials);
         for scope in suspects.iter().filter(|scope| tried.as_ref() != Some(scope)) {
             self.set_aside(scope, trials.begun(scope));

@@ -21,26 +21,10 @@ use crate::token::content_commit;
 /// [`super::RECEIVES_LEAST`] times, six minutes each.
 const HELD_FOR: SignedDuration = SignedDuration::from_hours(1);
 
-/// How long an invocation of the function takes at most: no less than its timeout, and no more than the time after which its
-/// messages come back, so that a trial that ended an invocation is known as one by then.
-#[must_use]
-pub const fn trial_lasts(function: FunctionName) -> SignedDuration {
-    match function {
-        FunctionName::Interruption => SignedDuration::from_secs(15),
-        FunctionName::Catalog
-        | FunctionName::Images
-        | FunctionName::NodeClasses
-        | FunctionName::Provisioner
-        | FunctionName::Lifecycle
-        | FunctionName::Disruption => SignedDuration::from_secs(60),
-    }
-}
-
 /// The trials of a batch's clusters.
 #[derive(Debug)]
 pub(super) struct Trials {
     function: FunctionName,
-    read_at: Timestamp,
     of: BTreeMap<ClusterName, Trial>,
 }
 
@@ -56,7 +40,7 @@ impl Trials {
             Scope::Cluster(cluster) => Some((keys::trial(cluster, function), cluster.clone())),
         });
         let clusters: BTreeMap<Key, ClusterName> = clusters.take(limits::BATCH_KEYS).collect();
-        let mut trials = Self { function, read_at: ports.now(), of: BTreeMap::new() };
+        let (mut trials, now) = (Self { function, of: BTreeMap::new() }, ports.now());
         let asked: Vec<Key> = clusters.keys().cloned().collect();
         if asked.is_empty() {
             return trials;
@@ -64,16 +48,17 @@ impl Trials {
         if let Ok(items) = ports.table().batch_get(&asked, Consistency::Strong).await {
             let found = clusters.into_iter().filter_map(|(key, cluster)| {
                 let trial: Trial = from_item(&key, items.get(&key)?).ok()?;
-                (trial.begun > 0 && trials.read_at < trial.expires_at).then_some((cluster, trial))
+                (trial.begun > 0 && now < trial.expires_at).then_some((cluster, trial))
             });
             trials.of = found.collect();
         }
         trials
     }
 
-    /// Whether the last trial of it didn't come to its end, and isn't under way any more.
-    pub(super) fn ended_an_invocation(&self, scope: &Scope) -> bool {
-        self.trial(scope).is_some_and(|trial| trial.until <= self.read_at)
+    /// Whether the last trial of it isn't known to have come to its end. One that is under way in another invocation looks the
+    /// same: to wait for it costs its message one receive, to take part in it may cost those of all others one.
+    pub(super) fn may_end_an_invocation(&self, scope: &Scope) -> bool {
+        self.begun(scope) > 0
     }
 
     /// How often in a row it was begun.
@@ -84,20 +69,16 @@ impl Trials {
     /// Writes that it is begun.
     pub(super) async fn begin<P: Ports>(&mut self, ports: &P, scope: &Scope) {
         let begun = self.begun(scope).saturating_add(1);
-        let until = after(ports.now(), trial_lasts(self.function));
-        self.write(
-            ports,
-            scope,
-            Trial { function: self.function, begun, until, expires_at: after(until, HELD_FOR) },
-        )
-        .await;
+        let at = ports.now();
+        let expires_at = at.saturating_add(HELD_FOR).unwrap_or(Timestamp::MAX);
+        self.write(ports, scope, Trial { function: self.function, begun, at, expires_at }).await;
     }
 
     /// Writes that it came to its end.
     pub(super) async fn end<P: Ports>(&mut self, ports: &P, scope: &Scope) {
-        let now = ports.now();
-        self.write(ports, scope, Trial { function: self.function, begun: 0, until: now, expires_at: now })
-            .await;
+        let at = ports.now();
+        let trial = Trial { function: self.function, begun: 0, at, expires_at: at };
+        self.write(ports, scope, trial).await;
     }
 
     async fn write<P: Ports>(&mut self, ports: &P, scope: &Scope, trial: Trial) {
@@ -117,8 +98,4 @@ impl Trials {
             Scope::Cluster(cluster) => self.of.get(cluster),
         }
     }
-}
-
-fn after(moment: Timestamp, by: SignedDuration) -> Timestamp {
-    moment.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

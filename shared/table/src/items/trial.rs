@@ -15,8 +15,8 @@ pub struct Trial {
     pub function: FunctionName,
     /// How often in a row it began; 0 once it came to its end.
     pub begun: u64,
-    /// When the last one has ended in any case.
-    pub until: Timestamp,
+    /// When the last one began, or came to its end: what makes two writes of one second differ.
+    pub at: Timestamp,
     /// When it isn't held against the cluster any more.
     pub expires_at: Timestamp,
 }
@@ -25,7 +25,7 @@ impl Form for Trial {
     fn write(&self, to: &mut Attributes) {
         to.text("function", self.function.as_str());
         to.number("begun", self.begun);
-        to.time("until", self.until);
+        to.time("at", self.at);
         to.value(EXPIRES_AT, seconds(self.expires_at));
     }
 
@@ -34,7 +34,7 @@ impl Form for Trial {
         Ok(Self {
             function: from.word("function", FunctionName::parse)?,
             begun: from.u64("begun")?,
-            until: from.time("until")?,
+            at: from.time("at")?,
             expires_at: Timestamp::from_second(expires_at).unwrap_or(Timestamp::MAX),
         })
     }

@@ -310,7 +310,7 @@ pub(super) fn learned() -> LearnedRecord {
 }
 
 pub(super) fn trial() -> Trial {
-    Trial { function: FunctionName::Provisioner, begun: 2, until: at("00:01:00"), expires_at: at("01:00:00") }
+    Trial { function: FunctionName::Provisioner, begun: 2, at: at("00:00:01"), expires_at: at("01:00:00") }
 }
 
 pub(super) fn seen_by_provisioner() -> Seen {
