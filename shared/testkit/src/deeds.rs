@@ -2,8 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_cloud::port::{InstanceState, TargetCapacityType, cluster_arn};
-use tenon_cloud::twin::HealthEvent;
+use tenon_cloud::Ec2Error;
+use tenon_cloud::port::{Architecture, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, NewImage};
 use tenon_cluster::{Kind, object};
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
 use tenon_domain::wake::FunctionName;
@@ -13,7 +14,8 @@ use tenon_region::site::Voice;
 
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
-use crate::world::DEPLOYMENTS;
+use crate::selected::Strangers;
+use crate::world::{DEPLOYMENTS, image, node_class};
 
 /// What was done to a world and may have to be undone.
 #[derive(Default)]
@@ -25,7 +27,32 @@ pub(crate) struct Doings {
     pool: Option<Value>,
     speaks_at: Option<Timestamp>,
     made: u64,
+    strangers: Strangers,
+    selection: Selection,
+    sizes: Sizes,
 }
+
+/// By what the class selects its images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Selection {
+    /// By tags: the newest of them.
+    #[default]
+    Tags,
+    /// By the name of the first image.
+    First,
+}
+
+/// Which sizes the pool `default` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Sizes {
+    #[default]
+    All,
+    Larger,
+    Large,
+}
+
+/// An account that isn't ours.
+const STRANGER: &str = "999988887777";
 
 impl Doings {
     /// Does one thing.
@@ -52,6 +79,9 @@ impl Doings {
             80..=83 => self.shift(region, cluster, dice),
             84..=85 => delete_claim(region, cluster, dice),
             86 => self.delete_pool(region, cluster, dice),
+            87..=89 => self.edit_class(region, cluster, dice),
+            90..=92 => self.edit_pool(region, cluster),
+            93..=94 => self.make_strangers_image(region),
             _ => {}
         }
     }
@@ -61,6 +91,7 @@ impl Doings {
         self.speak(region, cluster);
         self.scarcity.end(region);
         self.shift_back(region, cluster);
+        region.twin().clear_faults();
         self.make_pool(region, cluster);
     }
 
@@ -84,6 +115,68 @@ impl Doings {
         let made = json!({"apiVersion": pool.get("apiVersion"), "kind": pool.get("kind"),
             "metadata": metadata, "spec": pool.get("spec")});
         let _ = site.cluster().apply(made);
+    }
+
+    /// Images of strangers, and when each was made.
+    pub(crate) const fn strangers(&self) -> &Strangers {
+        &self.strangers
+    }
+
+    /// A user selects images in another way, while EC2 answers some calls not at once.
+    fn edit_class(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+        let Some(site) = region.site(cluster) else { return };
+        self.selection = match self.selection {
+            Selection::Tags => Selection::First,
+            Selection::First => Selection::Tags,
+        };
+        let mut class = node_class(cluster.as_str());
+        if self.selection == Selection::First {
+            class["spec"]["amiSelectorTerms"] = json!([{"name": image("node-0").name}]);
+        }
+        let _ = site.cluster().apply(class);
+        for call in [Call::DescribeImages, Call::DescribeSubnets, Call::DescribeSecurityGroups] {
+            if dice.permille(600) {
+                let error = Ec2Error::Throttled { action: call.as_str().to_owned() };
+                let when = FaultWhen::Next(dice.between(1, 5));
+                region.twin().inject(Fault { call, when, effect: FaultEffect::Refused(error) });
+            }
+        }
+    }
+
+    /// A user lets the pool have larger types alone, then large ones alone, then all again. Every pod fits on one of each,
+    /// so that needs no undoing; what is replaced meanwhile may need several in its place.
+    fn edit_pool(&mut self, region: &Region, cluster: &ClusterName) {
+        self.sizes = match self.sizes {
+            Sizes::All => Sizes::Larger,
+            Sizes::Larger => Sizes::Large,
+            Sizes::Large => Sizes::All,
+        };
+        let Some(site) = region.site(cluster) else { return };
+        let pools = site.cluster().objects(Kind::NodePool);
+        let Some(known) = pools.iter().find(|pool| pool["metadata"]["name"] == "default") else { return };
+        let mut pool = Value::clone(known);
+        let key = "karpenter.k8s.aws/instance-size";
+        if let Some(asked) = pool["spec"]["template"]["spec"]["requirements"].as_array_mut() {
+            asked.retain(|requirement| requirement["key"] != key);
+            let sizes: &[&str] = match self.sizes {
+                Sizes::All => &[],
+                Sizes::Larger => &["xlarge", "2xlarge"],
+                Sizes::Large => &["large"],
+            };
+            if !sizes.is_empty() {
+                asked.push(json!({"key": key, "operator": "In", "values": sizes}));
+            }
+        }
+        let _ = site.cluster().apply(pool);
+    }
+
+    /// Somebody else shares an image that looks like ours.
+    fn make_strangers_image(&mut self, region: &Region) {
+        let ours = image("node-0");
+        let mut theirs = NewImage::named(ours.name, Architecture::X86_64);
+        theirs.tags.extend(ours.tags);
+        theirs.owner = Some(STRANGER.to_owned());
+        self.strangers.insert(region.twin().add_image(theirs), region.now());
     }
 
     /// Shifts the cluster away from a zone, or back; where zonal shift isn't on for it that is refused.

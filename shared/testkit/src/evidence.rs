@@ -81,7 +81,7 @@ pub fn invariant_evidence_held(region: &Region, cluster: &ClusterName, seen: &mu
     seen.hear(region, cluster);
     seen.read_catalog(region)?;
     let now = region.table().backup();
-    let judged = seen.judge(&now);
+    let judged = seen.judge(&now, cluster);
     seen.read = Some(now);
     judged
 }
@@ -126,8 +126,8 @@ impl EvidenceSeen {
     }
 
     /// Judges the decisions of since the last look.
-    fn judge(&mut self, now: &Backup) -> Found {
-        for (key, item) in now.changed_since(self.read.as_ref(), "JOURNAL#") {
+    fn judge(&mut self, now: &Backup, cluster: &ClusterName) -> Found {
+        for (key, item) in now.changed_since(self.read.as_ref(), &format!("JOURNAL#{cluster}#")) {
             let Ok(record) = items::journal_from_item(&key, item) else { continue };
             // The day's line says less than the record.
             if record.by.is_empty() || !self.judged.insert(key) {

@@ -15,10 +15,9 @@ use tenon_table::{Backup, items};
 
 use crate::crowded::CrowdedOut;
 use crate::evidence::EvidenceSeen;
-use crate::marks::MarksSeen;
 use crate::shifts::ShiftsSeen;
 
-/// The region at one step, read once for all invariants.
+/// A cluster of the region at one step, read once for all invariants.
 pub struct Moment {
     /// When.
     pub at: Timestamp,
@@ -28,7 +27,7 @@ pub struct Moment {
     pub launches: Vec<Arc<Launch>>,
     /// All commands.
     pub commands: Vec<Arc<Command>>,
-    /// All instances as they really are.
+    /// All its instances as they really are.
     pub instances: Vec<Arc<InstanceRecord>>,
     /// Pods that the agent deleted since the step before.
     pub pod_deletions: Vec<PodDeletion>,
@@ -53,8 +52,6 @@ pub struct History {
     pub requests_judged: usize,
     /// Most nodes that a pool had, which percentages are taken of.
     pub pool_sizes: BTreeMap<String, usize>,
-    /// Marks as they were last seen.
-    pub marks: MarksSeen,
     /// What the table said of the evidence.
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
@@ -81,17 +78,36 @@ pub struct Journal {
 }
 
 impl Moment {
-    /// Reads a region.
+    /// Reads a cluster of a region.
     #[must_use]
-    pub fn of(region: &mut Region, cluster: &ClusterName) -> Self {
+    pub fn of(region: &Region, cluster: &ClusterName) -> Self {
+        let of_cluster = |record: &Arc<InstanceRecord>| {
+            record.instance.tags.get("tenon.dev/cluster").is_none_or(|name| name == cluster.as_str())
+        };
+        let mut instances = region.twin().instances();
+        if region.sites().count() > 1 {
+            instances.retain(of_cluster);
+        }
         Self {
             at: region.now(),
             claims: region.claims(cluster),
             launches: region.launches(cluster),
             commands: region.commands(cluster),
-            instances: region.twin().instances(),
-            pod_deletions: region.take_pod_deletions(),
+            instances,
+            pod_deletions: Vec::new(),
         }
+    }
+
+    /// The same with the pods of its Nodes that agents deleted.
+    #[must_use]
+    pub fn with_deletions(mut self, deletions: &[PodDeletion]) -> Self {
+        let is_its = |deletion: &&PodDeletion| {
+            self.instances
+                .iter()
+                .any(|record| record.instance.node_name().is_ok_and(|name| name.as_str() == deletion.node))
+        };
+        self.pod_deletions = deletions.iter().filter(is_its).cloned().collect();
+        self
     }
 
     /// Instances that run, or will.

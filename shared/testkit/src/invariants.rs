@@ -80,6 +80,8 @@ pub enum Invariant {
     ShiftedZonesLeftAlone,
     /// A Node that somebody deleted, or whose NodeClaim somebody did, takes no more pods within seconds.
     DeletedAreTainted,
+    /// Classes resolve to images that their spec selects, and to none of strangers.
+    ImagesSelected,
 }
 
 impl Invariant {
@@ -108,6 +110,7 @@ impl Invariant {
         Self::PlannedMemoryIsThere,
         Self::ShiftedZonesLeftAlone,
         Self::DeletedAreTainted,
+        Self::ImagesSelected,
     ];
 }
 

@@ -18,6 +18,9 @@ use tenon_region::gate::Evicting;
 use tenon_table::items::{CatalogMeta, Refresh, from_item, refresh, to_item};
 use tenon_table::{Commit, Condition, Item, Key, Number, Page, Value, Write};
 
+/// The account of a scenario's region.
+const ACCOUNT: &str = "111122223333";
+
 /// One place where the code is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sabotage {
@@ -71,6 +74,8 @@ pub enum Sabotage {
     ShiftsUnseen,
     /// The agent taints no Node that goes.
     DeletionsUntainted,
+    /// Strangers' images look like our own.
+    StrangersOwned,
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
@@ -101,6 +106,7 @@ impl Sabotage {
         Self::ClaimsOverfilled,
         Self::ShiftsUnseen,
         Self::DeletionsUntainted,
+        Self::StrangersOwned,
     ];
 
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
@@ -137,6 +143,7 @@ impl Sabotage {
             | Self::EmptyLaunches
             | Self::ShiftsUnseen
             | Self::DeletionsUntainted
+            | Self::StrangersOwned
             | Self::EmptyBelieved
             | Self::LastResortLost
             | Self::StrangersAdopted
@@ -193,6 +200,9 @@ impl Sabotage {
                 for image in images.iter_mut().filter(|image| image.state == ImageState::Pending) {
                     image.state = ImageState::Available;
                 }
+            }
+            Self::StrangersOwned => {
+                images.iter_mut().for_each(|image| image.owner = ACCOUNT.to_owned());
             }
             Self::NewestFlaps => {
                 let count = images.len().max(1);

@@ -17,15 +17,17 @@ use tenon_region::scenario::{self, build};
 use tenon_table::Backup;
 
 use crate::chaos::{Chaos, Weather};
-use crate::deeds::{Doings, wake};
+use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::evidence::invariant_evidence_held;
 use crate::history::{History, Moment};
 use crate::invariants::{self, Invariant, PoolBudgets, Standing, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
-use crate::marks;
+use crate::marks::{self, MarksSeen};
 use crate::random::Dice;
+use crate::reached::{Reach, Reached};
 use crate::sabotage::Sabotage;
+use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::world::CLUSTER;
 
@@ -51,7 +53,7 @@ pub struct Options {
 }
 
 /// What a history came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
     /// Instances that were launched.
     pub launches: usize,
@@ -61,6 +63,8 @@ pub struct Outcome {
     pub invocations: u64,
     /// Whether the table was restored on the way.
     pub restored: bool,
+    /// The situations that it came to.
+    pub reached: BTreeSet<Reach>,
 }
 
 /// Plays a seed.
@@ -86,7 +90,7 @@ fn play(options: Options) -> Result<Play, Box<Violation>> {
     for step in 0..options.steps {
         play.step = step;
         play.live()?;
-        if play.history.restored_at.is_some() {
+        if play.is_restored() {
             play.live_on_restored_table()?;
             return Ok(play);
         }
@@ -110,14 +114,30 @@ struct Play {
     step: u32,
     region: Region,
     chaos: Arc<Chaos>,
+    /// The cluster that deeds are done to.
     cluster: ClusterName,
-    budgets: Vec<PoolBudgets>,
+    /// All clusters.
+    watched: Vec<Watched>,
+    /// What EC2 refused is all clusters'.
+    marks: MarksSeen,
     dice: Dice,
+    /// What happens in the second cluster.
+    second_dice: Dice,
     doings: Doings,
-    history: History,
+    reached: Reached,
     backups: Vec<(Timestamp, Backup)>,
     pace: Pace,
 }
+
+/// A cluster that is held to the invariants.
+struct Watched {
+    cluster: ClusterName,
+    budgets: Vec<PoolBudgets>,
+    history: History,
+}
+
+/// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
+const SECOND_SCALES: u64 = 350;
 
 /// How much time passes from step to step. Most histories are quick: much happens at once. Some are slow, so that
 /// audits, timeouts and the restore of an hour-old table are met too.
@@ -166,8 +186,11 @@ impl Play {
             }));
         };
         region.set_listeners(Listeners::None);
-        let objects = world.clusters.iter().flat_map(|cluster| &cluster.objects);
-        let budgets = objects.filter_map(PoolBudgets::of).collect();
+        let watch = |form: &scenario::ClusterForm| {
+            let budgets = form.objects.iter().filter_map(PoolBudgets::of).collect();
+            let cluster = ClusterName::parse(form.name.as_str()).ok()?;
+            Some(Watched { cluster, budgets, history: History::default() })
+        };
         let mut dice = Dice::new(options.seed, 3);
         let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
             (false, _) => Pace::Quick,
@@ -180,10 +203,12 @@ impl Play {
             region,
             chaos,
             cluster,
-            budgets,
+            watched: world.clusters.iter().filter_map(watch).collect(),
+            marks: MarksSeen::default(),
             dice,
+            second_dice: Dice::new(options.seed, 9),
             doings: Doings::default(),
-            history: History::default(),
+            reached: Reached::default(),
             backups: Vec::new(),
             pace,
         })
@@ -192,6 +217,11 @@ impl Play {
     /// One step: something happens, time passes, the invariants are asked.
     fn live(&mut self) -> Result<(), Box<Violation>> {
         self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
+        for other in self.watched.iter().skip(1) {
+            if self.second_dice.permille(SECOND_SCALES) {
+                deeds::scale(&self.region, &other.cluster, 5, &mut self.second_dice);
+            }
+        }
         let seconds = i64::try_from(self.dice.between(1, self.pace.longest_step())).unwrap_or(1);
         self.pass(SignedDuration::from_secs(seconds))?;
         if self.pace == Pace::Restored {
@@ -216,22 +246,23 @@ impl Play {
         let old_enough = |at: &Timestamp| now.duration_since(*at) >= RESTORE_AGE;
         let Some((_, backup)) = self.backups.iter().rev().find(|(at, _)| old_enough(at)) else { return };
         if self.dice.permille(100) {
-            let moment = Moment::of(&mut self.region, &self.cluster);
             let well = |claim: &&Arc<Claim>| {
                 use ClaimPhase::{Initialized, Launched, Registered};
                 matches!(claim.phase(), Launched | Registered | Initialized)
             };
-            self.history.well_at_restore = moment
-                .claims
-                .iter()
-                .filter(well)
-                .filter_map(|c| c.state.instance())
-                .map(|i| i.id.clone())
-                .collect();
-            self.history.restored_at = Some(now);
+            for watched in &mut self.watched {
+                let moment = Moment::of(&self.region, &watched.cluster);
+                let instances = moment.claims.iter().filter(well).filter_map(|c| c.state.instance());
+                watched.history.well_at_restore = instances.map(|i| i.id.clone()).collect();
+                watched.history.restored_at = Some(now);
+            }
             self.region.table().restore(backup);
             self.chaos.note_restore();
         }
+    }
+
+    fn is_restored(&self) -> bool {
+        self.watched.iter().any(|watched| watched.history.restored_at.is_some())
     }
 
     /// After a restore nothing may die; what else holds is for a person to bring back.
@@ -241,9 +272,11 @@ impl Play {
             let until = self.region.now().checked_add(SignedDuration::from_mins(5)).unwrap_or(Timestamp::MAX);
             self.region.run_until(until);
             self.region.take_happenings();
-            let moment = Moment::of(&mut self.region, &self.cluster);
-            let found = invariants::invariant_restore_kills_nothing(&moment, &self.history);
-            self.check(moment.at, found)?;
+            for watched in &self.watched {
+                let moment = Moment::of(&self.region, &watched.cluster);
+                let found = invariants::invariant_restore_kills_nothing(&moment, &watched.history);
+                self.check(moment.at, found)?;
+            }
         }
         Ok(())
     }
@@ -251,15 +284,20 @@ impl Play {
     fn calm_down(&mut self) -> Result<(), Box<Violation>> {
         self.chaos.set_weather(Weather::Calm);
         self.doings.make_peace(&mut self.region, &self.cluster);
-        self.history.pending_since.clear();
+        for watched in &mut self.watched {
+            watched.history.pending_since.clear();
+        }
         let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
         let mut settled_since = None;
         loop {
             self.step += 1;
             self.pass(SignedDuration::from_mins(1))?;
             let now = self.region.now();
-            let waiting = self.waiting();
-            let found = invariants::invariant_pods_run(now, &waiting, &mut self.history);
+            let mut found = Ok(());
+            for watched in &mut self.watched {
+                let waiting = waiting_pods(&self.region, &watched.cluster);
+                found = found.and(invariants::invariant_pods_run(now, &waiting, &mut watched.history));
+            }
             self.check(now, found)?;
             let unsettled = self.region.unsettled().0;
             if unsettled.is_empty() {
@@ -280,59 +318,53 @@ impl Play {
 
     /// Wakes every function in a settled region: nothing may change.
     fn look_again(&mut self) -> Result<(), Box<Violation>> {
-        let requests = self.region.twin().requests().len();
-        let before = Standing::of(&Moment::of(&mut self.region, &self.cluster), requests);
-        for function in FunctionName::ALL {
-            self.region.send(function, wake(&self.cluster));
+        let before = self.standing();
+        for cluster in self.watched.iter().map(|watched| watched.cluster.clone()).collect::<Vec<_>>() {
+            for function in FunctionName::ALL {
+                self.region.send(function, wake(&cluster));
+            }
         }
         self.pass(self.pace.second_look())?;
-        let requests = self.region.twin().requests().len();
-        let after = Standing::of(&Moment::of(&mut self.region, &self.cluster), requests);
-        let found = invariants::invariant_settled_stays(&before, &after);
-        self.check(self.region.now(), found)
+        for (before, after) in before.iter().zip(self.standing()) {
+            let found = invariants::invariant_settled_stays(before, &after);
+            self.check(self.region.now(), found)?;
+        }
+        Ok(())
     }
 
-    fn waiting(&self) -> BTreeSet<String> {
-        waiting_pods(&self.region, &self.cluster)
+    fn standing(&self) -> Vec<Standing> {
+        let requests = self.region.twin().requests().len();
+        let of = |watched: &Watched| Standing::of(&Moment::of(&self.region, &watched.cluster), requests);
+        self.watched.iter().map(of).collect()
     }
 
     fn judge(&mut self) -> Result<(), Box<Violation>> {
-        let moment = Moment::of(&mut self.region, &self.cluster);
-        let found = self.judge_moment(&moment);
-        self.check(moment.at, found)
+        let deletions = self.region.take_pod_deletions();
+        let of = |watched: &Watched| Moment::of(&self.region, &watched.cluster).with_deletions(&deletions);
+        let moments: Vec<Moment> = self.watched.iter().map(of).collect();
+        let at = self.region.now();
+        let judged = self.judge_marks();
+        self.check(at, judged)?;
+        for (watched, moment) in self.watched.iter_mut().zip(&moments) {
+            let judged = watched.judge(&self.region, moment, self.step);
+            let judged = judged.and_then(|()| {
+                invariant_images_selected(&self.region, &watched.cluster, self.doings.strangers())
+            });
+            self.reached.look(&self.region, &watched.cluster, moment, self.doings.strangers());
+            if let Err((invariant, found)) = judged {
+                let (seed, step) = (self.options.seed, self.step);
+                return Err(Box::new(Violation { invariant, seed, step, at, found }));
+            }
+        }
+        self.reached.look_at_launches(&moments);
+        Ok(())
     }
 
-    fn judge_moment(&mut self, moment: &Moment) -> Result<(), (Invariant, String)> {
-        let history = &mut self.history;
-        invariants::invariant_one_instance_per_claim(moment)?;
-        invariants::invariant_states_go_forward(moment, history)?;
-        invariants::invariant_nothing_unowned(moment, history)?;
-        let (launches, requests) = (self.region.twin().launches(), self.region.twin().requests());
-        invariants::invariant_images_available(&launches, &requests, history)?;
-        invariants::invariant_budgets_hold(moment, &self.budgets, history)?;
-        if let Some(site) = self.region.site(&self.cluster) {
-            invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
-        }
-        let waiting = self.waiting();
-        if let Some(site) = self.region.site(&self.cluster) {
-            self.history.crowded_out.observe(moment, &waiting, site.cluster());
-        }
-        self.history.marks.look(&self.region);
-        marks::invariant_holds_bounded(&self.history.marks)?;
-        marks::invariant_marks_clear(&self.region, &self.history.marks)?;
-        marks::invariant_one_probe(&self.region, &self.history.marks)?;
-        invariant_evidence_held(&self.region, &self.cluster, &mut self.history.evidence)?;
-        invariant_planned_memory_is_there(moment, &mut self.history.memory_judged)?;
-        self.history.shifts.look(&self.region, &self.cluster);
-        invariant_shifted_zones_are_left_alone(moment, &mut self.history.shifts)?;
-        invariant_deleted_are_tainted(&self.region, &self.cluster)?;
-        invariants::invariant_pods_counted_once(moment, &waiting, &self.history.crowded_out)?;
-        if self.step.is_multiple_of(20) {
-            invariant_learned_is_reported(&self.region)?;
-            self.history.journal.read(&self.region);
-            invariants::invariant_journal_explains(moment, &self.history)?;
-        }
-        Ok(())
+    fn judge_marks(&mut self) -> Result<(), (Invariant, String)> {
+        self.marks.look(&self.region);
+        marks::invariant_holds_bounded(&self.marks)?;
+        marks::invariant_marks_clear(&self.region, &self.marks)?;
+        marks::invariant_one_probe(&self.region, &self.marks)
     }
 
     fn check(&self, at: Timestamp, found: Result<(), (Invariant, String)>) -> Result<(), Box<Violation>> {
@@ -347,7 +379,38 @@ impl Play {
             launches: self.region.twin().launches().len(),
             crashes: self.chaos.crashes(),
             invocations: self.region.usage().invocations.values().sum(),
-            restored: self.history.restored_at.is_some(),
+            restored: self.is_restored(),
+            reached: self.reached.0.clone(),
         }
+    }
+}
+
+impl Watched {
+    /// Asks the invariants of one cluster.
+    fn judge(&mut self, region: &Region, moment: &Moment, step: u32) -> Result<(), (Invariant, String)> {
+        let history = &mut self.history;
+        invariants::invariant_one_instance_per_claim(moment)?;
+        invariants::invariant_states_go_forward(moment, history)?;
+        invariants::invariant_nothing_unowned(moment, history)?;
+        let (launches, requests) = (region.twin().launches(), region.twin().requests());
+        invariants::invariant_images_available(&launches, &requests, history)?;
+        invariants::invariant_budgets_hold(moment, &self.budgets, history)?;
+        let waiting = waiting_pods(region, &self.cluster);
+        if let Some(site) = region.site(&self.cluster) {
+            invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
+            history.crowded_out.observe(moment, &waiting, site.cluster());
+        }
+        invariant_evidence_held(region, &self.cluster, &mut history.evidence)?;
+        invariant_planned_memory_is_there(moment, &mut history.memory_judged)?;
+        history.shifts.look(region, &self.cluster);
+        invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
+        invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
+        if step.is_multiple_of(20) {
+            invariant_learned_is_reported(region)?;
+            history.journal.read(region);
+            invariants::invariant_journal_explains(moment, history)?;
+        }
+        Ok(())
     }
 }

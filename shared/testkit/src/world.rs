@@ -1,4 +1,5 @@
-//! The world of a seed: a small region, one cluster, pools with budgets, workloads that fit.
+//! The world of a seed: a small region, one cluster or two, pools with budgets, one of them perhaps with a taint, workloads
+//! that fit.
 
 use serde_json::{Value, json};
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario};
@@ -7,6 +8,12 @@ use crate::random::Dice;
 
 /// The cluster's name.
 pub(crate) const CLUSTER: &str = "sim";
+
+/// The second cluster's, where there is one.
+pub(crate) const SECOND: &str = "second";
+
+/// The taint of the pool that keeps others' pods out.
+const DEDICATED: &str = "dedicated";
 
 /// Types of the small region: sizes and families enough for choices, few enough to be quick.
 pub(crate) const TYPES: [&str; 12] = [
@@ -44,7 +51,23 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         }
     }
     if dice.permille(500) {
-        objects.push(daemon_set());
+        objects.push(daemon_set("logs", &json!([{"operator": "Exists"}])));
+    }
+    // Their own dice: what follows changes nothing else of a world.
+    let mut dice = Dice::new(seed, 8);
+    if dice.permille(500) {
+        dedicate(&mut objects, &mut dice);
+    }
+    let mut clusters = vec![ClusterForm {
+        name: CLUSTER.to_owned(),
+        max_nodes: None,
+        reserved_capacity: false,
+        // Its own dice: that it is on changes nothing else of a world.
+        zonal_shift: Dice::new(seed, 6).permille(500),
+        objects,
+    }];
+    if dice.permille(150) {
+        clusters.push(second(&mut dice));
     }
     Scenario {
         title: format!("seed {seed}"),
@@ -52,16 +75,40 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         seed,
         types: TYPES.map(str::to_owned).to_vec(),
         zones: ZONES.map(str::to_owned).to_vec(),
-        clusters: vec![ClusterForm {
-            name: CLUSTER.to_owned(),
-            max_nodes: None,
-            reserved_capacity: false,
-            // Its own dice: that it is on changes nothing else of a world.
-            zonal_shift: Dice::new(seed, 6).permille(500),
-            objects,
-        }],
+        clusters,
         images: vec![image("node-0")],
         steps: Vec::new(),
+    }
+}
+
+/// Adds a pool with a taint, which some of the Deployments tolerate, and perhaps a DaemonSet that doesn't.
+fn dedicate(objects: &mut Vec<Value>, dice: &mut Dice) {
+    for object in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
+        if dice.permille(500) {
+            object["spec"]["template"]["spec"]["tolerations"] =
+                json!([{"key": DEDICATED, "operator": "Exists"}]);
+        }
+    }
+    let mut tainted = pool(DEDICATED, dice);
+    // Before the others, so that who tolerates it goes there.
+    tainted["spec"]["weight"] = json!(100);
+    tainted["spec"]["template"]["spec"]["taints"] = json!([{"key": DEDICATED, "effect": "NoSchedule"}]);
+    objects.push(tainted);
+    if dice.permille(500) {
+        objects.push(daemon_set("metrics", &json!([])));
+    }
+}
+
+/// Another cluster of the region: what EC2 has is both clusters'.
+fn second(dice: &mut Dice) -> ClusterForm {
+    let mut objects = vec![node_class(SECOND), pool("default", dice)];
+    objects.extend(DEPLOYMENTS.iter().take(2).map(|name| deployment(name, dice)));
+    ClusterForm {
+        name: SECOND.to_owned(),
+        max_nodes: None,
+        reserved_capacity: false,
+        zonal_shift: false,
+        objects,
     }
 }
 
@@ -140,16 +187,16 @@ fn budget(name: &str, dice: &mut Dice) -> Value {
     })
 }
 
-fn daemon_set() -> Value {
+fn daemon_set(name: &str, tolerations: &Value) -> Value {
     json!({
-        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "logs", "namespace": "kube-system"},
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system"},
         "spec": {
-            "selector": {"matchLabels": {"app": "logs"}},
+            "selector": {"matchLabels": {"app": name}},
             "template": {
-                "metadata": {"labels": {"app": "logs"}},
+                "metadata": {"labels": {"app": name}},
                 "spec": {
-                    "tolerations": [{"operator": "Exists"}],
-                    "containers": [{"name": "logs", "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}],
+                    "tolerations": tolerations,
+                    "containers": [{"name": name, "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}],
                 },
             },
         },

@@ -5,6 +5,7 @@
 
 mod first_wakes;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use tenon_testkit::{Options, Outcome, Pace, Sabotage, Violation, simulate};
+use tenon_testkit::{Options, Outcome, Pace, Reach, Sabotage, Violation, simulate};
 
 /// A third of the time went into the system's allocator.
 #[global_allocator]
@@ -63,6 +64,7 @@ struct Tally {
     crashes: u64,
     invocations: u64,
     restored: u64,
+    reached: BTreeMap<Reach, u64>,
     violations: Vec<Violation>,
 }
 
@@ -75,6 +77,9 @@ impl Tally {
                 self.crashes += outcome.crashes;
                 self.invocations += outcome.invocations;
                 self.restored += u64::from(outcome.restored);
+                for reach in outcome.reached {
+                    *self.reached.entry(reach).or_default() += 1;
+                }
             }
             Err(violation) => self.violations.push(*violation),
         }
@@ -144,6 +149,11 @@ fn report(tally: &Tally, arguments: &Arguments, seconds: f64) -> ExitCode {
         "{} seeds of {} steps in {seconds:.1} s, {rate:.1} a second: {} launches, {} crashes, {} invocations, {} restored tables",
         tally.played, arguments.steps, tally.launches, tally.crashes, tally.invocations, tally.restored
     ));
+    let reached = Reach::ALL.map(|reach| {
+        let count = tally.reached.get(&reach).copied().unwrap_or(0);
+        format!("{} {count}", reach.as_str())
+    });
+    say(&format!("worlds that reached: {}", reached.join(", ")));
     let failed = tally.violations.len();
     say(&format!("{} passed, {failed} failed", tally.played.saturating_sub(failed as u64)));
     for violation in tally.violations.iter().take(3) {

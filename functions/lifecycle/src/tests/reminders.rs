@@ -49,7 +49,7 @@ fn a_silent_agent_is_told_of_with_every_sweep_until_it_reports() {
     let world = World::new(&WorldConfig::default()).unwrap();
     let lifecycle = Lifecycle::new();
     report(&world, 1, vec![]);
-    let mut check = |seconds: i64, expected: Option<i64>| {
+    let check = |seconds: i64, expected: Option<i64>| {
         pass(&world, seconds);
         sweep(&world, &lifecycle);
         let told = told(&world, "Agent Silent");
