@@ -4,6 +4,7 @@
 //! same seed plays the same history again. [`Sabotage`] breaks the code in one place, at its ports, so that a test
 //! can show of each invariant that it fails when it should.
 
+pub mod budgets;
 mod chaos;
 mod crowded;
 mod deeds;

@@ -16,12 +16,13 @@ use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, build};
 use tenon_table::Backup;
 
+use crate::budgets::{PoolBudgets, invariant_budgets_hold};
 use crate::chaos::{Chaos, Weather};
 use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::evidence::invariant_evidence_held;
 use crate::history::{History, Moment};
-use crate::invariants::{self, Invariant, PoolBudgets, Standing, Violation};
+use crate::invariants::{self, Invariant, Standing, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks::{self, MarksSeen};
 use crate::random::Dice;
@@ -394,7 +395,7 @@ impl Watched {
         invariants::invariant_nothing_unowned(moment, history)?;
         let (launches, requests) = (region.twin().launches(), region.twin().requests());
         invariants::invariant_images_available(&launches, &requests, history)?;
-        invariants::invariant_budgets_hold(moment, &self.budgets, history)?;
+        invariant_budgets_hold(moment, &self.budgets, history)?;
         let waiting = waiting_pods(region, &self.cluster);
         if let Some(site) = region.site(&self.cluster) {
             invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;

@@ -1,0 +1,88 @@
+//! What holds of the pools' disruption budgets.
+//!
+//! Decides by the manifests how many nodes may go at once, and by the claims how many do.
+
+use serde_json::Value;
+use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
+
+use crate::history::{History, Moment};
+use crate::invariants::Invariant;
+
+/// The budgets of a NodePool, as its manifest has them: `1`, or `50%`. Those of the worlds have neither a schedule nor
+/// reasons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolBudgets {
+    /// The pool.
+    pub pool: String,
+    /// `nodes` of each.
+    pub nodes: Vec<String>,
+}
+
+impl PoolBudgets {
+    /// Those of an object, if it is a NodePool.
+    #[must_use]
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        if object.get("kind").and_then(Value::as_str) != Some("NodePool") {
+            return None;
+        }
+        let budgets = object.pointer("/spec/disruption/budgets").and_then(Value::as_array);
+        let nodes = budgets.into_iter().flatten().filter_map(|budget| text(budget.get("nodes"))).collect();
+        Some(Self { pool: text(object.pointer("/metadata/name"))?, nodes })
+    }
+
+    /// How many of so many nodes may be disrupted at once; a share is rounded up.
+    fn allowed(&self, total: usize) -> usize {
+        let allowed = |nodes: &String| match nodes.strip_suffix('%') {
+            Some(share) => share.parse::<usize>().map(|share| total.saturating_mul(share).div_ceil(100)),
+            None => nodes.parse(),
+        };
+        // What isn't a budget allows nothing, so that a world with one shows.
+        self.nodes.iter().map(|nodes| allowed(nodes).unwrap_or(0)).min().unwrap_or(usize::MAX)
+    }
+}
+
+/// As many nodes of a pool are disrupted by us as its budgets allow, at most.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_budgets_hold(
+    moment: &Moment,
+    pools: &[PoolBudgets],
+    history: &mut History,
+) -> Result<(), (Invariant, String)> {
+    for budgets in pools {
+        let PoolBudgets { pool, nodes: told } = budgets;
+        let of_pool = || moment.claims.iter().filter(|claim| claim.pool.as_str() == pool);
+        let nodes =
+            of_pool().filter(|claim| claim.state.node().is_some() && !claim.phase().is_final()).count();
+        let most = history.pool_sizes.entry(pool.clone()).or_default();
+        *most = nodes.max(*most);
+        let going = of_pool().filter(|claim| is_disrupted(claim)).count();
+        let allowed = budgets.allowed(*most);
+        if going > allowed {
+            let text = format!(
+                "{going} nodes of pool {pool} are disrupted, {allowed} of {nodes} may ({})",
+                told.join(", ")
+            );
+            return Err((Invariant::BudgetsHold, text));
+        }
+    }
+    Ok(())
+}
+
+fn is_disrupted(claim: &Claim) -> bool {
+    let voluntary = claim.state.removal().is_none_or(|reason| reason == RemovalReason::Drifted);
+    match claim.phase() {
+        ClaimPhase::Disrupting => true,
+        ClaimPhase::Draining | ClaimPhase::Drained => voluntary,
+        ClaimPhase::Planned
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Initialized
+        // The peer's budgets don't count instances that are terminating (KARPENTER.md 1.2.4); ours are compatible.
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => false,
+    }
+}
