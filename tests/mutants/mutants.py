@@ -236,7 +236,7 @@ class Build:
     def tests(self):
         """Builds all tests and the command line; the errors, and the executables by crate."""
         packages = [part for crate in CRATES for part in ("-p", crate)]
-        fine, messages = self.cargo("test", "--no-run", "--keep-going", *packages)
+        fine, messages = self.cargo("build", "--lib", "--bins", "--tests", "--keep-going", *packages)
         executables = []
         for message in messages:
             if message.get("reason") == "compiler-artifact" and message.get("executable"):

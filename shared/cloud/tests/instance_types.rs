@@ -109,7 +109,7 @@ fn accelerators_are_neuron_devices_or_what_ec2_lists_for_inference() {
 fn pods_are_those_of_the_default_card() {
     check("hpc6id.32xlarge", &["pods 51", "vpc.amazonaws.com/efa 2", "vpc.amazonaws.com/pod-eni -"]);
     check("u7in-32tb.224xlarge", &["pods 394", "vpc.amazonaws.com/efa 2", "instance-generation 7"]);
-    check("c8gn.metal-48xl", &["pods 590", "vpc.amazonaws.com/pod-eni -", "instance-hypervisor -"]);
+    check("c8gn.metal-48xl", &["pods 590", "vpc.amazonaws.com/pod-eni 98", "instance-hypervisor -"]);
     check("i8ge.48xlarge", &["pods 1178", "memory 1441527Mi"]);
     check("t8i.nano", &["pods 4", "memory 74Mi", "instance-network-bandwidth -"]);
 }
@@ -136,17 +136,14 @@ fn old_types_have_what_ec2_says_of_them() {
 }
 
 #[test]
-fn what_is_inferred_from_a_familys_published_types_holds_for_the_rest_of_it() {
-    check("c9gd.medium", &["instance-cpu-sustained-clock-speed-mhz 2800", "vpc.amazonaws.com/pod-eni -"]);
+fn what_is_published_of_a_familys_other_types_says_nothing_of_a_type() {
+    check("c9gd.medium", &["instance-cpu-sustained-clock-speed-mhz 3300", "vpc.amazonaws.com/pod-eni 4"]);
     check(
         "m9gd.metal-48xl",
-        &["instance-cpu-sustained-clock-speed-mhz 2800", "vpc.amazonaws.com/pod-eni 98"],
+        &["instance-cpu-sustained-clock-speed-mhz 3300", "vpc.amazonaws.com/pod-eni 98"],
     );
-    check("i7i.48xlarge", &["instance-cpu-sustained-clock-speed-mhz 2400"]);
-    check("i7ie.metal-48xl", &["instance-cpu-sustained-clock-speed-mhz 3600", "pods 737"]);
-    check("hpc7g.8xlarge", &["vpc.amazonaws.com/pod-eni -"]);
-    // No type of the family is published, so EC2's description stands.
-    check("r9g.large", &["instance-cpu-sustained-clock-speed-mhz 3300"]);
+    check("i7ie.metal-48xl", &["instance-cpu-sustained-clock-speed-mhz 3200", "pods 394"]);
+    check("hpc7g.8xlarge", &["vpc.amazonaws.com/pod-eni 118"]);
 }
 
 #[test]
