@@ -82,11 +82,11 @@ fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &Input) -> Option
     (record.is_some() || refused.is_some()).then_some(Lesson { record, refused })
 }
 
+/// What a Node says, by what it is said of: its memory, and its claim.
+type Said<'a> = ((&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName));
+
 /// What the Node of a claim that registers says.
-fn report<'a>(
-    step: &'a ClaimStep,
-    input: &Input,
-) -> Option<((&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName))> {
+fn report<'a>(step: &'a ClaimStep, input: &Input) -> Option<Said<'a>> {
     if !step.decisions().any(|decision| decision == Decision::Registered) {
         return None;
     }

@@ -521,7 +521,7 @@ mod tests {
                 }
             }
         };
-        let families = many_types().iter().map(|option| family(option)).collect::<BTreeSet<_>>().len();
+        let families = many_types().iter().map(family).collect::<BTreeSet<_>>().len();
         let families = u32::try_from(families).unwrap();
         check(1, 1, Ok(false));
         check(families, 60, Ok(true));

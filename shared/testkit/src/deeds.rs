@@ -15,7 +15,7 @@ use tenon_region::site::Voice;
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
 use crate::selected::Strangers;
-use crate::world::{DEPLOYMENTS, image, node_class};
+use crate::world::{DEPLOYMENTS, image, node_class, set};
 
 /// What was done to a world and may have to be undone.
 #[derive(Default)]
@@ -131,7 +131,7 @@ impl Doings {
         };
         let mut class = node_class(cluster.as_str());
         if self.selection == Selection::First {
-            class["spec"]["amiSelectorTerms"] = json!([{"name": image("node-0").name}]);
+            set(&mut class, &["spec", "amiSelectorTerms"], json!([{"name": image("node-0").name}]));
         }
         let _ = site.cluster().apply(class);
         for call in [Call::DescribeImages, Call::DescribeSubnets, Call::DescribeSecurityGroups] {
@@ -153,10 +153,12 @@ impl Doings {
         };
         let Some(site) = region.site(cluster) else { return };
         let pools = site.cluster().objects(Kind::NodePool);
-        let Some(known) = pools.iter().find(|pool| pool["metadata"]["name"] == "default") else { return };
+        let Some(known) = pools.iter().find(|pool| object::name(pool) == "default") else { return };
         let mut pool = Value::clone(known);
         let key = "karpenter.k8s.aws/instance-size";
-        if let Some(asked) = pool["spec"]["template"]["spec"]["requirements"].as_array_mut() {
+        if let Some(asked) =
+            pool.pointer_mut("/spec/template/spec/requirements").and_then(Value::as_array_mut)
+        {
             asked.retain(|requirement| requirement["key"] != key);
             let sizes: &[&str] = match self.sizes {
                 Sizes::All => &[],

@@ -85,7 +85,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::OneInstancePerClaim,
         Self::NothingUnowned,
         Self::StatesGoForward,

@@ -81,7 +81,7 @@ pub enum Sabotage {
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::FreshTokens,
         Self::CountsForgotten,
         Self::StatesGoBack,

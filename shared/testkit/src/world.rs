@@ -85,17 +85,27 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
 fn dedicate(objects: &mut Vec<Value>, dice: &mut Dice) {
     for object in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
         if dice.permille(500) {
-            object["spec"]["template"]["spec"]["tolerations"] =
-                json!([{"key": DEDICATED, "operator": "Exists"}]);
+            let tolerations = json!([{"key": DEDICATED, "operator": "Exists"}]);
+            set(object, &["spec", "template", "spec", "tolerations"], tolerations);
         }
     }
     let mut tainted = pool(DEDICATED, dice);
     // Before the others, so that who tolerates it goes there.
-    tainted["spec"]["weight"] = json!(100);
-    tainted["spec"]["template"]["spec"]["taints"] = json!([{"key": DEDICATED, "effect": "NoSchedule"}]);
+    set(&mut tainted, &["spec", "weight"], json!(100));
+    let taints = json!([{"key": DEDICATED, "effect": "NoSchedule"}]);
+    set(&mut tainted, &["spec", "template", "spec", "taints"], taints);
     objects.push(tainted);
     if dice.permille(500) {
         objects.push(daemon_set("metrics", &json!([])));
+    }
+}
+
+/// Sets the field at a path, which is made where it isn't there.
+pub(crate) fn set(object: &mut Value, path: &[&str], to: Value) {
+    match (path.split_first(), object.as_object_mut()) {
+        (Some((name, rest)), Some(fields)) => set(fields.entry(*name).or_insert_with(|| json!({})), rest, to),
+        (None, _) => *object = to,
+        (Some(_), None) => {}
     }
 }
 

@@ -176,9 +176,8 @@ fn warnings_are_acted_on_while_the_table_throttles() {
     throttled.pass(SignedDuration::from_secs(20));
     throttled.listener.throttles.store(false, Ordering::Relaxed);
     throttled.pass(SignedDuration::from_secs(5));
-    let deadline_of = |state: &ClaimState| match state {
-        ClaimState::Draining { deadline, .. } => *deadline,
-        _ => None,
+    let deadline_of = |state: &ClaimState| {
+        if let ClaimState::Draining { deadline, .. } = state { *deadline } else { None }
     };
     let claims = throttled.region.claims(&throttled.cluster);
     let waiting = instances.iter().filter(|instance| {
@@ -232,8 +231,7 @@ fn burst(pods: i64) -> (i64, i64) {
     throttled.pass(SignedDuration::from_secs(15));
     let fleets = throttled.listener.fleets.lock().unwrap();
     let after = |at: &Timestamp| i64::try_from(at.duration_since(began).as_millis()).unwrap();
-    let found = (after(fleets.first().unwrap()), after(fleets.last().unwrap()));
-    found
+    (after(fleets.first().unwrap()), after(fleets.last().unwrap()))
 }
 
 #[test]

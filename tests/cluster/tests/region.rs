@@ -3,6 +3,8 @@
 //!
 //! Run by `tests/servers/control-plane -- cargo test --workspace --test region -- --ignored`.
 
+#![expect(clippy::expect_used, reason = "tests fail by them")]
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,12 @@
 //! Alarms that can fire: each one looks at a metric that AWS publishes under exactly its dimensions, of a resource of the
 //! stacks, with the names that CloudFormation gives.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test fail as tests do"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -86,7 +86,7 @@ impl Queue {
             .collect();
         let mut batch = Vec::new();
         while !visible.is_empty() && batch.len() < BATCH {
-            let at = self.throw(visible.len() as u64) as usize;
+            let at = usize::try_from(self.throw(visible.len() as u64)).unwrap();
             let id = visible.swap_remove(at);
             let message = self.messages.get_mut(&id).unwrap();
             if message.received >= RECEIVES_LEAST {
