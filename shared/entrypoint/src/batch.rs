@@ -2,7 +2,7 @@
 //!
 //! A queue hears what became of a batch only when the invocation ends. An invocation that runs out of memory, or is cut
 //! off, says nothing, and all of its messages come back: those of every cluster in it, until they are dead letters. So a
-//! batch with messages that come back is handled with care ([`trials`]): it is written down what is begun and what came to
+//! batch with messages that come back is handled with care (`trials`): it is written down what is begun and what came to
 //! its end, and a cluster whose handling ended an invocation is set aside until the others are done. It is tried again
 //! beside messages that come for the first time, and alone.
 //!
