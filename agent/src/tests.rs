@@ -253,6 +253,32 @@ fn a_node_is_registered_once_and_later_changes_are_the_users() {
 
 /// The NodeClaim of a node; Tenon's have the annotation of their launch. One that the table doesn't know stays while its
 /// Node is there.
+/// Who keeps a Node's taints apart from its NodeClaim's says so with a label.
+#[test]
+fn taints_are_added_unless_the_node_is_kept_from_it() {
+    let check = |value: Option<&str>, expected: &[Taint]| {
+        let mut world = World::new();
+        world.boot("a");
+        world.run(6);
+        let labels: BTreeMap<&str, &str> =
+            value.into_iter().map(|value| ("karpenter.sh/do-not-sync-taints", value)).collect();
+        world
+            .kube
+            .apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": labels},
+                "spec": {"providerID": provider_id("a"),
+                    "taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]}}))
+            .unwrap();
+        world.act("a", ActionKind::Register, None);
+        world.run(20);
+        assert!(world.is_done("a"), "{value:?}");
+        assert_eq!(object::taints(&world.node("a").unwrap()), expected, "{value:?}");
+    };
+    let own = [Taint::new("starting", TaintEffect::PreferNoSchedule)];
+    check(None, &own);
+    check(Some("false"), &own);
+    check(Some("true"), &[]);
+}
+
 fn apply_claim(world: &World, name: &str, annotations: &Value) -> String {
     let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {"name": name, "annotations": annotations}, "status": {"providerID": provider_id(name)}});

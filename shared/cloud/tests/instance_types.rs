@@ -110,7 +110,7 @@ fn pods_are_those_of_the_default_card() {
     check("hpc6id.32xlarge", &["pods 51", "vpc.amazonaws.com/efa 2", "vpc.amazonaws.com/pod-eni -"]);
     check("u7in-32tb.224xlarge", &["pods 394", "vpc.amazonaws.com/efa 2", "instance-generation 7"]);
     check("c8gn.metal-48xl", &["pods 590", "vpc.amazonaws.com/pod-eni 98", "instance-hypervisor -"]);
-    check("i8ge.48xlarge", &["pods 1178", "memory 1441527Mi"]);
+    check("i8ge.48xlarge", &["pods 590", "memory 1447995Mi"]);
     check("t8i.nano", &["pods 4", "memory 74Mi", "instance-network-bandwidth -"]);
 }
 

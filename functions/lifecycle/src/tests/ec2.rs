@@ -76,6 +76,8 @@ fn c079_an_instance_that_nobody_owns_goes_after_its_grace() {
     };
     let orphans = |input: &Input| planned(input).0.audit.orphans.len();
     assert_eq!(orphans(&seen(minutes(1), vec![])), 1);
+    assert_eq!(orphans(&seen(minutes(4), vec![])), 1);
+    assert_eq!(orphans(&seen(minutes(4) + SignedDuration::from_secs(1), vec![])), 0);
     assert_eq!(orphans(&seen(minutes(5), vec![])), 0);
     assert_eq!(orphans(&seen(minutes(1), vec![node(0)])), 0);
     let requested = LaunchState::Requested { attempts: 0, not_before: EPOCH };

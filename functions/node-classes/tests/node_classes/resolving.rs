@@ -57,6 +57,22 @@ fn only_the_newest_available_image_is_taken() {
 }
 
 #[test]
+fn an_image_that_is_deprecated_is_taken_only_where_there_is_no_other() {
+    let running = running(allowances());
+    let now = running.world.clock.now();
+    let deprecated = |name: &str, at| tenon_cloud::twin::NewImage { deprecated_at: at, ..image(name) };
+    let past = running.world.ec2.add_image(deprecated("nodes-2", Some(now)));
+    running.report(&[class(json!({}))]);
+    running.wake(Cause::SnapshotChanged);
+    assert_eq!(running.images(), [past]);
+    running.world.clock.advance(SignedDuration::from_secs(1));
+    let later = now + SignedDuration::from_hours(1);
+    let current = running.world.ec2.add_image(deprecated("nodes-1", Some(later)));
+    running.wake(Cause::ImageChanged(Some(current.clone())));
+    assert_eq!(running.images(), [current]);
+}
+
+#[test]
 fn a_lost_event_is_made_good_by_the_sweep() {
     let running = running(allowances());
     let id = running.world.ec2.add_image(image("nodes-1"));

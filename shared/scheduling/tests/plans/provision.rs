@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::*;
 use tenon_bound as bound;
+use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::pod::{
-    HostPort, NodeSelectorTerm, PodAffinityTerm, PodShape, TopologySpreadConstraint, WhenUnsatisfiable,
+    HostPort, NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume, TopologySpreadConstraint,
+    WhenUnsatisfiable,
 };
+use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::NodeClassName;
@@ -15,7 +18,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
 use tenon_scheduling::provision::{
-    ExistingNode, Input, NodeKind, Outcome, Plan, PoolInput, PoolReadiness, Report, StepBudget, plan,
+    ExistingNode, Input, NodeKind, Outcome, Plan, PoolInput, PoolReadiness, Report, StepBudget, Storage, plan,
 };
 
 fn default_pool() -> PoolInput {
@@ -462,6 +465,89 @@ fn affinity_terms_are_ored_and_a_term_that_cannot_be_had_is_passed_over() {
     either.required_node_affinity = vec![term(labels::ARCH, "s390x"), term(labels::ZONE, "test-zone-2")];
     let (plan, _) = claims(&input(pods("web", 1, either), vec![default_pool()]), 1);
     assert_eq!(plan.claims[0].zones.len(), 1);
+}
+
+#[test]
+fn host_ports_clash_only_where_port_protocol_and_address_do() {
+    let listens =
+        |ip: &str, port, protocol: &str| HostPort { ip: ip.to_owned(), port, protocol: protocol.to_owned() };
+    let check = |one: HostPort, other: HostPort, nodes: usize| {
+        let of = |cpu, port: &HostPort| PodShape {
+            host_ports: BTreeSet::from([port.clone()]),
+            ..shape(&[("cpu", cpu)])
+        };
+        let all =
+            pods("a", 1, of("100m", &one)).into_iter().chain(pods("b", 1, of("200m", &other))).collect();
+        let (plan, _) = plan(&input(all, vec![default_pool()]));
+        assert_eq!(plan.claims.len(), nodes, "{one:?} beside {other:?}");
+    };
+    check(listens("", 80, "TCP"), listens("", 80, "TCP"), 2);
+    check(listens("", 80, "TCP"), listens("", 81, "TCP"), 1);
+    check(listens("", 80, "TCP"), listens("", 80, "UDP"), 1);
+    check(listens("10.0.0.1", 80, "TCP"), listens("10.0.0.2", 80, "TCP"), 1);
+    check(listens("10.0.0.1", 80, "TCP"), listens("10.0.0.1", 80, "TCP"), 2);
+    check(listens("10.0.0.1", 80, "TCP"), listens("0.0.0.0", 80, "TCP"), 2);
+    check(listens("::", 80, "TCP"), listens("10.0.0.1", 80, "TCP"), 2);
+}
+
+#[test]
+fn volumes_that_bind_a_pod_to_a_place_are_refused_and_others_are_planned() {
+    let meta = |name: &str, namespace: &str| ObjectMeta {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        ..ObjectMeta::default()
+    };
+    let class = |name: &str, binding| StorageClass {
+        meta: meta(name, ""),
+        provisioner: "ebs.csi.aws.com".to_owned(),
+        binding,
+        allowed_topologies: Vec::new(),
+    };
+    let claim = |name: &str, class: &str, volume: Option<&str>| PersistentVolumeClaim {
+        meta: meta(name, "default"),
+        storage_class: Some(class.to_owned()),
+        volume: volume.map(str::to_owned),
+        phase: "Pending".to_owned(),
+    };
+    let volume =
+        |name: &str| PersistentVolume { meta: meta(name, ""), node_affinity: Vec::new(), driver: None };
+    let storage = || Storage {
+        volumes: vec![volume("anywhere")],
+        claims: vec![
+            claim("later", "waits", None),
+            claim("at-once", "immediate", None),
+            claim("classless", "unknown", None),
+            claim("bound", "immediate", Some("anywhere")),
+            claim("bound-to-nothing", "immediate", Some("gone")),
+        ],
+        classes: vec![
+            class("waits", VolumeBinding::WaitForFirstConsumer),
+            class("immediate", VolumeBinding::Immediate),
+        ],
+    };
+    let check = |volume: PodVolume, expected: Option<&str>| {
+        let shape = PodShape { volumes: vec![volume], ..shape(&[("cpu", "1")]) };
+        let mut world = input(pods("web", 1, shape), vec![default_pool()]);
+        world.storage = storage();
+        match expected {
+            None => drop(claims(&world, 1)),
+            Some(reason) => drop(check_reason(&world, reason)),
+        }
+    };
+    let named = |name: &str| PodVolume::Claim(name.to_owned());
+    let ephemeral = |class: Option<&str>| PodVolume::Ephemeral {
+        volume: "scratch".to_owned(),
+        storage_class: class.map(str::to_owned),
+    };
+    check(named("later"), None);
+    check(named("bound"), None);
+    check(ephemeral(Some("waits")), None);
+    check(named("at-once"), Some("UnsupportedConstraint"));
+    check(named("classless"), Some("UnsupportedConstraint"));
+    check(named("bound-to-nothing"), Some("UnsupportedConstraint"));
+    check(named("missing"), Some("VolumeClaimNotFound"));
+    check(ephemeral(Some("immediate")), Some("UnsupportedConstraint"));
+    check(ephemeral(None), Some("UnsupportedConstraint"));
 }
 
 #[test]
