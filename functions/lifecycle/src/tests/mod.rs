@@ -40,6 +40,7 @@ mod ec2;
 mod ended;
 mod handler;
 mod learned;
+mod pool_status;
 mod reminders;
 mod terms;
 
