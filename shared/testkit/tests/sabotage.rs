@@ -12,7 +12,7 @@ const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
     (Sabotage::StatesGoBack, Invariant::StatesGoForward, Pace::Quick, 100),
     (Sabotage::EmptyLaunches, Invariant::PodsRun, Pace::Quick, 3),
     (Sabotage::CountsForgotten, Invariant::PodsCountedOnce, Pace::Quick, 60),
-    (Sabotage::LaunchesLost, Invariant::SettledStays, Pace::Quick, 60),
+    (Sabotage::LaunchesLost, Invariant::SettledStays, Pace::Quick, 15),
     (Sabotage::NewestFlaps, Invariant::SettledStays, Pace::Slow, 40),
     (Sabotage::PendingLooksAvailable, Invariant::ImagesAvailable, Pace::Slow, 60),
     (Sabotage::GoingNotCounted, Invariant::BudgetsHold, Pace::Slow, 60),
