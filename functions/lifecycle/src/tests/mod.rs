@@ -411,6 +411,32 @@ fn what_the_user_deletes_drains_but_only_a_readable_snapshot_says_so() {
 }
 
 #[test]
+fn a_halt_holds_terminations_back_and_nothing_else() {
+    let halted = |claims, nodes| {
+        let mut seen =
+            with_ec2(input(minutes(5), claims, nodes), vec![instance(0, InstanceState::Running, EPOCH)]);
+        seen.halt = Some(tenon_table::items::Halt { since: EPOCH, reason: String::new() });
+        seen
+    };
+    let joined = [Decision::Registered, Decision::Initialized];
+    check(&halted(vec![claim(0, launched(0, minutes(1)))], vec![node(0)]), &joined);
+    let drained =
+        ClaimState::Drained { instance: held(0), node: None, reason: RemovalReason::Deleted, at: minutes(4) };
+    check(&halted(vec![claim(0, drained)], vec![]), &[]);
+}
+
+#[test]
+fn what_needs_a_person_or_the_agents_next_word_is_looked_at_again_soon() {
+    let two = |n| Node { name: node_name(n), ..node(0) };
+    let several = input(minutes(5), vec![claim(0, launched(0, minutes(1)))], vec![two(0), two(1)]);
+    assert_eq!(planned(&several).1.wake_at, minutes(6));
+    // The snapshot is as old as the drain, so it doesn't show whether there is a Node.
+    let unseen = input(minutes(5), vec![claim(0, draining(0, minutes(5), None))], vec![]);
+    let soon = minutes(5) + tenon_domain::evidence::HEARTBEAT_EVERY;
+    assert_eq!(planned(&unseen).1.wake_at, soon);
+}
+
+#[test]
 fn a_drain_ends_when_it_is_done_or_due_or_the_node_is_gone() {
     let running = || vec![instance(0, InstanceState::Running, EPOCH)];
     let seen = |deadline, nodes| {

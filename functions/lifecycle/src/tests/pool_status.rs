@@ -44,3 +44,13 @@ fn a_pool_counts_the_claims_that_are_its_nodes_and_what_they_hold() {
     let gone = ClaimState::Terminated { instance: None, node: None, reason, at: minutes(29) };
     assert_eq!(cpu(vec![claim(0, gone)], vec![]), (0, 0));
 }
+
+#[test]
+fn a_status_that_says_the_same_is_not_written_again() {
+    let mut seen = input(minutes(30), vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]);
+    let first = status(&seen);
+    seen.pools.insert(first.name.clone(), first);
+    assert_eq!(planned(&seen).0.pools, vec![]);
+    seen.now = minutes(31);
+    assert_eq!(planned(&seen).0.pools, vec![]);
+}

@@ -562,6 +562,21 @@ fn host_ports_keep_pods_apart() {
 }
 
 #[test]
+fn min_values_of_zones_and_ways_to_pay_count_what_the_types_offer() {
+    let check = |key: &str, least: u32, planned: usize| {
+        let mut pool = default_pool();
+        let asked = Requirement::exists(key).with_min_values(Some(least));
+        pool.pool.template.requirements.add(asked);
+        let (plan, report) = plan(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![pool]));
+        assert_eq!(plan.claims.len(), planned, "{key} {least}: {report:#?}");
+    };
+    check(labels::ZONE, 3, 1);
+    check(labels::ZONE, 4, 0);
+    check(labels::CAPACITY_TYPE, 2, 1);
+    check(labels::CAPACITY_TYPE, 3, 0);
+}
+
+#[test]
 fn min_values_keep_alternatives() {
     let with = |least| {
         let mut picky = default_pool();
