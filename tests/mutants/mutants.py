@@ -281,6 +281,10 @@ def to_blame(build, messages, drawn):
             continue
         lines = path.read_text().split("\n")
         numbers = [int(n) for line in lines[first - 1 : last] for n in re.findall(r"tenon_domain::mutant\((\d+)\)", line)]
+        if code == "E0004":
+            # A match isn't exhaustive without one of the arms that follow.
+            arms = [int(n) for line in lines[first - 1 :] for n in re.findall(r" if !::tenon_domain::mutant\((\d+)\) =>", line)]
+            numbers = arms[:1] or numbers
         before = first - 1
         while not numbers and before > 0:
             before -= 1
@@ -326,13 +330,14 @@ class Judge:
                 sys.exit(f"without any fault {test[0]} fails: {failed}")
             self.times[test[0], str(test[1])] = time.monotonic() - begun
 
-    def order(self, mutant):
+    def order(self, mutant, own_alone):
         """The crate's own tests first, then others, the quickest first."""
         own = self.build.tree / mutant["file"].split("/src/")[0]
-        return sorted(self.executables, key=lambda test: (test[1] != own, self.times[test[0], str(test[1])]))
+        asked = [test for test in self.executables if test[1] == own or not own_alone]
+        return sorted(asked, key=lambda test: (test[1] != own, self.times[test[0], str(test[1])]))
 
-    def verdict(self, number, mutant):
-        for test in self.order(mutant):
+    def verdict(self, number, mutant, own_alone):
+        for test in self.order(mutant, own_alone):
             limit = max(30, 6 * self.times[test[0], str(test[1])])
             failed = self.ask(test, number, limit)
             if failed:
@@ -355,10 +360,16 @@ def main():
     ask.add_argument("--jobs", type=int, default=2)
     ask.add_argument("--folder", type=Path, required=True, help="where the copy of the tree is built")
     ask.add_argument("--cargo-mutants", default="cargo-mutants")
-    ask.add_argument("--report", type=Path)
+    ask.add_argument("--report", type=Path, help="what was found, as JSON")
+    ask.add_argument("--of", action="append", default=[], help="only faults in files whose path begins so")
+    ask.add_argument("--own", action="store_true", help="ask only the tests of a fault's own crate: quick, while tests are written")
+    ask.add_argument("--again", type=Path, help="a report: only the faults that weren't noticed in it")
     asked = ask.parse_args()
-    everything = listed(asked.cargo_mutants)
+    everything = [m for m in listed(asked.cargo_mutants) if not asked.of or m["file"].startswith(tuple(asked.of))]
     chosen = random.Random(asked.seed).sample(everything, min(asked.sample, len(everything)))
+    if asked.again:
+        missed = {name for name, found in json.loads(asked.again.read_text())["noticed"].items() if found is None}
+        chosen = [mutant for mutant in everything if mutant["name"] in missed]
     drawn = dict(enumerate(chosen, start=1))
     build = Build(asked.folder / "tree")
     build.prepare()
@@ -375,7 +386,7 @@ def main():
         print(f"{len(blamed)} faults don't compile beside the others", flush=True)
         out.update(blamed)
     for number, (code, text) in out.items():
-        if code in FAULTY_BY_ITSELF and drawn[number]["genre"] == "FnValue":
+        if code in FAULTY_BY_ITSELF and drawn[number]["genre"] in ("FnValue", "MatchArm"):
             unviable[number] = text
         else:
             alone.add(number)
@@ -386,9 +397,15 @@ def main():
     print("whole code passes: " + ", ".join(f"{name} {took:.1f} s" for (name, _), took in judge.times.items()), flush=True)
     verdicts = {}
 
+    def report():
+        if asked.report:
+            rows = {drawn[number]["name"]: verdict for number, verdict in sorted(list(verdicts.items()))}
+            asked.report.write_text(json.dumps({"noticed": rows, "unviable": [drawn[n]["name"] for n in unviable]}, indent=1))
+
     def look(number):
-        verdicts[number] = judge.verdict(number, drawn[number])
+        verdicts[number] = judge.verdict(number, drawn[number], asked.own)
         print(f"{number:4} {drawn[number]['name']}: {verdicts[number] or 'NOT NOTICED'}", flush=True)
+        report()
 
     together = [number for number in drawn if number not in alone and number not in unviable]
     with ThreadPoolExecutor(asked.jobs) as pool:
@@ -410,9 +427,7 @@ def main():
           f"({100 * (viable - len(missed)) / max(viable, 1):.1f} %), {len(unviable)} no Rust")
     for number in sorted(missed):
         print(f"not noticed: {drawn[number]['name']}")
-    if asked.report:
-        rows = {drawn[number]["name"]: verdict for number, verdict in verdicts.items()}
-        asked.report.write_text(json.dumps({"noticed": rows, "unviable": [drawn[n]["name"] for n in unviable]}, indent=1))
+    report()
 
 
 if __name__ == "__main__":

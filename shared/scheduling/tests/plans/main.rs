@@ -5,6 +5,8 @@
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
 
 mod disruption;
+mod drawn;
+mod drawn_plans;
 mod probes;
 mod provision;
 mod provision_properties;
