@@ -352,7 +352,7 @@ fn a_stale_snapshot_launches_nothing_and_says_so_once() {
 fn crash_after(cluster: &Cluster, polls: usize) -> bool {
     let function = Provisioner::default();
     let scope = Scope::Cluster(cluster.name.clone());
-    let ports = Stepping::of(&cluster.world);
+    let ports = stepping(&cluster.world);
     let mut future = pin!(function.handle(&ports, &scope, &[]));
     let mut context = Context::from_waker(Waker::noop());
     (0..polls).any(|_| future.as_mut().poll(&mut context).is_ready())
@@ -381,7 +381,7 @@ fn two_at_once_never_launch_twice() {
         let cluster = cluster(3);
         let (one, two) = (Provisioner::default(), Provisioner::default());
         let scope = Scope::Cluster(cluster.name.clone());
-        let ports = Stepping::of(&cluster.world);
+        let ports = stepping(&cluster.world);
         let mut first = pin!(one.handle(&ports, &scope, &[]));
         let mut second = pin!(two.handle(&ports, &scope, &[]));
         let mut context = Context::from_waker(Waker::noop());
@@ -401,30 +401,20 @@ fn two_at_once_never_launch_twice() {
     }
 }
 
-use stepping::Stepping;
+use stepping::stepping;
 
 /// A world whose every call is one suspension point.
 mod stepping {
     use super::*;
     use std::collections::BTreeMap;
     use std::task::Poll;
-    use tenon_cloud::twin::RegionTwin;
-    use tenon_domain::Timestamp;
-    use tenon_entrypoint::Installation;
-    use tenon_entrypoint::testing::Recorder;
+    use tenon_entrypoint::testing::Over;
     use tenon_table::{
         Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError,
     };
 
-    pub(super) struct Stepping {
-        world: World,
-        table: SteppingTable,
-    }
-
-    impl Stepping {
-        pub(super) fn of(world: &World) -> Self {
-            Self { world: world.clone(), table: SteppingTable(world.table.clone()) }
-        }
+    pub(super) fn stepping(world: &World) -> Over<SteppingTable> {
+        Over::of(world, SteppingTable(world.table.clone()))
     }
 
     async fn step() {
@@ -459,30 +449,6 @@ mod stepping {
             let outcome = self.0.commit(commit).await;
             step().await;
             outcome
-        }
-    }
-
-    impl Ports for Stepping {
-        type Table = SteppingTable;
-        type Ec2 = RegionTwin;
-        type Signals = Recorder;
-        fn table(&self) -> &SteppingTable {
-            &self.table
-        }
-        fn ec2(&self) -> &RegionTwin {
-            &self.world.ec2
-        }
-        fn signals(&self) -> &Recorder {
-            &self.world.signals
-        }
-        fn now(&self) -> Timestamp {
-            self.world.clock.now()
-        }
-        async fn pause(&self, time: SignedDuration) {
-            self.world.clock.advance(time);
-        }
-        fn installation(&self) -> &Installation {
-            &self.world.installation
         }
     }
 }

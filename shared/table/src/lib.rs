@@ -29,5 +29,5 @@ pub use memory::{Backup, MemoryConfig, MemoryTable, Stored, Throughput};
 pub use meter::{Meter, Operation, Usage};
 pub use number::Number;
 pub use port::{Consistency, Order, Page, Query, SkRange, Table, TableError, query_all};
-pub use slices::{Group, SliceError, Slices, SlicesReport, commit_slices};
+pub use slices::{Group, SliceError, Slices};
 pub use value::{Item, ItemError, Value, from_item, to_item};

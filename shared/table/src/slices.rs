@@ -1,8 +1,8 @@
 //! Plans that are larger than one transaction: cut into slices, committed in order.
 //!
 //! Decides where the cuts are. The planner decides the groups: each stands on its own, so that whatever is committed
-//! when a race is lost stays valid. The loser stops; it doesn't go on with later slices, which were planned from a
-//! world that is gone.
+//! when a race is lost stays valid. Who commits them stops at the first that loses its race: later slices were planned from
+//! a world that is gone.
 //!
 //! Invariants: a group is never cut; groups keep their order; each slice is conditional on the cluster's revision
 //! that the slice before it left; cutting the same groups again gives the same slices with the same tokens.
@@ -10,7 +10,6 @@
 use crate::commit::{Commit, CommitError, CommitToken, CommitTokenError, Condition, Write};
 use crate::key::Key;
 use crate::limits;
-use crate::port::Table;
 use std::collections::BTreeMap;
 use tenon_domain::id::ClusterName;
 
@@ -29,7 +28,6 @@ pub struct Slices {
     commits: Vec<Commit>,
     /// How many groups each commit holds.
     groups: Vec<usize>,
-    revision: u64,
 }
 
 /// Groups that can't be cut into slices.
@@ -68,7 +66,7 @@ impl Slices {
         }
         cutter.close();
         let (commits, groups) = cutter.commits.into_iter().unzip();
-        Ok(Self { commits, groups, revision })
+        Ok(Self { commits, groups })
     }
 
     /// The commits in their order, each with how many of the groups it holds.
@@ -81,30 +79,6 @@ impl Slices {
     pub fn commits(&self) -> &[Commit] {
         &self.commits
     }
-}
-
-/// How far slices went.
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct SlicesReport {
-    /// How many of the slices went through: always the first ones.
-    pub committed: usize,
-    /// The cluster's revision after them, as far as this caller knows.
-    pub revision: u64,
-    /// Why the next one didn't; nothing where all went through.
-    pub stopped: Option<CommitError>,
-}
-
-/// Commits the slices in order, up to the first that doesn't go through. Nothing is sent again.
-pub async fn commit_slices<T: Table>(table: &T, slices: &Slices) -> SlicesReport {
-    let mut revision = slices.revision;
-    for (committed, commit) in slices.commits.iter().enumerate() {
-        if let Err(error) = table.commit(commit).await {
-            return SlicesReport { committed, revision, stopped: Some(error) };
-        }
-        revision = revision.saturating_add(1);
-    }
-    SlicesReport { committed: slices.commits.len(), revision, stopped: None }
 }
 
 /// The slice that is being filled, and the sizes of what is in it.

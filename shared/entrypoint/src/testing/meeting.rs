@@ -6,27 +6,16 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::twin::RegionTwin;
 use tenon_table::{Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError};
 
-use super::{Recorder, World, held};
-use crate::ports::{Installation, Ports};
+use super::over::Over;
+use super::{World, held};
 
 /// Whether a commit is the one that another comes before.
 type Meets = Box<dyn Fn(&Commit) -> bool + Send>;
 
 /// A world's ports, with another's commit on its way.
-pub struct Meeting {
-    world: World,
-    table: MeetingTable,
-}
-
-impl std::fmt::Debug for Meeting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Meeting").field("world", &self.world).finish_non_exhaustive()
-    }
-}
+pub type Meeting = Over<MeetingTable>;
 
 impl Meeting {
     /// The world, in which `other` goes through just before the first commit that `meets` is true of.
@@ -34,7 +23,7 @@ impl Meeting {
     pub fn new(world: &World, other: Commit, meets: impl Fn(&Commit) -> bool + Send + 'static) -> Self {
         let other: (Commit, Meets) = (other, Box::new(meets));
         let table = MeetingTable { table: world.table.clone(), other: Mutex::new(Some(other)) };
-        Self { world: world.clone(), table }
+        Self::of(world, table)
     }
 
     /// Whether the other's commit went through.
@@ -73,35 +62,5 @@ impl Table for MeetingTable {
             self.table.commit(&other).await?;
         }
         self.table.commit(commit).await
-    }
-}
-
-impl Ports for Meeting {
-    type Table = MeetingTable;
-    type Ec2 = RegionTwin;
-    type Signals = Recorder;
-
-    fn table(&self) -> &MeetingTable {
-        &self.table
-    }
-
-    fn ec2(&self) -> &RegionTwin {
-        &self.world.ec2
-    }
-
-    fn signals(&self) -> &Recorder {
-        &self.world.signals
-    }
-
-    fn now(&self) -> Timestamp {
-        self.world.clock.now()
-    }
-
-    async fn pause(&self, time: SignedDuration) {
-        self.world.clock.advance(time);
-    }
-
-    fn installation(&self) -> &Installation {
-        &self.world.installation
     }
 }

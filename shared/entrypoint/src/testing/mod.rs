@@ -6,6 +6,7 @@
 
 pub mod claims;
 mod meeting;
+mod over;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,7 @@ use tenon_table::{MemoryConfig, MemoryTable, Throughput};
 use crate::ports::{BusEvent, Installation, Ports, Signals};
 
 pub use meeting::{Meeting, MeetingTable};
+pub use over::Over;
 
 /// When a world's time begins, as `tenon local`'s does: 2026-01-01T00:00:00Z.
 pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);

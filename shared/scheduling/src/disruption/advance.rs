@@ -36,10 +36,8 @@ pub(crate) fn advances(input: &Input, look: &mut Look<'_>) {
                 replacing(input, command, (*attempts, *not_before), look)
             }
             CommandState::Draining { .. } => {
-                let left = views(input, &command.candidates).any(|view| {
-                    view.claim.phase() < ClaimPhase::Terminated && !view.claim.phase().is_final()
-                });
-                (!left).then_some(Step::Finish)
+                let gone = views(input, &command.candidates).all(|view| view.claim.phase().is_final());
+                gone.then_some(Step::Finish)
             }
             CommandState::Done { .. } => None,
         };

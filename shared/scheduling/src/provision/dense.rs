@@ -28,12 +28,10 @@ impl Dimensions {
         Self(units.into_iter().collect())
     }
 
-    /// Requests, in whole units.
+    /// Requests of those that the dimensions are of, in whole units.
     pub(crate) fn need(&self, requests: &ResourceList) -> Amounts {
-        let amount = |nanos: i128, unit: i128| {
-            let up = nanos.div_euclid(unit) + i128::from(nanos.rem_euclid(unit) != 0);
-            i64::try_from(up).unwrap_or(i64::MAX)
-        };
+        // Exact: the unit divides each of them.
+        let amount = |nanos: i128, unit: i128| i64::try_from(nanos.div_euclid(unit)).unwrap_or(i64::MAX);
         self.0.iter().map(|(name, unit)| amount(requests.get(name).nanos(), *unit)).collect()
     }
 
@@ -64,7 +62,8 @@ fn greatest_common_divisor(mut a: i128, mut b: i128) -> i128 {
 pub(crate) fn times_fit(need: &[i64], room: &[i64]) -> u32 {
     let mut times = u32::MAX;
     for (need, room) in need.iter().zip(room) {
-        if *room < 0 || need > room {
+        // Nobody needs less than nothing, so nothing fits where something is overdrawn.
+        if need > room {
             return 0;
         }
         if *need > 0 {
@@ -123,5 +122,7 @@ mod tests {
         check(("100u", "1"), ("1m", "1Ti"), 10);
         check(("0", "0"), ("1", "1"), u32::MAX);
         check(("1", "1"), ("0", "1"), 0);
+        check(("1", "0"), ("2", "0"), 2);
+        check(("1", "0"), ("2", "-1"), 0);
     }
 }

@@ -383,7 +383,7 @@ fn alignment(need: &[i64], left: &[i64], whole: &[i64]) -> f64 {
         dot += need * left;
         size += need * need;
     }
-    if size > 0.0 { dot / size.sqrt() } else { 0.0 }
+    dot / size.sqrt().max(f64::MIN_POSITIVE)
 }
 
 /// A pattern that is being made.

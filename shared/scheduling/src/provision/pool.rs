@@ -161,8 +161,9 @@ impl<'a> Pool<'a> {
 
     /// The reservations that a type is had by under a class's requirements, the one that is taken first first.
     pub(crate) fn reserved(&self, class: usize, type_index: usize) -> Vec<OfferedReservation> {
-        let found = self.classes.get(class).zip(self.types.get(type_index));
-        let Some((class, one)) = found.filter(|(_, one)| one.is_reserved()) else { return Vec::new() };
+        let Some((class, one)) = self.classes.get(class).zip(self.types.get(type_index)) else {
+            return Vec::new();
+        };
         let open = self.offerings(one, (&class.merged, self.open));
         let open = open.filter(|offering| offering.reservation.is_some());
         let mut ranked: Vec<_> = open.map(|offering| (offering.rank(), offering)).collect();
@@ -290,10 +291,6 @@ impl<'a> Pool<'a> {
 }
 
 impl Type<'_> {
-    fn is_reserved(&self) -> bool {
-        self.offerings.iter().any(|(_, capacity_type, _)| *capacity_type == CapacityType::Reserved)
-    }
-
     /// The capacity type that the fleet uses first, and what it would pay: the cheapest offering of that.
     fn first(&self, allowed: &[bool]) -> Option<(CapacityType, u64)> {
         self.offerings

@@ -37,3 +37,21 @@ impl Steps {
         if self.used < self.max { Outcome::Complete } else { Outcome::BudgetExhausted }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_takes_as_many_steps_as_it_may_and_is_complete_with_less() {
+        let mut steps = Steps::new(StepBudget { max: 10 });
+        assert!(steps.take(4));
+        assert_eq!((steps.used(), steps.outcome()), (4, Outcome::Complete));
+        assert!(steps.take(6));
+        assert_eq!((steps.used(), steps.outcome()), (10, Outcome::BudgetExhausted));
+        assert!(!steps.take(1));
+        let mut other = Steps::new(StepBudget { max: 10 });
+        assert!(other.take(4) && !other.take(7));
+        assert_eq!((other.used(), other.outcome()), (10, Outcome::BudgetExhausted));
+    }
+}

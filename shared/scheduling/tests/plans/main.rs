@@ -10,5 +10,6 @@ mod drawn_plans;
 mod probes;
 mod provision;
 mod provision_properties;
+mod refusals;
 mod reserved;
 mod support;

@@ -5,44 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::*;
 use tenon_bound as bound;
-use tenon_domain::api::meta::ObjectMeta;
-use tenon_domain::api::pod::{
-    HostPort, NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume, TopologySpreadConstraint,
-    WhenUnsatisfiable,
-};
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
 use tenon_domain::catalog::{Availability, Unavailability};
-use tenon_domain::evidence::Waiting;
-use tenon_domain::id::NodeClassName;
+use tenon_domain::id::InstanceType;
 use tenon_domain::labels;
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_scheduling::provision::{
-    ExistingNode, Input, NodeKind, Outcome, Plan, PoolInput, PoolReadiness, Report, StepBudget, Storage, plan,
-};
-
-fn default_pool() -> PoolInput {
-    pool("default", six())
-}
-
-fn claims(input: &Input, expected: usize) -> (Plan, Report) {
-    let (plan, report) = plan(input);
-    assert_eq!(plan.claims.len(), expected, "{report:#?}");
-    (plan, report)
-}
-
-fn check_reason(input: &Input, expected: &str) -> Report {
-    let (plan, report) = plan(input);
-    assert!(plan.claims.is_empty(), "{plan:#?}");
-    let reasons: BTreeSet<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();
-    assert_eq!(reasons, BTreeSet::from([expected]), "{:?}", report.unschedulable);
-    report
-}
-
-fn selecting(mut shape: PodShape, key: &str, value: &str) -> PodShape {
-    shape.node_selector.insert(key.to_owned(), value.to_owned());
-    shape
-}
+use tenon_scheduling::provision::{ExistingNode, Input, NodeKind, Outcome, PoolInput, StepBudget, plan};
 
 #[test]
 fn nothing_to_place_gives_an_empty_plan() {
@@ -326,136 +296,6 @@ fn c091_a_pool_without_prefer_no_schedule_is_preferred_and_one_with_it_used_at_n
 }
 
 #[test]
-fn refusals_say_why() {
-    let one = |shape: PodShape| pods("web", 1, shape);
-    let plain = || shape(&[("cpu", "1")]);
-    check_reason(&input(one(plain()), Vec::new()), "NoNodePool");
-    let mut gated = plain();
-    gated.scheduling_gates = vec!["example.com/wait".to_owned()];
-    check_reason(&input(one(gated), vec![default_pool()]), "SchedulingGated");
-    let mut missing = default_pool();
-    missing.readiness = PoolReadiness::NodeClassNotFound(NodeClassName::parse("gone").unwrap());
-    check_reason(&input(one(plain()), vec![missing]), "NodeClassNotFound");
-    let mut tainted = default_pool();
-    tainted.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
-    check_reason(&input(one(plain()), vec![tainted.clone()]), "TaintsNotTolerated");
-    let mut tolerating = plain();
-    tolerating.tolerations = vec![Toleration::exists("dedicated")];
-    claims(&input(one(tolerating), vec![tainted]), 1);
-    check_reason(&input(one(shape(&[("cpu", "100")])), vec![default_pool()]), "InsufficientResources");
-    check_reason(
-        &input(one(selecting(plain(), labels::ARCH, "s390x")), vec![default_pool()]),
-        "NoInstanceType",
-    );
-    let spot_in_three =
-        selecting(selecting(plain(), labels::ZONE, "test-zone-3"), labels::CAPACITY_TYPE, "spot");
-    check_reason(&input(one(spot_in_three), vec![default_pool()]), "NoOffering");
-}
-
-#[test]
-fn a_label_that_nothing_defines_is_refused_with_what_was_probably_meant() {
-    let typo = selecting(shape(&[("cpu", "1")]), "topology.kubernetes.io/zones", "test-zone-1");
-    let report = check_reason(&input(pods("web", 1, typo), vec![default_pool()]), "IncompatibleRequirements");
-    assert_eq!(
-        report.unschedulable[0].message(),
-        "NodePool `default`: incompatible requirements: label `topology.kubernetes.io/zones` does not have known \
-         values (did you mean `topology.kubernetes.io/zone`?)"
-    );
-}
-
-#[test]
-fn a_custom_label_must_be_defined_by_the_pool() {
-    let team = || pods("web", 1, selecting(shape(&[("cpu", "1")]), "team", "a"));
-    check_reason(&input(team(), vec![default_pool()]), "IncompatibleRequirements");
-    let mut defined = default_pool();
-    defined.pool.template.requirements = [Requirement::one_of("team", ["a", "b"])].into_iter().collect();
-    let (plan, _) = claims(&input(team(), vec![defined]), 1);
-    assert_eq!(plan.claims[0].labels.get("team").map(String::as_str), Some("a"));
-}
-
-#[test]
-fn what_is_not_supported_is_refused_by_name() {
-    let check = |shape: PodShape, field: &str| {
-        let report =
-            check_reason(&input(pods("web", 1, shape), vec![default_pool()]), "UnsupportedConstraint");
-        assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
-    };
-    let spread = |when| TopologySpreadConstraint {
-        max_skew: 1,
-        topology_key: labels::ZONE.to_owned(),
-        when_unsatisfiable: when,
-        selector: None,
-        min_domains: None,
-        node_affinity_policy: tenon_domain::api::pod::NodeInclusionPolicy::Honor,
-        node_taints_policy: tenon_domain::api::pod::NodeInclusionPolicy::Ignore,
-        match_label_keys: Vec::new(),
-    };
-    let mut one = shape(&[("cpu", "1")]);
-    one.topology_spread = vec![spread(WhenUnsatisfiable::DoNotSchedule)];
-    check(one.clone(), "topologySpreadConstraints");
-    one.topology_spread = vec![spread(WhenUnsatisfiable::ScheduleAnyway)];
-    let (_, report) = claims(&input(pods("web", 1, one.clone()), vec![default_pool()]), 1);
-    assert_eq!(report.warnings.len(), 1);
-    one.topology_spread.clear();
-    one.required_pod_anti_affinity = vec![PodAffinityTerm::default()];
-    check(one, "podAntiAffinity");
-}
-
-#[test]
-fn exhausted_capacity_is_waited_for_and_other_zones_are_used() {
-    let exhausted = |zones: &[&str]| {
-        let mut types = six();
-        for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
-            if zones.contains(&offering.zone.as_str()) {
-                offering.availability = Availability::Unavailable(Unavailability::Exhausted {
-                    until: at(180),
-                    last_resort_at: at(180),
-                });
-            }
-        }
-        pool("default", types)
-    };
-    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
-    let (plan, _) = claims(&input(pod(), vec![exhausted(&ZONES[..2])]), 1);
-    assert_eq!(plan.claims[0].zones.iter().map(|z| z.as_str()).collect::<Vec<_>>(), ["test-zone-3"]);
-    let all = input(pod(), vec![exhausted(&ZONES)]);
-    check_reason(&all, "AllOfferingsUnavailable");
-    assert_eq!(tenon_scheduling::provision::plan(&all).0.wake_at, Some(at(180)));
-}
-
-#[test]
-fn a_zone_that_is_shifted_away_from_is_not_launched_in_and_named_where_nothing_else_is_left() {
-    let shifted = |zones: &[&str]| {
-        let mut types = six();
-        for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
-            if zones.contains(&offering.zone.as_str()) {
-                offering.availability = Availability::Unavailable(Unavailability::ZoneShifted);
-            }
-        }
-        pool("default", types)
-    };
-    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
-    let (plan, _) = claims(&input(pod(), vec![shifted(&ZONES[..2])]), 1);
-    assert_eq!(plan.claims[0].zones.iter().map(|z| z.as_str()).collect::<Vec<_>>(), ["test-zone-3"]);
-    let all = input(pod(), vec![shifted(&ZONES)]);
-    check_reason(&all, "ZonesShifted");
-    let (_, report) = tenon_scheduling::provision::plan(&all);
-    let message = report.unschedulable[0].message();
-    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`, `test-zone-3`"), "{message}");
-}
-
-#[test]
-fn a_pool_that_waits_says_what_for() {
-    let waiting =
-        Waiting::NodeClassNotReady { class: "default".to_owned(), reason: "AMINotFound".to_owned() };
-    let mut unready = default_pool();
-    unready.readiness = PoolReadiness::NotReady(waiting.clone());
-    let report =
-        check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![unready]), "NodeClassNotReady");
-    assert_eq!(report.waiting, [waiting]);
-}
-
-#[test]
 fn affinity_terms_are_ored_and_a_term_that_cannot_be_had_is_passed_over() {
     let term = |key: &str, value: &str| NodeSelectorTerm {
         match_expressions: vec![Requirement::one_of(key, [value])],
@@ -488,66 +328,6 @@ fn host_ports_clash_only_where_port_protocol_and_address_do() {
     check(listens("10.0.0.1", 80, "TCP"), listens("10.0.0.1", 80, "TCP"), 2);
     check(listens("10.0.0.1", 80, "TCP"), listens("0.0.0.0", 80, "TCP"), 2);
     check(listens("::", 80, "TCP"), listens("10.0.0.1", 80, "TCP"), 2);
-}
-
-#[test]
-fn volumes_that_bind_a_pod_to_a_place_are_refused_and_others_are_planned() {
-    let meta = |name: &str, namespace: &str| ObjectMeta {
-        name: name.to_owned(),
-        namespace: namespace.to_owned(),
-        ..ObjectMeta::default()
-    };
-    let class = |name: &str, binding| StorageClass {
-        meta: meta(name, ""),
-        provisioner: "ebs.csi.aws.com".to_owned(),
-        binding,
-        allowed_topologies: Vec::new(),
-    };
-    let claim = |name: &str, class: &str, volume: Option<&str>| PersistentVolumeClaim {
-        meta: meta(name, "default"),
-        storage_class: Some(class.to_owned()),
-        volume: volume.map(str::to_owned),
-        phase: "Pending".to_owned(),
-    };
-    let volume =
-        |name: &str| PersistentVolume { meta: meta(name, ""), node_affinity: Vec::new(), driver: None };
-    let storage = || Storage {
-        volumes: vec![volume("anywhere")],
-        claims: vec![
-            claim("later", "waits", None),
-            claim("at-once", "immediate", None),
-            claim("classless", "unknown", None),
-            claim("bound", "immediate", Some("anywhere")),
-            claim("bound-to-nothing", "immediate", Some("gone")),
-        ],
-        classes: vec![
-            class("waits", VolumeBinding::WaitForFirstConsumer),
-            class("immediate", VolumeBinding::Immediate),
-        ],
-    };
-    let check = |volume: PodVolume, expected: Option<&str>| {
-        let shape = PodShape { volumes: vec![volume], ..shape(&[("cpu", "1")]) };
-        let mut world = input(pods("web", 1, shape), vec![default_pool()]);
-        world.storage = storage();
-        match expected {
-            None => drop(claims(&world, 1)),
-            Some(reason) => drop(check_reason(&world, reason)),
-        }
-    };
-    let named = |name: &str| PodVolume::Claim(name.to_owned());
-    let ephemeral = |class: Option<&str>| PodVolume::Ephemeral {
-        volume: "scratch".to_owned(),
-        storage_class: class.map(str::to_owned),
-    };
-    check(named("later"), None);
-    check(named("bound"), None);
-    check(ephemeral(Some("waits")), None);
-    check(named("at-once"), Some("UnsupportedConstraint"));
-    check(named("classless"), Some("UnsupportedConstraint"));
-    check(named("bound-to-nothing"), Some("UnsupportedConstraint"));
-    check(named("missing"), Some("VolumeClaimNotFound"));
-    check(ephemeral(Some("immediate")), Some("UnsupportedConstraint"));
-    check(ephemeral(None), Some("UnsupportedConstraint"));
 }
 
 #[test]
@@ -622,4 +402,127 @@ fn claims_are_written_as_node_claims() {
     assert_eq!(written[labels::INSTANCE_TYPE].len(), claim.instance_types.len());
     let name = claim.name.as_str();
     assert_eq!((name.len(), name.starts_with("default-")), ("default-".len() + 5, true));
+}
+
+#[test]
+fn a_limit_of_something_that_no_type_has_limits_nothing() {
+    claims(&input(pods("web", 2, shape(&[("cpu", "3")])), vec![limited(&[("nvidia.com/gpu", "8")])]), 2);
+}
+
+#[test]
+fn a_type_that_is_cheaper_and_larger_but_over_the_limit_hides_no_other() {
+    let mut large = FakeType::new("a.large", 8, 8, 5).option();
+    for offering in &mut large.offerings {
+        offering.price = offering.price.map(|price| UsdPerHour::from_nanos(price.nanos() / 10));
+    }
+    let mut both = pool("default", vec![large, FakeType::new("a.little", 2, 2, 5).option()]);
+    both.pool.limits = list(&[("cpu", "4")]);
+    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![both]), 1);
+    assert_eq!(plan.claims[0].instance_types, ["a.little"].map(|name| InstanceType::parse(name).unwrap()));
+}
+
+#[test]
+fn the_clusters_most_nodes_are_counted_over_all_pools() {
+    let first = || PoolInput { nodes_left: Some(2), ..limited(&[("nodes", "1")]) };
+    let second = PoolInput { nodes_left: Some(2), ..pool("a-second", six()) };
+    let large = pods("large", 4, shape(&[("cpu", "3500m")]));
+    let mut amd = vec![first(), second];
+    for pool in &mut amd {
+        pool.pool.template.requirements =
+            [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    }
+    let (_, report) = claims(&input(large, amd), 2);
+    assert_eq!(report.unschedulable.len(), 2);
+}
+
+#[test]
+fn a_plan_that_places_everything_waits_for_nothing() {
+    let exhausted = Unavailability::Exhausted { until: at(180), last_resort_at: at(180) };
+    let mut types = six();
+    for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+        offering.availability = Availability::Unavailable(exhausted.clone());
+    }
+    let mut first = pool("first", types);
+    first.pool.weight = 10;
+    let world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![first, default_pool()]);
+    assert_eq!(claims(&world, 1).0.wake_at, None);
+}
+
+#[test]
+fn a_pod_that_asks_for_none_of_a_resource_goes_where_there_is_none() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1"), ("example.com/card", "0")])), Vec::new());
+    world.daemon_sets = vec![daemon_set("cards", shape(&[("example.com/card", "1")]))];
+    world.nodes = vec![node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])];
+    assert_eq!(claims(&world, 0).0.placements.len(), 1);
+}
+
+#[test]
+fn a_plan_is_empty_only_without_claims_and_placements() {
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let launches = plan(&input(pod(), vec![default_pool()])).0;
+    let mut there = input(pod(), Vec::new());
+    there.nodes = vec![node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])];
+    let places = plan(&there).0;
+    assert_eq!((launches.claims.len(), launches.placements.len()), (1, 0));
+    assert_eq!((places.claims.len(), places.placements.len()), (0, 1));
+    assert!(!launches.is_empty() && !places.is_empty());
+}
+
+#[test]
+fn without_steps_no_further_node_is_looked_at() {
+    let mut world = input(pods("web", 2, shape(&[("cpu", "1")])), Vec::new());
+    world.nodes =
+        ["a", "b"].map(|name| node(name, NodeKind::Initialized, &[("cpu", "1"), ("pods", "5")])).into();
+    assert_eq!(claims(&world, 0).0.placements.len(), 2);
+    world.steps = StepBudget { max: 1 };
+    let (plan, report) = claims(&world, 0);
+    assert_eq!((plan.placements.len(), report.outcome), (1, Outcome::BudgetExhausted));
+}
+
+/// A world in which each of so many groups may use each of 24 types, none of which another is as good as.
+fn of_groups(count: usize) -> Input {
+    let names: Vec<&'static str> = (0..24).map(|n| &*format!("t.{n:02}").leak()).collect();
+    let types =
+        names.iter().zip(0..).map(|(name, n)| FakeType::new(name, 2 + n, 4 + n, 20).option()).collect();
+    let group = |n: usize| pods(&format!("g{n}"), 1, shape(&[("cpu", &format!("{}m", n + 1))]));
+    input((0..count).flat_map(group).collect(), vec![pool("default", types)])
+}
+
+#[test]
+fn a_bound_of_more_than_12_000_variables_is_not_worked_out() {
+    let programme = |groups| {
+        let world = of_groups(groups);
+        let (plan, _) = plan(&world);
+        tenon_scheduling::bound::programme(&world, &plan)
+    };
+    let largest = programme(499).unwrap();
+    let variables: usize = largest.columns.iter().map(|column| column.users.len() + 1).sum();
+    assert_eq!(variables, 12_000);
+    assert!(programme(500).is_none());
+}
+
+#[test]
+fn a_pod_that_names_a_node_goes_there_and_nowhere_else() {
+    let mut one = shape(&[("cpu", "1")]);
+    let field = Requirement::one_of("metadata.name", ["b"]);
+    one.required_node_affinity =
+        vec![NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![field] }];
+    let mut world = input(pods("web", 3, one), vec![default_pool()]);
+    world.nodes =
+        ["a", "b"].map(|name| node(name, NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])).into();
+    let (plan, report) = claims(&world, 0);
+    let nodes: Vec<&str> = plan.placements.iter().map(|placement| placement.node.as_str()).collect();
+    assert_eq!((nodes, report.unschedulable.len()), (vec!["b", "b"], 1));
+}
+
+#[test]
+fn a_node_is_labelled_with_its_pool_and_what_only_the_pool_says() {
+    let mut one = default_pool();
+    one.pool.template.requirements =
+        [Requirement::one_of("team", ["a"]), Requirement::one_of(labels::ARCH, ["amd64"])]
+            .into_iter()
+            .collect();
+    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![one]), 1);
+    let expected = [(labels::NODEPOOL, "default"), ("team", "a")];
+    assert_eq!(plan.claims[0].labels, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }

@@ -24,7 +24,8 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_scheduling::provision::{
-    ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
+    ExistingNode, Input, NodeKind, Plan, PoolInput, PoolReadiness, PoolStanding, Purpose, Report, StepBudget,
+    Storage, plan,
 };
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -268,4 +269,27 @@ pub(crate) fn daemon_set(name: &str, shape: PodShape) -> DaemonSet {
         meta: ObjectMeta { name: name.to_owned(), namespace: "default".to_owned(), ..ObjectMeta::default() },
         template: Arc::new(shape),
     }
+}
+
+pub(crate) fn default_pool() -> PoolInput {
+    pool("default", six())
+}
+
+pub(crate) fn claims(input: &Input, expected: usize) -> (Plan, Report) {
+    let (plan, report) = plan(input);
+    assert_eq!(plan.claims.len(), expected, "{report:#?}");
+    (plan, report)
+}
+
+pub(crate) fn check_reason(input: &Input, expected: &str) -> Report {
+    let (plan, report) = plan(input);
+    assert!(plan.claims.is_empty(), "{plan:#?}");
+    let reasons: BTreeSet<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();
+    assert_eq!(reasons, BTreeSet::from([expected]), "{:?}", report.unschedulable);
+    report
+}
+
+pub(crate) fn selecting(mut shape: PodShape, key: &str, value: &str) -> PodShape {
+    shape.node_selector.insert(key.to_owned(), value.to_owned());
+    shape
 }

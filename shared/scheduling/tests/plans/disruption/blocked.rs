@@ -1,0 +1,170 @@
+//! What keeps a node: its own word, its pods', PodDisruptionBudgets.
+
+use super::*;
+
+fn guarded(pods: Vec<Pod>) -> Vec<Pod> {
+    pods.into_iter()
+        .map(|pod| {
+            let mut shape: PodShape = (*pod.shape).clone();
+            shape.labels.insert("app".to_owned(), "web".to_owned());
+            Pod { shape: Arc::new(shape), ..pod }
+        })
+        .collect()
+}
+
+fn pdb(allowed: u32) -> PodDisruptionBudget {
+    PodDisruptionBudget {
+        meta: ObjectMeta { name: "web".to_owned(), namespace: "default".to_owned(), ..ObjectMeta::default() },
+        selector: Some(LabelSelector { requirements: vec![Requirement::one_of("app", ["web"])] }),
+        bound: PdbBound::MinAvailable(IntOrPercent::Int(1)),
+        disruptions_allowed: allowed,
+        unhealthy_pods: UnhealthyPodEviction::IfHealthyBudget,
+    }
+}
+
+fn with_grace(mut world: Input) -> Input {
+    let pool: &mut NodePool = &mut world.pools[0];
+    pool.template.termination_grace_period = Some(SignedDuration::from_mins(5));
+    world
+}
+
+#[test]
+fn c113_pdbs_block_and_a_grace_period_unblocks() {
+    let world = |allowed| {
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        world.pdbs = vec![pdb(allowed)];
+        world
+    };
+    let (waiting, report) = plan(&world(0));
+    assert_eq!(refusals(&report), BTreeMap::from([("BlockedByPdb", 1)]));
+    // Looked at again soon: nobody is woken when a budget is free again.
+    assert!(waiting.wake_at.is_some_and(|at| at <= world(0).now + SignedDuration::from_secs(60)));
+    assert_eq!(plan(&world(1)).0.commands.len(), 1);
+    assert_eq!(plan(&with_grace(world(0))).0.commands.len(), 1);
+}
+
+#[test]
+fn the_grace_period_that_unblocks_is_the_claims_own() {
+    let world = |own: Option<SignedDuration>| {
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        world.pdbs = vec![pdb(0)];
+        world.claims[0].claim.terms = Some(Terms { expire_after: None, termination_grace_period: own });
+        world
+    };
+    let own = Some(SignedDuration::from_mins(5));
+    assert_eq!(plan(&world(own)).0.commands.len(), 1);
+    assert_eq!(plan(&with_grace(world(None))).0.commands.len(), 0);
+}
+
+#[test]
+fn c113_do_not_disrupt_blocks_while_it_lasts_and_a_grace_period_unblocks_pods() {
+    let world = |word: DoNotDisrupt| {
+        let mut world = cluster(vec![drifted(0, -30, busy(0))], Nodes::Percent(100));
+        let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
+        pod.started_at = Some(at(-60));
+        pod.shape = Arc::new(PodShape { do_not_disrupt: word, ..(*pod.shape).clone() });
+        world
+    };
+    let (blocked, report) = plan(&world(DoNotDisrupt::Always));
+    assert_eq!((blocked.commands.len(), refusals(&report)), (0, BTreeMap::from([("DoNotDisrupt", 1)])));
+    let (waits, _) = plan(&world(DoNotDisrupt::For(SignedDuration::from_secs(90))));
+    assert_eq!((waits.commands.len(), waits.wake_at), (0, Some(at(30))));
+    assert_eq!(plan(&world(DoNotDisrupt::For(SignedDuration::from_secs(60)))).0.commands.len(), 1);
+    let (ignored, report) = plan(&world(DoNotDisrupt::Invalid("yes".to_owned())));
+    assert_eq!((ignored.commands.len(), report.warnings.len()), (1, 1));
+    assert_eq!(plan(&with_grace(world(DoNotDisrupt::Always))).0.commands.len(), 1);
+    let mut node_says = with_grace(world(DoNotDisrupt::No));
+    node_says.claims[0].node.as_mut().unwrap().do_not_disrupt = DoNotDisrupt::Always;
+    assert!(plan(&node_says).0.commands.is_empty());
+}
+
+#[test]
+fn pods_of_daemon_sets_need_no_replacement() {
+    let mut agent: PodShape = shape(&[("cpu", "100m")]);
+    agent.owner = Some(OwnerReference {
+        kind: "DaemonSet".to_owned(),
+        name: "agent".to_owned(),
+        uid: String::new(),
+        role: OwnerRole::Controller,
+    });
+    let (plan, _) = plan(&cluster(vec![drifted(0, -30, pods("agent", 1, agent))], Nodes::Percent(100)));
+    assert!(plan.commands[0].drains_at_once());
+}
+
+#[test]
+fn a_budget_guards_only_pods_of_its_namespace_that_it_selects_and_that_still_run() {
+    fn labelled(pod: &mut Pod, value: &str) {
+        let mut shape: PodShape = (*pod.shape).clone();
+        shape.labels.insert("app".to_owned(), value.to_owned());
+        pod.shape = Arc::new(shape);
+    }
+    let went = |change: fn(&mut Pod)| {
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        world.pdbs = vec![pdb(0)];
+        change(&mut world.claims[0].node.as_mut().unwrap().pods[0]);
+        plan(&world).0.commands.len()
+    };
+    assert_eq!(went(|_| {}), 0);
+    assert_eq!(went(|pod| pod.name.namespace = "other".to_owned()), 1);
+    assert_eq!(went(|pod| labelled(pod, "database")), 1);
+    assert_eq!(went(|pod| pod.phase = PodPhase::Succeeded), 1);
+    assert_eq!(went(|pod| pod.deleted_at = Some(at(-5))), 1);
+}
+
+#[test]
+fn a_do_not_disrupt_that_is_no_word_is_told_with_the_pod() {
+    let mut world = cluster(vec![drifted(0, -30, busy(0)), settled(1, NEW, busy(1))], Nodes::Percent(100));
+    assert!(plan(&world).1.warnings.is_empty());
+    let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
+    let word = DoNotDisrupt::Invalid("yes".to_owned());
+    pod.shape = Arc::new(PodShape { do_not_disrupt: word, ..(*pod.shape).clone() });
+    let told = plan(&world).1.warnings;
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("`default/web-0-0000`") && told[0].contains("do-not-disrupt: yes"), "{told:?}");
+}
+
+#[test]
+fn a_budget_does_not_guard_what_a_drain_leaves_where_it_is() {
+    let commands = |change: fn(&mut PodShape)| {
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        world.pdbs = vec![pdb(0)];
+        let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
+        let mut shape: PodShape = (*pod.shape).clone();
+        change(&mut shape);
+        pod.shape = Arc::new(shape);
+        plan(&world).0.commands.len()
+    };
+    assert_eq!(commands(|_| {}), 0);
+    assert_eq!(commands(|shape| shape.origin = PodOrigin::Static), 1);
+    assert_eq!(commands(|shape| shape.tolerations = vec![Toleration::exists("karpenter.sh/disrupted")]), 1);
+}
+
+#[test]
+fn refusals_name_what_stands_in_the_way() {
+    let pool = || NodePoolName::parse("default").unwrap();
+    let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
+    let told = |reason: RefusalReason| reason.to_string();
+    assert_eq!(
+        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 2, going: 3 }),
+        "the budgets of NodePool `default` allow `2` at once, and `3` go or aren't ready"
+    );
+    assert_eq!(
+        told(RefusalReason::DoNotDisrupt { pod: Some(pod.clone()), until: Some(at(0)) }),
+        "pod `shop/web` has `karpenter.sh/do-not-disrupt` until `2026-01-01T00:00:00Z`"
+    );
+    assert_eq!(
+        told(RefusalReason::DoNotDisrupt { pod: None, until: None }),
+        "the node has `karpenter.sh/do-not-disrupt`"
+    );
+    assert_eq!(
+        told(RefusalReason::BlockedByPdb { pod, pdbs: vec!["a".to_owned(), "b".to_owned()] }),
+        "PodDisruptionBudget `a`, `b` doesn't let pod `shop/web` go"
+    );
+    assert_eq!(told(RefusalReason::PoolNotFound { pool: pool() }), "NodePool `default` doesn't exist");
+    let huge = cluster(vec![drifted(0, -30, pods("huge", 1, shape(&[("cpu", "64")])))], Nodes::Percent(100));
+    let unschedulable = plan(&huge).1.refusals.remove(0).reason.to_string();
+    assert!(
+        unschedulable.starts_with("`1` of its pods would have no place: NodePool `default`"),
+        "{unschedulable}"
+    );
+}
