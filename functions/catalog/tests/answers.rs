@@ -15,12 +15,15 @@ use tenon_catalog::plan::{Input, Plan, Report, Shipped, plan};
 use tenon_catalog::read::{Answer, read};
 use tenon_cloud::Ec2Error;
 use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{AvailabilityZone, InstanceTypeInfo, NO_PRICING_API, TypeOffering};
+use tenon_cloud::port::{
+    AvailabilityZone, InstanceTypeInfo, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
+};
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
 use tenon_cluster::SeenPod;
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, Ready, RefreshFailure, Waiting, require};
 use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::wake::Cause;
 use tenon_entrypoint::testing::{World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope};
@@ -444,4 +447,50 @@ fn types_that_are_offered_without_a_price_are_named_and_not_taken_for_free() {
     let ready = running.ready(CatalogPart::OnDemandPrices).unwrap();
     let PartData::OnDemandPrices(prices) = ready.as_ref() else { panic!() };
     assert_eq!(prices.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["m5.large"]);
+}
+
+/// A Mac is for no node, and what can't be bought as spot needs no spot price.
+#[test]
+fn a_price_is_missed_only_where_a_node_would_be_paid_by_it() {
+    let name = |text: &str| InstanceType::parse(text).unwrap();
+    let described = described();
+    let m5 = described.iter().find(|info| info.instance_type.as_deref() == Some("m5.large")).unwrap();
+    let bought = |name: &str, classes: &[&str], architecture: &str| {
+        let mut info = InstanceTypeInfo { instance_type: Some(name.to_owned()), ..m5.clone() };
+        info.supported_usage_classes = Some(classes.iter().map(|class| (*class).to_owned()).collect());
+        info.processor_info.as_mut().unwrap().supported_architectures = Some(vec![architecture.to_owned()]);
+        info
+    };
+    let types = vec![
+        bought("m5.large", &["on-demand", "spot"], "x86_64"),
+        bought("q1.large", &["on-demand", "spot"], "x86_64"),
+        bought("q2.large", &["on-demand"], "x86_64"),
+        bought("q3.metal", &["on-demand", "spot"], "arm64_mac"),
+    ];
+    let zone = Zone::parse("us-east-1a").unwrap();
+    let offered = |text: &str| TypeOffering { instance_type: name(text), location: zone.to_string() };
+    let offered = ["m5.large", "q1.large", "q2.large", "q3.metal"].map(offered).to_vec();
+    let zones = vec![AvailabilityZone { name: zone.clone(), id: ZoneId::parse("use1-az2").unwrap() }];
+    let (instance_type, price) = (name("m5.large"), UsdPerHour::parse("0.1").unwrap());
+    let on_demand = vec![OnDemandPrice { instance_type: instance_type.clone(), price }];
+    let spot = vec![SpotPrice { instance_type, zone, price, since: at(0) }];
+    let (_, report) = plan(&Input {
+        now: at(1),
+        meta: CatalogMeta::default(),
+        before: Parts::new(),
+        broken: BTreeSet::new(),
+        answers: BTreeMap::from([
+            (CatalogPart::InstanceTypes, Ok(Answer::InstanceTypes(types))),
+            (CatalogPart::Offerings, Ok(Answer::Offerings(offered, zones))),
+            (CatalogPart::OnDemandPrices, Ok(Answer::OnDemandPrices(on_demand))),
+            (CatalogPart::SpotPrices, Ok(Answer::SpotPrices(spot))),
+        ]),
+        limits: &Ec2Data::get().unwrap().limits,
+        shipped: None,
+    });
+    let missed = BTreeMap::from([
+        (CatalogPart::OnDemandPrices, BTreeSet::from([name("q1.large"), name("q2.large")])),
+        (CatalogPart::SpotPrices, BTreeSet::from([name("q1.large")])),
+    ]);
+    assert_eq!(report.unpriced, missed);
 }

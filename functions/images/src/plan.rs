@@ -286,6 +286,22 @@ mod tests {
     }
 
     #[test]
+    fn a_report_counts_the_images_of_each_state() {
+        let named = |n: usize| ImageId::parse(format!("ami-{n}")).unwrap();
+        let seen = |(n, state): (usize, &ImageState)| (named(n), Image { id: named(n), ..image(*state) });
+        let states = [ImageState::Available, ImageState::Pending, ImageState::Available];
+        let (_, report) = plan(&Input {
+            now: at(9),
+            known: BTreeMap::new(),
+            seen: states.iter().enumerate().map(seen).collect(),
+            asked: BTreeSet::from([named(9)]),
+            unanswered: 0,
+        });
+        let counted = [(ImageState::Pending, 1), (ImageState::Available, 2), (ImageState::Deregistered, 1)];
+        assert_eq!(report.states, BTreeMap::from(counted));
+    }
+
+    #[test]
     fn what_ec2_did_not_answer_stays_as_it_was() {
         let known = described(&image(ImageState::Available), at(2));
         let input = Input {

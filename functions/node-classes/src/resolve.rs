@@ -119,21 +119,17 @@ pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
         };
         return refused(ConditionReason::AmiNotFound, &message);
     }
-    let (allowed, foreign): (Vec<&Image>, Vec<&Image>) =
+    let (mut allowed, foreign): (Vec<&Image>, Vec<&Image>) =
         available.into_iter().partition(|i| owner_allowed(judged, i));
     if allowed.is_empty() {
         let names = named(foreign.iter().map(|image| format!("{} of owner {}", image.id, image.owner)));
         let owners = named(judged.registry.allowed.image_owners.iter().cloned());
         return not_allowed(judged, &format!("images {names}"), &format!("owners {owners}"));
     }
-    let mut best: BTreeMap<&'static str, &Image> = BTreeMap::new();
-    for image in allowed {
-        let Some(architecture) = image.architecture else { continue };
-        let taken = best.entry(architecture.as_str()).or_insert(image);
-        if rank(image, judged.now) > rank(taken, judged.now) {
-            *taken = image;
-        }
-    }
+    // Of each architecture the last one stays: the best.
+    allowed.sort_by_key(|image| rank(image, judged.now));
+    let best: BTreeMap<&'static str, &Image> =
+        allowed.into_iter().filter_map(|image| Some((image.architecture?.as_str(), image))).collect();
     let resolved = |(architecture, image): (&'static str, &Image)| ResolvedImage {
         id: image.id.clone(),
         name: image.name.clone(),

@@ -407,6 +407,9 @@ pub fn launch_writes(
 }
 
 #[cfg(test)]
+mod content_tests;
+
+#[cfg(test)]
 mod tests {
     use tenon_domain::claim::Terms;
     use tenon_domain::id::NamespacedName;
@@ -415,10 +418,13 @@ mod tests {
     use tenon_table::{Commit, CommitToken, MemoryConfig, MemoryTable, Table, block_on};
 
     use super::*;
-    use crate::testing::{class, many_types, planned, registry, status, types};
+    use crate::testing::{self, class, many_types, planned, registry, status, types};
 
     /// What is made of the input of these tests.
-    fn with_input<T>(types: Vec<InstanceTypeOption>, make: impl FnOnce(&LaunchInput<'_>) -> T) -> T {
+    pub(super) fn with_input<T>(
+        types: Vec<InstanceTypeOption>,
+        make: impl FnOnce(&LaunchInput<'_>) -> T,
+    ) -> T {
         let pool = NodePoolName::parse("default").unwrap();
         let name = NodeClassName::parse("default").unwrap();
         let (registry, evidence, marks) = (registry("prod"), BTreeMap::new(), Marks::default());
@@ -438,7 +444,7 @@ mod tests {
         make(&input)
     }
 
-    fn built(claims: &[PlannedClaim]) -> Built {
+    pub(super) fn built(claims: &[PlannedClaim]) -> Built {
         built_of(claims, types())
     }
 
@@ -524,6 +530,7 @@ mod tests {
         let families = many_types().iter().map(family).collect::<BTreeSet<_>>().len();
         let families = u32::try_from(families).unwrap();
         check(1, 1, Ok(false));
+        check(families - 1, 60, Ok(false));
         check(families, 60, Ok(true));
         check(
             families,
@@ -608,18 +615,7 @@ mod tests {
     }
 
     fn mark(revision: u64) -> Mark {
-        Mark {
-            key: UnavailableKey::parse("offering#on-demand#use1-az-a#m5.large").unwrap(),
-            revision,
-            code: "InsufficientInstanceCapacity".to_owned(),
-            count: 1,
-            since: Timestamp::UNIX_EPOCH,
-            asked_at: Timestamp::UNIX_EPOCH,
-            until: Timestamp::UNIX_EPOCH,
-            from_vcpus: None,
-            probe: None,
-            seen_by: "prod".parse().unwrap(),
-        }
+        Mark { revision, ..testing::mark("offering#on-demand#use1-az-a#m5.large") }
     }
 
     #[test]

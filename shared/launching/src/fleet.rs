@@ -355,6 +355,9 @@ fn drop_dear_spot(offerings: &mut Vec<&UsableOffering>) {
 }
 
 #[cfg(test)]
+mod choice_tests;
+
+#[cfg(test)]
 mod tests {
     use tenon_domain::labels;
     use tenon_domain::requirement::Requirement;

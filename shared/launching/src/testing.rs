@@ -1,4 +1,4 @@
-//! Values for tests: a registered cluster and a class.
+//! Values for tests: a registered cluster, a class, types, claims and marks.
 
 use std::collections::BTreeMap;
 
@@ -153,5 +153,23 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provi
         pods: Vec::new(),
         requests: ResourceList::new(),
         price: None,
+    }
+}
+
+/// A mark of what EC2 refused at the epoch, and may be asked for again since.
+pub(crate) fn mark(key: &str) -> tenon_domain::unavailable::Mark {
+    use jiff::Timestamp;
+    use tenon_domain::unavailable::{Mark, UnavailableKey};
+    Mark {
+        key: UnavailableKey::parse(key).unwrap(),
+        revision: 1,
+        code: "InsufficientInstanceCapacity".to_owned(),
+        count: 1,
+        since: Timestamp::UNIX_EPOCH,
+        asked_at: Timestamp::UNIX_EPOCH,
+        until: Timestamp::UNIX_EPOCH,
+        from_vcpus: None,
+        probe: None,
+        seen_by: ClusterName::parse("prod").unwrap(),
     }
 }

@@ -117,6 +117,10 @@ fn a_warning_that_failed_is_seen_again_at_once_and_often() {
     assert!(number(&queue["RedrivePolicy"]["maxReceiveCount"]) >= 10);
     let event = &function["Events"]["Queue"]["Properties"];
     assert!(event["MaximumBatchingWindowInSeconds"].is_null(), "nothing is waited for");
+    // And a person hears of one that waits before its instance is gone.
+    let alarm = of("InterruptionWaitingAlarm");
+    let heard = number(&alarm["Threshold"]) + number(&alarm["Period"]) * number(&alarm["EvaluationPeriods"]);
+    assert!(heard <= 120, "the alarm rings after {heard} s");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 )]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
+mod answers;
 mod edits;
 mod foreign_images;
 mod reservations;

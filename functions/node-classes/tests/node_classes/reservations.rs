@@ -71,6 +71,10 @@ fn with_the_gate_off_nothing_is_asked_kept_or_waited_for() {
     let unsupported = status.condition(ConditionType::Unsupported).unwrap();
     assert!(unsupported.message.contains("spec.capacityReservationSelectorTerms"), "{}", unsupported.message);
     assert!(!running.world.ec2.calls().contains_key(&Call::DescribeCapacityReservations));
+    // Who selects none misses none.
+    running.report(&[class(json!({}))]);
+    running.wake(Cause::SnapshotChanged);
+    assert!(running.status().unwrap().condition(ConditionType::Unsupported).is_none());
 }
 
 #[test]
@@ -98,10 +102,28 @@ fn a_look_at_reservations_is_dated_though_nothing_changed_and_wakes_nobody() {
     let running = with_reservations(Gate::Enabled);
     running.said();
     let before = running.status().unwrap();
+    assert_eq!(running.steps(), 1, "planners look again once it is resolved");
     running.world.clock.advance(SignedDuration::from_mins(5));
     running.wake(Cause::Sweep);
     let after = running.status().unwrap();
     assert_eq!(after.resolved_at, running.world.clock.now());
     assert!(after.same_as(&before) && after.revision == before.revision + 1);
+    assert!(running.said().is_empty());
+    assert_eq!(running.steps(), 1);
+}
+
+#[test]
+fn planners_look_again_where_a_reservation_has_other_room_though_nobody_is_told() {
+    let running = with_reservations(Gate::Enabled);
+    running.said();
+    running
+        .world
+        .ec2
+        .add_reservation(CapacityReservation { available: 1, ..reservation("cr-0a", "web") })
+        .unwrap();
+    running.world.clock.advance(SignedDuration::from_mins(5));
+    running.wake(Cause::Sweep);
+    assert_eq!(reservations(&running), [("cr-0a".to_owned(), 1), ("cr-0b".to_owned(), 2)]);
+    assert_eq!((running.steps(), running.recorded("default").len()), (2, 1));
     assert!(running.said().is_empty());
 }

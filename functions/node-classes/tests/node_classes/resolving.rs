@@ -4,14 +4,16 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_cloud::port::Tags;
 use tenon_cloud::twin::{Call, FaultWhen};
+use tenon_cluster::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::journal::Decision;
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_entrypoint::content_commit;
 use tenon_entrypoint::testing::Rung;
 use tenon_table::items::{self, keys};
-use tenon_table::{Table, block_on};
+use tenon_table::{Table, Write, block_on};
 
 use crate::running::{allowances, class, image, running, set, throttled, unregistered};
 
@@ -215,6 +217,28 @@ fn a_class_that_was_never_resolved_is_unknown_with_a_next_try() {
 }
 
 #[test]
+fn a_new_class_is_looked_at_alone_while_others_wait_for_their_next_try() {
+    let running = running(allowances());
+    running.world.ec2.add_image(image("nodes-1"));
+    let call = Call::DescribeSubnets;
+    running.fail(call, FaultWhen::Next(1), throttled(call));
+    running.report(&[class(json!({}))]);
+    running.wake(Cause::SnapshotChanged);
+    let made = || running.world.ec2.calls()[&call].made;
+    assert_eq!((running.obstacle().as_str(), made()), ("SubnetsReady=Unknown SubnetResolutionFailed", 1));
+    running.world.clock.advance(SignedDuration::from_secs(10));
+    let mut other = class(json!({"subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": "*"}}]}));
+    other["metadata"]["name"] = json!("other");
+    running.report(&[class(json!({})), other]);
+    running.wake(Cause::SnapshotChanged);
+    assert_eq!((running.obstacle().as_str(), made()), ("SubnetsReady=Unknown SubnetResolutionFailed", 2));
+    assert_eq!(running.recorded("other").len(), 1);
+    running.world.clock.advance(SignedDuration::from_secs(10));
+    running.wake(Cause::Sweep);
+    assert_eq!(running.obstacle(), "ready");
+}
+
+#[test]
 fn a_denied_call_names_the_action() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));
@@ -243,12 +267,15 @@ fn free_addresses_alone_wake_nobody() {
     running.report(&[class(json!({}))]);
     running.wake(Cause::SnapshotChanged);
     running.said();
+    let before = (running.steps(), running.recorded("default").len());
+    assert_eq!(before, (1, 1), "planners look again once it is resolved");
     let subnet = running.status().unwrap().subnets[0].id.clone();
     running.world.ec2.set_free_addresses(&subnet, 7).unwrap();
     running.world.clock.advance(SignedDuration::from_mins(5));
     running.wake(Cause::Sweep);
     assert_eq!(running.status().unwrap().subnets[1].free_addresses, 7);
     assert!(running.said().is_empty());
+    assert_eq!((running.steps(), running.recorded("default").len()), before);
 }
 
 #[test]
@@ -260,6 +287,38 @@ fn a_class_that_went_goes_once_a_fresh_snapshot_says_so() {
     running.report(&[]);
     running.wake(Cause::SnapshotChanged);
     assert_eq!(running.status(), None);
+}
+
+/// No agent of ours writes such a report; the function's memory is for all clusters.
+#[test]
+fn classes_that_are_too_large_to_be_read_are_waited_for_and_said_once() {
+    let running = running(allowances());
+    running.world.ec2.add_image(image("nodes-1"));
+    running.report(&[class(json!({}))]);
+    running.wake(Cause::SnapshotChanged);
+    let bomb = Chunk::pack((ChunkKind::NodeClasses, 0), &" ".repeat(17 << 20));
+    let reported = running.manifest.lock().unwrap().clone().unwrap();
+    let forge = |generation: u64| {
+        let chunks = vec![bomb.name.clone()];
+        let manifest = Manifest { generation, chunks, index: None, ..reported.clone() };
+        let writes = vec![
+            Write::Put { key: chunk_key(&running.cluster, &bomb.name), item: bomb.to_item() },
+            Write::Put { key: manifest_key(&running.cluster), item: manifest.to_item().unwrap() },
+        ];
+        block_on(running.world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
+        running.wake(Cause::SnapshotChanged);
+    };
+    forge(2);
+    forge(3);
+    let told = running.recorded("*");
+    assert_eq!(told.len(), 1);
+    assert_eq!(
+        (told[0].decision, told[0].details["reason"].as_str()),
+        (Decision::Waiting, "SnapshotTooLarge")
+    );
+    let message = "node-classes waits: the agent's snapshot has at least 16777217 bytes, values counted";
+    assert!(told[0].message.starts_with(message), "{}", told[0].message);
+    assert_eq!(running.obstacle(), "ready", "what is known stays");
 }
 
 #[test]

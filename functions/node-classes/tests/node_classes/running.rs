@@ -9,12 +9,13 @@ use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 use tenon_cluster::snapshot::{self, ClusterObjects, Encoder, Manifest};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
+use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
 use tenon_domain::wake::Cause;
 use tenon_entrypoint::testing::{World, WorldConfig};
 use tenon_entrypoint::{Handler, Scope, content_commit};
 use tenon_node_classes::NodeClasses;
-use tenon_table::items::{self, keys};
+use tenon_table::items::{self, JournalOf, journal_from_item, keys, steps_of};
 use tenon_table::{Table, block_on};
 
 pub(crate) struct Running {
@@ -149,6 +150,19 @@ impl Running {
 
     pub(crate) fn said(&self) -> Vec<String> {
         self.world.signals.take_events().into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    /// What was recorded of a class, in its order; of all of them under `*`.
+    pub(crate) fn recorded(&self, class: &str) -> Vec<JournalRecord> {
+        let subject = Subject { kind: SubjectKind::Class, name: class.to_owned() };
+        let pk = JournalOf::Cluster(&self.cluster).subject_pk(&subject);
+        let items = self.world.table.dump().filter(|(key, _)| key.pk == pk);
+        items.map(|(key, item)| journal_from_item(&key, &item).unwrap()).collect()
+    }
+
+    /// How often planners were told to look again.
+    pub(crate) fn steps(&self) -> u64 {
+        steps_of(self.world.table.peek(&keys::steps(&self.cluster)).as_ref()).unwrap()
     }
 
     pub(crate) fn fail(&self, call: Call, when: FaultWhen, error: Ec2Error) {

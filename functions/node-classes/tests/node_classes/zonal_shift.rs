@@ -7,6 +7,7 @@ use tenon_cloud::port::cluster_arn;
 use tenon_cloud::twin::{Call, FaultWhen};
 use tenon_domain::class_status::ConditionType;
 use tenon_domain::id::ZoneId;
+use tenon_domain::journal::Decision;
 use tenon_domain::registry::{ClusterSettings, Gate, Gates};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -62,6 +63,11 @@ fn told(running: &Running) -> String {
     let told = status.condition(ConditionType::ZonesInService);
     let told = told.map_or("nothing".to_owned(), |c| format!("{} {}", c.status.as_str(), c.reason_text()));
     format!("{told}, {} shifted, {}", status.shifts().len(), running.obstacle())
+}
+
+/// The message of the zones' condition.
+fn message(running: &Running) -> String {
+    running.status().unwrap().condition(ConditionType::ZonesInService).unwrap().message.clone()
 }
 
 const IN_SERVICE: &str = "True ZonesInService, 0 shifted, ready";
@@ -140,9 +146,6 @@ fn what_arc_doesnt_answer_stays_and_is_asked_again_soon() {
 
 #[test]
 fn what_arc_refuses_names_the_remedy_and_keeps_the_class_from_nothing() {
-    let message = |running: &Running| {
-        running.status().unwrap().condition(ConditionType::ZonesInService).unwrap().message.clone()
-    };
     let running = with_setting(Gate::Enabled);
     running.wake(Cause::SnapshotChanged);
     assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
@@ -154,4 +157,54 @@ fn what_arc_refuses_names_the_remedy_and_keeps_the_class_from_nothing() {
     minute(&running);
     assert_eq!(told(&running), "Unknown ZonalShiftResolutionFailed, 1 shifted, ready");
     assert!(message(&running).contains("`arc-zonal-shift:GetManagedResource`"), "{}", message(&running));
+}
+
+#[test]
+fn a_missing_answer_neither_ends_a_refusal_nor_makes_one() {
+    let running = with_setting(Gate::Enabled);
+    running.wake(Cause::SnapshotChanged);
+    let throttle = |running: &Running| {
+        let throttled = Ec2Error::Throttled { action: "GetManagedResource".to_owned() };
+        running.fail(Call::GetManagedResource, FaultWhen::Next(1), throttled);
+        minute(running);
+    };
+    throttle(&running);
+    assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
+    assert!(message(&running).contains("turn zonal shift on for it in EKS"), "{}", message(&running));
+    let running = with_setting(Gate::Enabled);
+    running.world.ec2.deny(Call::GetManagedResource, "an explicit deny");
+    running.wake(Cause::SnapshotChanged);
+    running.world.ec2.allow(Call::GetManagedResource);
+    throttle(&running);
+    assert_eq!(told(&running), "Unknown ZonalShiftResolutionFailed, 0 shifted, ready");
+    assert!(message(&running).contains("was throttled"), "{}", message(&running));
+}
+
+#[test]
+fn a_shift_and_its_end_are_recorded_and_what_else_changes_as_what_it_is() {
+    let running = shiftable();
+    let zone = zone(&running);
+    let away = format!("{zone} until AWS ends the autoshift");
+    let last = |decision: Decision, shifted: Option<&String>, says: &str| {
+        let recorded = running.recorded("default");
+        let record = recorded.last().unwrap();
+        assert_eq!((record.decision, record.details.get("shifted")), (decision, shifted));
+        assert!(record.message.contains(says), "{}", record.message);
+        recorded.len()
+    };
+    assert_eq!(last(Decision::Resolved, None, "EC2NodeClass `default` resolves to ami-"), 1);
+    shift(&running, ShiftEnd::Open);
+    minute(&running);
+    let left = "nothing is launched for EC2NodeClass `default` where cluster `prod` is shifted away: ";
+    assert_eq!(last(Decision::ZonalShiftActive, Some(&away), &format!("{left}{away}")), 2);
+    let newer = running.world.ec2.add_image(image("nodes-2"));
+    minute(&running);
+    assert_eq!(last(Decision::Resolved, Some(&away), newer.as_str()), 3);
+    running.world.ec2.end_shift(&arn(&running), &zone).unwrap();
+    minute(&running);
+    let back = "all zones of EC2NodeClass `default` are in service again";
+    assert_eq!(last(Decision::ZonalShiftCleared, None, back), 4);
+    let newest = running.world.ec2.add_image(image("nodes-3"));
+    minute(&running);
+    assert_eq!(last(Decision::Resolved, None, newest.as_str()), 5);
 }

@@ -325,7 +325,8 @@ proptest! {
 
 #[test]
 fn a_pool_in_which_only_what_is_due_is_large_enough_asks_before_the_next_pool_takes_the_pods() {
-    let mut types = vec![FakeType::new("a.large", 8, 8, 5).option(), FakeType::new("a.little", 2, 2, 5).option()];
+    let mut types =
+        vec![FakeType::new("a.large", 8, 8, 5).option(), FakeType::new("a.little", 2, 2, 5).option()];
     mark(&mut types, "a.large", DUE);
     let mut first = pool("first", types);
     first.pool.weight = 10;

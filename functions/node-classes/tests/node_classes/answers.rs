@@ -1,0 +1,118 @@
+//! What follows from EC2's answers alone: which image is taken, and what a look reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::json;
+use tenon_cloud::Ec2;
+use tenon_cloud::port::{Architecture, Image, ImageFilter, ImageState, ResourceFilter};
+use tenon_cloud::twin::Call;
+use tenon_cluster::snapshot::{ChunkCache, read_classes};
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType, Seen};
+use tenon_domain::id::ImageId;
+use tenon_domain::registry::Registry;
+use tenon_node_classes::plan::{Answers, Input, plan};
+use tenon_node_classes::resolve::{self, Judged};
+use tenon_table::items::{self, keys};
+use tenon_table::{Consistency, block_on};
+
+use crate::running::{Running, allowances, class, image, running, throttled};
+
+/// A running cluster with one class, and both as they are read.
+fn read() -> (Running, Ec2NodeClass, Registry) {
+    let running = running(allowances());
+    running.world.ec2.add_image(image("nodes-1"));
+    running.report(&[class(json!({}))]);
+    let (table, cluster) = (&running.world.table, &running.cluster);
+    let mut chunks = ChunkCache::default();
+    let snapshot = read_classes(table, cluster, Consistency::Strong, &mut chunks);
+    let class = block_on(snapshot).unwrap().unwrap().node_classes.remove(0);
+    let key = keys::registry(&running.world.installation.region, cluster);
+    let registry = items::from_item(&key, &table.peek(&key).unwrap()).unwrap();
+    (running, class, registry)
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// An image by id, name, and when it was made and counts as deprecated.
+fn made(id: &str, name: &str, created: Option<i64>, deprecated: Option<i64>) -> Image {
+    Image {
+        id: ImageId::parse(id).unwrap(),
+        name: name.to_owned(),
+        owner: "111122223333".to_owned(),
+        owner_alias: None,
+        architecture: Some(Architecture::X86_64),
+        state: ImageState::Available,
+        created_at: created.map(at),
+        deprecated_at: deprecated.map(at),
+        root_device_name: None,
+        snapshots: BTreeMap::new(),
+        tags: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them() {
+    let (_, class, registry) = read();
+    let judged = Judged { class: &class, registry: &registry, account: "111122223333", now: at(100) };
+    let check = |best: Image, other: Image| {
+        let arm = Image { architecture: Some(Architecture::Arm64), ..made("ami-0", "arm", Some(1), None) };
+        for found in [[best.clone(), other.clone(), arm.clone()], [arm, other, best.clone()]] {
+            let Seen::Holds(images) = resolve::images(judged, &found) else { panic!("{found:?}") };
+            let ids: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
+            assert_eq!(ids, BTreeSet::from(["ami-0", best.id.as_str()]));
+        }
+    };
+    check(made("ami-1", "a", Some(3), None), made("ami-2", "b", Some(2), None));
+    check(made("ami-2", "b", Some(3), None), made("ami-1", "a", Some(2), None));
+    check(made("ami-1", "a", Some(2), None), made("ami-2", "b", None, None));
+    check(made("ami-1", "a", Some(2), None), made("ami-2", "b", Some(3), Some(100)));
+    check(made("ami-1", "a", Some(3), Some(101)), made("ami-2", "b", Some(2), None));
+    check(made("ami-1", "b", Some(2), None), made("ami-2", "a", Some(2), None));
+    check(made("ami-2", "a", Some(2), None), made("ami-1", "a", Some(2), None));
+}
+
+/// What EC2 has for a class that selects everything.
+fn answered(running: &Running) -> Answers {
+    let ec2 = &running.world.ec2;
+    let everything = ResourceFilter::default();
+    Answers {
+        subnets: block_on(ec2.describe_subnets(&everything)),
+        security_groups: block_on(ec2.describe_security_groups(&everything)),
+        images: block_on(ec2.describe_images(&ImageFilter::default(), None)).map(|page| page.items),
+        ..Answers::none()
+    }
+}
+
+#[test]
+fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_being_ready() {
+    let (running, class, registry) = read();
+    let now = running.world.clock.now();
+    let look = |answers: Answers, before: Option<&ClassStatus>| {
+        plan(&Input {
+            now,
+            cluster: running.cluster.clone(),
+            account: running.world.installation.account.clone(),
+            registry: Ok(registry.clone()),
+            looked: vec![(class.clone(), answers)],
+            statuses: before.map(|status| (status.name.clone(), status.clone())).into_iter().collect(),
+            gone: BTreeSet::new(),
+            snapshot: 1,
+            look_at: now,
+        })
+    };
+    let named = |part| BTreeMap::from([(class.name.clone(), part)]);
+    let (first, report) = look(answered(&running), None);
+    assert_eq!((report.not_ready, report.kept), (BTreeMap::new(), BTreeMap::new()));
+    let status = &first.changes[0].status;
+    let unanswered = || Answers { subnets: Err(throttled(Call::DescribeSubnets)), ..answered(&running) };
+    let (_, report) = look(unanswered(), Some(status));
+    let kept = BTreeSet::from([ConditionType::SubnetsReady]);
+    assert_eq!((report.not_ready, report.kept), (BTreeMap::new(), named(kept)));
+    let (_, report) = look(unanswered(), None);
+    let obstacle = BTreeMap::from([(class.name.clone(), ConditionReason::SubnetResolutionFailed)]);
+    assert_eq!((report.not_ready, report.kept), (obstacle, BTreeMap::new()));
+}

@@ -1,0 +1,142 @@
+//! What a launch is made of: which claims share it, what its nodes register with, what is told and written of it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tenon_domain::catalog::OfferedReservation;
+use tenon_domain::id::NamespacedName;
+use tenon_domain::launch::CountedPod;
+use tenon_domain::requirement::Requirement;
+use tenon_domain::reservation::ReservationKind;
+use tenon_domain::taint::{Taint, TaintEffect};
+
+use super::tests::{built, with_input};
+use super::*;
+use crate::testing::{mark, planned, types};
+
+/// The cheapest way to have a node of these tests.
+const SMALL: [&str; 1] = ["m5.large a on-demand 0.1"];
+
+fn pods(count: usize) -> Vec<CountedPod> {
+    let pod = |n: usize| CountedPod {
+        name: NamespacedName { namespace: "default".to_owned(), name: format!("web-{n:02}") },
+        uid: format!("0b1c2d3e-4f50-6172-8394-{n:012x}").parse().unwrap(),
+    };
+    (0..count).map(pod).collect()
+}
+
+#[test]
+fn a_launch_holds_no_more_pods_than_its_item_has_room_for() {
+    let check = |counts: &[usize], expected: &[usize]| {
+        let claim = |(n, count): (usize, &usize)| PlannedClaim {
+            pods: pods(*count),
+            ..planned(&format!("default-{n}"), &SMALL)
+        };
+        let found = built(&counts.iter().enumerate().map(claim).collect::<Vec<_>>());
+        let held = |launch: &BuiltLaunch| launch.launch.claims.iter().map(|claim| claim.pods.len()).sum();
+        assert_eq!(found.launches.iter().map(held).collect::<Vec<usize>>(), expected, "{counts:?}");
+    };
+    check(&[PODS_PER_LAUNCH - 1, 1, 1], &[PODS_PER_LAUNCH, 1]);
+    check(&[1, PODS_PER_LAUNCH, PODS_PER_LAUNCH - 1], &[PODS_PER_LAUNCH, PODS_PER_LAUNCH]);
+}
+
+#[test]
+fn claims_whose_nodes_differ_in_anything_share_no_launch() {
+    let check = |what: &str, change: fn(&mut PlannedClaim)| {
+        let mut claims = [planned("default-a", &SMALL), planned("default-b", &SMALL)];
+        assert_eq!(groups(&claims).len(), 1);
+        change(&mut claims[1]);
+        assert_eq!(groups(&claims).len(), 2, "{what}");
+    };
+    check("pool", |claim| claim.pool = NodePoolName::parse("other").unwrap());
+    check("class", |claim| claim.class = NodeClassName::parse("other").unwrap());
+    check("requirements", |claim| claim.requirements.add(Requirement::exists("team")));
+    check("labels", |claim| claim.labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]));
+    check("taints", |claim| claim.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)]);
+    check("start-up taints", |claim| claim.startup_taints = vec![Taint::new("cni", TaintEffect::NoExecute)]);
+    check("offerings", |claim| claim.offerings[0].price = None);
+}
+
+/// What the kubelet is told in the user data of the claim's launch.
+fn registered_labels(claim: PlannedClaim) -> String {
+    let found = built(&[claim]);
+    let (_, template) = &found.launches[0].templates[0];
+    let text = STANDARD.decode(template.data.user_data.as_deref().unwrap()).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let (_, flag) = text.split_once("--node-labels=").unwrap();
+    flag.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_kubelet_registers_with_the_labels_of_its_claim_its_pool_and_how_it_is_paid() {
+    let own = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+    assert_eq!(
+        registered_labels(PlannedClaim { labels: own, ..planned("default-a", &SMALL) }),
+        "karpenter.k8s.aws/ec2nodeclass=default,karpenter.sh/capacity-type=on-demand,\
+         karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=default,team=a"
+    );
+    let mut reserved = planned("default-a", &["m5.large a reserved 0"]);
+    let id = "cr-1".parse().unwrap();
+    reserved.offerings[0].reservation =
+        Some(OfferedReservation { kind: ReservationKind::Default, id, left: 1 });
+    assert_eq!(
+        registered_labels(reserved),
+        "karpenter.k8s.aws/capacity-reservation-id=cr-1,\
+         karpenter.k8s.aws/capacity-reservation-interruptible=false,\
+         karpenter.k8s.aws/capacity-reservation-type=default,karpenter.k8s.aws/ec2nodeclass=default,\
+         karpenter.sh/capacity-type=reserved,karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=default"
+    );
+}
+
+#[test]
+fn a_record_counts_the_claims_pods_and_names_ten_of_them() {
+    let check = |count: usize, counted: &str, more: &str| {
+        let found = built(&[PlannedClaim { pods: pods(count), ..planned("default-a", &SMALL) }]);
+        let record = &found.launches[0].records[0];
+        let message =
+            format!("NodeClaim `default-a` is planned for {counted}: 1 instance type, on-demand first");
+        assert_eq!(record.message, message);
+        let named: Vec<String> = (0..count.min(10)).map(|n| format!("default/web-{n:02}")).collect();
+        assert_eq!(record.details["pods"], format!("{}{more}", named.join(", ")));
+    };
+    check(1, "1 pending pod", "");
+    check(2, "2 pending pods", "");
+    check(10, "10 pending pods", "");
+    check(11, "11 pending pods", ", and 1 more");
+    check(12, "12 pending pods", ", and 2 more");
+}
+
+#[test]
+fn a_record_names_types_without_a_price_and_what_is_asked_for_again_where_there_are_any() {
+    let check = |offering: &str, expected: [Option<&str>; 2]| {
+        let marks = Marks::from_iter([mark("offering#on-demand#use1-az-a#m5.large")]);
+        let found = with_input(types(), |input| {
+            let input = LaunchInput { marks: &marks, ..input.clone() };
+            build(&input, &[planned("default-a", &[offering])], &LaunchCause::PendingPods)
+        });
+        let details = &found.launches[0].records[0].details;
+        let told = ["unpriced", "asks_again_for"].map(|name| details.get(name).map(String::as_str));
+        assert_eq!(told, expected, "{offering}");
+    };
+    check("m5.large b on-demand 0.1", [None, None]);
+    check("m5.large b on-demand -", [Some("m5.large"), None]);
+    check("m5.large a on-demand 0.1 again", [None, Some("offering#on-demand#use1-az-a#m5.large")]);
+}
+
+#[test]
+fn a_template_that_is_there_is_not_written_again_and_records_follow_those_before() {
+    let claims = ["default-a", "default-b"].map(|name| planned(name, &SMALL));
+    with_input(types(), |input| {
+        let launch = build(input, &claims, &LaunchCause::PendingPods).launches.remove(0);
+        let name = &launch.templates[0].1.name;
+        let written = |known: &str| -> Vec<String> {
+            let (_, writes) = launch_writes(input, &launch, (7, 3), |name| name == known);
+            writes.iter().map(|write| write.key().to_string()).collect()
+        };
+        let template = keys::template(&input.registry.cluster, name).to_string();
+        assert!(written("another").contains(&template));
+        assert!(!written(name).contains(&template));
+        let records = written(name).into_iter().filter(|key| key.starts_with("JOURNAL#prod#claim#"));
+        let places: Vec<String> = records.map(|key| key.split_once('/').unwrap().1.to_owned()).collect();
+        assert_eq!(places, ["1970-01-01T00:00:00.000Z#00000007#3", "1970-01-01T00:00:00.000Z#00000007#4"]);
+    });
+}
