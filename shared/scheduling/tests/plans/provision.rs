@@ -526,3 +526,14 @@ fn a_node_is_labelled_with_its_pool_and_what_only_the_pool_says() {
     let expected = [(labels::NODEPOOL, "default"), ("team", "a")];
     assert_eq!(plan.claims[0].labels, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }
+
+#[test]
+fn what_is_refused_changes_nothing_in_the_bound_of_what_is_planned() {
+    let placed = || pods("web", 6, shape(&[("cpu", "1"), ("memory", "1Gi")]));
+    let bound = |pods: Vec<tenon_domain::api::Pod>| {
+        let world = input(pods, vec![default_pool()]);
+        bound::linear(&world, &plan(&world).0).unwrap()
+    };
+    let huge = pods("huge", 1, shape(&[("cpu", "1000000000"), ("memory", "1000000Ti")]));
+    assert_eq!(bound(placed().into_iter().chain(huge).collect()), bound(placed()));
+}

@@ -255,7 +255,9 @@ fn what_is_short_is_told_of_the_type_that_lacks_least() {
         report.unschedulable[0].reason().to_string(),
         "no instance type is large enough: `16Gi` of `memory` is requested, `2038Mi` is available at most"
     );
-    // What is just enough isn't short.
+    // What is just enough isn't short: the first lacks memory alone, the other CPU alone.
+    let types = [FakeType::new("a.long", 8, 2, 5), FakeType::new("a.wide", 4, 64, 5)];
+    let all = pool("default", types.iter().map(FakeType::option).collect());
     let just = pods("web", 1, shape(&[("cpu", "7900m"), ("memory", "16Gi")]));
     let report = check_reason(&input(just, vec![all]), "InsufficientResources");
     assert!(report.unschedulable[0].message().contains("`memory`"), "{:?}", report.unschedulable);

@@ -7,6 +7,7 @@ fn another_image_marks_drift_and_the_same_one_clears_it() {
     let world = cluster(vec![settled(0, OLD, busy(0)), drifted(1, -30, busy(1))], Nodes::Percent(0));
     let (marked, _) = plan(&world);
     assert_eq!((marked.marks.len(), marked.commands.len(), marked.wake_at), (1, 0, Some(at(0))));
+    assert!(!marked.is_empty(), "a mark is something to do");
     let drift = marked.marks[0].drift.as_ref().unwrap();
     assert_eq!((drift.from.as_str(), drift.to.as_str(), drift.reason.as_str()), (OLD, NEW, "AMIDrift"));
     let mut back = cluster(vec![drifted(1, -30, busy(1))], Nodes::Percent(100));
