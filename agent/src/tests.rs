@@ -22,6 +22,7 @@ use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
 
 mod deleted;
+mod planned;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -47,7 +47,6 @@ pub(crate) struct Decided {
     pub(crate) launches: usize,
     /// Actions that the agent has to read.
     pub(crate) actions: usize,
-    records: usize,
 }
 
 impl Context<'_> {
@@ -169,15 +168,14 @@ impl Context<'_> {
             let key = keys::template(self.cluster, name);
             self.view.templates.contains_key(name) || writes.iter().any(|write| *write.key() == key)
         };
+        let revision = self.view.generations.revision.saturating_add(1);
         for launch in &built.launches {
-            let place = (self.view.generations.revision.saturating_add(1), decided.records);
             let written = std::mem::take(&mut decided.group.writes);
             let (conditions, writes) =
-                launch_writes(self.launch, launch, place, |name| known(name, &written));
+                launch_writes(self.launch, launch, revision, |name| known(name, &written));
             decided.group.writes = written;
             decided.group.conditions.extend(conditions);
             decided.group.writes.extend(writes);
-            decided.records += launch.records.len();
         }
         decided.launches += built.launches.len();
         true
@@ -277,8 +275,7 @@ impl Context<'_> {
 
     fn tell(&self, decided: &mut Decided, claim: &Claim, record: &JournalRecord) {
         let of = JournalOf::Cluster(self.cluster);
-        decided.group.writes.extend(journal_writes(of, record, claim.revision, decided.records));
-        decided.records += 1;
+        decided.group.writes.extend(journal_writes(of, record, claim.revision, 0));
     }
 
     fn record(&self, claim: &Claim, decision: Decision, message: String) -> JournalRecord {

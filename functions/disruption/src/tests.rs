@@ -1,5 +1,6 @@
 //! What a user would notice of disruption: a new image rolls the nodes, one at a time, new ones first.
 
+mod commands;
 mod races;
 
 use std::sync::Arc;

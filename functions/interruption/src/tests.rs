@@ -330,4 +330,6 @@ fn a_drain_that_loses_its_race_is_planned_again_at_once() {
     assert!(meeting.met());
     let after = claim(&world, 0);
     assert_eq!((after.phase(), after.revision), (ClaimPhase::Draining, 9));
+    // Twice the three calls of a drain, and the other's step: what lost to the claim isn't sent again without the mark.
+    assert_eq!(calls(&world), 2 * 3 + 1);
 }

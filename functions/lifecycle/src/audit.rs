@@ -124,10 +124,9 @@ fn terminate_orphans(unowned: &[&Instance], input: &Input, plan: &mut AuditPlan)
                 plan.orphans.insert(instance.id.clone());
                 plan.journal.push(told(instance, input));
             }
-            // Left to the next audit, which is soon.
-            Orphan::Yes if record.told.len() < limit => {}
             Orphan::Yes => {
-                // Those that may go have gone, or go now; the rest is more than a lost answer explains.
+                // Beside some that go now, it is left to the next audit. Where those that may go have gone, it is more
+                // than a lost answer explains.
                 if plan.halt.is_none() && plan.journal.is_empty() {
                     let halt = Halt {
                         since: input.now,

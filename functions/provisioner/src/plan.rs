@@ -73,14 +73,12 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     let built = build(&launch_input, &plan.claims, &LaunchCause::PendingPods);
     let mut known: BTreeSet<&str> = view.templates.keys().map(String::as_str).collect();
     let mut groups = Vec::new();
-    let mut records = 0;
+    let revision = view.generations.revision.saturating_add(1);
     for launch in &built.launches {
-        let revision = (view.generations.revision.saturating_add(1), records);
         let (conditions, writes) =
             launch_writes(&launch_input, launch, revision, |name| known.contains(name));
         groups.push(Group { conditions, writes });
         known.extend(launch.templates.iter().map(|(_, template)| template.name.as_str()));
-        records += launch.records.len();
     }
     let mut told: Vec<JournalRecord> =
         report.waiting.iter().map(|w| told_waiting(FunctionName::Provisioner, view.now, w)).collect();

@@ -363,13 +363,13 @@ fn record(
     record
 }
 
-/// Everything that commits a launch, but for the condition on the cluster's revision. Templates that `known` names are
-/// there already.
+/// Everything that commits a launch, but for the condition on the cluster's revision, which this commit makes `revision`.
+/// Templates that `known` names are there already.
 #[must_use]
 pub fn launch_writes(
     input: &LaunchInput<'_>,
     built: &BuiltLaunch,
-    (revision, first_record): (u64, usize),
+    revision: u64,
     known: impl Fn(&str) -> bool,
 ) -> (Vec<Condition>, Vec<Write>) {
     let cluster = &input.registry.cluster;
@@ -401,7 +401,7 @@ pub fn launch_writes(
         writes.push(set(key, lease));
     }
     for (n, record) in built.records.iter().enumerate() {
-        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, first_record + n));
+        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, n));
     }
     (conditions, writes)
 }
@@ -606,7 +606,7 @@ mod tests {
             if let Some(write) = there(input, &launch) {
                 assert!(commit("there", Vec::new(), vec![write]));
             }
-            let (conditions, writes) = launch_writes(input, &launch, (1, 0), |_| false);
+            let (conditions, writes) = launch_writes(input, &launch, 1, |_| false);
             let before: Vec<_> = table.dump().collect();
             let committed = commit("launch", conditions, writes);
             assert_eq!(committed, table.dump().collect::<Vec<_>>() != before);

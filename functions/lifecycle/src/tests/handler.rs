@@ -6,7 +6,7 @@ use tenon_cloud::data::Ec2Data;
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::evidence::Origin;
-use tenon_table::items::{CatalogMeta, refresh};
+use tenon_table::items::{CatalogMeta, refresh, set_expiring};
 
 use super::*;
 
@@ -111,4 +111,47 @@ fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
         block_on(crate::observe::observe(&world, &cluster(), &gate, (world.clock.now(), cache))).unwrap();
     let labels = &seen.types[&wanted].labels;
     assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
+}
+
+/// The agent has to know of its action before the Node joins.
+#[test]
+fn the_agent_is_rung_for_a_node_that_is_to_be_registered() {
+    let world = world_with(&[claim(0, launched(0, EPOCH))]);
+    ended::pass(&world, 60);
+    ended::report(&world, 1, vec![]);
+    sweep(&world, &Lifecycle::new());
+    let action = world.table.peek(&keys::action(&cluster(), &name(0))).unwrap();
+    assert_eq!(Action::from_item(&action).unwrap().kind, ActionKind::Register);
+    assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
+    assert!(world.signals.take().contains(&Rung::Agent(cluster())));
+}
+
+/// What a wake reads follows from what begins and ends, not from how many nodes there are.
+#[test]
+fn launches_and_types_are_read_only_for_claims_that_need_them() {
+    let read = |state: ClaimState, expires: bool| {
+        let of = claim(0, state);
+        let world = world_with(std::slice::from_ref(&of));
+        let launch =
+            with_launch(input(EPOCH, vec![], vec![]), settled()).launches.into_values().next().unwrap();
+        let known = type_record();
+        let mut writes = vec![
+            put(keys::launch(&cluster(), &launch.id), &launch),
+            put(keys::instance_type(&world.installation.region, &known.name), &known),
+        ];
+        if expires {
+            writes.push(set_expiring(keys::claim(&cluster(), &of.name), &of, minutes(60)));
+        }
+        commit(&world, writes);
+        let strong = tenon_table::Consistency::Strong;
+        let gate = block_on(crate::observe::observe_gate(&world, &cluster(), strong)).unwrap();
+        let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+        let seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (EPOCH, cache))).unwrap();
+        (seen.launches.len(), seen.types.len())
+    };
+    assert_eq!(read(launched(0, EPOCH), false), (0, 1));
+    assert_eq!(read(initialized(0, EPOCH), false), (0, 0));
+    assert_eq!(read(terminated(0, EPOCH), false), (1, 0));
+    // It was forgotten, and its launch with it.
+    assert_eq!(read(terminated(0, EPOCH), true), (0, 0));
 }

@@ -38,9 +38,12 @@ use crate::plan::{Plan, Report, plan};
 
 mod ec2;
 mod ended;
+mod forgotten;
 mod handler;
 mod learned;
+mod orphans;
 mod pool_status;
+mod registered;
 mod reminders;
 mod terms;
 

@@ -1,5 +1,8 @@
 //! What a NodePool's status tells: its nodes, what they hold, and its conditions.
 
+use tenon_domain::class_status::{ClassStatus, Condition, ConditionReason, ConditionType};
+use tenon_domain::reservation::ClassReservations;
+
 use super::*;
 
 fn status(seen: &Input) -> tenon_domain::pool_status::PoolStatus {
@@ -53,4 +56,82 @@ fn a_status_that_says_the_same_is_not_written_again() {
     assert_eq!(planned(&seen).0.pools, vec![]);
     seen.now = minutes(31);
     assert_eq!(planned(&seen).0.pools, vec![]);
+}
+
+#[test]
+fn a_status_that_changed_is_written_over_the_one_before() {
+    let mut seen = input(minutes(30), vec![], vec![]);
+    let first = status(&seen);
+    assert_eq!((first.revision, first.nodes), (1, 0));
+    seen.pools.insert(first.name.clone(), first);
+    seen.claims.insert(name(0), claim(0, ClaimState::Planned));
+    let second = status(&seen);
+    assert_eq!((second.revision, second.nodes), (2, 1));
+}
+
+/// A kubelet that just joined may not have reported its capacity.
+#[test]
+fn a_node_without_capacity_counts_with_its_types() {
+    let memory = |capacity: ResourceList| {
+        let joined = Node { capacity, ..node(0) };
+        let claims = vec![claim(0, initialized(0, minutes(1)))];
+        status(&input(minutes(30), claims, vec![joined])).resources.get(&ResourceName::MEMORY)
+    };
+    assert_eq!(memory(ResourceList::new()), Quantity::from_mebi(7577));
+    let own = ResourceList::new().with(ResourceName::MEMORY, Quantity::from_mebi(7600));
+    assert_eq!(memory(own), Quantity::from_mebi(7600));
+}
+
+/// The pool's class, as it resolved to these conditions.
+fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)]) -> ClassStatus {
+    let condition = |(condition, status, reason, message): &(_, _, _, &str)| Condition {
+        condition: *condition,
+        status: *status,
+        reason: *reason,
+        message: (*message).to_owned(),
+        since: EPOCH,
+        observed_generation: 1,
+        next_try: None,
+    };
+    ClassStatus {
+        name: "default".parse().unwrap(),
+        revision: 1,
+        generation: 1,
+        spec_digest: String::new(),
+        subnets: vec![],
+        security_groups: vec![],
+        images: vec![],
+        reservations: ClassReservations::default(),
+        instance_profile: None,
+        conditions: conditions.iter().map(condition).collect(),
+        resolved_at: EPOCH,
+    }
+}
+
+#[test]
+fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
+    use ConditionStatus::{False, True, Unknown};
+    use ConditionType::{AmisReady, Ready, SubnetsReady};
+    let check = |class: Option<ClassStatus>, expected: (ConditionStatus, &str, &str), ready: (&str, &str)| {
+        let mut seen = input(minutes(30), vec![], vec![]);
+        seen.classes = class.into_iter().map(|class| (class.name.clone(), class)).collect();
+        let found = |wanted| condition(&seen, wanted).unwrap();
+        let told =
+            |(status, reason, message): (_, &str, &str)| (status, reason.to_owned(), message.to_owned());
+        assert_eq!(found(PoolConditionType::NodeClassReady), told(expected));
+        assert_eq!(found(PoolConditionType::Ready), told((expected.0, ready.0, ready.1)));
+    };
+    let not = ("UnhealthyDependents", "NodeClassReady");
+    let amis = (AmisReady, True, ConditionReason::Holds, "");
+    let subnets = (SubnetsReady, False, ConditionReason::SubnetsNotFound, "none has the tags");
+    let unhealthy = |status| (Ready, status, ConditionReason::UnhealthyDependents, "SubnetsReady");
+    check(
+        Some(class(&[subnets, (Ready, True, ConditionReason::Holds, "resolved")])),
+        (True, "NodeClassReady", ""),
+        ("Ready", ""),
+    );
+    check(Some(class(&[amis, unhealthy(False)])), (False, "UnhealthyDependents", "SubnetsReady"), not);
+    check(Some(class(&[amis, unhealthy(Unknown)])), (Unknown, "UnhealthyDependents", "SubnetsReady"), not);
+    check(Some(class(&[])), (Unknown, "NodeClassNotReady", "it has no conditions yet"), not);
+    check(None, (False, "NodeClassNotFound", "EC2NodeClass `default` isn't known yet"), not);
 }

@@ -200,6 +200,26 @@ fn an_error_marks_what_it_is_about() {
     );
 }
 
+/// Before the catalogue ever arrived.
+#[test]
+fn a_zone_that_the_catalogue_does_not_know_is_known_from_the_classs_subnets() {
+    let world = World { parts: Parts::new(), ..World::new([]) };
+    let dry = |zone| fleet(&[], vec![error("InsufficientInstanceCapacity", Some(from("m5.large", zone)))]);
+    assert_eq!(world.words(&dry("us-east-1a")), ["offering#on-demand#use1-az1#m5.large refused"]);
+    assert_eq!(world.words(&dry("us-east-1b")), [""; 0]);
+}
+
+#[test]
+fn a_missing_service_linked_role_marks_all_of_spot_and_no_other_refusal_does() {
+    let world = World::new([]);
+    let words = |code: &str| world.words(&Answer::Refused(Ec2Error::from_code("CreateFleet", code, "")));
+    let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    assert_eq!(words(role), ["capacity-type#spot refused"]);
+    for code in ["UnauthorizedOperation", "VcpuLimitExceeded", "PendingVerification"] {
+        assert_eq!(words(code), [""; 0], "{code}");
+    }
+}
+
 #[test]
 fn a_quota_is_refused_from_the_smallest_size_on() {
     let of = |name| error("VcpuLimitExceeded", Some(from(name, "us-east-1a")));
@@ -272,6 +292,21 @@ fn a_probe_that_ec2_says_nothing_of_is_given_back() {
     assert_eq!(world.words(&nothing), ["offering#on-demand#use1-az2#m5.large nothing"]);
 }
 
+#[test]
+fn a_probe_of_another_launch_is_left_to_it() {
+    let words = |cluster: &str, launch: &str| {
+        let mut world = World::new([]);
+        let (cluster, launch) = (cluster.parse().unwrap(), launch.parse().unwrap());
+        let asked = LaunchAsked { cluster: &cluster, launch: &launch, planned_at: at(100) };
+        let leased = mark("offering#on-demand#use1-az2#m5.large", 0).leased(Probe::of(asked)).unwrap();
+        world.marks = [leased].into_iter().collect();
+        world.words(&fleet(&[from("m5.large", "us-east-1a")], vec![]))
+    };
+    assert_eq!(words("prod", "launch-1"), ["offering#on-demand#use1-az2#m5.large untried"]);
+    assert_eq!(words("prod", "launch-2"), [""; 0]);
+    assert_eq!(words("staging", "launch-1"), [""; 0]);
+}
+
 /// One answer, settled by two functions, or again after a crash, is one refusal.
 #[test]
 fn a_word_said_again_changes_nothing() {
@@ -302,6 +337,21 @@ fn a_call_that_is_refused_as_a_whole_says_why_and_is_not_planned_around() {
     check("MaxFleetCountExceeded", "FleetQuotaExceeded", Failure::Request);
     check("PendingVerification", "AccountPendingVerification", Failure::Request);
     check("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "SpotSLRCreationFailed", Failure::Capacity);
+}
+
+#[test]
+fn of_several_errors_the_one_that_is_not_about_capacity_is_told() {
+    let m5 = || Some(from("m5.large", "us-east-1a"));
+    let check = |codes: &[&str], expected: (&str, Failure)| {
+        let errors = codes.iter().map(|code| error(code, m5())).collect();
+        let (failure, kind) = failure(&fleet(&[], errors));
+        assert_eq!((failure.reason.as_str(), kind), expected, "{codes:?}");
+    };
+    let (dry, denied) = ("InsufficientInstanceCapacity", "UnauthorizedOperation");
+    check(&[dry], ("InsufficientCapacityError", Failure::Capacity));
+    check(&[denied], ("Unauthorized", Failure::Request));
+    check(&[dry, denied], ("Unauthorized", Failure::Request));
+    check(&[denied, dry], ("Unauthorized", Failure::Request));
 }
 
 /// The same request would be answered in the same way at once.

@@ -1,10 +1,15 @@
 //! Plans that are larger than one transaction, as they are committed.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tenon_entrypoint::testing::Meeting;
+use tenon_domain::Timestamp;
+use tenon_entrypoint::testing::{Meeting, Over, SetClock};
 use tenon_launching::commit::{Outcome, commit};
-use tenon_table::{Commit, Group, Key, Slices, Value, Write};
+use tenon_table::{
+    Commit, CommitError, Consistency, Group, Item, Key, MemoryTable, Page, Query, Slices, Table, TableError,
+    Value, Write,
+};
 
 use super::*;
 
@@ -51,4 +56,61 @@ fn who_loses_a_race_between_two_slices_keeps_the_first_and_writes_no_other() {
     let (parts, revision) = found(&cluster);
     assert_eq!(revision, Some(2));
     assert!((90..100).contains(&parts), "{parts}");
+}
+
+/// A table that is throttled for what writes one item, until a moment.
+struct ThrottledTable {
+    table: MemoryTable,
+    clock: SetClock,
+    item: &'static str,
+    until: Timestamp,
+    refused: AtomicUsize,
+}
+
+impl Table for ThrottledTable {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+        self.table.get(key, consistency).await
+    }
+
+    async fn batch_get(
+        &self,
+        keys: &[Key],
+        consistency: Consistency,
+    ) -> Result<BTreeMap<Key, Item>, TableError> {
+        self.table.batch_get(keys, consistency).await
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        self.table.query(query).await
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        let writes = commit.writes.iter().any(|write| write.key().sk == self.item);
+        if writes && self.clock.now() < self.until {
+            let refused = self.refused.fetch_add(1, Ordering::Relaxed);
+            assert!(refused < 200, "asked again and again, without waiting");
+            return Err(CommitError::Throttled { pk: String::new() });
+        }
+        self.table.commit(commit).await
+    }
+}
+
+/// What was committed before is sent meanwhile; then there is nothing else to do than to wait.
+#[test]
+fn a_throttled_slice_is_waited_for_and_goes_through_in_the_same_wake() {
+    for item in ["PART#000", "PART#149"] {
+        let cluster = cluster(0);
+        let (table, clock) = (cluster.world.table.clone(), cluster.world.clock.clone());
+        let until = clock.now() + SignedDuration::from_secs(2);
+        let ports = Over::of(
+            &cluster.world,
+            ThrottledTable { table, clock, item, until, refused: AtomicUsize::new(0) },
+        );
+        let observed = block_on(observe(&cluster.world, &cluster.name, WANTS, &Caches::default())).unwrap();
+        let plan = (groups(&cluster, 150), &[][..]);
+        let ports = Patient::new(&ports, PATIENCE);
+        let (outcome, sent) = block_on(commit_and_send(&ports, &cluster.name, &observed.view, plan)).unwrap();
+        assert_eq!((outcome, sent.retry_at), (Outcome::Whole, None), "{item}");
+        assert_eq!(found(&cluster), (150, Some(2)), "{item}");
+    }
 }

@@ -123,13 +123,13 @@ fn a_record_names_types_without_a_price_and_what_is_asked_for_again_where_there_
 }
 
 #[test]
-fn a_template_that_is_there_is_not_written_again_and_records_follow_those_before() {
+fn a_template_that_is_there_is_not_written_again_and_records_are_numbered() {
     let claims = ["default-a", "default-b"].map(|name| planned(name, &SMALL));
     with_input(types(), |input| {
         let launch = build(input, &claims, &LaunchCause::PendingPods).launches.remove(0);
         let name = &launch.templates[0].1.name;
         let written = |known: &str| -> Vec<String> {
-            let (_, writes) = launch_writes(input, &launch, (7, 3), |name| name == known);
+            let (_, writes) = launch_writes(input, &launch, 7, |name| name == known);
             writes.iter().map(|write| write.key().to_string()).collect()
         };
         let template = keys::template(&input.registry.cluster, name).to_string();
@@ -137,6 +137,6 @@ fn a_template_that_is_there_is_not_written_again_and_records_follow_those_before
         assert!(!written(name).contains(&template));
         let records = written(name).into_iter().filter(|key| key.starts_with("JOURNAL#prod#claim#"));
         let places: Vec<String> = records.map(|key| key.split_once('/').unwrap().1.to_owned()).collect();
-        assert_eq!(places, ["1970-01-01T00:00:00.000Z#00000007#3", "1970-01-01T00:00:00.000Z#00000007#4"]);
+        assert_eq!(places, ["1970-01-01T00:00:00.000Z#00000007#0", "1970-01-01T00:00:00.000Z#00000007#1"]);
     });
 }

@@ -1,0 +1,179 @@
+//! What is planned for one Node, from what it looks like and what its claim's action asks for.
+
+use super::*;
+use crate::plan::{Convergence, Op, Opening, View, plan_convergence, with_disrupted};
+
+const REGISTERED: &str = "karpenter.sh/registered";
+const INITIALIZED: &str = "karpenter.sh/initialized";
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+const BOOT: (&str, &str) = ("karpenter.sh/unregistered", "NoExecute");
+const NOT_READY: (&str, &str) = ("node.kubernetes.io/not-ready", "NoSchedule");
+const CNI: (&str, &str) = ("cni", "NoSchedule");
+const SOFT: (&str, &str) = ("soft", "PreferNoSchedule");
+
+fn form((key, effect): &(&str, &str)) -> Value {
+    json!({"key": key, "effect": effect})
+}
+
+/// A Node of the claim `a`, Ready, with our finalizer, these labels and taints.
+fn node(labels: &[(&str, &str)], taints: &[(&str, &str)]) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "a", "uid": "uid-a", "resourceVersion": "7",
+            "labels": labels.iter().copied().collect::<BTreeMap<_, _>>(),
+            "finalizers": ["karpenter.sh/termination"]},
+        "spec": {"providerID": provider_id("a"), "taints": taints.iter().map(form).collect::<Vec<_>>()},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+/// Such a Node, deleted a long time ago, with these finalizers.
+fn deleted(mut node: Value, finalizers: &Value) -> Value {
+    node["metadata"]["deletionTimestamp"] = json!(at(0).to_string());
+    node["metadata"]["finalizers"] = finalizers.clone();
+    node
+}
+
+fn action(kind: ActionKind, startup: &[(&str, &str)]) -> Action {
+    let taint = |(key, effect): &(&str, &str)| Taint::new(*key, TaintEffect::parse(effect).unwrap());
+    Action {
+        claim: ClaimName::parse("a").unwrap(),
+        number: 1,
+        kind,
+        provider_id: Some(provider_id("a")),
+        node: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        taints: vec![],
+        startup_taints: startup.iter().map(taint).collect(),
+        deadline: None,
+    }
+}
+
+fn planned(nodes: &[Value], action: &Action) -> Convergence {
+    let nodes = nodes.iter().cloned().map(Arc::new).collect();
+    plan_convergence(&View { nodes, ..View::default() }, std::slice::from_ref(action), at(100))
+}
+
+/// The patches, by the Node that they are of.
+fn patches(planned: &Convergence) -> Vec<(&str, &Value)> {
+    let mut found = Vec::new();
+    for op in &planned.ops {
+        if let Op::Patch { node, patch, .. } = op {
+            found.push((node.as_str(), patch));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_node_opens_once_it_is_ready_and_nothing_that_it_starts_with_keeps_pods_out() {
+    let check = |node: Value, startup: &[(&str, &str)], expected: Option<Opening>| {
+        let opening = planned(std::slice::from_ref(&node), &action(ActionKind::Register, startup)).opening;
+        let found: Vec<_> = opening.values().map(|(name, how)| (name.as_str(), *how)).collect();
+        let expected: Vec<_> = expected.into_iter().map(|how| ("a", how)).collect();
+        assert_eq!(found, expected, "{node} that starts with {startup:?}");
+    };
+    let new = |taints| node(&[], taints);
+    let registered = |taints| node(&[(REGISTERED, "true")], taints);
+    let unready = |mut node: Value| {
+        node["status"]["conditions"][0]["status"] = json!("False");
+        node
+    };
+    // The taint of its boot goes as it is registered; others take the rest away.
+    check(new(&[BOOT]), &[], Some(Opening::Now));
+    check(new(&[BOOT]), &[SOFT], Some(Opening::Now));
+    check(new(&[BOOT]), &[CNI], Some(Opening::Later));
+    check(new(&[BOOT, NOT_READY]), &[], Some(Opening::Later));
+    check(unready(new(&[BOOT])), &[], Some(Opening::Later));
+    check(registered(&[]), &[CNI], Some(Opening::Now));
+    check(registered(&[SOFT]), &[SOFT], Some(Opening::Now));
+    check(registered(&[CNI]), &[CNI], None);
+    check(registered(&[NOT_READY]), &[], None);
+    check(unready(registered(&[])), &[], None);
+    // It takes pods since long.
+    check(node(&[(REGISTERED, "true"), (INITIALIZED, "true")], &[]), &[], None);
+}
+
+#[test]
+fn only_its_own_label_says_that_a_node_is_registered() {
+    let check = |labels: &[(&str, &str)], expected: bool| {
+        let planned = planned(&[node(labels, &[])], &action(ActionKind::Register, &[CNI]));
+        let found = patches(&planned);
+        let registers = |(_, patch): &(&str, &Value)| patch["metadata"]["labels"][REGISTERED] == "true";
+        assert_eq!(found.iter().any(registers), expected, "{labels:?}: {found:?}");
+    };
+    check(&[], true);
+    check(&[("example.com/web", "true")], true);
+    check(&[(REGISTERED, "false")], true);
+    check(&[(REGISTERED, "true")], false);
+}
+
+#[test]
+fn startup_taints_are_put_on_as_a_node_is_registered_and_never_again() {
+    let register = action(ActionKind::Register, &[CNI]);
+    let new = planned(&[node(&[], &[BOOT])], &register);
+    let found = patches(&new);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].1["spec"]["taints"], json!([form(&CNI)]));
+    assert_eq!(found[0].1["metadata"]["labels"][REGISTERED], "true", "with the label, in one write");
+    // Its owner took it away.
+    let started = planned(&[node(&[(REGISTERED, "true")], &[])], &register);
+    assert_eq!(started.ops, []);
+    assert_eq!(started.reports[0].progress, ActionProgress::Done);
+}
+
+#[test]
+fn a_claim_without_an_instances_id_finds_its_node_by_the_name() {
+    let named = |name: &str| {
+        let mut node = node(&[], &[]);
+        node["metadata"]["name"] = json!(name);
+        node
+    };
+    let by_name =
+        Action { provider_id: None, node: Some("b".to_owned()), ..action(ActionKind::Register, &[]) };
+    let planned = planned(&[named("a"), named("b"), named("c")], &by_name);
+    let found: Vec<&str> = patches(&planned).into_iter().map(|(node, _)| node).collect();
+    assert_eq!(found, ["b"]);
+}
+
+#[test]
+fn a_node_that_is_to_go_keeps_its_other_taints() {
+    let held = [("dedicated", "NoSchedule"), ("karpenter.sh/disrupted", "NoExecute")];
+    let expected = [("dedicated", "NoSchedule"), ("karpenter.sh/disrupted", "NoSchedule")].map(|t| form(&t));
+    let node = node(&[(REGISTERED, "true"), (INITIALIZED, "true")], &held);
+    // As its action asks, and as somebody deletes it.
+    let planned = planned(std::slice::from_ref(&node), &action(ActionKind::Disrupt, &[]));
+    let found = patches(&planned);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].1["spec"]["taints"], json!(expected));
+    assert_eq!(with_disrupted(&node), Some(expected.to_vec()));
+}
+
+#[test]
+fn a_node_without_our_finalizer_is_left_to_those_who_hold_it() {
+    let check = |finalizers: Value, expected: Option<Value>| {
+        let node = deleted(node(&[(REGISTERED, "true")], &[]), &finalizers);
+        let planned = planned(&[node], &action(ActionKind::Finalize, &[]));
+        let found: Vec<Value> =
+            patches(&planned).into_iter().map(|(_, patch)| patch["metadata"]["finalizers"].clone()).collect();
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{finalizers}");
+        assert_eq!(planned.ops.len(), found.len(), "{finalizers}");
+    };
+    check(json!(["example.com/keeps", "karpenter.sh/termination"]), Some(json!(["example.com/keeps"])));
+    check(json!(["karpenter.sh/termination"]), Some(json!([])));
+    check(json!(["example.com/keeps"]), None);
+}
+
+/// Somebody took the taint away: until it is back, the scheduler may send pods to a Node that looks drained.
+#[test]
+fn a_node_without_the_taint_is_not_drained_yet() {
+    let check = |taints: &[(&str, &str)], progress: ActionProgress, next: Option<i64>| {
+        let labels = [(REGISTERED, "true"), (EXCLUDED, "karpenter")];
+        let node = deleted(node(&labels, taints), &json!(["karpenter.sh/termination"]));
+        let planned = planned(&[node], &action(ActionKind::Drain, &[]));
+        let found = (planned.reports[0].progress.clone(), planned.next);
+        assert_eq!(found, (progress, next.map(at)), "{taints:?}");
+        assert_eq!(patches(&planned).len(), usize::from(next.is_some()), "{taints:?}");
+    };
+    check(&[("karpenter.sh/disrupted", "NoSchedule")], ActionProgress::Done, None);
+    check(&[], ActionProgress::Working { pods_left: 0 }, Some(100));
+}

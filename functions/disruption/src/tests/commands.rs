@@ -1,0 +1,128 @@
+//! What a command writes: its replacements with their templates, and what is told of each step.
+
+use tenon_cloud::port::CreateFleetRequest;
+use tenon_domain::claim::LaunchFailure;
+use tenon_table::items::{Template, add_step, from_item};
+
+use super::*;
+
+/// The templates that launches name, and those that the table has for them.
+fn templates(cluster: &Cluster) -> (BTreeSet<String>, BTreeSet<String>) {
+    let requests = cluster.launches().unwrap().into_iter().map(|launch| launch.request);
+    let named = requests
+        .flat_map(|request| CreateFleetRequest::from_stored(&request).unwrap().launch_templates)
+        .map(|template| template.name);
+    let known = cluster.all::<Template>(keys::TEMPLATE).unwrap().into_iter().map(|template| template.name);
+    (named.collect(), known.collect())
+}
+
+/// A pod of the first node.
+fn web(name: &str, cpu: &str, selects: &Value) -> Arc<SeenPod> {
+    let mut made = pod(name, cpu, Some("node-0"));
+    made["spec"]["nodeSelector"] = selects.clone();
+    Arc::new(SeenPod::read(&made).unwrap())
+}
+
+#[test]
+fn launches_of_one_command_have_each_of_their_templates_once() {
+    let check = |pods: [Arc<SeenPod>; 2], expected: usize| {
+        let mut cluster = cluster(1);
+        let images = [("x86", Architecture::X86_64), ("arm", Architecture::Arm64)];
+        let images =
+            images.map(|(name, arch)| (cluster.world.ec2.add_image(NewImage::named(name, arch)), arch));
+        cluster.resolve(&images).unwrap();
+        cluster.objects.pods = pods.to_vec();
+        cluster.report().unwrap();
+        wake(&cluster);
+        assert_eq!(phases(&cluster, ClaimPhase::Disrupting).len(), 1);
+        assert_eq!(cluster.launches().unwrap().len(), 2, "the pods need different nodes");
+        let (named, known) = templates(&cluster);
+        assert_eq!((named.len(), &named), (expected, &known));
+    };
+    let of = |arch: &str| json!({"kubernetes.io/arch": arch});
+    check([web("a", "1500m", &of("amd64")), web("b", "3500m", &of("amd64"))], 1);
+    check([web("a", "1500m", &of("amd64")), web("b", "1500m", &of("arm64"))], 2);
+}
+
+#[test]
+fn a_template_that_ec2_has_already_is_used_as_it_is() {
+    let first = cluster(1);
+    wake(&first);
+    let made = first.all::<Template>(keys::TEMPLATE).unwrap().remove(0);
+    // The same world needs the same template, which an earlier launch left behind.
+    let second = cluster(1);
+    let earlier = second.world.clock.now() - SignedDuration::from_hours(1);
+    let made = Template { created_at: earlier, used_at: earlier, made_at: Some(earlier), ..made };
+    second.put(set(keys::template(&second.name, &made.name), &made)).unwrap();
+    wake(&second);
+    assert_eq!(second.launches().unwrap().len(), 1);
+    assert_eq!(second.all::<Template>(keys::TEMPLATE).unwrap(), [made]);
+}
+
+#[test]
+fn a_replacement_that_failed_is_planned_anew_and_named_no_more() {
+    let cluster = cluster(1);
+    wake(&cluster);
+    let began = cluster.world.clock.now();
+    let failed = phases(&cluster, ClaimPhase::Planned).remove(0);
+    let failure = LaunchFailure { reason: "InsufficientCapacityError".to_owned(), message: String::new() };
+    cluster.world.clock.advance(SignedDuration::from_secs(10));
+    let at = cluster.world.clock.now();
+    let ended = failed.stepped(ClaimState::LaunchFailed { at, failure }).unwrap();
+    let step = vec![set(keys::claim(&cluster.name, &ended.name), &ended), add_step(&cluster.name)];
+    block_on(cluster.world.table.commit(&content_commit(Vec::new(), step))).unwrap();
+    cluster.beat(at).unwrap();
+    wake(&cluster);
+    let planned: Vec<ClaimName> =
+        phases(&cluster, ClaimPhase::Planned).into_iter().map(|claim| claim.name).collect();
+    assert_eq!((planned.len(), cluster.launches().unwrap().len()), (1, 2));
+    let command = cluster.all::<Command>(keys::COMMAND).unwrap().remove(0);
+    assert_eq!(command.replacements, planned);
+    let CommandState::Replacing { since, attempts, not_before } = command.state else {
+        panic!("{command:?}")
+    };
+    assert_eq!((since, attempts), (began, 1));
+    assert!(not_before > at, "{not_before}");
+    // It drains for the new one.
+    initialize(&cluster);
+    wake(&cluster);
+    assert_eq!(phases(&cluster, ClaimPhase::Draining).len(), 1);
+}
+
+#[test]
+fn each_step_of_a_claim_is_told_in_its_journal() {
+    let cluster = cluster(1);
+    wake(&cluster);
+    let replacement = phases(&cluster, ClaimPhase::Planned).remove(0).name;
+    initialize(&cluster);
+    wake(&cluster);
+    let of_claim = |pk: &str| pk == "JOURNAL#prod#claim#default-0";
+    let items = cluster.world.table.dump().filter(|(key, _)| of_claim(&key.pk));
+    let told: Vec<JournalRecord> = items.map(|(key, item)| from_item(&key, &item).unwrap()).collect();
+    let decisions: Vec<Decision> = told.iter().map(|record| record.decision).collect();
+    assert_eq!(decisions, [Decision::Drifted, Decision::Disrupting, Decision::Draining], "{told:?}");
+    assert!(told.iter().all(|record| record.by == "disruption" && !record.evidence.is_empty()), "{told:?}");
+    assert_eq!(told[0].details["from"], "ami-0123456789abcdef0");
+    assert_eq!(told[1].details["replacements"], replacement.as_str());
+    assert!(told[1].message.contains(replacement.as_str()), "{}", told[1].message);
+    // A day's list names them, too.
+    let days =
+        cluster.world.table.dump().filter(|(key, _)| {
+            key.pk.starts_with("JOURNAL#prod#day#") && key.sk.contains("#claim#default-0#")
+        });
+    assert_eq!(days.count(), 3);
+}
+
+/// What it gave belongs to the spec before: nodes that were made from it are as they should be, for all that is known.
+#[test]
+fn a_class_that_is_not_resolved_yet_drifts_nothing() {
+    let mut cluster = cluster(1);
+    let before = cluster.claims().unwrap();
+    let mut changed = Value::clone(&*cluster.objects.node_classes[0]);
+    changed["metadata"]["generation"] = json!(2);
+    cluster.objects.node_classes = vec![Arc::new(changed)];
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert_eq!(cluster.claims().unwrap(), before);
+    assert!(cluster.all::<Command>(keys::COMMAND).unwrap().is_empty());
+}

@@ -1,0 +1,82 @@
+//! What is told of pods and claims that get nothing, and when they are looked at again.
+
+use serde_json::json;
+use tenon_domain::journal::{JournalRecord, SubjectKind};
+
+use super::probes::dried;
+use super::*;
+
+/// What the journals of pods or claims say, in the order of their names.
+fn told(cluster: &Cluster, of: SubjectKind) -> Vec<JournalRecord> {
+    let journals = format!("JOURNAL#prod#{}#", of.as_str());
+    let items = cluster.world.table.dump().filter(|(key, _)| key.pk.starts_with(&journals));
+    items.map(|(key, item)| from_item(&key, &item).unwrap()).collect()
+}
+
+/// After how long the provisioner wakes itself.
+fn woken(cluster: &Cluster) -> Vec<SignedDuration> {
+    let own = |rung| match rung {
+        Rung::Wake { function: FunctionName::Provisioner, after, .. } => Some(after),
+        Rung::Wake { .. } | Rung::Agent(_) | Rung::Event(_) => None,
+    };
+    cluster.world.signals.take().into_iter().filter_map(own).collect()
+}
+
+fn selecting(name: &str, disk: &str) -> Arc<SeenPod> {
+    let mut made = pod(name, "1500m", None);
+    made["spec"]["nodeSelector"] = json!({"disk": disk});
+    Arc::new(SeenPod::read(&made).unwrap())
+}
+
+#[test]
+fn pods_that_are_refused_alike_are_told_of_once() {
+    let check = |pods: &[(&str, &str)], expected: &[(&str, &str)]| {
+        let mut cluster = cluster(0);
+        cluster.objects.pods = pods.iter().map(|(name, disk)| selecting(name, disk)).collect();
+        cluster.report().unwrap();
+        wake(&cluster);
+        let told = told(&cluster, SubjectKind::Pod);
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        for (record, (begins, pods)) in told.iter().zip(expected) {
+            assert!(record.message.starts_with(begins), "{}", record.message);
+            assert_eq!(record.details["pods"], *pods);
+        }
+        // No time changes that: it is looked at when the cluster changes.
+        assert_eq!(woken(&cluster), []);
+    };
+    check(&[("a", "ssd")], &[("pod `default/a` gets no node: ", "1")]);
+    check(&[("a", "ssd"), ("b", "ssd")], &[("pod `default/a` and 1 more gets no node: ", "2")]);
+    check(&[("a", "ssd"), ("b", "ssd"), ("c", "ssd")], &[("pod `default/a` and 2 more gets no node: ", "3")]);
+}
+
+#[test]
+fn a_launch_that_can_not_be_made_is_told_and_tried_again_soon() {
+    let mut cluster = cluster(1);
+    let mut class = serde_json::Value::clone(&*cluster.objects.node_classes[0]);
+    class["spec"]["userData"] = json!("MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nx");
+    cluster.objects.node_classes = vec![Arc::new(class)];
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert!(cluster.claims().unwrap().is_empty());
+    let told: Vec<String> =
+        told(&cluster, SubjectKind::Claim).into_iter().map(|record| record.message).collect();
+    let expected = "no launch can be made for 1 claims: user data: \
+                    `spec.userData` begins as MIME multipart and names no `boundary`";
+    assert_eq!(told, [expected]);
+    assert_eq!(woken(&cluster), [SignedDuration::from_secs(55)]);
+}
+
+/// Two claims would ask for the same; one launch does, and the other claim waits for what it is told.
+#[test]
+fn a_claim_that_leaves_it_to_another_to_ask_is_not_told_of_as_a_failure() {
+    let mut cluster = dried(1);
+    cluster.objects.pods.push(Arc::new(SeenPod::read(&pod("large", "3500m", None)).unwrap()));
+    cluster.report().unwrap();
+    advance(&cluster, SignedDuration::from_secs(68));
+    let observed = block_on(observe(&cluster.world, &cluster.name, WANTS, &Caches::default())).unwrap();
+    let planned = plan::plan(&cluster.name, &cluster.world.installation.region, &observed);
+    let refused: Vec<_> = planned.built.refused.iter().map(|(_, why)| why.to_string()).collect();
+    assert_eq!((planned.built.launches.len(), planned.look.waits), (1, true));
+    assert_eq!(refused, ["another launch asks first whether there is capacity again"]);
+    assert_eq!(planned.look.told, []);
+}
