@@ -99,8 +99,13 @@ impl World {
     }
 
     fn act(&mut self, node: &str, kind: ActionKind, deadline: Option<i64>) {
+        let action = self.action(node, kind, deadline);
+        self.ask(action);
+    }
+
+    fn action(&mut self, node: &str, kind: ActionKind, deadline: Option<i64>) -> Action {
         self.number += 1;
-        let action = Action {
+        Action {
             claim: ClaimName::parse(node).unwrap(),
             number: self.number,
             kind,
@@ -111,7 +116,10 @@ impl World {
             taints: vec![],
             startup_taints: vec![Taint::new("starting", TaintEffect::PreferNoSchedule)],
             deadline: deadline.map(at),
-        };
+        }
+    }
+
+    fn ask(&self, action: Action) {
         let key = action::action_key(&name(), &action.claim);
         self.commit(Write::Put { key, item: action.to_item().unwrap() });
     }
@@ -278,6 +286,19 @@ fn taints_are_added_unless_the_node_is_kept_from_it() {
     check(None, &own);
     check(Some("false"), &own);
     check(Some("true"), &[]);
+}
+
+#[test]
+fn a_claims_own_label_keeps_the_taints_off_its_node() {
+    let mut world = World::new();
+    world.boot("a");
+    world.run(6);
+    let labels = BTreeMap::from([("karpenter.sh/do-not-sync-taints".to_owned(), "true".to_owned())]);
+    let action = Action { labels, ..world.action("a", ActionKind::Register, None) };
+    world.ask(action);
+    world.run(20);
+    assert!(world.is_done("a"));
+    assert_eq!(object::taints(&world.node("a").unwrap()), []);
 }
 
 fn apply_claim(world: &World, name: &str, annotations: &Value) -> String {

@@ -2,7 +2,7 @@
 
 cargo-mutants lists the faults; a seed draws some. All that are drawn are compiled into one build of a copy of the tree,
 each behind a number, and the tests run once for each number. So a fault costs a run of the tests and no build. What can't
-stand beside the others (a const fn, a field, an `impl Trait` that a fault changes) is built alone.
+stand beside the others (a const that a fault changes, an `impl Trait`) is built alone.
 
 docs/mutants.md says how it is run, and what it found.
 """
@@ -93,15 +93,23 @@ class File:
         node = self.tree.root_node.descendant_for_byte_range(start, end - 1)
         if genre == "FnValue":
             function = enclosing(node, "function_item")
-            modifiers = [child for child in function.children if child.type == "function_modifiers"]
-            if any(b"const" in self.data[one.start_byte : one.end_byte].split() for one in modifiers):
-                return False
             if "impl " in (mutant["function"]["return_type"] or ""):
                 return False
+            for one in (child for child in function.children if child.type == "function_modifiers"):
+                # What asks for a fault's number isn't const.
+                if b"const" in self.data[one.start_byte : one.end_byte].split():
+                    self.sites[(one.start_byte, one.end_byte)].append((number, "no const", None))
             self.sites[(start, start)].append((number, "start", to))
             return True
         if self.in_const(node):
             return False
+        if genre == "StructField":
+            kinds = ("field_initializer", "shorthand_field_initializer")
+            while node.type not in kinds:
+                node = node.parent
+            base = next(child for child in node.parent.children if child.type == "base_field_initializer")
+            self.sites[(node.start_byte, node.end_byte)].append((number, "field", base.children[-1]))
+            return True
         if genre == "BinaryOperator":
             node = node if node.type in ("binary_expression", "compound_assignment_expr") else node.parent
             if node.type not in ("binary_expression", "compound_assignment_expr"):
@@ -172,7 +180,16 @@ class File:
         side = lambda one: self.text(one, node.start_byte)
         plain = lambda one: self.data[one.start_byte : one.end_byte].decode()
         binary, unary = of_kind("binary"), of_kind("unary")
-        if binary:
+        fields = of_kind("field")
+        if of_kind("no const"):
+            out = " ".join(word for word in plain(node).split() if word != "const")
+        elif fields:
+            call, base = fields[0]
+            name, value = node.children[0], node.children[-1]
+            of_base = f"({plain(base)}).{plain(name)}"
+            whole = plain(value) if name == value else self.text(value)
+            out = f"{plain(name)}: (if {call} {{ {of_base} }} else {{ {whole} }})"
+        elif binary:
             left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
             operator = next(child for child in node.children if child.start_byte >= left.end_byte)
             out = f"{side(left)} {plain(operator)} {side(right)}"
@@ -279,6 +296,13 @@ def to_blame(build, messages, drawn):
     """The faults at which errors point."""
     blamed = {}
     for code, name, first, last, text in errors(messages):
+        called = re.search(r"non-const [a-z ]*`([^`]+)`", text) if code == "E0015" else None
+        if called:
+            # Who calls it needs it const.
+            of = called[1].split("::<")[0].split("::")[-1]
+            blamed |= {n: (code, text) for n, m in drawn.items()
+                       if m["genre"] == "FnValue" and m["function"]["function_name"].split("::")[-1] == of}
+            continue
         path = build.tree / name
         if not path.exists() or "tenon_domain::mutant(" not in path.read_text():
             continue

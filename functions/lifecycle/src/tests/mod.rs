@@ -408,6 +408,12 @@ fn what_the_user_deletes_drains_but_only_a_readable_snapshot_says_so() {
     let (plan, _) = planned(&with_snapshot(seen(), deleted));
     let action = plan.steps[0].action.as_ref().unwrap();
     assert_eq!((action.kind, action.number), (ActionKind::Drain, 4));
+    // A new action has its own number: a report of the one before isn't taken for its end.
+    let mut asked_before = with_snapshot(seen(), deleted);
+    asked_before.actions.insert(name(0), Action { kind: ActionKind::Register, ..drain_action(0) });
+    let (plan, _) = planned(&asked_before);
+    let action = plan.steps[0].action.as_ref().unwrap();
+    assert_eq!((action.number, action.provider_id.is_some()), (4, true));
     // Expiry.
     let late = EPOCH + SignedDuration::from_hours(720);
     check(&input(late, vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]), &[Decision::Draining]);

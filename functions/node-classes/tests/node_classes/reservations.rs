@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use tenon_cloud::Ec2Error;
 use tenon_cloud::port::{CapacityReservation, Tags};
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
-use tenon_domain::class_status::{ConditionStatus, ConditionType};
+use tenon_domain::class_status::{ConditionStatus, ConditionType, Seen};
 use tenon_domain::registry::{ClusterSettings, Gate, Gates};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::Cause;
+use tenon_node_classes::resolve;
 
 use crate::running::{Running, allowances, class, image, registered};
 
@@ -59,6 +60,18 @@ fn behind_the_gate_a_class_has_the_reservations_that_its_terms_select() {
     let condition = ready.condition(ConditionType::CapacityReservationsReady).unwrap();
     assert_eq!(condition.status, ConditionStatus::True);
     assert!(ready.condition(ConditionType::Unsupported).is_none());
+}
+
+#[test]
+fn capacity_blocks_and_reservations_that_are_taken_back_are_not_launched_into() {
+    let served = |kind| {
+        let found = [CapacityReservation { kind, ..reservation("cr-0b", "ml") }];
+        let Seen::Holds(of_class) = resolve::reservations(&found) else { panic!("{found:?}") };
+        of_class.len()
+    };
+    assert_eq!(served(ReservationKind::Default), 1);
+    assert_eq!(served(ReservationKind::CapacityBlock), 0);
+    assert_eq!(served(ReservationKind::Interruptible), 0);
 }
 
 #[test]

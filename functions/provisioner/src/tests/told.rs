@@ -1,7 +1,12 @@
 //! What is told of pods and claims that get nothing, and when they are looked at again.
 
 use serde_json::json;
+use tenon_domain::claim::{BINDING_WINDOW, Claim, ClaimState};
+use tenon_domain::id::NodeName;
 use tenon_domain::journal::{JournalRecord, SubjectKind};
+use tenon_entrypoint::content_commit;
+use tenon_table::Table;
+use tenon_table::items::{keys, set};
 
 use super::probes::dried;
 use super::*;
@@ -79,4 +84,22 @@ fn a_claim_that_leaves_it_to_another_to_ask_is_not_told_of_as_a_failure() {
     assert_eq!((planned.built.launches.len(), planned.look.waits), (1, true));
     assert_eq!(refused, ["another launch asks first whether there is capacity again"]);
     assert_eq!(planned.look.told, []);
+}
+
+#[test]
+fn a_pod_that_is_not_bound_to_the_node_that_came_for_it_is_looked_at_again_when_its_time_is_over() {
+    let mut cluster = cluster(1);
+    wake(&cluster);
+    let claim = cluster.claims().unwrap().remove(0);
+    cluster.objects.nodes = vec![Arc::new(node_of(&claim, "2"))];
+    cluster.report().unwrap();
+    let instance = claim.state.instance().unwrap().clone();
+    let node = NodeName::parse(claim.name.as_str()).unwrap();
+    let at = cluster.world.clock.now();
+    let ready = Claim { state: ClaimState::Initialized { instance, node, at }, ..claim };
+    let write = set(keys::claim(&cluster.name, &ready.name), &ready);
+    block_on(cluster.world.table.commit(&content_commit(Vec::new(), vec![write]))).unwrap();
+    let _ = cluster.world.signals.take();
+    wake(&cluster);
+    assert_eq!(woken(&cluster), [BINDING_WINDOW]);
 }

@@ -175,6 +175,9 @@ fn a_claim_that_was_planned_for_a_reservation_is_launched_into_that_one_alone() 
     let into = from.fleet(&claim).unwrap().reservation.unwrap();
     assert_eq!((into.id.as_str(), into.kind), ("cr-1", ReservationKind::Default));
     from.check(&claim, &["m5.large subnet-a2", "m5.large subnet-b1"], &[]);
+    // Whoever asks a reservation that refused again takes its lease.
+    let again = Market::marked(&["reservation#cr-1"]);
+    again.check(&claim, &["m5.large subnet-a2", "m5.large subnet-b1"], &["reservation#cr-1"]);
 }
 
 /// Sixty types in six zones are more than an instant fleet takes.

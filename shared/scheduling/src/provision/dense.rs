@@ -123,6 +123,10 @@ mod tests {
         check(("0", "0"), ("1", "1"), u32::MAX);
         check(("1", "1"), ("0", "1"), 0);
         check(("1", "0"), ("2", "0"), 2);
+        // Room that is more units than the numbers hold is large, not none.
+        check(("1m", "1n"), ("1", "1Ti"), 1000);
+        // And a request that is more than they hold fits nowhere.
+        check(("1m", "10000000000.000000001"), ("1", "1Ti"), 0);
         check(("1", "0"), ("2", "-1"), 0);
     }
 }

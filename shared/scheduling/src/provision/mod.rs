@@ -90,7 +90,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     unschedulable.sort();
     let outcome = steps.outcome();
     let again = (outcome == Outcome::BudgetExhausted).then_some(input.now);
-    let wake_at = back_at.into_iter().filter(|at| *at > input.now).chain(again).min();
+    let wake_at = back_at.into_iter().chain(again).min();
     let report = Report {
         waiting: waits(&unschedulable),
         warnings: needs::ignored_preferences(&input.pods),
