@@ -250,17 +250,29 @@ fn the_glossary_is_sorted() {
 }
 
 #[test]
-fn every_decision_says_why() {
-    let architecture = read("ARCHITECTURE.md");
-    let decisions = architecture.split_once("\n# Decisions\n").expect("ARCHITECTURE.md has decisions").1;
-    let decisions = decisions.split_once("\n# Glossary\n").unwrap().0;
-    let short: Vec<&str> = decisions
-        .split("\n## ")
-        .skip(1)
-        .filter(|decision| decision.lines().skip(1).map(str::len).sum::<usize>() < 100)
-        .map(|decision| decision.lines().next().unwrap())
-        .collect();
-    assert!(short.is_empty(), "decisions without a reason: {short:?}");
+fn every_decision_says_why_and_is_in_the_index() {
+    let index = read("docs/decisions/README.md");
+    let mut pages = 0;
+    for entry in fs::read_dir(root().join("docs/decisions")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name == "README.md" {
+            continue;
+        }
+        let page = read(&format!("docs/decisions/{name}"));
+        let found: Vec<&str> = page.lines().filter(|line| line.starts_with("## ")).collect();
+        assert_eq!(found, ["## Context", "## Decision", "## Rejected"], "{name}");
+        let said = page.split("\n## ").skip(1).map(|part| part.lines().skip(1).map(str::len).sum::<usize>());
+        assert!(said.min() >= Some(20), "{name} leaves a part empty");
+        assert!(index.contains(&format!("]({name})")), "the index doesn't name {name}");
+        pages += 1;
+    }
+    assert!(pages > 40, "{pages} pages");
+}
+
+#[test]
+fn the_architecture_is_read_in_one_sitting() {
+    let lines = read("ARCHITECTURE.md").lines().count();
+    assert!(lines <= 300, "ARCHITECTURE.md has {lines} lines: decisions belong to docs/decisions");
 }
 
 #[test]
