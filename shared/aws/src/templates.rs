@@ -118,6 +118,7 @@ fn block_device(device: &BlockDevice) -> Result<sdk::LaunchTemplateBlockDeviceMa
         .set_encrypted(device.encrypted)
         .set_kms_key_id(device.kms_key_id.clone())
         .set_snapshot_id(device.snapshot_id.clone())
+        .set_volume_initialization_rate(whole(device.initialization_rate_mib, "VolumeInitializationRate")?)
         .set_delete_on_termination(device.delete_on_termination)
         .build();
     Ok(sdk::LaunchTemplateBlockDeviceMappingRequest::builder()

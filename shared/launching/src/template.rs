@@ -120,6 +120,8 @@ fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec
             encrypted: ebs.encrypted,
             kms_key_id: ebs.kms_key_id,
             snapshot_id: ebs.snapshot_id.filter(|_| allowed.has_snapshots()),
+            // With no snapshot named it is the rate of the image's own.
+            initialization_rate_mib: ebs.volume_initialization_rate,
             delete_on_termination: ebs.delete_on_termination,
         }
     };
@@ -177,6 +179,9 @@ struct StoredDevice {
     encrypted: Option<bool>,
     kms_key_id: Option<String>,
     snapshot_id: Option<String>,
+    /// Missing where none is asked for: the template keeps the name that it had before rates were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    initialization_rate_mib: Option<u32>,
     delete_on_termination: Option<bool>,
 }
 
@@ -299,6 +304,7 @@ device_forms!(
     encrypted,
     kms_key_id,
     snapshot_id,
+    initialization_rate_mib,
     delete_on_termination
 );
 
@@ -325,29 +331,79 @@ mod tests {
         template(&setup, &status, (&status.images[0].id, into.as_ref())).unwrap()
     }
 
+    /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners' snapshots.
+    fn made_with_volume(ebs: &serde_json::Value, owners: &[&str]) -> CreateLaunchTemplate {
+        let (mut registry, mut class, status) = (registry("prod"), class("default"), status("default"));
+        registry.allowed.snapshot_owners = owners.iter().map(|owner| (*owner).to_owned()).collect();
+        let manifest = serde_json::json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+            "spec": {
+                "amiFamily": "AL2023",
+                "role": "nodes",
+                "amiSelectorTerms": [{"name": "nodes-*", "owner": "self"}],
+                "subnetSelectorTerms": [{"tags": {"team": "web"}}],
+                "securityGroupSelectorTerms": [{"tags": {"team": "web"}}],
+                "blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": ebs}]
+            }
+        });
+        class.settings.block_devices =
+            tenon_domain::manifest::node_class_from_value(&manifest).unwrap().settings.block_devices;
+        let labels = BTreeMap::new();
+        let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+        template(&setup, &status, (&status.images[0].id, None)).unwrap()
+    }
+
     /// What the class was judged by may have changed since: without the allowance a template names no snapshot.
     #[test]
     fn a_template_names_a_snapshot_only_by_the_stacks_allowance() {
         let named = |owners: &[&str]| {
-            let (mut registry, mut class, status) = (registry("prod"), class("default"), status("default"));
-            registry.allowed.snapshot_owners = owners.iter().map(|owner| (*owner).to_owned()).collect();
-            let ebs = settings::EbsVolume {
-                snapshot_id: Some("snap-0secret".to_owned()),
-                ..settings::EbsVolume::default()
-            };
-            let device_name = Some("/dev/xvdb".to_owned());
-            class.settings.block_devices = vec![settings::BlockDevice {
-                device_name,
-                ebs: Some(ebs),
-                ..settings::BlockDevice::default()
-            }];
-            let labels = BTreeMap::new();
-            let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-            let made = template(&setup, &status, (&status.images[0].id, None)).unwrap();
+            let made = made_with_volume(&serde_json::json!({"snapshotID": "snap-0secret"}), owners);
             made.data.block_devices[0].snapshot_id.clone()
         };
         assert_eq!(named(&[]), None);
         assert_eq!(named(&["111122223333"]).as_deref(), Some("snap-0secret"));
+    }
+
+    /// Without an allowance too: the image's own snapshot, which EC2 takes then, may be read as fast.
+    #[test]
+    fn a_manifests_volume_is_asked_for_field_by_field() {
+        let ebs = serde_json::json!({
+            "volumeSize": "100Gi", "volumeType": "gp3", "iops": 4000, "throughput": 250, "encrypted": true,
+            "kmsKeyID": "alias/nodes", "snapshotID": "snap-0web", "volumeInitializationRate": 200,
+            "deleteOnTermination": false
+        });
+        let cases: [(&[&str], Option<&str>); 2] = [(&["111122223333"], Some("snap-0web")), (&[], None)];
+        for (owners, snapshot) in cases {
+            let made = made_with_volume(&ebs, owners);
+            let expected = BlockDevice {
+                device_name: "/dev/xvdb".to_owned(),
+                volume_size_gib: Some(100),
+                volume_type: Some("gp3".to_owned()),
+                iops: Some(4000),
+                throughput_mib: Some(250),
+                encrypted: Some(true),
+                kms_key_id: Some("alias/nodes".to_owned()),
+                snapshot_id: snapshot.map(str::to_owned),
+                initialization_rate_mib: Some(200),
+                delete_on_termination: Some(false),
+            };
+            assert_eq!(made.data.block_devices, [expected]);
+            assert_eq!(from_stored(&to_stored(&made)).unwrap(), made);
+        }
+    }
+
+    #[test]
+    fn another_rate_of_initialization_is_another_template_and_none_is_stored_as_before() {
+        let made = |rate: Option<u32>| {
+            let mut ebs = serde_json::json!({"snapshotID": "snap-0web"});
+            ebs["volumeInitializationRate"] = serde_json::json!(rate);
+            made_with_volume(&ebs, &["111122223333"])
+        };
+        let none = made(None);
+        assert_ne!(made(Some(100)).name, none.name);
+        assert_ne!(made(Some(100)).name, made(Some(300)).name);
+        assert!(!to_stored(&none).contains("initialization_rate"), "{}", to_stored(&none));
+        assert_eq!(from_stored(&to_stored(&none)).unwrap(), none);
     }
 
     #[test]

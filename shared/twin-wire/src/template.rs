@@ -120,6 +120,7 @@ fn block_device(form: &mut Form) -> Result<BlockDevice, Refusal> {
             encrypted: form.parsed("Encrypted")?,
             kms_key_id: form.text("KmsKeyId"),
             snapshot_id: form.text("SnapshotId"),
+            initialization_rate_mib: form.parsed("VolumeInitializationRate")?,
             delete_on_termination: form.parsed("DeleteOnTermination")?,
         })
     })?;

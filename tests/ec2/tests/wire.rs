@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tenon_cloud::port::{
-    Architecture, CapacityReservation, CapacityReservationFilter, ImageFilter, InstanceFilter,
+    Architecture, BlockDevice, CapacityReservation, CapacityReservationFilter, ImageFilter, InstanceFilter,
     ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
 };
 use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
@@ -76,6 +76,28 @@ fn snapshots_are_found_with_their_owner_and_images_name_theirs() {
         let own = image.as_str().replace("ami-", "snap-");
         assert_eq!(found.first().unwrap().snapshots["/dev/xvda"], own);
         assert_eq!(ec2.describe_snapshots(&of(&own)).await.unwrap().len(), 1);
+    });
+}
+
+/// The wire refuses a parameter that it doesn't read.
+#[test]
+fn a_template_may_say_everything_of_a_volume() {
+    run(async {
+        let server = WireServer::new().await;
+        let mut template = server.world().template();
+        template.data.block_devices = vec![BlockDevice {
+            device_name: "/dev/xvdb".to_owned(),
+            volume_size_gib: Some(100),
+            volume_type: Some("gp3".to_owned()),
+            iops: Some(4000),
+            throughput_mib: Some(250),
+            encrypted: Some(true),
+            kms_key_id: Some("alias/nodes".to_owned()),
+            snapshot_id: Some("snap-0123456789abcdef0".to_owned()),
+            initialization_rate_mib: Some(200),
+            delete_on_termination: Some(false),
+        }];
+        server.ec2().create_launch_template(&template).await.unwrap();
     });
 }
 

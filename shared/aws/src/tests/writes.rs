@@ -35,7 +35,8 @@ fn template() -> CreateLaunchTemplate {
                 throughput_mib: Some(125),
                 encrypted: Some(true),
                 kms_key_id: None,
-                snapshot_id: None,
+                snapshot_id: Some("snap-1".to_owned()),
+                initialization_rate_mib: Some(200),
                 delete_on_termination: Some(true),
             }],
             metadata_options: Some(MetadataOptions {
@@ -59,7 +60,9 @@ const EXPECTED: &[(&str, &str)] = &[
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Encrypted", "true"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Iops", "3000"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.SnapshotId", "snap-1"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Throughput", "125"),
+    ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeInitializationRate", "200"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeSize", "20"),
     ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
     (

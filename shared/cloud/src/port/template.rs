@@ -64,6 +64,8 @@ pub struct BlockDevice {
     pub kms_key_id: Option<String>,
     /// The snapshot that it is made from.
     pub snapshot_id: Option<String>,
+    /// At how many MiB a second it is filled from the snapshot; `None` is without a promise, as EC2 gets to it.
+    pub initialization_rate_mib: Option<u32>,
     /// Whether it goes with its instance; `None` is EC2's default.
     pub delete_on_termination: Option<bool>,
 }
