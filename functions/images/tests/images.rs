@@ -52,7 +52,6 @@ fn select(world: &World, name: &str) {
         agent_queue: String::new(),
         agent_role: String::new(),
         allowed: Default::default(),
-        bootstrap: None,
     };
     let class_key = keys::node_class(&cluster, &NodeClassName::parse("default").unwrap());
     let writes = vec![

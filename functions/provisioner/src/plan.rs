@@ -55,10 +55,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     }
     world.resolve(region);
     let input = world.input(pods, Purpose::PendingPods, &BTreeSet::new());
-    let (mut plan, report) = provision::plan(&input);
-    // Every pool is planned under the same bound of the registry: what all of them together exceed is cut here.
-    let left = input.pools.iter().filter_map(|pool| pool.nodes_left).min();
-    plan.claims.truncate(left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)));
+    let (plan, report) = provision::plan(&input);
     let evidence = evidence(view, snapshot.generation);
     let launch_input = LaunchInput {
         now: view.now,

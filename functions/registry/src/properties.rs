@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use tenon_domain::id::{ClusterName, InstallationId, NodePoolName};
-use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::id::{ClusterName, InstallationId};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
 
 /// What CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
@@ -41,7 +41,6 @@ pub(crate) fn parse(
     let allowed = read.allowances();
     let gate = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", Gate::parse);
     let settings = read.settings();
-    let bootstrap = read.bootstrap();
     read.strangers();
     let Reader { problems, .. } = read;
     if !problems.is_empty() {
@@ -60,7 +59,6 @@ pub(crate) fn parse(
             agent_queue: agent_queue?,
             agent_role: agent_role?,
             allowed,
-            bootstrap,
         })
     };
     // Whatever is missing has its problem.
@@ -191,15 +189,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bootstrap(&mut self) -> Option<Bootstrap> {
-        let nodes = self.parsed_if("BootstrapNodes", "a whole number above 0", |text| {
-            text.parse().ok().filter(|nodes| *nodes > 0)
-        });
-        let pool =
-            self.parsed_if("BootstrapPool", "a NodePool's name", |text| NodePoolName::parse(text).ok())?;
-        Some(Bootstrap { pool, nodes: nodes.unwrap_or(1) })
-    }
-
     /// A property that nobody asked for is a misspelt one.
     fn strangers(&mut self) {
         let unknown = self.properties.keys().filter(|name| !self.asked.contains(name.as_str()));
@@ -271,8 +260,6 @@ mod tests {
             "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
             "ImageOwners": ["self", "123456789012"],
             "MaxNodes": "20",
-            "BootstrapPool": "system",
-            "BootstrapNodes": "2",
             "ReservedCapacity": "Disabled",
         })
     }
@@ -307,9 +294,8 @@ mod tests {
         let allowed = parsed(&data).unwrap().allowed;
         assert!(allowed.has_snapshots() && allowed.snapshot_owners.contains("123456789012"));
         assert_eq!(allowed.snapshot_tags["team"], "data");
-        assert_eq!(entry.bootstrap.unwrap().nodes, 2);
-        let least = parsed(&[("MaxNodes", None), ("BootstrapPool", None), ("BootstrapNodes", None)]).unwrap();
-        assert_eq!((least.allowed.max_nodes, least.bootstrap), (None, None));
+        let least = parsed(&[("MaxNodes", None)]).unwrap();
+        assert_eq!(least.allowed.max_nodes, None);
         assert_eq!(least.settings, ClusterSettings::default());
         let estimated = parsed(&[("LearnedMemory", Some(json!("Disabled")))]).unwrap();
         assert_eq!(estimated.settings.learned_memory, Gate::Disabled);
@@ -356,8 +342,6 @@ mod tests {
         assert_eq!(wrong("SnapshotTags", json!(["team=data"])), 1);
         assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
-        assert_eq!(wrong("BootstrapNodes", json!("0")), 1);
-        assert_eq!(wrong("BootstrapPool", json!("A B")), 1);
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
         assert_eq!(wrong("LearnedMemory", json!("On")), 1);
         assert_eq!(wrong("ZonalShift", json!("On")), 1);

@@ -6,8 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
-
 use crate::id::{ClusterName, InstallationId};
 
 /// A cluster's entry in the registry.
@@ -35,17 +33,11 @@ pub struct Registry {
     pub agent_role: String,
     /// What it may use.
     pub allowed: Allowances,
-    /// The nodes that wake it from zero, if it is to be woken.
-    pub bootstrap: Option<Bootstrap>,
 }
 
 /// Settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// A batch of pending pods ends when none came for so long.
-    pub batch_idle: SignedDuration,
-    /// A batch of pending pods ends after so long at the latest.
-    pub batch_max: SignedDuration,
     /// Memory that a hypervisor takes from what EC2 states, in millionths of it.
     pub vm_memory_overhead_ppm: u32,
     /// Interfaces of each instance that aren't for pods.
@@ -57,12 +49,10 @@ pub struct ClusterSettings {
 }
 
 impl Default for ClusterSettings {
-    /// The peer's: KARPENTER.md, settings `BATCH_IDLE_DURATION`, `BATCH_MAX_DURATION`, `VM_MEMORY_OVERHEAD_PERCENT`,
-    /// `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`. It always learns memory.
+    /// The peer's: KARPENTER.md, settings `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`. It always
+    /// learns memory.
     fn default() -> Self {
         Self {
-            batch_idle: SignedDuration::from_secs(1),
-            batch_max: SignedDuration::from_secs(10),
             vm_memory_overhead_ppm: 75_000,
             reserved_enis: 0,
             learned_memory: Gate::Enabled,
@@ -138,15 +128,6 @@ impl Allowances {
     pub fn has_snapshots(&self) -> bool {
         !self.snapshot_owners.is_empty()
     }
-}
-
-/// The nodes that a cluster without any is given, so that its agent can run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bootstrap {
-    /// The pool that they come from.
-    pub pool: crate::id::NodePoolName,
-    /// How many.
-    pub nodes: u32,
 }
 
 /// Whether the tags are all there: what an allowance asks of a subnet or a group.

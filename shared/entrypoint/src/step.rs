@@ -78,7 +78,7 @@ impl<'a> ClaimStep<'a> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use tenon_domain::claim::{ClaimState, CommandRole, RemovalReason};
+    use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure};
     use tenon_domain::evidence::{CatalogPart, Waiting};
     use tenon_domain::journal::{Decision, Subject, SubjectKind};
     use tenon_domain::resources::ResourceList;
@@ -138,14 +138,15 @@ mod tests {
         block_on(ClusterView::observe(world, &cluster(), WANTS, &CatalogCache::new())).unwrap()
     }
 
-    fn terminated(claim: &Claim, at: Timestamp) -> Claim {
-        let reason = RemovalReason::Abandoned;
-        claim.stepped(ClaimState::Terminated { instance: None, node: None, reason, at }).unwrap()
+    fn failed(claim: &Claim, at: Timestamp) -> Claim {
+        let failure =
+            LaunchFailure { reason: "InsufficientCapacityError".to_owned(), message: String::new() };
+        claim.stepped(ClaimState::LaunchFailed { at, failure }).unwrap()
     }
 
     fn record(at: Timestamp) -> JournalRecord {
         let subject = Subject { kind: SubjectKind::Claim, name: "default-3k9x2".to_owned() };
-        JournalRecord::new(subject, at, "lifecycle", Decision::Terminated, "its pool is gone")
+        JournalRecord::new(subject, at, "provisioner", Decision::LaunchFailed, "EC2 has no room")
     }
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!((before.claims.len(), before.generations.steps), (1, 0));
         assert_eq!(before.registry, Err(Waiting::ClusterNotRegistered));
         let (cluster, now) = (cluster(), world.now());
-        let after = terminated(&claim, now);
+        let after = failed(&claim, now);
         let step = ClaimStep::new(&cluster, claim.revision, &after).record(&record(now)).commit();
         block_on(world.table.commit(&step)).unwrap();
         let view = observe(&world);
@@ -165,7 +166,7 @@ mod tests {
         let journal = Query::new(of, SkRange::All, tenon_table::Consistency::Strong);
         assert_eq!(block_on(query_all(&world.table, &journal)).unwrap().len(), 1);
         // Another step from the same revision loses.
-        let other = Claim { drift: None, ..terminated(&claim, now) };
+        let other = Claim { drift: None, ..failed(&claim, now) };
         let other = ClaimStep::new(&cluster, claim.revision, &other).expiring(now).commit();
         let lost = block_on(world.table.commit(&other)).unwrap_err();
         assert!(matches!(lost, tenon_table::CommitError::LostRace { .. }), "{lost}");
@@ -175,7 +176,7 @@ mod tests {
     fn what_expired_is_not_in_a_view() {
         let (world, claim) = world();
         let (cluster, now) = (cluster(), world.now());
-        let after = terminated(&claim, now);
+        let after = failed(&claim, now);
         let at = now + jiff::SignedDuration::from_secs(60);
         let step = ClaimStep::new(&cluster, claim.revision, &after).expiring(at).commit();
         block_on(world.table.commit(&step)).unwrap();
@@ -203,7 +204,7 @@ mod tests {
         world.table.reset_meter();
         assert!(look().unchanged(now));
         assert_eq!(world.table.meter().operations.len(), 1);
-        let step = ClaimStep::new(&cluster, claim.revision, &terminated(&claim, now)).commit();
+        let step = ClaimStep::new(&cluster, claim.revision, &failed(&claim, now)).commit();
         block_on(world.table.commit(&step)).unwrap();
         assert!(!look().unchanged(now));
     }
@@ -222,7 +223,7 @@ mod tests {
         let (queries, same) = look(&first);
         // The region's marks have no counter.
         assert_eq!((queries, &same.claims), (1, &first.claims));
-        let step = ClaimStep::new(&cluster(), claim.revision, &terminated(&claim, world.now())).commit();
+        let step = ClaimStep::new(&cluster(), claim.revision, &failed(&claim, world.now())).commit();
         block_on(world.table.commit(&step)).unwrap();
         let (queries, changed) = look(&same);
         assert_eq!(queries, WANTS.sets.len() as u64);

@@ -45,8 +45,6 @@ use crate::world::refused_request;
 
 /// The tag that names an instance's launch.
 pub const LAUNCH_TAG: &str = "tenon.dev/launch";
-/// The tag that names an instance's installation.
-pub const INSTALLATION_TAG: &str = "tenon.dev/installation";
 /// The tag that names an instance's cluster.
 pub const CLUSTER_TAG: &str = "tenon.dev/cluster";
 /// Letters and digits of ids and tokens.

@@ -104,7 +104,6 @@ impl Cluster {
             agent_queue: String::new(),
             agent_role: String::new(),
             allowed: Allowances::default(),
-            bootstrap: None,
         };
         self.put(set(keys::registry(&self.world.installation.region, &self.name), &registry))
     }

@@ -21,7 +21,6 @@ pub(crate) fn registry(cluster: &str) -> Registry {
         agent_queue: String::new(),
         agent_role: String::new(),
         allowed: Allowances::default(),
-        bootstrap: None,
     }
 }
 

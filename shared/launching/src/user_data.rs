@@ -79,20 +79,6 @@ pub fn user_data(setup: &NodeSetup<'_>) -> Result<Option<String>, UserDataError>
     }
 }
 
-/// Whether the kubelet of a family registers labels and taints that it was told here.
-#[must_use]
-pub const fn kubelet_sets_taints(family: AmiFamily) -> bool {
-    match family {
-        AmiFamily::Custom => false,
-        AmiFamily::Al2
-        | AmiFamily::Al2023
-        | AmiFamily::Bottlerocket
-        | AmiFamily::Windows2019
-        | AmiFamily::Windows2022
-        | AmiFamily::Windows2025 => true,
-    }
-}
-
 /// Whether a kubelet may set this label on its own Node; the API server refuses the Node otherwise.
 #[must_use]
 pub fn kubelet_may_set(key: &str) -> bool {

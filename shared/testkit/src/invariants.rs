@@ -325,8 +325,7 @@ const fn has_deadline(reason: RemovalReason) -> bool {
         | RemovalReason::ScheduledChange
         | RemovalReason::Deleted
         | RemovalReason::Expired
-        | RemovalReason::RegistrationTimeout
-        | RemovalReason::Abandoned => false,
+        | RemovalReason::RegistrationTimeout => false,
     }
 }
 

@@ -118,7 +118,6 @@ impl MarksSeen {
             UnavailableKey::Offering(offering) => Some((offering, seen)),
             UnavailableKey::Quota { .. }
             | UnavailableKey::Subnet(_)
-            | UnavailableKey::PlacementGroup { .. }
             | UnavailableKey::CapacityType(_)
             | UnavailableKey::Reservation(_)
             | UnavailableKey::Request(_)

@@ -154,7 +154,6 @@ impl<'a, S: Server> Line<'a, S> {
                 image_owners: BTreeSet::from([self.server.world().owner.clone()]),
                 ..Allowances::default()
             },
-            bootstrap: None,
         };
         let write = items::put(keys::registry(&installation.region, &self.cluster), &registry);
         self.ports.table.commit(&content_commit(Vec::new(), vec![write])).await.unwrap();

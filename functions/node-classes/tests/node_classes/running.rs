@@ -85,7 +85,6 @@ pub(crate) fn registered(allowed: Allowances, gates: Gates, settings: ClusterSet
         agent_queue: String::new(),
         agent_role: String::new(),
         allowed,
-        bootstrap: None,
     };
     let key = keys::registry(&running.world.installation.region, &running.cluster);
     let commit = content_commit(Vec::new(), vec![items::put(key, &registry)]);

@@ -95,8 +95,7 @@ impl fmt::Display for ClaimPhase {
 pub const fn may_follow(from: ClaimPhase, to: ClaimPhase) -> bool {
     use ClaimPhase as P;
     match from {
-        // Terminated: the user deleted it, or its pool went, before anything was sent.
-        P::Planned => matches!(to, P::LaunchFailed | P::Launched | P::Terminated),
+        P::Planned => matches!(to, P::LaunchFailed | P::Launched),
         // Terminating: nothing to drain, the Node never joined. Terminated: the instance went by itself.
         P::Launched => matches!(to, P::Registered | P::Draining | P::Terminating | P::Terminated),
         P::Registered => matches!(to, P::Initialized | P::Draining | P::Terminated),

@@ -254,13 +254,11 @@ pub enum RemovalReason {
     Expired,
     /// No Node joined in time.
     RegistrationTimeout,
-    /// Its launch was never sent and its cluster or pool is gone.
-    Abandoned,
 }
 
 impl RemovalReason {
     /// All reasons.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Drifted,
         Self::SpotInterrupted,
         Self::CapacityReservationInterrupted,
@@ -270,7 +268,6 @@ impl RemovalReason {
         Self::Deleted,
         Self::Expired,
         Self::RegistrationTimeout,
-        Self::Abandoned,
     ];
 
     /// The reason's stable name.
@@ -286,7 +283,6 @@ impl RemovalReason {
             Self::Deleted => "Deleted",
             Self::Expired => "Expired",
             Self::RegistrationTimeout => "RegistrationTimeout",
-            Self::Abandoned => "Abandoned",
         }
     }
 

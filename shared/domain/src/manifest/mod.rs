@@ -52,7 +52,6 @@ use tree::Tree;
 pub use error::{ManifestError, ManifestErrors};
 pub use expand::expand_workloads;
 pub use pod::pod_uid;
-pub use shapes::Shapes;
 
 /// Objects by kind, each list by namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -180,20 +179,18 @@ fn sorted(mut problems: Vec<Problem>, file: &str) -> Vec<ManifestError> {
 /// # Errors
 /// All that is wrong with it.
 pub fn read_value(value: &serde_json::Value, place: &str) -> Result<Object, ManifestErrors> {
-    read_as(value, place, &mut Shapes::default(), |at| kinds::read_object(at, None))
+    read_as(value, place, |at| kinds::read_object(at, None))
 }
 
-/// Reads a value with a reader, sharing shapes; what a reader leaves out it has reported.
+/// Reads a value with a reader; what a reader leaves out it has reported.
 fn read_as<T>(
     value: &serde_json::Value,
     place: &str,
-    shapes: &mut Shapes,
     read: impl FnOnce(At<'_>) -> Option<T>,
 ) -> Result<T, ManifestErrors> {
     let tree = Tree::from_json(value);
-    let context = Context { shapes: std::mem::take(shapes).into(), ..Context::default() };
+    let context = Context::default();
     let object = read(At::root(&tree, &context));
-    *shapes = context.shapes.take();
     let mut problems = context.problems.take();
     match object {
         Some(object) if problems.is_empty() => Ok(object),
@@ -214,7 +211,7 @@ macro_rules! values {
         /// # Errors
         /// All that is wrong with it.
         pub fn $name(value: &serde_json::Value) -> Result<$result, ManifestErrors> {
-            read_as(value, $kind, &mut Shapes::default(), $read)
+            read_as(value, $kind, $read)
         }
     )*};
 }
@@ -244,12 +241,4 @@ values! {
     node_class_from_value, "EC2NodeClass", Ec2NodeClass, node_class::read_node_class;
     /// Reads a NodeClaim.
     node_claim_from_value, "NodeClaim", NodeClaimObject, node_claim::read_node_claim;
-}
-
-/// Reads a Pod whose shape is shared with others that were read with the same shapes.
-///
-/// # Errors
-/// All that is wrong with it.
-pub fn pod_from_value_sharing(value: &serde_json::Value, shapes: &mut Shapes) -> Result<Pod, ManifestErrors> {
-    read_as(value, "Pod", shapes, pod::read_pod)
 }

@@ -9,11 +9,11 @@ use crate::api::pod::PodShape;
 
 /// Shapes that were read.
 #[derive(Debug, Clone, Default)]
-pub struct Shapes(BTreeSet<Arc<PodShape>>);
+pub(super) struct Shapes(BTreeSet<Arc<PodShape>>);
 
 impl Shapes {
     /// The shared shape that equals this one.
-    pub fn intern(&mut self, shape: PodShape) -> Arc<PodShape> {
+    pub(super) fn intern(&mut self, shape: PodShape) -> Arc<PodShape> {
         if let Some(known) = self.0.get(&shape) {
             return Arc::clone(known);
         }

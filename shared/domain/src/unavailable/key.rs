@@ -9,7 +9,7 @@ use std::fmt;
 use crate::catalog::CapacityType;
 use crate::class_status::ClassStatus;
 use crate::digest::Digest;
-use crate::id::{ClusterName, InstanceType, PlacementGroupId, ReservationId, SubnetId, ZoneId};
+use crate::id::{ClusterName, InstanceType, ReservationId, SubnetId, ZoneId};
 
 /// Letters and digits of a request's digest.
 const DIGEST_DIGITS: usize = 24;
@@ -92,13 +92,6 @@ pub enum UnavailableKey {
     },
     /// A subnet's addresses.
     Subnet(SubnetId),
-    /// The places of a placement group in a zone.
-    PlacementGroup {
-        /// The group.
-        group: PlacementGroupId,
-        /// The zone.
-        zone_id: ZoneId,
-    },
     /// A whole capacity type, such as spot while its service-linked role is missing.
     CapacityType(CapacityType),
     /// A capacity reservation.
@@ -129,7 +122,6 @@ impl UnavailableKey {
             Self::Offering(_) => "offering",
             Self::Quota { .. } => "quota",
             Self::Subnet(_) => "subnet",
-            Self::PlacementGroup { .. } => "placement-group",
             Self::CapacityType(_) => "capacity-type",
             Self::Reservation(_) => "reservation",
             Self::Request(_) | Self::RequestOffering { .. } => "request",
@@ -150,13 +142,6 @@ impl UnavailableKey {
                 }
             }
             "subnet" => Self::Subnet(SubnetId::parse(rest).ok()?),
-            "placement-group" => {
-                let (group, zone_id) = rest.split_once('#')?;
-                Self::PlacementGroup {
-                    group: PlacementGroupId::parse(group).ok()?,
-                    zone_id: ZoneId::parse(zone_id).ok()?,
-                }
-            }
             "capacity-type" => Self::CapacityType(CapacityType::from_label(rest)?),
             "reservation" => Self::Reservation(ReservationId::parse(rest).ok()?),
             "request" => match rest.split_once('#') {
@@ -181,9 +166,6 @@ impl UnavailableKey {
                 *capacity_type == offering.capacity_type && of == family(&offering.instance_type)
             }
             Self::Subnet(_) => false,
-            Self::PlacementGroup { group, zone_id } => {
-                wanted.placement_group == Some(group) && *zone_id == offering.zone_id
-            }
             Self::CapacityType(capacity_type) => *capacity_type == offering.capacity_type,
             Self::Reservation(reservation) => wanted.reservation == Some(reservation),
             Self::Request(digest) => wanted.requests.contains(digest),
@@ -200,11 +182,7 @@ impl UnavailableKey {
                 Some(family(&offering.instance_type))
             }
             Self::Quota { family, .. } => Some(family),
-            Self::Subnet(_)
-            | Self::PlacementGroup { .. }
-            | Self::CapacityType(_)
-            | Self::Reservation(_)
-            | Self::Request(_) => None,
+            Self::Subnet(_) | Self::CapacityType(_) | Self::Reservation(_) | Self::Request(_) => None,
         }
     }
 }
@@ -217,7 +195,6 @@ impl fmt::Display for UnavailableKey {
             Self::Offering(offering) => write!(f, "{offering}"),
             Self::Quota { capacity_type, family } => write!(f, "{capacity_type}#{family}"),
             Self::Subnet(subnet) => write!(f, "{subnet}"),
-            Self::PlacementGroup { group, zone_id } => write!(f, "{group}#{zone_id}"),
             Self::CapacityType(capacity_type) => write!(f, "{capacity_type}"),
             Self::Reservation(reservation) => write!(f, "{reservation}"),
             Self::Request(digest) => write!(f, "{digest}"),
@@ -237,15 +214,13 @@ pub struct Wanted<'a> {
     pub requests: &'a [RequestDigest],
     /// The reservation that it is taken from.
     pub reservation: Option<&'a ReservationId>,
-    /// The placement group that it goes to.
-    pub placement_group: Option<&'a PlacementGroupId>,
 }
 
 impl<'a> Wanted<'a> {
     /// An offering of a type with so many vCPUs, and nothing else that can be exhausted.
     #[must_use]
     pub const fn new(offering: &'a OfferingKey, vcpus: u32) -> Self {
-        Self { offering, vcpus, requests: &[], reservation: None, placement_group: None }
+        Self { offering, vcpus, requests: &[], reservation: None }
     }
 }
 

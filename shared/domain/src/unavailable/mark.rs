@@ -342,7 +342,6 @@ fn counted(refusal: &Refusal<'_>) -> Option<u32> {
         UnavailableKey::Quota { .. } => refusal.vcpus,
         UnavailableKey::Offering(_)
         | UnavailableKey::Subnet(_)
-        | UnavailableKey::PlacementGroup { .. }
         | UnavailableKey::CapacityType(_)
         | UnavailableKey::Reservation(_)
         | UnavailableKey::Request(_)

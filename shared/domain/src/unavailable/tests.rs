@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::CapacityType;
-use crate::id::{ClusterName, InstanceType, LaunchId, PlacementGroupId, ReservationId, SubnetId, ZoneId};
+use crate::id::{ClusterName, InstanceType, LaunchId, ReservationId, SubnetId, ZoneId};
 
 const OFFERING: &str = "offering#spot#use1-az1#m5.large";
 
@@ -81,7 +81,6 @@ fn keys_read_back() {
         OFFERING,
         "quota#on-demand#p4d",
         "subnet#subnet-0abc",
-        "placement-group#pg-0abc#use1-az1",
         "capacity-type#spot",
         "reservation#cr-0abc",
         "request#12ab",
@@ -255,7 +254,6 @@ fn check(marks: &[&str], now: i64, expected: &[&str]) {
     let wanted = Wanted {
         requests: &requests,
         reservation: Some(&ReservationId::parse("cr-1").unwrap()),
-        placement_group: Some(&PlacementGroupId::parse("pg-1").unwrap()),
         ..Wanted::new(&offering, 2)
     };
     let found = marks.blocking(&wanted, at(now)).map_or(Vec::new(), |blocking| blocking.keys);
@@ -269,7 +267,6 @@ fn a_mark_concerns_what_it_names_and_nothing_else() {
         "quota#spot#m5",
         "capacity-type#spot",
         "reservation#cr-1",
-        "placement-group#pg-1#use1-az1",
         "request#12ab",
         "request#34cd",
         "request#12ab#spot#use1-az1#m5.large",
@@ -287,8 +284,6 @@ fn a_mark_concerns_what_it_names_and_nothing_else() {
         "quota#on-demand#m5",
         "capacity-type#on-demand",
         "reservation#cr-2",
-        "placement-group#pg-1#use1-az2",
-        "placement-group#pg-2#use1-az1",
         "request#56ef",
         "request#56ef#spot#use1-az1#m5.large",
         "request#12ab#spot#use1-az2#m5.large",
@@ -424,15 +419,10 @@ fn offering_key() -> impl Strategy<Value = OfferingKey> {
 
 fn any_key() -> impl Strategy<Value = UnavailableKey> {
     let digest = prop_oneof!["1", "2"].prop_map(|text| RequestDigest::parse(&text).unwrap());
-    let zone = (1..3_u8).prop_map(|n| ZoneId::parse(format!("use1-az{n}")).unwrap());
     prop_oneof![
         offering_key().prop_map(UnavailableKey::Offering),
         offering_key().prop_map(|o| UnavailableKey::quota(o.capacity_type, &o.instance_type)),
         (1..3_u8).prop_map(|n| UnavailableKey::Subnet(SubnetId::parse(format!("subnet-{n}")).unwrap())),
-        (1..3_u8, zone).prop_map(|(n, zone_id)| UnavailableKey::PlacementGroup {
-            group: PlacementGroupId::parse(format!("pg-{n}")).unwrap(),
-            zone_id,
-        }),
         (0..3_usize).prop_map(|n| UnavailableKey::CapacityType(CapacityType::ALL[n])),
         (1..3_u8).prop_map(|n| UnavailableKey::Reservation(ReservationId::parse(format!("cr-{n}")).unwrap())),
         digest.clone().prop_map(UnavailableKey::Request),
@@ -481,11 +471,10 @@ proptest! {
             keys.iter().map(|key| refused_of(None, &key.to_string(), (0, Some(2)), 0).unwrap()).collect();
         let marks: Marks = all.iter().cloned().collect();
         let requests = [RequestDigest::parse("1").unwrap()];
-        let (reservation, group) = (ReservationId::parse("cr-1").unwrap(), PlacementGroupId::parse("pg-1").unwrap());
+        let reservation = ReservationId::parse("cr-1").unwrap();
         let wanted = Wanted {
             requests: &requests,
             reservation: Some(&reservation),
-            placement_group: Some(&group),
             ..Wanted::new(&offering, vcpus)
         };
         let blocking = marks.blocking(&wanted, at(now));

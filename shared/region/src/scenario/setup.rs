@@ -214,7 +214,6 @@ fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(
             max_nodes: form.max_nodes,
             ..Allowances::default()
         },
-        bootstrap: None,
     };
     let write = items::put(keys::registry(&region.installation.region, name), &registry);
     let token = CommitToken::parse("registry").map_err(|error| wrong(&error))?;

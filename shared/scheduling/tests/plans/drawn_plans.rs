@@ -85,3 +85,16 @@ fn drawn_worlds_are_planned_as_they_were() {
     });
     insta::assert_snapshot!(pages.collect::<String>());
 }
+
+#[test]
+fn no_drawn_world_gets_more_nodes_than_its_registry_allows() {
+    let mut full = 0;
+    for number in 0..WORLDS {
+        let (mut world, most) = (world(number), u32::try_from(number % 5).unwrap());
+        world.pools.iter_mut().for_each(|pool| pool.nodes_left = Some(most));
+        let claims = plan(&world).0.claims.len();
+        assert!(claims <= most as usize, "world {number}: {claims} claims, {most} are allowed");
+        full += usize::from(claims == most as usize);
+    }
+    assert!(full > 20, "the bound was reached in {full} worlds");
+}

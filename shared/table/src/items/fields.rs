@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
@@ -146,16 +146,6 @@ impl<'a> Fields<'a> {
     /// When it is no number, negative, not whole or too large.
     pub fn u32_if(self, name: &str) -> Result<Option<u32>, FieldError> {
         self.value_if(name).map(|_| self.u32(name)).transpose()
-    }
-
-    /// A duration in whole milliseconds.
-    ///
-    /// # Errors
-    /// When it is missing or not a whole number.
-    pub fn milliseconds(self, name: &str) -> Result<SignedDuration, FieldError> {
-        let number = self.u64(name)?;
-        let too_large = || FieldError::at(name, Problem::Invalid(format!("`{number}` is too long a time")));
-        Ok(SignedDuration::from_millis(i64::try_from(number).map_err(|_| too_large())?))
     }
 
     /// Bytes.

@@ -5,11 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::SignedDuration;
-use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
 
 use super::form::{Attributes, FieldError, Fields, Form};
-use crate::Number;
 
 impl Form for Registry {
     fn write(&self, to: &mut Attributes) {
@@ -20,8 +18,6 @@ impl Form for Registry {
         to.text("kubernetes_version", &self.kubernetes_version);
         to.text("service_cidr", &self.service_cidr);
         to.map("settings", |to| {
-            to.number("batch_idle_ms", milliseconds(self.settings.batch_idle));
-            to.number("batch_max_ms", milliseconds(self.settings.batch_max));
             to.number("vm_memory_overhead_ppm", self.settings.vm_memory_overhead_ppm);
             to.number("reserved_enis", self.settings.reserved_enis);
             to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
@@ -44,10 +40,6 @@ impl Form for Registry {
                 to.labels(SNAPSHOT_TAGS, &self.allowed.snapshot_tags);
             }
             to.number_if("max_nodes", self.allowed.max_nodes);
-        });
-        to.map_if("bootstrap", self.bootstrap.as_ref(), |bootstrap, to| {
-            to.text("pool", &bootstrap.pool);
-            to.number("nodes", bootstrap.nodes);
         });
     }
 
@@ -81,9 +73,6 @@ impl Form for Registry {
                     max_nodes: from.u32_if("max_nodes")?,
                 })
             })?,
-            bootstrap: from.map_if("bootstrap", |from| {
-                Ok(Bootstrap { pool: from.parsed("pool")?, nodes: from.u32("nodes")? })
-            })?,
         })
     }
 }
@@ -96,15 +85,10 @@ const ZONAL_SHIFT: &str = "zonal_shift";
 
 fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
     let default = ClusterSettings::default();
-    let duration = |name, default| {
-        if from.value_if(name).is_some() { from.milliseconds(name) } else { Ok(default) }
-    };
     let gate = |name, default| {
         if from.value_if(name).is_some() { from.word(name, Gate::parse) } else { Ok(default) }
     };
     Ok(ClusterSettings {
-        batch_idle: duration("batch_idle_ms", default.batch_idle)?,
-        batch_max: duration("batch_max_ms", default.batch_max)?,
         vm_memory_overhead_ppm: from
             .u32_if("vm_memory_overhead_ppm")?
             .unwrap_or(default.vm_memory_overhead_ppm),
@@ -120,10 +104,4 @@ fn read_gates(from: Fields<'_>) -> Result<Gates, FieldError> {
         None => Gates::default().reserved_capacity,
     };
     Ok(Gates { reserved_capacity })
-}
-
-/// Whole milliseconds; a negative time is none.
-fn milliseconds(duration: SignedDuration) -> Number {
-    let milliseconds = u64::try_from(duration.as_millis().max(0)).unwrap_or(u64::MAX);
-    Number::from(milliseconds)
 }

@@ -21,7 +21,7 @@ use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchS
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
-use tenon_domain::registry::{Allowances, Bootstrap, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
@@ -182,7 +182,6 @@ pub(super) fn registry_entry() -> Registry {
             snapshot_tags: tags(&[("team", "*")]),
             max_nodes: Some(100),
         },
-        bootstrap: Some(Bootstrap { pool: "default".parse().unwrap(), nodes: 1 }),
     }
 }
 
