@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cluster::note::Told;
-use tenon_cluster::snapshot::{
+use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::snapshot::{ActionReport, Unreadable};
+use tenon_snapshot::note::Told;
+use tenon_snapshot::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_cluster::{Action, ActionKind, Kind, Kube, KubeError, Note, Precondition};
-use tenon_domain::id::{ClaimName, ClusterName};
-use tenon_domain::snapshot::{ActionReport, Unreadable};
+use tenon_snapshot::{Action, ActionKind, Kind, Kube, KubeError, Note, Precondition};
 use tenon_table::{Consistency, Table, TableError};
 
 use crate::bell::{Bell, Ring, is_of_pods};

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tenon_cluster::snapshot::ChunkKind;
+use tenon_snapshot::snapshot::ChunkKind;
 
 /// The detail type of the event.
 pub const DETAIL_TYPE: &str = "Snapshot Changed";

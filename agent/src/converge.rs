@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_cluster::{
+use tenon_domain::id::ClusterName;
+use tenon_domain::snapshot::Unreadable;
+use tenon_snapshot::{
     Action, ActionKind, Deletion, Eviction, Kind, Kube, KubeError, Note, NoteKind, ObjectKey, PodRef,
     Precondition, action,
 };
-use tenon_domain::id::ClusterName;
-use tenon_domain::snapshot::Unreadable;
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
 use crate::deleted::{Owners, find_deleted};

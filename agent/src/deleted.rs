@@ -11,9 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
-use tenon_cluster::{Kube, KubeError, Precondition};
 use tenon_domain::labels;
+use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
+use tenon_snapshot::{Kube, KubeError, Precondition};
 
 use crate::faces::{is_ours, list};
 use crate::plan::{CLAIM_ANNOTATION, with_disrupted};

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cluster::ObjectKey;
-use tenon_cluster::pod::{Criticality, Disruption, PodLife, PodRef, PodRunner, SeenPod};
+use tenon_snapshot::ObjectKey;
+use tenon_snapshot::pod::{Criticality, Disruption, PodLife, PodRef, PodRunner, SeenPod};
 
 /// The shortest drain: catches pods that were bound while the taint spread.
 pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);

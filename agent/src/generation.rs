@@ -4,8 +4,8 @@
 //! that is about to be written, and the one that was known to be written before. Generations are never used twice.
 
 use serde_json::{Value, json};
-use tenon_cluster::object::{Kind, ObjectKey, text};
-use tenon_cluster::snapshot::Manifest;
+use tenon_snapshot::object::{Kind, ObjectKey, text};
+use tenon_snapshot::snapshot::Manifest;
 
 /// The namespace of the Lease.
 pub const LEASE_NAMESPACE: &str = "kube-system";

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cluster::{Kube, KubeError, ObjectKey};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::launch::Launch;
+use tenon_snapshot::{Kube, KubeError, ObjectKey};
 use tenon_table::items::{Form, from_item, keys};
 use tenon_table::{Consistency, Key, Table, TableError};
 

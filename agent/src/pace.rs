@@ -8,8 +8,8 @@
 //! failed is tried again soon.
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cluster::snapshot::ChunkKind;
-use tenon_cluster::{Kube, Versions};
+use tenon_snapshot::snapshot::ChunkKind;
+use tenon_snapshot::{Kube, Versions};
 use tenon_table::Table;
 
 use crate::agent::{Agent, AgentError, Burst, Converged, HEARTBEAT_EVERY, Reported};
@@ -268,8 +268,8 @@ pub async fn run_step<K: Kube, T: Table, B: Bell>(
 mod tests {
     use super::*;
     use crate::bell::Ring;
-    use tenon_cluster::KubeError;
     use tenon_domain::snapshot::{ActionProgress, ActionReport};
+    use tenon_snapshot::KubeError;
 
     /// A pod came.
     const PODS: Versions = Versions { all: 1, nodes: 0, arrivals: 1, deletions: 0 };
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_step_that_failed_is_tried_again_soon() {
         let failed = |work| {
-            let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_cluster::Kind::Node });
+            let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_snapshot::Kind::Node });
             StepEnded { work, tainted: None, converged: None, reported: None, errors: vec![error] }
         };
         let mut pace = rested(0);

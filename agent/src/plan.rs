@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenon_cluster::object::{self, Kind, Object, text};
-use tenon_cluster::{Action, ActionKind, PodRef};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
 use tenon_domain::taint::{DISRUPTED, Taint, TaintEffect, UNREGISTERED, merge_taints};
+use tenon_snapshot::object::{self, Kind, Object, text};
+use tenon_snapshot::{Action, ActionKind, PodRef};
 
 use crate::drain::{Drain, PodOp, Refused, plan_drain};
 

@@ -6,10 +6,6 @@ use std::sync::{Arc, Mutex};
 use crate::{Agent, Bell, BellError, Burst, Reported, Ring};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_cluster::object::{self, text};
-use tenon_cluster::simulated::{NodeSpec, SimulatedCluster, SimulationConfig};
-use tenon_cluster::snapshot::{self, ChunkCache, ChunkKind};
-use tenon_cluster::{Action, ActionKind, Kind, action};
 use tenon_domain::claim::{Claim, ClaimState, CommandRole};
 use tenon_domain::id::{
     ClaimName, ClientToken, ClusterName, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
@@ -18,8 +14,14 @@ use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchS
 use tenon_domain::resources::ResourceList;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_memory_table::block_on;
+use tenon_memory_table::{MemoryConfig, MemoryTable};
+use tenon_simulated_cluster::{NodeSpec, SimulatedCluster, SimulationConfig};
+use tenon_snapshot::object::{self, text};
+use tenon_snapshot::snapshot::{self, ChunkCache, ChunkKind};
+use tenon_snapshot::{Action, ActionKind, Kind, action};
 use tenon_table::items::{keys, put};
-use tenon_table::{Commit, CommitToken, Consistency, MemoryConfig, MemoryTable, Table, Write, block_on};
+use tenon_table::{Commit, CommitToken, Consistency, Table, Write};
 
 mod deleted;
 mod planned;
@@ -50,7 +52,7 @@ fn quiet_table() -> MemoryTable {
         seed: 0,
         staleness_max: zero,
         ttl_delay_max: zero,
-        throughput: tenon_table::Throughput::Off,
+        throughput: tenon_memory_table::Throughput::Off,
     };
     MemoryTable::new(config, Arc::new(|| Timestamp::UNIX_EPOCH))
 }

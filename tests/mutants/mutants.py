@@ -26,8 +26,9 @@ import tree_sitter_rust
 ROOT = Path(__file__).resolve().parents[2]
 # The decision code: what is planned, stepped, settled, audited, resolved and committed.
 DECISIONS = [
-    "shared/scheduling/src/**/*.rs",
-    "shared/launching/src/{build,commit,fleet,min_values}.rs",
+    "shared/planning/src/**/*.rs",
+    "shared/launching/src/{build,fleet,min_values}.rs",
+    "shared/state/src/**/*.rs",
     "functions/*/src/{plan,commit}.rs",
     "functions/lifecycle/src/{audit,node,pools,step}.rs",
     "functions/node-classes/src/resolve.rs",
@@ -36,8 +37,8 @@ DECISIONS = [
 ]
 # Whose tests may notice: each crate's own first, then these, the quickest first.
 CRATES = [
-    "tenon-scheduling", "tenon-launching", "tenon-provisioner", "tenon-disruption", "tenon-lifecycle",
-    "tenon-interruption", "tenon-node-classes", "tenon-images", "tenon-catalog", "tenon-agent", "tenon-entrypoint",
+    "tenon-planning", "tenon-state", "tenon-launching", "tenon-provisioner", "tenon-disruption", "tenon-lifecycle",
+    "tenon-interruption", "tenon-node-classes", "tenon-images", "tenon-catalog", "tenon-agent", "tenon-runtime",
     "tenon-testkit", "tenon-cli",
 ]
 # Tests that play seeds aren't asked: only unit tests and scenarios count.

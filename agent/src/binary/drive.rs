@@ -8,8 +8,8 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tenon_cluster::{Kube, Versions};
 use tenon_domain::snapshot::ActionProgress;
+use tenon_snapshot::{Kube, Versions};
 use tenon_table::Table;
 use tokio::sync::watch;
 
@@ -153,9 +153,9 @@ fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {
 mod tests {
     use jiff::Timestamp;
     use serde_json::json;
-    use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
-    use tenon_cluster::{Change, Kind, object};
     use tenon_domain::taint::Taint;
+    use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
+    use tenon_snapshot::{Change, Kind, object};
 
     use super::*;
 

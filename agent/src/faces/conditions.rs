@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenon_cluster::object::{self, text};
+use tenon_snapshot::object::{self, text};
 
 /// A condition to be shown.
 pub(super) struct Shown<'a> {

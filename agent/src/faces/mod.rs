@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
-use tenon_cluster::{Action, Kube, KubeError, Note, Precondition};
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{Claim, ClaimPhase};
@@ -25,6 +23,8 @@ use tenon_domain::labels;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::reservation::ClassReservation;
 use tenon_domain::resources::ResourceList;
+use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
+use tenon_snapshot::{Action, Kube, KubeError, Note, Precondition};
 
 use crate::decided::Decided;
 

@@ -7,12 +7,12 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenon_cluster::Action;
-use tenon_cluster::object::{self, Kind, text};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
 use tenon_domain::id::ProviderId;
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
+use tenon_snapshot::Action;
+use tenon_snapshot::object::{self, Kind, text};
 
 use super::conditions::{self, Shown, holds, known, since};
 use super::{LAUNCH_ANNOTATION, quantities};

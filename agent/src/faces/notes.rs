@@ -4,10 +4,10 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenon_cluster::note::TOLD_AGAIN_AFTER;
-use tenon_cluster::object::{self, Kind, ObjectKey};
-use tenon_cluster::{Note, NoteKind};
 use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_snapshot::note::TOLD_AGAIN_AFTER;
+use tenon_snapshot::object::{self, Kind, ObjectKey};
+use tenon_snapshot::{Note, NoteKind};
 
 use super::node_claim::came_true;
 

@@ -1,8 +1,6 @@
 //! What a user sees of claims, and what is left alone.
 
 use super::*;
-use tenon_cluster::ActionKind;
-use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms};
@@ -14,7 +12,9 @@ use tenon_domain::id::{
 use tenon_domain::quantity::Quantity;
 use tenon_domain::reservation::ClassReservations;
 use tenon_domain::resources::ResourceName;
-use tenon_table::block_on;
+use tenon_memory_table::block_on;
+use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
+use tenon_snapshot::ActionKind;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

@@ -141,7 +141,7 @@ impl CatalogFile {
 }
 
 fn built_in_names(catalog: &RegionCatalog) -> BTreeSet<String> {
-    let built_in = tenon_cloud::data::Ec2Data::get().map(|data| names(data.types.keys())).unwrap_or_default();
+    let built_in = tenon_ec2::data::Ec2Data::get().map(|data| names(data.types.keys())).unwrap_or_default();
     built_in.into_iter().chain(names(catalog.types.keys())).map(str::to_owned).collect()
 }
 

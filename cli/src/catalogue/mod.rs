@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use tenon_cloud::data::{DataError, Ec2Data};
 use tenon_domain::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
@@ -18,6 +17,7 @@ use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::evidence::{CatalogPart, Ready, require};
 use tenon_domain::id::{InstanceType, Region, Zone};
 use tenon_domain::money::UsdPerHour;
+use tenon_ec2::data::{DataError, Ec2Data};
 
 use crate::errors::{Failure, Problem};
 

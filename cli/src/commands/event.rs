@@ -150,7 +150,7 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use tenon_entrypoint::events::parse;
+    use tenon_runtime::events::parse;
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! Lists of the table, by kind.
 
 use serde_json::{Map, Value as Json, json};
-use tenon_cluster::snapshot::{self, ChunkCache};
 use tenon_domain::Timestamp;
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
@@ -11,6 +10,7 @@ use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::unavailable::{Mark, MarkState};
+use tenon_snapshot::snapshot::{self, ChunkCache};
 use tenon_table::items::{JournalOf, from_item, keys};
 use tenon_table::learned::read_learned;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};

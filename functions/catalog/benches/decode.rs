@@ -11,9 +11,9 @@ use divan::Bencher;
 use tenon_catalog::Catalog;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler as _, Scope};
-use tenon_table::block_on;
+use tenon_harness::{World, WorldConfig};
+use tenon_memory_table::block_on;
+use tenon_runtime::{Handler as _, Scope};
 use tenon_table::items::{CatalogCache, Parts, read_parts};
 
 /// What is asked of all four parts together.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use tenon_domain::evidence::{CatalogPart, Origin};
-use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_table::content_commit;
 use tenon_table::items::{
     self, CatalogMeta, PartMeta, Refresh, failed, keys, refresh, refresh_without_answer,
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tenon_domain::evidence::{CatalogPart, Origin};
-use tenon_entrypoint::{BusEvent, Ports, Signals};
+use tenon_runtime::{BusEvent, Ports, Signals};
 
 use crate::commit::{Committed, Refreshed};
 use crate::plan::{Report, Stale};

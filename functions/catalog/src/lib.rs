@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_runtime::{Handler, HandlerError, Ports, Scope};
 use tenon_table::items::CatalogCache;
 
 /// The function. Keeps unpacked parts between wakes: they never change under their digest.

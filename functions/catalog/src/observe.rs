@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
-use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{LocationType, MALFORMED_ANSWER, NO_PRICING_API, Page, PageToken};
-use tenon_cloud::{Ec2, Ec2Error, Pricing};
 use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, RefreshFailure};
 use tenon_domain::id::Region;
 use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::error::chain;
-use tenon_entrypoint::{HandlerError, Ports};
+use tenon_ec2::data::Ec2Data;
+use tenon_ec2::port::{LocationType, MALFORMED_ANSWER, NO_PRICING_API, Page, PageToken};
+use tenon_ec2::{Ec2, Ec2Error, Pricing};
+use tenon_runtime::error::chain;
+use tenon_runtime::{HandlerError, Ports};
 use tenon_table::items::packed::{self, each_part};
 use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Seen, TypeRecord, keys};
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};

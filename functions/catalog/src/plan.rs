@@ -10,13 +10,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::data::{AS_OF, Ec2Data};
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::Limits;
 use tenon_domain::catalog::facts::UsageClass;
 use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin, RefreshFailure};
 use tenon_domain::id::{InstanceType, Region, Zone};
 use tenon_domain::money::{Currency, UsdPerHour};
+use tenon_ec2::data::{AS_OF, Ec2Data};
 use tenon_table::items::{CatalogMeta, PartMeta, Parts};
 
 use crate::read::{Answer, LeftOut, read};

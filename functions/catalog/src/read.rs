@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_cloud::port::{AvailabilityZone, InstanceTypeInfo, OnDemandPrice, SpotPrice, TypeOffering};
 use tenon_domain::catalog::describe::{Limits, facts};
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
+use tenon_ec2::port::{AvailabilityZone, InstanceTypeInfo, OnDemandPrice, SpotPrice, TypeOffering};
 
 /// A whole answer of EC2 about one part: all its pages.
 #[derive(Debug, Clone, PartialEq)]

@@ -137,9 +137,9 @@ fn records(input: &Input) -> BTreeMap<InstanceType, TypeRecord> {
 
 #[cfg(test)]
 mod tests {
-    use tenon_cloud::data::Ec2Data;
     use tenon_domain::catalog::describe::facts;
     use tenon_domain::money::UsdPerHour;
+    use tenon_ec2::data::Ec2Data;
 
     use super::*;
 

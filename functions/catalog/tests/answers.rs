@@ -13,25 +13,26 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_catalog::Catalog;
 use tenon_catalog::plan::{Input, Plan, Report, Shipped, plan};
 use tenon_catalog::read::{Answer, read};
-use tenon_cloud::Ec2Error;
-use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{
-    AvailabilityZone, InstanceTypeInfo, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
-};
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
-use tenon_cluster::SeenPod;
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, Ready, RefreshFailure, Waiting, require};
 use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler, Scope};
-use tenon_launching::harness::{Cluster, pod, pool};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::data::Ec2Data;
+use tenon_ec2::port::{
+    AvailabilityZone, InstanceTypeInfo, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
+};
+use tenon_harness::cluster::{Cluster, pod, pool};
+use tenon_harness::{World, WorldConfig};
+use tenon_memory_table::block_on;
 use tenon_provisioner::Provisioner;
+use tenon_runtime::{Handler, Scope};
+use tenon_snapshot::SeenPod;
+use tenon_table::Write;
 use tenon_table::items::packed::Part;
 use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, Parts, TypeRecord, keys, read_parts};
-use tenon_table::{Write, block_on};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 const DENIED: &str = "not authorized to perform `pricing:GetProducts`: decode EC2's message with `aws sts decode-authorization-message`";
 

@@ -7,16 +7,19 @@
 
 use jiff::SignedDuration;
 use tenon_catalog::Catalog;
-use tenon_cloud::Ec2Error;
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::InstanceType;
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler, HandlerError, Scope, content_commit};
+use tenon_ec2::Ec2Error;
+use tenon_harness::{World, WorldConfig};
+use tenon_memory_table::Throughput;
+use tenon_memory_table::block_on;
+use tenon_runtime::{Handler, HandlerError, Scope};
+use tenon_table::content_commit;
 use tenon_table::items::{self, CatalogCache, CatalogMeta, TypeRecord, keys, read_parts};
-use tenon_table::{Table, Throughput, Write, block_on};
+use tenon_table::{Table, Write};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 struct Running {
     world: World,

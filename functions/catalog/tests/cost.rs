@@ -4,17 +4,18 @@
 use jiff::SignedDuration;
 use tenon_catalog::Catalog;
 use tenon_catalog::read::{Answer, read};
-use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::InstanceTypeInfo;
 use tenon_domain::evidence::{CatalogPart, Origin};
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::{ClusterView, Wants, Watch};
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler, Scope};
+use tenon_ec2::data::Ec2Data;
+use tenon_ec2::port::InstanceTypeInfo;
+use tenon_harness::{World, WorldConfig};
+use tenon_memory_table::{Operation, block_on};
+use tenon_runtime::{Handler, Scope};
+use tenon_state::view::{ClusterView, Wants, Watch};
 use tenon_table::items::packed::read_meta;
 use tenon_table::items::{CatalogCache, read_parts, refresh};
-use tenon_table::{Consistency, Operation, Table, block_on};
+use tenon_table::{Consistency, Table};
 
 /// List prices in nano-dollars and what a call takes, as in docs/bill.md. A GB-second is in millionths of a nano-dollar.
 const WRITE_UNIT: u64 = 625;

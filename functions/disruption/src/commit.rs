@@ -9,18 +9,18 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cluster::action::{Action, ActionKind, action_key};
 use tenon_domain::claim::{Claim, ClaimState, RemovalReason, Terms};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::HandlerError;
-use tenon_entrypoint::observe::ClusterView;
 use tenon_launching::build::{LaunchInput, build, launch_writes};
-use tenon_scheduling::disruption::{Advance, Mark, NewCommand, Step};
-use tenon_scheduling::provision::Plan as Provision;
+use tenon_planning::disruption::{Advance, Mark, NewCommand, Step};
+use tenon_planning::provision::Plan as Provision;
+use tenon_runtime::HandlerError;
+use tenon_snapshot::action::{Action, ActionKind, action_key};
+use tenon_state::view::ClusterView;
 use tenon_table::items::{JournalOf, add_step, journal_writes, keys, set, set_expiring};
 use tenon_table::{Condition, Expect, Group, Write};
 

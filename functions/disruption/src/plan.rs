@@ -1,6 +1,6 @@
 //! The input of disruption from what was observed. Pure.
 //!
-//! Decides nothing of its own: which nodes go is `tenon_scheduling`'s.
+//! Decides nothing of its own: which nodes go is `tenon_planning`'s.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::labels;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
-use tenon_entrypoint::observe::ClusterView;
-use tenon_launching::world::World;
-use tenon_scheduling::disruption::{
+use tenon_planning::disruption::{
     ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView,
 };
-use tenon_scheduling::provision::Purpose;
+use tenon_planning::provision::Purpose;
+use tenon_state::view::ClusterView;
+use tenon_state::world::World;
 
 /// The input of disruption.
 pub(crate) fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) -> Input {

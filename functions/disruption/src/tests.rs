@@ -6,10 +6,6 @@ mod races;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenon_cloud::port::Architecture;
-use tenon_cloud::twin::NewImage;
-use tenon_cluster::SeenPod;
-use tenon_cluster::action::{Action, ActionKind, PREFIX};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance, Terms};
 use tenon_domain::command::{Command, CommandState};
@@ -18,10 +14,14 @@ use tenon_domain::id::{
 };
 use tenon_domain::launch::{LaunchCause, LaunchState};
 use tenon_domain::resources::ResourceList;
-use tenon_entrypoint::testing::{Rung, World as TestWorld, WorldConfig};
-use tenon_launching::harness::{Cluster, pod, pool};
+use tenon_ec2::port::Architecture;
+use tenon_harness::cluster::{Cluster, pod, pool};
+use tenon_harness::{Rung, World as TestWorld, WorldConfig};
+use tenon_memory_table::{Operation, block_on};
+use tenon_snapshot::SeenPod;
+use tenon_snapshot::action::{Action, ActionKind, PREFIX};
 use tenon_table::items::{Halt, keys, set};
-use tenon_table::{Operation, block_on};
+use tenon_twin::NewImage;
 
 use super::*;
 

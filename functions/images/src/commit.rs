@@ -2,7 +2,8 @@
 //!
 //! Unconditional: EC2's last word holds, and where two passes cross, the next sweep puts it right.
 
-use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_table::content_commit;
 use tenon_table::items::{self, JournalOf, journal_writes, keys};
 use tenon_table::{Table, Write};
 

@@ -1,7 +1,7 @@
 //! Says on the bus which images may be launched and which no longer may.
 
 use serde_json::json;
-use tenon_entrypoint::{BusEvent, Ports, Signals};
+use tenon_runtime::{BusEvent, Ports, Signals};
 
 use crate::plan::Plan;
 

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use tenon_domain::id::ImageId;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_runtime::{Handler, HandlerError, Ports, Scope};
 
 pub use observe::Look;
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{DisabledImages, ImageFilter};
 use tenon_domain::id::{ClusterName, ImageId, Region};
 use tenon_domain::image::ImageRecord;
-use tenon_entrypoint::image_query::{ClassImages, describe};
-use tenon_entrypoint::{HandlerError, Ports};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{DisabledImages, ImageFilter};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_state::image_query::{ClassImages, describe};
 use tenon_table::items::{self, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 

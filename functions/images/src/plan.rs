@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::port::Image;
 use tenon_domain::id::ImageId;
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
+use tenon_ec2::port::Image;
 
 /// How long an image that is gone for good is remembered: as long as the journal that names it.
 pub const GONE_KEPT: SignedDuration = tenon_domain::journal::JOURNAL_KEPT;
@@ -212,7 +212,7 @@ mod tests {
             name: "nodes-1".to_owned(),
             owner: "111122223333".to_owned(),
             owner_alias: None,
-            architecture: Some(tenon_cloud::port::Architecture::Arm64),
+            architecture: Some(tenon_ec2::port::Architecture::Arm64),
             state,
             created_at: Some(at(1)),
             deprecated_at: None,

@@ -8,19 +8,21 @@
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{Architecture, DisabledImages, ImageFilter};
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, ImageOutcome, NewImage};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::registry::Registry;
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::image_query::ClassImages;
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler, HandlerError, Scope, content_commit};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{Architecture, DisabledImages, ImageFilter};
+use tenon_harness::{World, WorldConfig};
 use tenon_images::Images;
+use tenon_memory_table::block_on;
+use tenon_runtime::{Handler, HandlerError, Scope};
+use tenon_state::image_query::ClassImages;
+use tenon_table::Table;
+use tenon_table::content_commit;
 use tenon_table::items::{self, keys};
-use tenon_table::{Table, block_on};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageOutcome, NewImage};
 
 fn world() -> World {
     World::new(&WorldConfig::default()).unwrap()

@@ -3,12 +3,13 @@
 //! The mark goes with it, under its own revision. Where another function was faster with the mark, the drain goes
 //! through without it: it can't wait, and the other one knew as much.
 
-use tenon_cluster::action::action_key;
 use tenon_domain::unavailable::Mark;
-use tenon_entrypoint::step::ClaimStep;
-use tenon_entrypoint::{HandlerError, Ports, commit_through_conflicts, content_commit};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_snapshot::action::action_key;
+use tenon_state::step::ClaimStep;
 use tenon_table::items::{JournalOf, journal_writes, keys, set};
 use tenon_table::{Commit, CommitError, Condition, Expect, Write};
+use tenon_table::{commit_through_conflicts, content_commit};
 
 use crate::plan::{Input, Plan};
 

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::{BusEvent, Ports, Signals};
+use tenon_runtime::{BusEvent, Ports, Signals};
 
 use crate::plan::{Event, Plan};
 

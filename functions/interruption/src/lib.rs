@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
-use tenon_entrypoint::{Handler, HandlerError, Patient, Ports, Scope};
+use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
 use tenon_table::CommitError;
 
 use crate::observe::Observed;

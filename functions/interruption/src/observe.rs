@@ -4,8 +4,8 @@
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
-use tenon_entrypoint::observe::form_error;
-use tenon_entrypoint::{HandlerError, Ports};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_state::view::form_error;
 use tenon_table::items::{Form, InstanceOwner, from_item, keys};
 use tenon_table::{Consistency, Item, Key, Table};
 

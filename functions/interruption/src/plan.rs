@@ -3,7 +3,6 @@
 //! Decides purely from an [`Input`]. A claim that already goes stays as it is: a plan of the same warning again is empty.
 
 use jiff::Timestamp;
-use tenon_cluster::{Action, ActionKind};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
 use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -11,6 +10,7 @@ use tenon_domain::unavailable::{
     Mark, OfferingKey, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
 };
 use tenon_domain::wake::{InterruptionKind, NOTICE};
+use tenon_snapshot::{Action, ActionKind};
 
 use crate::NAME;
 

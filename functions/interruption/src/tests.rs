@@ -1,20 +1,22 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use tenon_cluster::{Action, ActionKind};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, Terms};
 use tenon_domain::id::InstanceId;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
-use tenon_entrypoint::testing::claims::{
+use tenon_harness::claims::{
     claim as nth, claim_name, cluster, instance, instance_id, node_name, offering_of, world_with,
 };
-use tenon_entrypoint::testing::{EPOCH, Meeting, Rung, World};
-use tenon_entrypoint::{Handler, Scope, content_commit};
+use tenon_harness::{EPOCH, Meeting, Rung, World};
+use tenon_memory_table::block_on;
+use tenon_runtime::{Handler, Scope};
+use tenon_snapshot::{Action, ActionKind};
+use tenon_table::content_commit;
 use tenon_table::items::{from_item, keys, set};
-use tenon_table::{Key, Table, block_on};
+use tenon_table::{Key, Table};
 
 use crate::Interruption;
 

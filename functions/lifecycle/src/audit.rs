@@ -9,13 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::{Instance, Tags};
 use tenon_domain::SignedDuration;
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{InstanceId, LaunchId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchState;
+use tenon_ec2::port::{Instance, Tags};
 use tenon_table::items::Halt;
 
 use crate::audit_record::{AuditRecord, allowed};

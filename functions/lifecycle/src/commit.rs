@@ -4,15 +4,16 @@
 
 use std::collections::BTreeSet;
 
-use tenon_cluster::Action;
-use tenon_cluster::action::action_key;
 use tenon_domain::Timestamp;
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::journal::JournalRecord;
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
-use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_snapshot::Action;
+use tenon_snapshot::action::action_key;
+use tenon_table::content_commit;
 use tenon_table::items::{JournalOf, Seen, add_step, form, journal_writes, keys};
 use tenon_table::{Commit, CommitError, Condition, Expect, Key, Table, Write};
 
@@ -153,11 +154,11 @@ fn on_claim(cluster: &ClusterName, claim: &Claim) -> Condition {
 }
 
 fn step_commit(cluster: &ClusterName, step: &ClaimStep) -> Result<Commit, HandlerError> {
-    let mut commit = tenon_entrypoint::step::ClaimStep::new(cluster, step.before.revision, &step.after);
+    let mut commit = tenon_state::step::ClaimStep::new(cluster, step.before.revision, &step.after);
     if let Some(action) = &step.action {
         commit = commit.write(action_write(cluster, action)?);
     }
-    Ok(step.journal.iter().fold(commit, tenon_entrypoint::step::ClaimStep::record).commit())
+    Ok(step.journal.iter().fold(commit, tenon_state::step::ClaimStep::record).commit())
 }
 
 fn action_write(cluster: &ClusterName, action: &Action) -> Result<Write, HandlerError> {

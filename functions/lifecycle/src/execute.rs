@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tenon_cloud::{Ec2, Ec2Error};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::journal::Decision;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::ports::WAKE_AT_MOST;
-use tenon_entrypoint::{BusEvent, Installation, Ports, Signals};
+use tenon_ec2::{Ec2, Ec2Error};
+use tenon_runtime::ports::WAKE_AT_MOST;
+use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::keys;
 use tenon_table::{Consistency, Table};
 

@@ -4,8 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::{Instance, InstanceState};
-use tenon_cluster::Action;
 use tenon_domain::api::{Node, NodePool};
 use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, LaunchedInstance};
@@ -19,6 +17,8 @@ use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::{SignedDuration, Timestamp};
+use tenon_ec2::port::{Instance, InstanceState};
+use tenon_snapshot::Action;
 use tenon_table::items::{Halt, InstanceOwner, TypeRecord};
 
 use crate::audit_record::AuditRecord;

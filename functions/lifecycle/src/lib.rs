@@ -24,13 +24,13 @@ mod tests;
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
-use tenon_cloud::Ec2Error;
-use tenon_cluster::snapshot::ChunkCaches;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::sharpness;
-use tenon_entrypoint::patient::PATIENCE;
-use tenon_entrypoint::{Handler, HandlerError, Patient, Ports, Scope};
+use tenon_ec2::Ec2Error;
+use tenon_runtime::patient::PATIENCE;
+use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
+use tenon_snapshot::snapshot::ChunkCaches;
+use tenon_state::view::sharpness;
 use tenon_table::Consistency;
 use tenon_table::items::Seen;
 

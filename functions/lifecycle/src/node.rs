@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use tenon_cluster::{Action, ActionKind};
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::{Taint, UNREGISTERED};
+use tenon_snapshot::{Action, ActionKind};
 
 use crate::input::{Input, provider_id};
 

@@ -8,10 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_cloud::Ec2;
-use tenon_cloud::port::{Instance, InstanceFilter, TagFilter};
-use tenon_cluster::Action;
-use tenon_cluster::snapshot::{ChunkCache, Heartbeat, ReadError, TooLarge};
 use tenon_domain::catalog::{LearnedRecord, PartData};
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
@@ -19,8 +15,12 @@ use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType
 use tenon_domain::launch::Launch;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::observe::{catalog_error, is_expired};
-use tenon_entrypoint::{HandlerError, Ports};
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{Instance, InstanceFilter, TagFilter};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_snapshot::Action;
+use tenon_snapshot::snapshot::{ChunkCache, Heartbeat, ReadError, TooLarge};
+use tenon_state::view::{catalog_error, is_expired};
 use tenon_table::items::form::Fields;
 use tenon_table::items::{
     CatalogCache, CatalogError, Form, Generations, Halt, InstanceOwner, Seen, TypeRecord, from_item, keys,
@@ -228,7 +228,7 @@ async fn observe_snapshot<P: Ports>(
     cluster: &ClusterName,
     (now, cache): (Timestamp, &mut ChunkCache),
 ) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
-    let found = match tenon_cluster::snapshot::read(ports.table(), cluster, Consistency::Strong, cache).await
+    let found = match tenon_snapshot::snapshot::read(ports.table(), cluster, Consistency::Strong, cache).await
     {
         Ok(found) => found,
         // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,

@@ -7,8 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::InstanceState;
-use tenon_cluster::Action;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
@@ -16,6 +14,8 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::{SignedDuration, Timestamp};
+use tenon_ec2::port::InstanceState;
+use tenon_snapshot::Action;
 
 use crate::audit::{AuditPlan, audit};
 use crate::input::{Input, NodeSeen, Seen};

@@ -9,7 +9,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_domain::id::ClusterName;
-use tenon_entrypoint::{BusEvent, Installation, Ports, Signals};
+use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::{Halt, keys};
 
 use crate::observe::Gate;

@@ -7,7 +7,6 @@
 //! is gone only after EC2's consistency delay, and never while its Node is Ready; nothing is terminated without a word
 //! of EC2 in the same pass.
 
-use tenon_cloud::port::InstanceState;
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
@@ -16,6 +15,7 @@ use tenon_domain::id::NodeName;
 use tenon_domain::journal::Decision;
 use tenon_domain::launch::EC2_CONSISTENCY;
 use tenon_domain::{SignedDuration, Timestamp};
+use tenon_ec2::port::InstanceState;
 
 use crate::input::{Input, NodeSeen, Seen};
 use crate::{TERMINATION_POLL, node};
@@ -340,7 +340,7 @@ fn draining(
     let done = input
         .actions
         .get(&claim.name)
-        .is_some_and(|action| action.kind == tenon_cluster::ActionKind::Drain && input.is_done(action));
+        .is_some_and(|action| action.kind == tenon_snapshot::ActionKind::Drain && input.is_done(action));
     let message = if done {
         Some("nothing is left on it that is waited for".to_owned())
     } else if matches!(seen, NodeSeen::Absent) {

@@ -6,7 +6,8 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::{HandlerError, Ports, content_commit};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_table::content_commit;
 use tenon_table::items::{self, JournalOf, Seen, add_step, journal_writes, keys};
 use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::{BusEvent, Ports, Signals};
+use tenon_runtime::{BusEvent, Ports, Signals};
 
 use crate::commit::Committed;
 use crate::plan::{Change, Plan, RETRY_AFTER};

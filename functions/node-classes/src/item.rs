@@ -1,7 +1,7 @@
 //! `NODECLASS#` as this function writes it: the class's status, and the queries by which its images are found.
 
 use tenon_domain::class_status::ClassStatus;
-use tenon_entrypoint::image_query::ClassImages;
+use tenon_state::image_query::ClassImages;
 use tenon_table::items::form::{Attributes, Fields};
 use tenon_table::items::{FieldError, Form};
 

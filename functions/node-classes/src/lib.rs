@@ -19,11 +19,11 @@ pub mod spec;
 
 use std::collections::BTreeSet;
 
-use tenon_cluster::snapshot::ChunkCaches;
 use tenon_domain::id::{ClusterName, ImageId};
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::sharpness;
-use tenon_entrypoint::{Handler, HandlerError, Ports, Scope};
+use tenon_runtime::{Handler, HandlerError, Ports, Scope};
+use tenon_snapshot::snapshot::ChunkCaches;
+use tenon_state::view::sharpness;
 use tenon_table::Consistency;
 
 use crate::observe::Observed;

@@ -2,12 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::{
-    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup,
-    Subnet, VolumeSnapshot, cluster_arn,
-};
-use tenon_cloud::{Ec2, Ec2Error, ZonalShift};
-use tenon_cluster::snapshot::{self, ChunkCache, ReadError, TooLarge};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
@@ -18,9 +12,15 @@ use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftedZone;
-use tenon_entrypoint::image_query::{describe, may_find, queries};
-use tenon_entrypoint::observe::{ClusterView, Glance, Want, Wants, Watch, form_error, glance};
-use tenon_entrypoint::{HandlerError, Ports};
+use tenon_ec2::port::{
+    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup,
+    Subnet, VolumeSnapshot, cluster_arn,
+};
+use tenon_ec2::{Ec2, Ec2Error, ZonalShift};
+use tenon_runtime::{HandlerError, Ports};
+use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, TooLarge};
+use tenon_state::image_query::{describe, may_find, queries};
+use tenon_state::view::{ClusterView, Glance, Want, Wants, Watch, form_error, glance};
 use tenon_table::items::{self, CatalogCache, Generations, Seen, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 

@@ -9,8 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, Condition, ConditionReason, ConditionStatus, ConditionType, ResolvedImage,
@@ -23,8 +21,10 @@ use tenon_domain::registry::Registry;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftedZone;
-use tenon_entrypoint::error::chain;
-use tenon_entrypoint::image_query::{ClassImages, queries};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
+use tenon_runtime::error::chain;
+use tenon_state::image_query::{ClassImages, queries};
 use tenon_table::items;
 
 use crate::resolve::{self, Judged};

@@ -9,7 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_cloud::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet, VolumeSnapshot};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
@@ -17,6 +16,7 @@ use tenon_domain::class_status::{ClassSubnet, ConditionReason, ResolvedImage, Se
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{Registry, tags_allow};
 use tenon_domain::reservation::{ClassReservation, ReservationKind};
+use tenon_ec2::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet, VolumeSnapshot};
 
 use crate::spec;
 

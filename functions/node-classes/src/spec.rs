@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::port::{CapacityReservationFilter, ResourceFilter, TagFilter};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{
     ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm, is_restricted_tag,
@@ -11,7 +10,8 @@ use tenon_domain::catalog::AmiFamily;
 use tenon_domain::class_status::{ConditionReason, Seen};
 use tenon_domain::digest::Digest;
 use tenon_domain::registry::Registry;
-use tenon_entrypoint::image_query::tag_filter;
+use tenon_ec2::port::{CapacityReservationFilter, ResourceFilter, TagFilter};
+use tenon_state::image_query::tag_filter;
 
 /// EC2 takes so many bytes of user data, before base64 ("Run commands when you launch an EC2 instance", read November
 /// 2026).

@@ -8,9 +8,9 @@
 
 use jiff::SignedDuration;
 use tenon_domain::id::ClusterName;
-use tenon_entrypoint::observe::ClusterView;
-use tenon_entrypoint::{HandlerError, Patient, Ports};
-use tenon_launching::commit::{Outcome, SliceOutcome, commit_slice, cut};
+use tenon_runtime::{HandlerError, Patient, Ports};
+use tenon_state::commit::{Outcome, SliceOutcome, commit_slice, cut};
+use tenon_state::view::ClusterView;
 use tenon_table::Group;
 
 use crate::execute::{Due, Sending, Sent};

@@ -9,20 +9,21 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
-use tenon_cloud::{Class, Ec2, Ec2Error};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, UnavailableKey};
-use tenon_entrypoint::observe::{ClusterView, form_error};
-use tenon_entrypoint::{HandlerError, Ports, commit_through_conflicts, content_commit};
+use tenon_ec2::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
+use tenon_ec2::{Class, Ec2, Ec2Error};
 use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
 use tenon_launching::template::from_stored;
+use tenon_runtime::{HandlerError, Ports};
+use tenon_state::view::{ClusterView, form_error};
 use tenon_table::items::{
     InstanceOwner, JournalOf, Template, add_step, form, journal_writes, keys, put, set, set_expiring,
 };
 use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
+use tenon_table::{commit_through_conflicts, content_commit};
 
 use crate::settle::{Answer, CatalogFacts, Failure, MarkWord, SettleInput, Settlement, settle};
 

@@ -19,12 +19,12 @@ use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::observe::{Want, Wants, Watch};
-use tenon_entrypoint::patient::PATIENCE;
-use tenon_entrypoint::{BusEvent, Handler, HandlerError, Patient, Ports, Scope, Signals};
-use tenon_launching::commit::Outcome;
-use tenon_launching::observe::{Caches, Observed, observe};
-use tenon_launching::pass::{End, ROUNDS, changed, finish, look_again, wake_again};
+use tenon_runtime::patient::PATIENCE;
+use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Scope, Signals};
+use tenon_state::commit::Outcome;
+use tenon_state::observe::{Caches, Observed, observe};
+use tenon_state::pass::{End, ROUNDS, changed, finish, look_again, wake_again};
+use tenon_state::view::{Want, Wants, Watch};
 
 use commit::commit_and_send;
 use execute::{Sent, due, send_all, tag};

@@ -1,6 +1,6 @@
 //! Plans claims and their launches for pods that wait. Pure.
 //!
-//! Decides nothing of its own but which observation supports a plan: which nodes are needed is `tenon_scheduling`'s,
+//! Decides nothing of its own but which observation supports a plan: which nodes are needed is `tenon_planning`'s,
 //! how EC2 is asked is `tenon_launching`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +12,10 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{BuildError, Built, LaunchInput, build, launch_writes};
-use tenon_launching::observe::{Observed, evidence};
-use tenon_launching::pass::{CONDITION, Look, told_waiting};
-use tenon_launching::world::World;
-use tenon_scheduling::provision::{self, Purpose, Unschedulable};
+use tenon_planning::provision::{self, Purpose, Unschedulable};
+use tenon_state::observe::{Observed, evidence};
+use tenon_state::pass::{CONDITION, Look, told_waiting};
+use tenon_state::world::World;
 use tenon_table::Group;
 
 /// Pods that are told about at most, one for each group that is refused alike.
@@ -86,7 +86,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
             let message = format!(
                 "no launch can be made for {} claims: {}",
                 names.len(),
-                tenon_entrypoint::error::chain(error)
+                tenon_runtime::error::chain(error)
             );
             refused(subject, view.now, message)
         }));

@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use jiff::SignedDuration;
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::TargetCapacityType;
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, Pool};
-use tenon_cluster::SeenPod;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::launch::LaunchState;
 use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::testing::{Rung, World, WorldConfig};
-use tenon_entrypoint::{Handler, Scope};
-use tenon_launching::harness::{Cluster, pod, pool};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::TargetCapacityType;
+use tenon_harness::cluster::{Cluster, pod, pool};
+use tenon_harness::{Rung, World, WorldConfig};
+use tenon_memory_table::{Operation, block_on};
+use tenon_runtime::{Handler, Scope};
+use tenon_snapshot::SeenPod;
 use tenon_table::items::form::from_item;
-use tenon_table::{Operation, block_on};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, Pool};
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn check_settled(cluster: &Cluster, expected: usize) {
         .map(|i| (i.id.clone(), i.subnet.clone()))
         .collect();
     let records = cluster.world.ec2.instances();
-    let of_ec2 = |i: &tenon_cloud::port::Instance| (i.id.clone(), i.subnet.clone());
+    let of_ec2 = |i: &tenon_ec2::port::Instance| (i.id.clone(), i.subnet.clone());
     let running: BTreeSet<_> = records.iter().map(|record| of_ec2(&record.instance)).collect();
     assert_eq!(owned, running);
     assert_eq!((owned.len(), phases(cluster, ClaimPhase::Launched)), (expected, expected), "{claims:#?}");
@@ -155,7 +155,7 @@ fn a_refused_offering_is_marked_and_planned_around_in_the_same_wake() {
 }
 
 fn dry_key(cluster: &Cluster) -> UnavailableKey {
-    let zones = block_on(tenon_cloud::Ec2::describe_availability_zones(&cluster.world.ec2)).unwrap();
+    let zones = block_on(tenon_ec2::Ec2::describe_availability_zones(&cluster.world.ec2)).unwrap();
     let zone = zones.iter().find(|zone| zone.name.as_str() == "us-east-1a").unwrap();
     UnavailableKey::parse(&format!("offering#on-demand#{}#m6g.large", zone.id)).unwrap()
 }
@@ -326,9 +326,9 @@ fn a_template_that_is_gone_is_made_anew_in_the_same_wake() {
     let template = cluster.world.ec2.requests().len();
     assert_eq!(template, 1);
     let launch = &cluster.launches().unwrap()[0];
-    let request = tenon_cloud::port::CreateFleetRequest::from_stored(&launch.request).unwrap();
+    let request = tenon_ec2::port::CreateFleetRequest::from_stored(&launch.request).unwrap();
     for template in &request.launch_templates {
-        block_on(tenon_cloud::Ec2::delete_launch_template(&cluster.world.ec2, &template.name)).unwrap();
+        block_on(tenon_ec2::Ec2::delete_launch_template(&cluster.world.ec2, &template.name)).unwrap();
     }
     cluster.objects.pods.push(Arc::new(SeenPod::read(&pod("late", "1500m", None)).unwrap()));
     cluster.report().unwrap();
@@ -409,10 +409,9 @@ mod stepping {
     use super::*;
     use std::collections::BTreeMap;
     use std::task::Poll;
-    use tenon_entrypoint::testing::Over;
-    use tenon_table::{
-        Commit, CommitError, Consistency, Item, Key, MemoryTable, Page, Query, Table, TableError,
-    };
+    use tenon_harness::Over;
+    use tenon_memory_table::MemoryTable;
+    use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
 
     pub(super) fn stepping(world: &World) -> Over<SteppingTable> {
         Over::of(world, SteppingTable(world.table.clone()))

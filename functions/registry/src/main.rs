@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use tenon_entrypoint::Ports;
 use tenon_lambda::{AwsPorts, Configuration};
 use tenon_registry::respond::{read, respond};
+use tenon_runtime::Ports;
 
 fn main() -> ExitCode {
     tenon_lambda::main(async {

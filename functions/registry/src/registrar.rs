@@ -4,8 +4,8 @@
 //! deleted: two stacks of one cluster would undo each other at each of their deployments.
 
 use tenon_domain::id::ClusterName;
-use tenon_entrypoint::Installation;
-use tenon_entrypoint::error::chain;
+use tenon_runtime::Installation;
+use tenon_runtime::error::chain;
 use tenon_table::items::{keys, set};
 use tenon_table::key::REVISION;
 use tenon_table::{

@@ -9,8 +9,8 @@ use aws_smithy_runtime_api::client::http::HttpConnector;
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
 use serde_json::Value;
-use tenon_entrypoint::error::chain;
 use tenon_lambda::InvocationError;
+use tenon_runtime::error::chain;
 
 use crate::request::{Answer, Request, Status};
 

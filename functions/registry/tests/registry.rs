@@ -4,10 +4,12 @@
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::registry::Registry;
-use tenon_entrypoint::Installation;
+use tenon_memory_table::block_on;
+use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_registry::{Answer, Request, Status, answer};
+use tenon_runtime::Installation;
 use tenon_table::items::{from_item, keys};
-use tenon_table::{Consistency, Item, MemoryConfig, MemoryTable, Table, block_on};
+use tenon_table::{Consistency, Item, Table};
 
 const STACK: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/prod/1";
 const OTHER: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/other/2";

@@ -1,7 +1,7 @@
 //! A call that failed: what is known of it, and which error of the port it is.
 //!
 //! Decides whether a call may have taken effect, and reads code, message and request id. It is the one way from the
-//! SDK's errors to the port's; the meaning of codes is `tenon_cloud::classify`'s alone.
+//! SDK's errors to the port's; the meaning of codes is `tenon_ec2::classify`'s alone.
 //!
 //! The request id isn't part of the port's error: it is another one at each call, and what is written into conditions
 //! and the journal must only change when its meaning does. It is handed to whoever asks for it, see [`Report`].
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
 use aws_types::request_id::RequestId;
-use tenon_cloud::{Class, Ec2Error, classify};
+use tenon_ec2::{Class, Ec2Error, classify};
 
 /// Who hears of calls that failed, to log them with their request ids.
 pub type Report = Arc<dyn Fn(&FailedCall) + Send + Sync>;

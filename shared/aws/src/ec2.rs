@@ -13,15 +13,15 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types as sdk;
 use aws_smithy_types::DateTime;
 use aws_types::SdkConfig;
-use tenon_cloud::port::{
+use tenon_domain::id::InstanceId;
+use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, Page,
     PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
     VolumeSnapshot,
 };
-use tenon_cloud::{Ec2, Ec2Error};
-use tenon_domain::id::InstanceId;
+use tenon_ec2::{Ec2, Ec2Error};
 
 use crate::call::{Effect, FailedCall, Report};
 use crate::filters::{self, list};
@@ -235,8 +235,8 @@ impl Ec2 for AwsEc2 {
     ) -> Result<Page<Image>, Ec2Error> {
         let action = "DescribeImages";
         let include_disabled = match filter.disabled {
-            tenon_cloud::port::DisabledImages::Include => true,
-            tenon_cloud::port::DisabledImages::Omit => false,
+            tenon_ec2::port::DisabledImages::Include => true,
+            tenon_ec2::port::DisabledImages::Omit => false,
         };
         let ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
         let call = self

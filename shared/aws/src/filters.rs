@@ -3,7 +3,7 @@
 //! Decides the names of filters. What is empty isn't asked for.
 
 use aws_sdk_ec2::types::Filter;
-use tenon_cloud::port::{
+use tenon_ec2::port::{
     CapacityReservationFilter, ImageFilter, ImageState, InstanceFilter, ResourceFilter, TagFilter,
 };
 

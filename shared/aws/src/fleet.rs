@@ -10,11 +10,11 @@ use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{
+use tenon_domain::id::InstanceId;
+use tenon_ec2::port::{
     CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride, FleetResult,
     FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
-use tenon_domain::id::InstanceId;
 
 use crate::filters::list;
 use crate::reading::{Malformed, optional, parsed, required};

@@ -1,7 +1,7 @@
 //! Images: in every state, so that callers see what they must not launch.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{Architecture, Image, ImageState, VolumeSnapshot};
+use tenon_ec2::port::{Architecture, Image, ImageState, VolumeSnapshot};
 
 use crate::reading::{Malformed, optional, parsed, required, tags};
 

@@ -1,10 +1,10 @@
 //! Instances and what a termination did to them.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{
+use tenon_domain::id::{ClientToken, FleetId};
+use tenon_ec2::port::{
     Architecture, Instance, InstanceState, InstanceStateChange, StateReason, TargetCapacityType,
 };
-use tenon_domain::id::{ClientToken, FleetId};
 
 use crate::reading::{Malformed, moment, optional, parsed, required, tags};
 

@@ -1,7 +1,7 @@
-//! EC2, the Pricing API and ARC of a real account: the ports of `tenon-cloud` over the AWS SDK for Rust.
+//! EC2, the Pricing API and ARC of a real account: the ports of `tenon-ec2` over the AWS SDK for Rust.
 //!
 //! Decides how a port's request is written for EC2, how EC2's answer is read, and what is known of a call that
-//! failed ([`FailedCall`]). Doesn't decide what an error code means (that is `tenon_cloud::classify`) nor what is done
+//! failed ([`FailedCall`]). Doesn't decide what an error code means (that is `tenon_ec2::classify`) nor what is done
 //! about it, and never retries: retries belong to the next wake.
 //!
 //! Invariants: one call of a port is one request, except where the port's answer isn't paged and EC2's is; a request

@@ -1,7 +1,7 @@
 //! Subnets and security groups.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{SecurityGroup, Subnet};
+use tenon_ec2::port::{SecurityGroup, Subnet};
 
 use crate::reading::{Malformed, number, parsed, required, tags};
 

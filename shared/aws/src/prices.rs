@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types as sdk;
 use serde::Deserialize;
-use tenon_cloud::port::{OnDemandPrice, SpotPrice};
 use tenon_domain::money::{Currency, UsdPerHour};
+use tenon_ec2::port::{OnDemandPrice, SpotPrice};
 
 use crate::reading::{Malformed, moment, parsed};
 

@@ -6,10 +6,10 @@ use aws_sdk_pricing::Client;
 use aws_sdk_pricing::config::{BehaviorVersion, Builder, Region as SdkRegion};
 use aws_sdk_pricing::types::{Filter, FilterType};
 use aws_types::SdkConfig;
-use tenon_cloud::port::{NO_PRICING_API, OnDemandPrice, Page, PageToken};
-use tenon_cloud::{Ec2Error, Pricing};
 use tenon_domain::id::Region;
 use tenon_domain::money::Currency;
+use tenon_ec2::port::{NO_PRICING_API, OnDemandPrice, Page, PageToken};
+use tenon_ec2::{Ec2Error, Pricing};
 
 use crate::call::{FailedCall, Report};
 use crate::prices::on_demand_price;

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use aws_sdk_ec2::types::Tag;
 use aws_smithy_types::DateTime;
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{MALFORMED_ANSWER, PageToken, Tags};
 use tenon_domain::Timestamp;
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{MALFORMED_ANSWER, PageToken, Tags};
 
 /// An answer that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Capacity reservations, and what launch templates say of them.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{CapacityReservation, ReservationPreference};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
+use tenon_ec2::port::{CapacityReservation, ReservationPreference};
 
 use crate::reading::{Malformed, moment, number, parsed, required, tags};
 

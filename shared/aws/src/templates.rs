@@ -6,7 +6,7 @@
 
 use aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateInputBuilder;
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{
+use tenon_ec2::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData, MetadataOptions,
     MetadataTokens, Monitoring, Tags,
 };

@@ -4,12 +4,12 @@
 //! named by the catalogue, with the field, and the others are kept.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_cloud::port::{AvailabilityZone, InstanceTypeInfo, TypeOffering};
 use tenon_domain::catalog::describe::{
     CoreInfo, DeviceInfo, EbsInfo, EbsOptimizedInfo, EfaInfo, GpuInfo, InferenceAcceleratorInfo,
     InstanceStorageInfo, MemoryInfo, NetworkCardInfo, NetworkInfo, NeuronInfo, PlacementGroupInfo,
     ProcessorInfo, VCpuInfo,
 };
+use tenon_ec2::port::{AvailabilityZone, InstanceTypeInfo, TypeOffering};
 
 use crate::reading::{Malformed, parsed, required};
 

@@ -11,9 +11,9 @@ use aws_sdk_arczonalshift::config::{BehaviorVersion, Builder};
 use aws_sdk_arczonalshift::operation::get_managed_resource::GetManagedResourceOutput;
 use aws_sdk_arczonalshift::types::{AppliedStatus, AutoshiftAppliedStatus};
 use aws_types::SdkConfig;
-use tenon_cloud::{Ec2Error, ZonalShift};
 use tenon_domain::id::ZoneId;
 use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
+use tenon_ec2::{Ec2Error, ZonalShift};
 
 use crate::call::{FailedCall, Report};
 use crate::reading::{Malformed, moment, parsed};

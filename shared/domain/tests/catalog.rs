@@ -28,9 +28,9 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 
-const DESCRIBED: &[u8] = include_bytes!("../../cloud/data/instance-types.json.gz");
-const ENI_LIMITS: &str = include_str!("../../cloud/data/eni-limits.json");
-const BANDWIDTH: &str = include_str!("../../cloud/data/network-bandwidth-mbps.json");
+const DESCRIBED: &[u8] = include_bytes!("../../ec2/data/instance-types.json.gz");
+const ENI_LIMITS: &str = include_str!("../../ec2/data/eni-limits.json");
+const BANDWIDTH: &str = include_str!("../../ec2/data/network-bandwidth-mbps.json");
 
 static FACTS: LazyLock<BTreeMap<String, Arc<InstanceTypeFacts>>> = LazyLock::new(|| {
     let described: Vec<InstanceTypeInfo> = serde_json::from_str(&unpacked(DESCRIBED)).unwrap();

@@ -28,12 +28,12 @@ use tenon_domain::requirement::Requirement;
 
 static FACTS: LazyLock<BTreeMap<String, Arc<InstanceTypeFacts>>> = LazyLock::new(|| {
     let mut text = String::new();
-    let described = include_bytes!("../../cloud/data/instance-types.json.gz").as_slice();
+    let described = include_bytes!("../../ec2/data/instance-types.json.gz").as_slice();
     flate2::read::GzDecoder::new(described).read_to_string(&mut text).unwrap();
     let described: Vec<InstanceTypeInfo> = serde_json::from_str(&text).unwrap();
     let limits = Limits::parse(
-        include_str!("../../cloud/data/eni-limits.json"),
-        include_str!("../../cloud/data/network-bandwidth-mbps.json"),
+        include_str!("../../ec2/data/eni-limits.json"),
+        include_str!("../../ec2/data/network-bandwidth-mbps.json"),
     );
     let limits = limits.unwrap();
     let known = |info: &InstanceTypeInfo| facts(info, &limits).unwrap();

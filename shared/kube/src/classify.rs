@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kube::core::Status;
 use kube::runtime::watcher;
-use tenon_cluster::object::{Kind, ObjectKey};
-use tenon_cluster::{Eviction, KubeError};
+use tenon_snapshot::object::{Kind, ObjectKey};
+use tenon_snapshot::{Eviction, KubeError};
 
 use crate::resource::{group_version, plural};
 

@@ -15,10 +15,10 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::core::{ObjectList, Request};
 use serde_json::{Map, Value, json};
-use tenon_cluster::kube::{FIELD_MANAGER, key_of};
-use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
-use tenon_cluster::pod::{PodRef, SeenPod};
-use tenon_cluster::{Deletion, Eviction, Kube, KubeError, Note, Precondition, Versions};
+use tenon_snapshot::kube::{FIELD_MANAGER, key_of};
+use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
+use tenon_snapshot::pod::{PodRef, SeenPod};
+use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, Precondition, Versions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

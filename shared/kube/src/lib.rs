@@ -1,7 +1,7 @@
 //! The agent's port of an API server over kube-rs, and the lease by which one replica leads.
 //!
 //! Decides requests, what their errors mean, and what is kept in memory of twenty thousand pods. It doesn't decide what
-//! anybody does about it: that is the agent's core, which knows only [`tenon_cluster::Kube`].
+//! anybody does about it: that is the agent's core, which knows only [`tenon_snapshot::Kube`].
 
 pub mod classify;
 mod client;

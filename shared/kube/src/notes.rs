@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use tenon_cluster::kube::FIELD_MANAGER;
-use tenon_cluster::object::Kind;
-use tenon_cluster::{KubeError, Note, NoteKind};
+use tenon_snapshot::kube::FIELD_MANAGER;
+use tenon_snapshot::object::Kind;
+use tenon_snapshot::{KubeError, Note, NoteKind};
 
 use crate::classify::{Call, classify};
 

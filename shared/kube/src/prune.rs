@@ -3,7 +3,7 @@
 //! Decides which fields of an answer become memory at all. A Node's images and every object's managed fields are most of
 //! its bytes; a JSON tree of them is ten times as large again, and a page of a list holds hundreds.
 //!
-//! Invariant: what is skipped here is in no projection ([`tenon_cluster::snapshot::keep`]).
+//! Invariant: what is skipped here is in no projection ([`tenon_snapshot::snapshot::keep`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{DynamicResourceScope, Resource};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use tenon_cluster::object::{Kind, text};
+use tenon_snapshot::object::{Kind, text};
 
 use crate::resource::{group_version, plural};
 
@@ -277,8 +277,8 @@ impl<'de> Visitor<'de> for &Keep {
 mod tests {
     use super::*;
     use serde_json::json;
-    use tenon_cluster::SeenPod;
-    use tenon_cluster::snapshot::keep;
+    use tenon_snapshot::SeenPod;
+    use tenon_snapshot::snapshot::keep;
 
     fn noise() -> Value {
         json!([{"manager": "kubelet", "fieldsV1": {"f:spec": {}}}])

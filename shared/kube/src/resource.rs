@@ -2,7 +2,7 @@
 //!
 //! Decides the words of the URLs and of RBAC rules. It asks no server: the kinds are a closed list.
 
-use tenon_cluster::object::{Kind, Scope};
+use tenon_snapshot::object::{Kind, Scope};
 
 /// The plural by which URLs and RBAC rules name a kind.
 #[must_use]

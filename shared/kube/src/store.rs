@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tenon_cluster::object::{self, Kind, Object, text};
-use tenon_cluster::{Change, KubeError, PodRef, Versions};
+use tenon_snapshot::object::{self, Kind, Object, text};
+use tenon_snapshot::{Change, KubeError, PodRef, Versions};
 use tokio::sync::watch;
 
 use crate::classify::Denied;
@@ -349,7 +349,7 @@ pub(crate) fn keep_object(kind: Kind, mut object: Value) -> Object {
         fields.insert("apiVersion".to_owned(), kind.api_version().into());
         fields.insert("kind".to_owned(), kind.as_str().into());
     }
-    Arc::new(tenon_cluster::snapshot::keep(kind, &object))
+    Arc::new(tenon_snapshot::snapshot::keep(kind, &object))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use futures::StreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
-use tenon_cluster::object::{Kind, Object, text};
-use tenon_cluster::pod::{PodRef, Shapes};
+use tenon_snapshot::object::{Kind, Object, text};
+use tenon_snapshot::pod::{PodRef, Shapes};
 
 use crate::classify::classify_watch;
 use crate::prune::{Form, ObjectForm, PodForm, Pruned};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::Installation;
+use tenon_runtime::Installation;
 
 /// The stack's variables.
 const INSTALLATION: &str = "TENON_INSTALLATION";

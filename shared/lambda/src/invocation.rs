@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use serde_json::Value;
-use tenon_entrypoint::batch::{Batch, Failure, Message};
-use tenon_entrypoint::{Handler, Ports};
+use tenon_runtime::batch::{Batch, Failure, Message};
+use tenon_runtime::{Handler, Ports};
 
 use crate::log;
 

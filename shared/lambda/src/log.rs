@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tenon_entrypoint::batch::Failure;
+use tenon_runtime::batch::Failure;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::invocation::InvocationError;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use aws_types::SdkConfig;
 use jiff::{SignedDuration, Timestamp};
 use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift, FailedCall, Report};
-use tenon_cloud::Account;
 use tenon_dynamodb::DynamoTable;
-use tenon_entrypoint::{Installation, Ports};
+use tenon_ec2::Account;
+use tenon_runtime::{Installation, Ports};
 
 use crate::clients::sdk_config;
 use crate::configuration::Configuration;

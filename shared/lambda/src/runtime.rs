@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use lambda_runtime::{Context, Diagnostic, LambdaEvent, service_fn};
 use serde::Serialize;
 use serde_json::Value;
-use tenon_entrypoint::error::chain;
-use tenon_entrypoint::{Handler, Ports};
+use tenon_runtime::error::chain;
+use tenon_runtime::{Handler, Ports};
 
 use crate::configuration::ConfigurationError;
 use crate::invocation::{InvocationError, invoke};

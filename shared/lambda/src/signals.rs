@@ -16,9 +16,9 @@ use aws_types::SdkConfig;
 use jiff::SignedDuration;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
-use tenon_entrypoint::error::chain;
-use tenon_entrypoint::ports::{WAKE_AT_MOST, wake_body};
-use tenon_entrypoint::{BusEvent, Installation, Signals};
+use tenon_runtime::error::chain;
+use tenon_runtime::ports::{WAKE_AT_MOST, wake_body};
+use tenon_runtime::{BusEvent, Installation, Signals};
 
 use crate::configuration::{Configuration, Queues};
 
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(sent[0].1["QueueUrl"], format!("{QUEUES}node-classes"));
         assert_eq!(sent[0].1["DelaySeconds"], 2);
         let body = sent[0].1["MessageBody"].as_str().unwrap();
-        let wakes = tenon_entrypoint::events::parse(body).unwrap();
+        let wakes = tenon_runtime::events::parse(body).unwrap();
         assert_eq!(wakes[0].cluster, Some(cluster()));
         assert_eq!(sent[1].1["QueueUrl"], format!("{QUEUES}lifecycle"));
         assert_eq!(sent[1].1.get("DelaySeconds"), None);

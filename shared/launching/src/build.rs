@@ -11,14 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_cloud::port::{
-    CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
-    SpotAllocation, TargetCapacityType,
-};
-use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole};
-use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
     ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
@@ -33,7 +27,11 @@ use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
-use tenon_scheduling::provision::{Asked, PlannedClaim};
+use tenon_ec2::port::{
+    CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
+    SpotAllocation, TargetCapacityType,
+};
+use tenon_planning::provision::{Asked, PlannedClaim};
 use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
@@ -41,7 +39,7 @@ use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
-use crate::world::refused_request;
+use tenon_state::world::{ReadyClass, refused_request};
 
 /// The tag that names an instance's launch.
 pub const LAUNCH_TAG: &str = "tenon.dev/launch";
@@ -49,15 +47,6 @@ pub const LAUNCH_TAG: &str = "tenon.dev/launch";
 pub const CLUSTER_TAG: &str = "tenon.dev/cluster";
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
-
-/// A class with what it resolved to.
-#[derive(Debug, Clone)]
-pub struct ReadyClass {
-    /// Its spec.
-    pub class: Ec2NodeClass,
-    /// What it resolved to.
-    pub status: ClassStatus,
-}
 
 /// What launches are built from.
 #[derive(Debug, Clone)]
@@ -413,7 +402,9 @@ mod tests {
     use tenon_domain::id::NamespacedName;
     use tenon_domain::launch::CountedPod;
     use tenon_domain::requirement::Requirement;
-    use tenon_table::{Commit, CommitToken, MemoryConfig, MemoryTable, Table, block_on};
+    use tenon_memory_table::block_on;
+    use tenon_memory_table::{MemoryConfig, MemoryTable};
+    use tenon_table::{Commit, CommitToken, Table};
 
     use super::*;
     use crate::testing::{self, class, many_types, planned, registry, status, types};

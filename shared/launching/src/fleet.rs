@@ -8,16 +8,17 @@
 //! Source: KARPENTER.md 2.10.
 
 use std::collections::{BTreeMap, BTreeSet};
+use tenon_domain::catalog::find_option;
 
 use jiff::Timestamp;
-use tenon_cloud::port::FleetOverride;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
-use tenon_domain::class_status::{ClassStatus, ClassSubnet, ResolvedImage, image_for};
+use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::unavailable::{MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
-use tenon_scheduling::provision::{Asked, PlannedClaim, UsableOffering};
+use tenon_ec2::port::FleetOverride;
+use tenon_planning::provision::{Asked, PlannedClaim, UsableOffering};
 
 use crate::min_values::{Flexibility, MinValuesLost};
 
@@ -196,8 +197,8 @@ impl Choosing<'_> {
 
     fn add(&mut self, offering: &UsableOffering, subnet: &ClassSubnet) {
         let name = &offering.instance_type;
-        let Some(facts) = find(self.input.types, name) else { return };
-        let Some(image) = image_of(facts, self.input.status) else { return };
+        let Some(facts) = find_option(self.input.types, name).map(|option| &*option.facts) else { return };
+        let Some(image) = image_for(&self.input.status.images, facts) else { return };
         let full = !self.types.contains(name) && self.types.len() == TYPES_PER_FLEET;
         if full || self.count == OVERRIDES_PER_FLEET {
             self.is_cut = true;
@@ -271,25 +272,6 @@ fn leases(
     Leases::All(keys)
 }
 
-/// The newest image of the class that boots on the type.
-#[must_use]
-pub fn image_of<'a>(facts: &InstanceTypeFacts, status: &'a ClassStatus) -> Option<&'a ResolvedImage> {
-    image_for(&status.images, facts)
-}
-
-/// The facts of a type, from options by name.
-#[must_use]
-pub fn find<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Option<&'a InstanceTypeFacts> {
-    option(types, name).map(|option| &*option.facts)
-}
-
-/// The option of a type, from options by name.
-#[must_use]
-pub fn option<'a>(types: &'a [InstanceTypeOption], name: &InstanceType) -> Option<&'a InstanceTypeOption> {
-    let place = types.binary_search_by(|option| option.facts.name.cmp(name)).ok()?;
-    types.get(place)
-}
-
 /// By zone in service the subnet with the most free addresses, of those that aren't known to be full; where all are, the
 /// one that may be asked for first.
 fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
@@ -336,7 +318,8 @@ fn capacity_type(offerings: &[&UsableOffering]) -> Option<CapacityType> {
 /// Leaves out bare metal and types with accelerators, unless nothing else is there.
 fn drop_exotic(offerings: &mut Vec<&UsableOffering>, types: &[InstanceTypeOption]) {
     let exotic = |offering: &UsableOffering| {
-        find(types, &offering.instance_type).is_some_and(|facts| {
+        find_option(types, &offering.instance_type).is_some_and(|option| {
+            let facts = &option.facts;
             facts.bare_metal || !facts.gpus.is_empty() || !facts.neuron_devices.is_empty()
         })
     };

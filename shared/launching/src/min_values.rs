@@ -6,13 +6,12 @@
 //! Source: KARPENTER.md 2.10, 3.
 
 use std::collections::{BTreeMap, BTreeSet};
+use tenon_domain::catalog::find_option;
 
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
-use tenon_scheduling::provision::UsableOffering;
-
-use crate::fleet::option;
+use tenon_planning::provision::UsableOffering;
 
 /// `minValues` that a fleet doesn't keep.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -82,7 +81,7 @@ fn values(types: &[InstanceTypeOption], offering: &UsableOffering, key: &str) ->
         labels::ZONE => vec![offering.zone.to_string()],
         labels::ZONE_ID => vec![offering.zone_id.to_string()],
         _ => {
-            let label = option(types, &offering.instance_type).and_then(|option| option.labels.get(key));
+            let label = find_option(types, &offering.instance_type).and_then(|option| option.labels.get(key));
             let known = label.filter(|label| !label.is_complement());
             known.into_iter().flat_map(|label| label.values().iter().cloned()).collect()
         }

@@ -11,10 +11,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use tenon_cloud::port::{
-    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
-    Monitoring, ReservationPreference, Tags,
-};
 use tenon_domain::api::node_class;
 use tenon_domain::catalog::settings::{self, GIB};
 use tenon_domain::class_status::ClassStatus;
@@ -23,6 +19,10 @@ use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
 use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
+use tenon_ec2::port::{
+    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
+    Monitoring, ReservationPreference, Tags,
+};
 
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 

@@ -98,10 +98,10 @@ pub(crate) fn many_types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
 
 fn types_where(wanted: impl Fn(&str) -> bool) -> Vec<tenon_domain::catalog::InstanceTypeOption> {
     use std::sync::Arc;
-    use tenon_cloud::data::Ec2Data;
     use tenon_domain::catalog::describe::facts;
     use tenon_domain::catalog::{InstanceTypeOption, NodeSettings, Surroundings};
     use tenon_domain::id::Region;
+    use tenon_ec2::data::Ec2Data;
     let data = Ec2Data::get().unwrap();
     let region = Region::parse("us-east-1").unwrap();
     let infos = data.types.iter().filter(|(name, _)| wanted(name.as_str()));
@@ -115,13 +115,13 @@ fn types_where(wanted: impl Fn(&str) -> bool) -> Vec<tenon_domain::catalog::Inst
 
 /// A planned claim with offerings as `type zone-letter capacity-type price`, where one without a price has `-`, and `again`
 /// after what is marked and asked for again.
-pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_scheduling::provision::PlannedClaim {
+pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provision::PlannedClaim {
     use tenon_domain::catalog::CapacityType;
     use tenon_domain::id::{ClaimName, InstanceType, NodePoolName, Zone, ZoneId};
     use tenon_domain::money::UsdPerHour;
     use tenon_domain::requirement::Requirements;
     use tenon_domain::resources::ResourceList;
-    use tenon_scheduling::provision::{Asked, PlannedClaim, UsableOffering};
+    use tenon_planning::provision::{Asked, PlannedClaim, UsableOffering};
     let offering = |text: &&str| {
         let words: Vec<&str> = text.split(' ').collect();
         UsableOffering {

@@ -4,8 +4,9 @@
 mod tests {
     use jiff::{SignedDuration, Timestamp};
     use std::sync::{Arc, Mutex};
-    use tenon_table::conformance::{CASES, Can, Capability, CaseResult, Harness, Outcome, run_all};
-    use tenon_table::{MemoryConfig, MemoryTable, Throughput, block_on};
+    use tenon_memory_table::block_on;
+    use tenon_memory_table::conformance::{CASES, Can, Capability, CaseResult, Harness, Outcome, run_all};
+    use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
 
     struct Memory {
         config: MemoryConfig,

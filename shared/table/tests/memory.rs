@@ -4,9 +4,11 @@
 mod tests {
     use jiff::{SignedDuration, Timestamp};
     use std::sync::{Arc, Mutex};
+    use tenon_memory_table::{MemoryConfig, MemoryTable};
+    use tenon_memory_table::{Operation, Usage, block_on};
     use tenon_table::{
-        Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, MemoryConfig,
-        MemoryTable, Operation, Query, SkRange, Table, Usage, Value, Write, block_on,
+        Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
+        Value, Write,
     };
 
     struct World {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_cloud::twin::{RequestOutcome, RequestRecord};
-use tenon_cluster::Kind;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::ClusterName;
 use tenon_region::engine::Region;
+use tenon_snapshot::Kind;
+use tenon_twin::{RequestOutcome, RequestRecord};
 
 /// What a run came to. Less is better in every field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

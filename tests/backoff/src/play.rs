@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::port::CreateFleetRequest;
-use tenon_cloud::twin::Pool;
-use tenon_cluster::KubeError;
 use tenon_domain::id::{ClusterName, ParseIdError};
+use tenon_ec2::port::CreateFleetRequest;
 use tenon_region::engine::Region;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, SetupError, build};
+use tenon_snapshot::KubeError;
+use tenon_twin::Pool;
 
 use crate::case::{CLUSTER, Case, DEPLOYMENT};
 use crate::measure::{Row, StillWaiting};

@@ -8,13 +8,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use tenon_cloud::port::{Instance, InstanceState};
-use tenon_cloud::twin::{Delays, Span};
 use tenon_domain::id::ClusterName;
-use tenon_live::{AgentHold, LiveCluster, LiveWorld, Telling};
+use tenon_ec2::port::{Instance, InstanceState};
 use tenon_region::engine::Region;
 use tenon_region::kubelet::BootTimes;
 use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
+use tenon_region::{live::AgentHold, live::LiveCluster, live::LiveWorld, live::Telling};
+use tenon_twin::{Delays, Span};
 use tokio::runtime::Runtime;
 
 use crate::cluster::Cluster;

@@ -14,9 +14,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
-use tenon_cluster::object::{self, list, text};
 use tenon_cluster_tests::{Cluster, agent_binary, definitions};
 use tenon_domain::manifest;
+use tenon_snapshot::object::{self, list, text};
 
 /// What the tests of the port hold the agent to.
 const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");

@@ -13,12 +13,12 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
-use tenon_cluster::object::{self, Kind, Object, ObjectKey, text};
-use tenon_cluster::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
 use tenon_cluster_tests::Cluster;
 use tenon_domain::manifest;
 use tenon_kube::lease::{Election, Standing};
 use tenon_kube::{KubeClient, Listing, WATCHED};
+use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
+use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
 
 /// What the agent may do, as the chart installs it.
 const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");

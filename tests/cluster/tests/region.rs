@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
-use tenon_cloud::port::{Instance, TargetCapacityType};
 use tenon_cluster_tests::{CLASS, Live, Moment};
+use tenon_ec2::port::{Instance, TargetCapacityType};
 
 /// Nodes boot at once; what takes longer than this doesn't happen.
 const SOON: Duration = Duration::from_secs(90);

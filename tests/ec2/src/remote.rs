@@ -10,9 +10,9 @@ use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredential
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
 use aws_types::SdkConfig;
 use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift};
-use tenon_cloud::port::ImageState;
-use tenon_cloud::twin::{Call, Pool, RegionTwin};
 use tenon_domain::id::{ImageId, SubnetId, Zone};
+use tenon_ec2::port::ImageState;
+use tenon_twin::{Call, Pool, RegionTwin};
 use tokio::net::TcpListener;
 
 use crate::difference::Difference;

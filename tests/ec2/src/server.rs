@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tenon_cloud::Ec2;
-use tenon_cloud::port::{
+use tenon_domain::id::{ImageId, SecurityGroupId, SubnetId, Zone};
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
 };
-use tenon_cloud::twin::{Call, Pool};
-use tenon_domain::id::{ImageId, SecurityGroupId, SubnetId, Zone};
+use tenon_twin::{Call, Pool};
 
 use crate::difference::Difference;
 

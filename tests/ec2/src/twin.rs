@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{Architecture, ImageState, SecurityGroup, Subnet, Tags};
-use tenon_cloud::twin::{Call, Clock, ImageOutcome, NewImage, Pool, RegionTwin, TwinConfig};
 use tenon_domain::{SignedDuration, Timestamp};
+use tenon_ec2::data::Ec2Data;
+use tenon_ec2::port::{Architecture, ImageState, SecurityGroup, Subnet, Tags};
+use tenon_twin::{Call, Clock, ImageOutcome, NewImage, Pool, RegionTwin, TwinConfig};
 
 use crate::difference::Difference;
 use crate::server::{IMAGES_TAG, Server, WORLD_TAG, World};

@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use tenon_cloud::port::{
-    Architecture, BlockDevice, CapacityReservation, CapacityReservationFilter, ImageFilter, InstanceFilter,
-    ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
-};
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
-use tenon_cloud::{Class, Ec2, Ec2Error, Pricing, ZonalShift};
 use tenon_domain::id::ReservationId;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::zonal_shift::ShiftEnd;
+use tenon_ec2::port::{
+    Architecture, BlockDevice, CapacityReservation, CapacityReservationFilter, ImageFilter, InstanceFilter,
+    ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
+};
+use tenon_ec2::{Class, Ec2, Ec2Error, Pricing, ZonalShift};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
 edges!(WireServer::new().await);
 

@@ -4,7 +4,7 @@
 //! Authorization Reference, "Actions, resources, and condition keys" of each service, and EC2's user guide on
 //! resource-level permissions of RunInstances and on tagging what is created, read in November 2026.
 
-use tenon_cloud::port::{
+use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, InstanceProfile, ReservationPreference, Tags,
     TargetCapacityType,
 };

@@ -4,7 +4,7 @@
 //! Decides the list, each with its reason.
 
 use serde_json::Value;
-use tenon_cloud::port::{BlockDevice, CreateLaunchTemplate, LaunchTemplateData, Tags};
+use tenon_ec2::port::{BlockDevice, CreateLaunchTemplate, LaunchTemplateData, Tags};
 use tenon_region::asked::Asked;
 
 use crate::calls;

@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_domain::id::{InstallationId, Region};
-use tenon_entrypoint::Installation;
+use tenon_memory_table::block_on;
+use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_region::asked::Asked;
 use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
 use tenon_region::scenario::{Options, Player, Progress, Scenario, build, built_in};
 use tenon_registry::Status;
-use tenon_table::{
-    Commit, CommitError, Consistency, Item, Key, MemoryConfig, MemoryTable, Page, Query, Table, TableError,
-    block_on,
-};
+use tenon_runtime::Installation;
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
 
 use crate::calls;
 use crate::request::{ACCOUNT, INSTALLATION, REGION, Request, Serves};

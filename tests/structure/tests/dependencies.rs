@@ -13,40 +13,32 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 /// The layers, lowest first: a crate may depend on crates of lower layers, and of its own where that says so.
 const LAYERS: &[(&str, Peers, &[&str])] = &[
     ("domain", Peers::Apart, &["tenon-domain"]),
-    ("scheduling", Peers::Apart, &["tenon-scheduling"]),
-    (
-        "adapters",
-        Peers::Together,
-        &["tenon-bound", "tenon-table", "tenon-cloud", "tenon-cluster", "tenon-entrypoint"],
-    ),
-    ("adapters of services", Peers::Apart, &["tenon-aws", "tenon-dynamodb", "tenon-kube", "tenon-twin-wire"]),
+    ("planning", Peers::Apart, &["tenon-planning"]),
+    ("ports", Peers::Together, &["tenon-table", "tenon-ec2", "tenon-snapshot", "tenon-runtime"]),
+    ("state", Peers::Apart, &["tenon-state"]),
+    ("adapters of services", Peers::Apart, &["tenon-aws", "tenon-dynamodb", "tenon-kube"]),
     ("runtimes", Peers::Apart, &["tenon-lambda"]),
     ("launching", Peers::Apart, &["tenon-launching"]),
+    ("functions and agent", Peers::Apart, DEPLOYED),
     (
-        "functions and agent",
-        Peers::Apart,
+        "simulators",
+        Peers::Together,
         &[
-            "tenon-catalog",
-            "tenon-images",
-            "tenon-node-classes",
-            "tenon-provisioner",
-            "tenon-lifecycle",
-            "tenon-interruption",
-            "tenon-disruption",
-            "tenon-registry",
-            "tenon-agent",
+            "tenon-memory-table",
+            "tenon-twin",
+            "tenon-twin-wire",
+            "tenon-simulated-cluster",
+            "tenon-harness",
+            "tenon-region",
+            "tenon-testkit",
         ],
     ),
-    ("a region on this machine", Peers::Apart, &["tenon-region"]),
-    ("a region beside a real cluster", Peers::Apart, &["tenon-live"]),
-    ("testkit", Peers::Apart, &["tenon-testkit"]),
     (
         "tools",
         Peers::Apart,
         &[
             "tenon-cli",
             "tenon-backoff",
-            "tenon-cold-start",
             "tenon-simulation",
             "tenon-structure-tests",
             "tenon-dynamodb-tests",
@@ -57,6 +49,22 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
         ],
     ),
 ];
+
+/// What is deployed: the functions and the agent.
+const DEPLOYED: &[&str] = &[
+    "tenon-catalog",
+    "tenon-images",
+    "tenon-node-classes",
+    "tenon-provisioner",
+    "tenon-lifecycle",
+    "tenon-interruption",
+    "tenon-disruption",
+    "tenon-registry",
+    "tenon-agent",
+];
+
+/// Where the simulators are.
+const SIMULATORS: &str = "shared/simulators/";
 
 #[derive(Clone, Copy, PartialEq)]
 enum Peers {
@@ -145,10 +153,31 @@ fn below(packages: &BTreeMap<String, Package>, name: &str) -> BTreeMap<String, S
     found
 }
 
+/// With every optional feature, so that none of them brings one in.
+#[test]
+fn what_is_deployed_holds_no_simulator() {
+    let packages = packages();
+    let simulators: BTreeSet<&str> = packages
+        .iter()
+        .filter(|(_, package)| package.manifest_path.as_str().contains(SIMULATORS))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert!(simulators.len() >= 7, "the simulators are in `{SIMULATORS}`: {simulators:?}");
+    for deployed in DEPLOYED {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![(*deployed, (*deployed).to_owned())];
+        while let Some((name, path)) = open.pop() {
+            assert!(!simulators.contains(name), "`{deployed}` is deployed with a simulator: {path}");
+            let Some(package) = packages.get(name).filter(|_| seen.insert(name)) else { continue };
+            open.extend(normal_dependencies(package).map(|below| (below, format!("{path} -> {below}"))));
+        }
+    }
+}
+
 #[test]
 fn the_pure_crates_know_nothing_impure() {
     let packages = packages();
-    for pure in ["tenon-domain", "tenon-scheduling"] {
+    for pure in ["tenon-domain", "tenon-planning"] {
         for (name, path) in below(&packages, pure) {
             assert!(
                 !IMPURE.contains(&name.as_str()) && !name.starts_with("aws-"),

@@ -299,8 +299,8 @@ fn the_tables_document_names_every_prefix_and_attribute() {
 fn the_simulations_document_names_every_invariant_and_sabotage() {
     let document = read("docs/simulation.md");
     let told = quoted(&document);
-    let invariants = variants(&read("shared/testkit/src/invariants.rs"), "Invariant");
-    let sabotages = variants(&read("shared/testkit/src/sabotage.rs"), "Sabotage");
+    let invariants = variants(&read("shared/simulators/testkit/src/invariants.rs"), "Invariant");
+    let sabotages = variants(&read("shared/simulators/testkit/src/sabotage.rs"), "Sabotage");
     let missing: Vec<&String> =
         invariants.iter().chain(&sabotages).filter(|name| !told.contains(name.as_str())).collect();
     assert!(missing.is_empty(), "docs/simulation.md doesn't name {missing:?}");
@@ -319,7 +319,7 @@ fn the_servers_document_names_every_difference() {
 fn the_functions_document_names_every_error_type() {
     let mut real = BTreeSet::new();
     for path in [
-        "shared/entrypoint/src/error.rs",
+        "shared/runtime/src/error.rs",
         "shared/lambda/src/invocation.rs",
         "shared/lambda/src/log.rs",
         "shared/lambda/src/runtime.rs",

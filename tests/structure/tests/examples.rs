@@ -55,7 +55,7 @@ fn examples_of_events_are_read_and_stand_under_their_names() {
         let event: Value =
             serde_json::from_str(&example).unwrap_or_else(|error| panic!("{heading}: {error}"));
         let wakes =
-            tenon_entrypoint::events::parse(&example).unwrap_or_else(|error| panic!("{heading}: {error}"));
+            tenon_runtime::events::parse(&example).unwrap_or_else(|error| panic!("{heading}: {error}"));
         assert!(!wakes.is_empty(), "{heading}: the example is no wake");
         let detail_type = event["detail-type"].as_str().unwrap().to_owned();
         let own_heading = !heading.starts_with("On ") && !heading.starts_with("An ");

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tenon_entrypoint::batch::RECEIVES_LEAST;
 use tenon_region::wiring::Wiring;
 use tenon_region::yaml;
+use tenon_runtime::batch::RECEIVES_LEAST;
 
 const STACKS: [&str; 4] =
     ["template.yaml", "infra/cluster.yaml", "infra/pod-identity.yaml", "infra/pipeline.yaml"];

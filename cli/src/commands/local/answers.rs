@@ -1,7 +1,8 @@
 //! What a running region answers, between its steps.
 
 use serde_json::Value;
-use tenon_table::{MemoryTable, block_on};
+use tenon_memory_table::MemoryTable;
+use tenon_memory_table::block_on;
 
 use super::world::World;
 use crate::api::{EventSent, Reading, Request};

@@ -13,13 +13,16 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::id::{ClusterName, Region as RegionName};
 use tenon_domain::manifest::node_class_from_value;
 use tenon_domain::{SignedDuration, Timestamp};
-use tenon_live::{AgentNews, Client, LiveCluster, LiveError, LiveWorld, Telling, classes, client};
 use tenon_region::bill::CountedCalls;
 use tenon_region::engine::Region;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::happening::{Happening, HappeningKind};
 use tenon_region::kubelet::BootTimes;
 use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
+use tenon_region::{
+    live::AgentNews, live::Client, live::LiveCluster, live::LiveError, live::LiveWorld, live::Telling,
+    live::classes, live::client,
+};
 use tokio::runtime::Runtime;
 
 use super::lines::{Ending, Lines};

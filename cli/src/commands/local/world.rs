@@ -17,12 +17,13 @@ use tenon_domain::api::node_class::{
 use tenon_domain::id::{ClusterName, Region as RegionName};
 use tenon_domain::manifest::Manifests;
 use tenon_domain::registry::Registry;
+use tenon_memory_table::block_on;
 use tenon_region::bill::CountedCalls;
 use tenon_region::engine::Region;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::scenario::{BUILT_IN, ClusterForm, ImageForm, Options, Scenario, Step, build, built_in};
 use tenon_table::items::{from_item, keys, put};
-use tenon_table::{Commit, CommitToken, Consistency, Table, block_on};
+use tenon_table::{Commit, CommitToken, Consistency, Table};
 
 use crate::args::{LocalArgs, Until};
 use crate::errors::{Failure, Problem, chain, did_you_mean, quoted};

@@ -11,7 +11,7 @@ use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::NodeSelectorRequirement;
 use tenon_domain::resources::ResourceList;
-use tenon_scheduling::provision::{Outcome as PlanOutcome, PlannedClaim, Unschedulable};
+use tenon_planning::provision::{Outcome as PlanOutcome, PlannedClaim, Unschedulable};
 
 use super::Simulated;
 use crate::catalogue::PriceOrigin;

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
-use tenon_bound as bound;
 use tenon_domain::money::UsdPerHour;
-use tenon_scheduling::provision::{Input, Plan, Report, plan};
+use tenon_planning::provision::{Input, Plan, Report, plan};
+use tenon_planning::solve as bound;
 
 use crate::args::SimulateArgs;
 use crate::catalogue::{PriceOrigin, RegionCatalog, Scope};

@@ -11,7 +11,7 @@ use tenon_domain::labels;
 use tenon_domain::manifest::Manifests;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, TaintEffect, UNSCHEDULABLE};
-use tenon_scheduling::provision::{ExistingNode, NodeKind};
+use tenon_planning::provision::{ExistingNode, NodeKind};
 
 /// The nodes that may have room.
 pub(super) fn existing(manifests: &Manifests, pods: &[Pod]) -> Vec<ExistingNode> {

@@ -16,7 +16,7 @@ use tenon_domain::manifest::{Manifests, expand_workloads};
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
-use tenon_scheduling::provision::{
+use tenon_planning::provision::{
     Input, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
 };
 

@@ -1,7 +1,7 @@
 //! Claims that take a step of their own between disruption's look and its commit: that step stands.
 
 use tenon_domain::claim::{Drift, DriftReason, RemovalReason};
-use tenon_entrypoint::testing::Meeting;
+use tenon_harness::Meeting;
 use tenon_table::Commit;
 
 use super::*;

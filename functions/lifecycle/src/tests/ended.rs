@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tenon_cloud::Ec2;
-use tenon_cloud::port::{
+use tenon_domain::id::ClientToken;
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation,
 };
-use tenon_cloud::twin::NewImage;
-use tenon_cluster::snapshot::{ClusterObjects, Encoder, Heartbeat, beat, read_manifest, write};
-use tenon_domain::id::ClientToken;
+use tenon_snapshot::snapshot::{ClusterObjects, Encoder, Heartbeat, beat, read_manifest, write};
 use tenon_table::Consistency;
+use tenon_twin::NewImage;
 
 use super::*;
 

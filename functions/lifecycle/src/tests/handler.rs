@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tenon_cloud::data::Ec2Data;
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::evidence::Origin;
+use tenon_ec2::data::Ec2Data;
 use tenon_table::items::{CatalogMeta, refresh, set_expiring};
 
 use super::*;
@@ -60,7 +60,7 @@ fn a_lost_race_keeps_no_other_claim() {
     world.clock.advance(SignedDuration::from_mins(16));
     let gate =
         block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
-    let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+    let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let now = world.clock.now();
     let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
     block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
@@ -106,7 +106,7 @@ fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
     arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
     let gate =
         block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
-    let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+    let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let seen =
         block_on(crate::observe::observe(&world, &cluster(), &gate, (world.clock.now(), cache))).unwrap();
     let labels = &seen.types[&wanted].labels;
@@ -145,7 +145,7 @@ fn launches_and_types_are_read_only_for_claims_that_need_them() {
         commit(&world, writes);
         let strong = tenon_table::Consistency::Strong;
         let gate = block_on(crate::observe::observe_gate(&world, &cluster(), strong)).unwrap();
-        let cache = &mut tenon_cluster::snapshot::ChunkCache::default();
+        let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
         let seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (EPOCH, cache))).unwrap();
         (seen.launches.len(), seen.types.len())
     };

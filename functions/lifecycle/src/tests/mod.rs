@@ -1,8 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_cloud::port::{Architecture, Instance, InstanceState, Tags, TargetCapacityType};
-use tenon_cluster::{Action, ActionKind};
 use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::node::Schedulable;
 use tenon_domain::api::node_pool::{ConsolidationPolicy, DisruptionPolicy, NodeClaimTemplate, NodeClassRef};
@@ -23,13 +21,17 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::testing::claims::{
+use tenon_ec2::port::{Architecture, Instance, InstanceState, Tags, TargetCapacityType};
+use tenon_harness::claims::{
     claim as nth, claim_name as name, cluster, instance as held, instance_id as id, node_name, world_with,
 };
-use tenon_entrypoint::testing::{EPOCH, Rung, World, WorldConfig};
-use tenon_entrypoint::{Handler, Scope, content_commit};
+use tenon_harness::{EPOCH, Rung, World, WorldConfig};
+use tenon_memory_table::block_on;
+use tenon_runtime::{Handler, Scope};
+use tenon_snapshot::{Action, ActionKind};
+use tenon_table::content_commit;
 use tenon_table::items::{Halt, InstanceOwner, TypeRecord, from_item, keys, put};
-use tenon_table::{Table, Write, block_on};
+use tenon_table::{Table, Write};
 
 use crate::Lifecycle;
 use crate::audit_record::AuditRecord;

@@ -1,7 +1,7 @@
 //! What is told again with every sweep while it lasts.
 
 use serde_json::Value;
-use tenon_cloud::Ec2;
+use tenon_ec2::Ec2;
 
 use super::ended::{launch_instance, pass, report};
 use super::*;

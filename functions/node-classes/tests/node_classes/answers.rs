@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::json;
-use tenon_cloud::Ec2;
-use tenon_cloud::port::{Architecture, Image, ImageFilter, ImageState, ResourceFilter};
-use tenon_cloud::twin::Call;
-use tenon_cluster::snapshot::{ChunkCache, read_classes};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::Registry;
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{Architecture, Image, ImageFilter, ImageState, ResourceFilter};
+use tenon_memory_table::block_on;
 use tenon_node_classes::plan::{Answers, Input, plan};
 use tenon_node_classes::resolve::{self, Judged};
+use tenon_snapshot::snapshot::{ChunkCache, read_classes};
+use tenon_table::Consistency;
 use tenon_table::items::{self, keys};
-use tenon_table::{Consistency, block_on};
+use tenon_twin::Call;
 
 use crate::running::{Running, allowances, class, image, running, throttled};
 

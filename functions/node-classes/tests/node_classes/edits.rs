@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenon_cloud::twin::{Call, FaultWhen};
 use tenon_domain::wake::Cause;
+use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, running, throttled};
 
@@ -47,9 +47,9 @@ fn images_that_the_spec_selected_before_its_edit_are_not_launched() {
 #[test]
 fn subnets_that_the_spec_selected_before_its_edit_are_not_launched_in() {
     let running = running(allowances());
-    let subnets = tenon_table::block_on(tenon_cloud::Ec2::describe_subnets(
+    let subnets = tenon_memory_table::block_on(tenon_ec2::Ec2::describe_subnets(
         &running.world.ec2,
-        &tenon_cloud::port::ResourceFilter::default(),
+        &tenon_ec2::port::ResourceFilter::default(),
     ));
     let one = subnets.unwrap()[0].id.to_string();
     let terms = json!({"subnetSelectorTerms": [{"id": one}]});
@@ -59,9 +59,9 @@ fn subnets_that_the_spec_selected_before_its_edit_are_not_launched_in() {
 #[test]
 fn security_groups_that_the_spec_selected_before_its_edit_are_on_no_node() {
     let running = running(allowances());
-    let groups = tenon_table::block_on(tenon_cloud::Ec2::describe_security_groups(
+    let groups = tenon_memory_table::block_on(tenon_ec2::Ec2::describe_security_groups(
         &running.world.ec2,
-        &tenon_cloud::port::ResourceFilter::default(),
+        &tenon_ec2::port::ResourceFilter::default(),
     ));
     let one = groups.unwrap()[0].id.to_string();
     let terms = json!({"securityGroupSelectorTerms": [{"id": one}]});

@@ -2,13 +2,14 @@
 
 use jiff::SignedDuration;
 use serde_json::json;
-use tenon_cloud::twin::NewImage;
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::content_commit;
+use tenon_memory_table::block_on;
+use tenon_table::Table;
+use tenon_table::content_commit;
 use tenon_table::items::{self, keys};
-use tenon_table::{Table, block_on};
+use tenon_twin::NewImage;
 
 use crate::running::{Running, allowances, class, image, running, set, tags};
 
@@ -34,9 +35,9 @@ fn check(owners: &[&str], alias: Option<&str>, selector: serde_json::Value, expe
     running.wake(Cause::SnapshotChanged);
     let own = running.world.installation.account.clone();
     let owner = |id: &tenon_domain::id::ImageId| {
-        let images = tenon_cloud::port::ImageFilter { ids: vec![id.clone()], ..everything() };
+        let images = tenon_ec2::port::ImageFilter { ids: vec![id.clone()], ..everything() };
         let found =
-            tenon_table::block_on(tenon_cloud::Ec2::describe_images(&running.world.ec2, &images, None));
+            tenon_memory_table::block_on(tenon_ec2::Ec2::describe_images(&running.world.ec2, &images, None));
         found.unwrap().items.remove(0).owner
     };
     let found: Vec<&str> =
@@ -45,8 +46,8 @@ fn check(owners: &[&str], alias: Option<&str>, selector: serde_json::Value, expe
     assert_eq!(found, expected, "{owners:?} {alias:?}");
 }
 
-fn everything() -> tenon_cloud::port::ImageFilter {
-    tenon_cloud::port::ImageFilter::default()
+fn everything() -> tenon_ec2::port::ImageFilter {
+    tenon_ec2::port::ImageFilter::default()
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{CapacityReservation, Tags};
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen};
 use tenon_domain::class_status::{ConditionStatus, ConditionType, Seen};
 use tenon_domain::registry::{ClusterSettings, Gate, Gates};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::Cause;
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{CapacityReservation, Tags};
 use tenon_node_classes::resolve;
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, registered};
 

@@ -2,18 +2,19 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenon_cloud::port::Tags;
-use tenon_cloud::twin::{Call, FaultWhen};
-use tenon_cluster::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::Decision;
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::content_commit;
-use tenon_entrypoint::testing::Rung;
+use tenon_ec2::port::Tags;
+use tenon_harness::Rung;
+use tenon_memory_table::block_on;
+use tenon_snapshot::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key};
+use tenon_table::content_commit;
 use tenon_table::items::{self, keys};
-use tenon_table::{Table, Write, block_on};
+use tenon_table::{Table, Write};
+use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{allowances, class, image, running, set, throttled, unregistered};
 
@@ -62,7 +63,7 @@ fn only_the_newest_available_image_is_taken() {
 fn an_image_that_is_deprecated_is_taken_only_where_there_is_no_other() {
     let running = running(allowances());
     let now = running.world.clock.now();
-    let deprecated = |name: &str, at| tenon_cloud::twin::NewImage { deprecated_at: at, ..image(name) };
+    let deprecated = |name: &str, at| tenon_twin::NewImage { deprecated_at: at, ..image(name) };
     let past = running.world.ec2.add_image(deprecated("nodes-2", Some(now)));
     running.report(&[class(json!({}))]);
     running.wake(Cause::SnapshotChanged);

@@ -3,20 +3,22 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::{Architecture, Tags};
-use tenon_cloud::twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
-use tenon_cluster::snapshot::{self, ClusterObjects, Encoder, Manifest};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
 use tenon_domain::wake::Cause;
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{Handler, Scope, content_commit};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{Architecture, Tags};
+use tenon_harness::{World, WorldConfig};
+use tenon_memory_table::block_on;
 use tenon_node_classes::NodeClasses;
+use tenon_runtime::{Handler, Scope};
+use tenon_snapshot::snapshot::{self, ClusterObjects, Encoder, Manifest};
+use tenon_table::Table;
+use tenon_table::content_commit;
 use tenon_table::items::{self, JournalOf, journal_from_item, keys, steps_of};
-use tenon_table::{Table, block_on};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
 pub(crate) struct Running {
     pub(crate) world: World,

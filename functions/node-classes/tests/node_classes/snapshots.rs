@@ -2,10 +2,10 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenon_cloud::port::{Tags, VolumeSnapshot};
-use tenon_cloud::twin::{Call, FaultWhen};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::Cause;
+use tenon_ec2::port::{Tags, VolumeSnapshot};
+use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, running, set, throttled};
 

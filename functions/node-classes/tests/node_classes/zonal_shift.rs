@@ -2,16 +2,16 @@
 
 use jiff::SignedDuration;
 use serde_json::json;
-use tenon_cloud::Ec2Error;
-use tenon_cloud::port::cluster_arn;
-use tenon_cloud::twin::{Call, FaultWhen};
 use tenon_domain::class_status::ConditionType;
 use tenon_domain::id::ZoneId;
 use tenon_domain::journal::Decision;
 use tenon_domain::registry::{ClusterSettings, Gate, Gates};
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_domain::zonal_shift::ShiftEnd;
-use tenon_entrypoint::testing::Rung;
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::cluster_arn;
+use tenon_harness::Rung;
+use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, registered};
 

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_cloud::port::{FleetItemError, FleetOverride};
-use tenon_cloud::{Class, Effect, effect};
 use tenon_domain::catalog::{CapacityType, InstanceTypeFacts, PartData};
 use tenon_domain::claim::LaunchedInstance;
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::unavailable::{
     LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, Wanted,
 };
-use tenon_launching::world::refused_request;
+use tenon_ec2::port::{FleetItemError, FleetOverride};
+use tenon_ec2::{Class, Effect, effect};
+use tenon_state::world::refused_request;
 use tenon_table::items::Parts;
 
 use super::{Answer, SettleInput};
@@ -148,7 +148,7 @@ fn refusals<'a>(input: SettleInput<'_>, answer: &'a Answer) -> Vec<(UnavailableK
             result.errors.iter().filter_map(of_error).collect()
         }
         Answer::Refused(error) if error.class() == Class::ServiceLinkedRoleMissing => {
-            let code = tenon_cloud::launched_reason_of(error);
+            let code = tenon_ec2::launched_reason_of(error);
             vec![(UnavailableKey::CapacityType(CapacityType::Spot), code, None)]
         }
         Answer::Refused(_) | Answer::Found(_) => Vec::new(),

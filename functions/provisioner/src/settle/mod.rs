@@ -16,8 +16,6 @@ mod tests;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenon_cloud::port::{FleetResult, Instance, TargetCapacityType};
-use tenon_cloud::{Class, Ec2Error, launched_reason, launched_reason_of};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchFailure, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
@@ -26,6 +24,8 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchState};
 use tenon_domain::unavailable::{LaunchAsked, Marks, OfferingKey};
 use tenon_domain::wake::FunctionName;
+use tenon_ec2::port::{FleetResult, Instance, TargetCapacityType};
+use tenon_ec2::{Class, Ec2Error, launched_reason, launched_reason_of};
 
 pub use marks::{CatalogFacts, MarkWord, Said};
 

@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use tenon_cloud::data::Ec2Data;
-use tenon_cloud::port::{
-    Architecture, FleetInstances, FleetItemError, FleetOverride, InstanceState, Tags, TargetCapacityType,
-};
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
@@ -14,7 +10,11 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
-use tenon_entrypoint::testing::claims;
+use tenon_ec2::data::Ec2Data;
+use tenon_ec2::port::{
+    Architecture, FleetInstances, FleetItemError, FleetOverride, InstanceState, Tags, TargetCapacityType,
+};
+use tenon_harness::claims;
 use tenon_table::items::Parts;
 use tenon_table::items::packed::Part;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tenon_domain::Timestamp;
-use tenon_entrypoint::testing::{Meeting, Over, SetClock};
-use tenon_launching::commit::{Outcome, commit};
+use tenon_harness::{Meeting, Over, SetClock};
+use tenon_memory_table::MemoryTable;
+use tenon_state::commit::{Outcome, commit};
 use tenon_table::{
-    Commit, CommitError, Consistency, Group, Item, Key, MemoryTable, Page, Query, Slices, Table, TableError,
-    Value, Write,
+    Commit, CommitError, Consistency, Group, Item, Key, Page, Query, Slices, Table, TableError, Value, Write,
 };
 
 use super::*;

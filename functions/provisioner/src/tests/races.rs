@@ -4,9 +4,9 @@ use tenon_domain::SignedDuration;
 use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::launch::Launch;
 use tenon_domain::unavailable::{Mark, Probe};
-use tenon_entrypoint::content_commit;
-use tenon_entrypoint::testing::Meeting;
+use tenon_harness::Meeting;
 use tenon_table::Commit;
+use tenon_table::content_commit;
 use tenon_table::items::{add_step, keys, set};
 
 use super::probes::{dried, dry_out, launches_since, marks};

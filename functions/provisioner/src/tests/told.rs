@@ -4,8 +4,8 @@ use serde_json::json;
 use tenon_domain::claim::{BINDING_WINDOW, Claim, ClaimState};
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::{JournalRecord, SubjectKind};
-use tenon_entrypoint::content_commit;
 use tenon_table::Table;
+use tenon_table::content_commit;
 use tenon_table::items::{keys, set};
 
 use super::probes::dried;

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::SdkError;
 use aws_sdk_ec2::operation::create_fleet::CreateFleetError;
-use tenon_cloud::port::{CreateFleetRequest, DryRunOutcome};
-use tenon_cloud::{Class, Ec2, Ec2Error};
+use tenon_ec2::port::{CreateFleetRequest, DryRunOutcome};
+use tenon_ec2::{Class, Ec2, Ec2Error};
 
 use super::{block_on, ec2};
 use crate::call::{Effect, FailedCall};
 
-const STORED: &str = include_str!("../../../cloud/golden/create-fleet-request.v1.json");
+const STORED: &str = include_str!("../../../ec2/golden/create-fleet-request.v1.json");
 
 fn request() -> CreateFleetRequest {
     CreateFleetRequest::from_stored(STORED).unwrap()

@@ -1,14 +1,14 @@
 //! CreateFleet's request and answer.
 
-use tenon_cloud::port::{
+use tenon_ec2::port::{
     CreateFleetRequest, FleetOverride, FleetTags, OnDemandAllocation, RunInstancesProbe, Tags,
     TargetCapacityType,
 };
-use tenon_cloud::{Class, Ec2};
+use tenon_ec2::{Class, Ec2};
 
 use super::{block_on, check_form, ec2};
 
-const STORED: &str = include_str!("../../../cloud/golden/create-fleet-request.v1.json");
+const STORED: &str = include_str!("../../../ec2/golden/create-fleet-request.v1.json");
 const LAUNCHED: &str = r#"<CreateFleetResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">
   <requestId>r</requestId>
   <fleetId>fleet-0a1b</fleetId>

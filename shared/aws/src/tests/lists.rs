@@ -1,12 +1,12 @@
 //! Lists: what is asked for, how it pages, how its items are read.
 
-use tenon_cloud::Ec2;
-use tenon_cloud::port::{
+use tenon_domain::catalog::describe::{Limits, facts};
+use tenon_domain::reservation::{MatchCriteria, ReservationKind};
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{
     Architecture, CapacityReservationFilter, DisabledImages, ImageFilter, ImageState, InstanceFilter,
     InstanceState, LocationType, PageToken, ResourceFilter, TagFilter, TargetCapacityType,
 };
-use tenon_domain::catalog::describe::{Limits, facts};
-use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 
 use super::{block_on, check_form, ec2};
 

@@ -1,6 +1,6 @@
 //! Spot prices and the price list.
 
-use tenon_cloud::{Class, Ec2, Pricing};
+use tenon_ec2::{Class, Ec2, Pricing};
 
 use super::{block_on, ec2, forms, pricing};
 

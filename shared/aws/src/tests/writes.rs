@@ -1,7 +1,7 @@
 //! Launch templates, tags and terminations.
 
-use tenon_cloud::Ec2;
-use tenon_cloud::port::{
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, InstanceState, LaunchTemplateData,
     LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };

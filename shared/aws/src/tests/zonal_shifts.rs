@@ -1,6 +1,6 @@
 //! GetManagedResource.
 
-use tenon_cloud::{Class, ZonalShift};
+use tenon_ec2::{Class, ZonalShift};
 
 use super::{block_on, zonal_shift};
 

@@ -164,3 +164,12 @@ fn add_capacity_types(labels: &mut Requirements, facts: &InstanceTypeFacts, offe
     labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible));
     labels.replace(Requirement::one_of(labels::CAPACITY_TYPE, capacity_types));
 }
+/// The option of a type, from options by name.
+#[must_use]
+pub fn find_option<'a>(
+    types: &'a [InstanceTypeOption],
+    name: &InstanceType,
+) -> Option<&'a InstanceTypeOption> {
+    let place = types.binary_search_by(|option| option.facts.name.cmp(name)).ok()?;
+    types.get(place)
+}

@@ -2,8 +2,8 @@ use std::sync::Mutex;
 
 use serde_json::json;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_entrypoint::testing::{World, WorldConfig};
-use tenon_entrypoint::{HandlerError, Scope};
+use tenon_harness::{World, WorldConfig};
+use tenon_runtime::{HandlerError, Scope};
 
 use super::*;
 

@@ -10,9 +10,9 @@ use aws_sdk_dynamodb::types::{
 use aws_sdk_eventbridge::types::Target;
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
-use tenon_cluster::{Action, ActionKind, action};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_dynamodb::DynamoTable;
+use tenon_snapshot::{Action, ActionKind, action};
 use tenon_table::{Commit, CommitToken, Table as _, Write};
 
 /// The region that replicas are told.

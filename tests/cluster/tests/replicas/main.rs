@@ -18,10 +18,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use tenon_cluster::ActionKind;
 use tenon_cluster_tests::Cluster;
 use tenon_domain::manifest;
 use tenon_kube::lease::{DURATION, EVERY, RENEW_WITHIN};
+use tenon_snapshot::ActionKind;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::account::{Account, provider_id};

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-use tenon_cluster::snapshot::{CHUNK_PREFIX, Manifest, manifest_key, partition, read_manifest};
 use tenon_cluster_tests::agent_binary;
 use tenon_domain::id::ClusterName;
 use tenon_dynamodb::DynamoTable;
+use tenon_snapshot::snapshot::{CHUNK_PREFIX, Manifest, manifest_key, partition, read_manifest};
 use tenon_table::value::attributes_size;
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};
 

@@ -16,9 +16,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
-use tenon_cluster::snapshot::{ChunkKind, Manifest};
 use tenon_cluster_tests::Cluster;
 use tenon_domain::manifest;
+use tenon_snapshot::snapshot::{ChunkKind, Manifest};
 
 use agent::{Agent, Region, Written};
 use objects::{Bound, NAMESPACE, NODES, PODS, WORKLOADS, node, node_claim, pod, replica_set};

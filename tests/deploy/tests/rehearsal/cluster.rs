@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenon_agent::bell::DETAIL_TYPE;
 use tenon_agent::{Agent, Bell, BellError, Burst, Reported, Ring};
-use tenon_cluster::simulated::{SimulatedCluster, SimulationConfig};
 use tenon_domain::id::ClusterName;
 use tenon_dynamodb::DynamoTable;
+use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
 use tokio::sync::Mutex;
 
 use crate::account::{Account, INSTALLATION};

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 
-use tenon_cloud::twin::{RegionTwin, TwinConfig};
+use tenon_twin::{RegionTwin, TwinConfig};
 
 use crate::account::{Account, REGION};
 use crate::cluster::Cluster;

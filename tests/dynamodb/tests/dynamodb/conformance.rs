@@ -3,7 +3,7 @@
 use crate::server::{fresh_table, runtime};
 use jiff::{SignedDuration, Timestamp};
 use tenon_dynamodb::DynamoTable;
-use tenon_table::conformance::{CASES, Can, Capability, Harness, Outcome, run_all};
+use tenon_memory_table::conformance::{CASES, Can, Capability, Harness, Outcome, run_all};
 
 struct DynamoDbLocal;
 

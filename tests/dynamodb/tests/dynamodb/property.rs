@@ -11,9 +11,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenon_dynamodb::DynamoTable;
+use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
 use tenon_table::{
-    Commit, CommitError, CommitToken, Consistency, Item, Key, MemoryConfig, MemoryTable, Page, Query,
-    SkRange, Table, TableError, Throughput, Write, limits, query_all, value,
+    Commit, CommitError, CommitToken, Consistency, Item, Key, Page, Query, SkRange, Table, TableError, Write,
+    limits, query_all, value,
 };
 
 /// Sequences of up to 40 commands: some 5,000 calls, half a minute.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tenon_cloud::Ec2;
-use tenon_cloud::port::LocationType;
 use tenon_domain::catalog::describe::{Limits, facts};
 use tenon_domain::money::UsdPerHour;
+use tenon_ec2::Ec2;
+use tenon_ec2::port::LocationType;
 
 use super::pages;
 use crate::difference::Difference;

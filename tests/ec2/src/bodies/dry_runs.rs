@@ -1,8 +1,8 @@
 //! Dry runs.
 
-use tenon_cloud::port::{DryRunOutcome, RunInstancesProbe, TargetCapacityType};
-use tenon_cloud::twin::Call;
-use tenon_cloud::{Class, Ec2};
+use tenon_ec2::port::{DryRunOutcome, RunInstancesProbe, TargetCapacityType};
+use tenon_ec2::{Class, Ec2};
+use tenon_twin::Call;
 
 use super::instances;
 use crate::difference::Difference;

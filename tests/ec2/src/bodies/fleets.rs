@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tenon_cloud::port::{FleetOverride, FleetResult, ImageState, TargetCapacityType};
-use tenon_cloud::twin::Pool;
-use tenon_cloud::{Class, Ec2};
+use tenon_ec2::port::{FleetOverride, FleetResult, ImageState, TargetCapacityType};
+use tenon_ec2::{Class, Ec2};
+use tenon_twin::Pool;
 
 use super::{instances, launch};
 use crate::difference::Difference;

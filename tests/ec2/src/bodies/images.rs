@@ -1,8 +1,8 @@
 //! Images.
 
-use tenon_cloud::port::{Architecture, DisabledImages, Image, ImageFilter, ImageState, TagFilter};
-use tenon_cloud::{Class, Ec2, Ec2Error};
 use tenon_domain::id::ImageId;
+use tenon_ec2::port::{Architecture, DisabledImages, Image, ImageFilter, ImageState, TagFilter};
+use tenon_ec2::{Class, Ec2, Ec2Error};
 
 use super::pages;
 use crate::difference::Difference;

@@ -1,8 +1,8 @@
 //! Instances, their tags and their end.
 
-use tenon_cloud::port::{InstanceFilter, InstanceState, TagFilter, Tags, TargetCapacityType};
-use tenon_cloud::{Class, Ec2, Ec2Error};
 use tenon_domain::id::InstanceId;
+use tenon_ec2::port::{InstanceFilter, InstanceState, TagFilter, Tags, TargetCapacityType};
+use tenon_ec2::{Class, Ec2, Ec2Error};
 
 use super::{instances, launch};
 use crate::difference::Difference;

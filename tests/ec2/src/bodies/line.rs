@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_cloud::Ec2;
-use tenon_cloud::port::InstanceState;
 use tenon_domain::SignedDuration;
 use tenon_domain::claim::ClaimPhase;
+use tenon_ec2::Ec2;
+use tenon_ec2::port::InstanceState;
 
 use super::pages;
 use crate::line::Line;

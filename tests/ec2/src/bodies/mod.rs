@@ -34,8 +34,8 @@ pub use line::{
 pub use network::{security_groups_are_found_by_tag_name_and_id, subnets_are_found_by_tag_and_id};
 pub use templates::templates_are_made_found_and_deleted;
 
-use tenon_cloud::port::{CreateFleetRequest, FleetResult, Instance, InstanceFilter, Page, PageToken};
-use tenon_cloud::{Ec2, Ec2Error};
+use tenon_ec2::port::{CreateFleetRequest, FleetResult, Instance, InstanceFilter, Page, PageToken};
+use tenon_ec2::{Ec2, Ec2Error};
 
 use crate::server::Server;
 

@@ -1,7 +1,7 @@
 //! Subnets and security groups.
 
-use tenon_cloud::port::ResourceFilter;
-use tenon_cloud::{Class, Ec2};
+use tenon_ec2::port::ResourceFilter;
+use tenon_ec2::{Class, Ec2};
 
 use crate::server::Server;
 

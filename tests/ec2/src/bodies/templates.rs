@@ -1,7 +1,7 @@
 //! Launch templates.
 
-use tenon_cloud::port::LaunchTemplateFilter;
-use tenon_cloud::{Class, Ec2, Ec2Error};
+use tenon_ec2::port::LaunchTemplateFilter;
+use tenon_ec2::{Class, Ec2, Ec2Error};
 
 use super::pages;
 use crate::difference::Difference;

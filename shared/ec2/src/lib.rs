@@ -1,0 +1,16 @@
+//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`], [`ZonalShift`]), the one place that knows EC2's error
+//! codes ([`classify`]), and facts about instance types ([`data`]).
+//!
+//! Decides what a call to EC2 looks like and what its errors mean to the caller. Doesn't decide what to launch,
+//! and never retries: retries belong to the next wake.
+
+mod classify;
+pub mod data;
+mod effect;
+mod error;
+pub mod port;
+
+pub use classify::{Class, classify};
+pub use effect::{Effect, effect, launched_reason, launched_reason_of};
+pub use error::Ec2Error;
+pub use port::{Account, Ec2, Pricing, ZonalShift};

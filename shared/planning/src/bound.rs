@@ -1,0 +1,147 @@
+//! What the pods on a plan's new claims cost at least: a linear programme over groups of equal pods.
+//!
+//! Decides nothing: it is the yardstick for plans. Every pod must be on some machine of a type that it may use, machines
+//! may be bought in fractions and pods split over them, and no type holds more of a resource than it has; each group is
+//! limited to its own offerings in the pools that the plan used for it. No valid plan for these claims' pods is cheaper
+//! (but for one that moves them to room that is there already).
+//!
+//! The programme is made here and solved behind a feature (`solve`): a solver brings a log and a clock, which this crate must not
+//! know.
+//!
+//! Source: the assignment relaxation of vector bin packing with bins of several sizes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::id::{NodePoolName, Uid};
+
+use crate::provision::{Dimensions, Group, Input, Plan, Pool, groups, in_order, shape};
+
+/// A programme with more variables than this is not solved: it would take longer than the plan is worth.
+const MAX_VARIABLES: usize = 12_000;
+
+/// A linear programme whose least price no valid plan for the claims' pods can beat.
+///
+/// Minimise the price of machines bought in fractions, so that every group's pods have their shares of machines, and no
+/// type's machines hold more of a resource than they have. Amounts are scaled so that they are near one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Programme {
+    /// How many pods of each group are on claims.
+    pub counts: Vec<f64>,
+    /// What a pod of each group needs, by dimension.
+    pub needs: Vec<Vec<f64>>,
+    /// The machines that may be bought.
+    pub columns: Vec<Column>,
+}
+
+/// A machine that may be bought: its room and price, and the groups that may use it at that price.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Room by dimension.
+    pub room: Vec<f64>,
+    /// USD an hour.
+    pub price: f64,
+    /// Indexes of groups.
+    pub users: BTreeSet<usize>,
+}
+
+/// The programme of what the pods on the plan's claims can cost at least; `None` where it would be too large.
+#[must_use]
+pub fn programme(input: &Input, plan: &Plan) -> Option<Programme> {
+    let shape = shape(input);
+    let (groups, _) = groups(input, &shape.dimensions);
+    let placed = placed(plan);
+    let counts: Vec<f64> = groups.iter().map(|group| f64::from(on_claims(group, &placed))).collect();
+    let scale = scale(&shape.dimensions, &groups, &counts);
+    let mut columns = Vec::new();
+    for pool in in_order(input) {
+        let mut pool = Pool::new(pool, &shape.daemons, &shape.dimensions);
+        columns.extend(columns_of(&mut pool, &groups, &placed, &scale));
+    }
+    let columns = undominated(columns);
+    let variables: usize = columns.iter().map(|column| column.users.len() + 1).sum();
+    if variables > MAX_VARIABLES {
+        return None;
+    }
+    let needs = groups.iter().map(|group| scaled(&group.need, &scale)).collect();
+    Some(Programme { counts, needs, columns })
+}
+
+/// By pod, the pool that the plan launches for it.
+fn placed(plan: &Plan) -> BTreeMap<&Uid, &NodePoolName> {
+    plan.claims.iter().flat_map(|claim| claim.pods.iter().map(|pod| (&pod.uid, &claim.pool))).collect()
+}
+
+fn on_claims(group: &Group<'_>, placed: &BTreeMap<&Uid, &NodePoolName>) -> u32 {
+    let count = group.pods.iter().filter(|pod| placed.contains_key(&pod.uid)).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// For each dimension the largest need, so that the programme's numbers are near one.
+fn scale(dimensions: &Dimensions, groups: &[Group<'_>], counts: &[f64]) -> Vec<f64> {
+    let mut largest = vec![1_i64; dimensions.names().count()];
+    for (group, _) in groups.iter().zip(counts).filter(|(_, count)| **count > 0.0) {
+        for (largest, need) in largest.iter_mut().zip(&group.need) {
+            *largest = (*largest).max(*need);
+        }
+    }
+    scaled(&largest, &vec![1.0; largest.len()])
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a bound is as exact as the solver's floating point")]
+fn scaled(amounts: &[i64], scale: &[f64]) -> Vec<f64> {
+    amounts.iter().zip(scale).map(|(amount, scale)| *amount as f64 / scale).collect()
+}
+
+/// Most pods of one kind that a machine is taken to hold: beyond it, room says nothing and only spoils the numbers.
+const MOST_ROOM: f64 = 100_000.0;
+
+fn columns_of(
+    pool: &mut Pool<'_>,
+    groups: &[Group<'_>],
+    placed: &BTreeMap<&Uid, &NodePoolName>,
+    scale: &[f64],
+) -> Vec<Column> {
+    let name = &pool.input.pool.name;
+    let mut least: BTreeMap<(usize, u64), BTreeSet<usize>> = BTreeMap::new();
+    for (index, group) in groups.iter().enumerate() {
+        if !group.pods.iter().any(|pod| placed.get(&pod.uid) == Some(&name)) {
+            continue;
+        }
+        for alternative in group.alternatives.iter().filter_map(|one| one.for_new_node()) {
+            for (type_index, price) in pool.least_prices(&alternative, &group.need) {
+                least.entry((type_index, price)).or_default().insert(index);
+            }
+        }
+    }
+    let mut columns = Vec::new();
+    let mut users: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    // Prices ascend within a type: who may have it for less may have it for more.
+    for ((type_index, price), group) in least {
+        let all = users.entry(type_index).or_default();
+        all.extend(group);
+        let Some(one) = pool.types.get(type_index) else { continue };
+        let room = scaled(&one.room, scale).into_iter().map(|room| room.clamp(0.0, MOST_ROOM)).collect();
+        columns.push(Column { room, price: usd(price), users: all.clone() });
+    }
+    columns
+}
+
+#[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53 nano-dollars")]
+fn usd(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// Leaves out columns that another serves the same groups as with at least the room for at most the price.
+fn undominated(mut columns: Vec<Column>) -> Vec<Column> {
+    columns.sort_by(|a, b| a.price.total_cmp(&b.price).then_with(|| b.users.len().cmp(&a.users.len())));
+    let mut kept: Vec<Column> = Vec::new();
+    for column in columns {
+        let better = |other: &Column| {
+            column.users.is_subset(&other.users) && column.room.iter().zip(&other.room).all(|(a, b)| a <= b)
+        };
+        if !kept.iter().any(better) {
+            kept.push(column);
+        }
+    }
+    kept
+}

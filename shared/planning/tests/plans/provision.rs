@@ -1,0 +1,539 @@
+//! What provisioning decides, as somebody who runs a cluster would notice it. Numbers in names are those of the
+//! conformance cases.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::support::*;
+use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
+use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_domain::id::InstanceType;
+use tenon_domain::labels;
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::requirement::Requirement;
+use tenon_domain::taint::{Taint, TaintEffect, Toleration};
+use tenon_planning::provision::{ExistingNode, Input, NodeKind, Outcome, PoolInput, StepBudget, plan};
+use tenon_planning::solve as bound;
+
+#[test]
+fn nothing_to_place_gives_an_empty_plan() {
+    let (plan, report) = plan(&input(Vec::new(), vec![default_pool()]));
+    assert!(plan.is_empty());
+    assert_eq!((plan.wake_at, report.outcome), (None, Outcome::Complete));
+}
+
+#[test]
+fn c082_nodes_are_packed_and_small_pods_fill_them() {
+    let types = || vec![FakeType::new("default.instance-type", 4, 4, 5).option()];
+    let large = pods("large", 40, shape(&[("cpu", "10m"), ("memory", "1.8G")]));
+    claims(&input(large.clone(), vec![pool("default", types())]), 20);
+    let small = pods("small", 20, shape(&[("cpu", "10m"), ("memory", "400M")]));
+    let all = large.into_iter().chain(small).collect();
+    let (_, report) = claims(&input(all, vec![pool("default", types())]), 20);
+    assert!(report.unschedulable.is_empty());
+}
+
+#[test]
+fn c083_tiny_pods_are_bounded_by_the_number_of_pods_and_get_the_smallest_type() {
+    let tiny = pods("tiny", 25, shape(&[("cpu", "1m"), ("memory", "1M")]));
+    let (plan, _) = claims(&input(tiny, vec![default_pool()]), 5);
+    for claim in &plan.claims {
+        assert_eq!(claim.instance_types.first().unwrap().as_str(), "small.instance-type");
+        assert_eq!(claim.pods.len(), 5);
+    }
+}
+
+#[test]
+fn c083_nothing_of_an_unknown_resource_is_schedulable() {
+    let pod = pods("zero", 1, shape(&[("foo.com/weird", "0")]));
+    claims(&input(pod, vec![default_pool()]), 1);
+    check_reason(
+        &input(pods("some", 1, shape(&[("foo.com/weird", "1")])), vec![default_pool()]),
+        "InsufficientResources",
+    );
+}
+
+fn in_flight(labels: &[(&str, &str)]) -> ExistingNode {
+    let mut node =
+        node("default-abcde", NodeKind::InFlight, &[("cpu", "2"), ("memory", "2Gi"), ("pods", "5")]);
+    node.labels.extend(labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+    node
+}
+
+#[test]
+fn c085_room_on_a_claim_in_flight_is_used_and_nothing_launched_twice() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.nodes.push(in_flight(&[]));
+    let (plan, _) = claims(&world, 0);
+    assert_eq!(plan.placements.first().unwrap().node, "default-abcde");
+}
+
+#[test]
+fn c085_a_second_node_is_launched_when_the_pod_does_not_fit_or_selects_another() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "3")])), vec![default_pool()]);
+    world.nodes.push(in_flight(&[]));
+    claims(&world, 1);
+    let other_zone = selecting(shape(&[("cpu", "1")]), labels::ZONE, "test-zone-2");
+    let mut world = input(pods("web", 1, other_zone), vec![default_pool()]);
+    world.nodes.push(in_flight(&[(labels::ZONE, "test-zone-1")]));
+    let (plan, _) = claims(&world, 1);
+    let zones: Vec<&str> = plan.claims[0].zones.iter().map(|zone| zone.as_str()).collect();
+    assert_eq!(zones, ["test-zone-2"]);
+}
+
+#[test]
+fn nodes_that_are_initialised_are_filled_before_those_that_start() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), Vec::new());
+    world.nodes.push(in_flight(&[]));
+    world.nodes.push(node("z", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")]));
+    let (plan, _) = claims(&world, 0);
+    assert_eq!(plan.placements[0].node, "z");
+}
+
+#[test]
+fn an_overdrawn_node_takes_nothing() {
+    let mut full = node("a", NodeKind::Initialized, &[("cpu", "2"), ("memory", "1Gi"), ("pods", "5")]);
+    full.used = list(&[("memory", "2Gi")]);
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.nodes.push(full);
+    claims(&world, 1);
+}
+
+#[test]
+fn a_tainted_node_with_room_takes_only_pods_that_tolerate_it() {
+    let taint = |effect| Taint { value: "batch".to_owned(), ..Taint::new("dedicated", effect) };
+    let check = |kind, effect, tolerations: &[Toleration], placed: &[&str]| {
+        let mut asking = shape(&[("cpu", "1")]);
+        asking.tolerations = tolerations.to_vec();
+        let mut world = input(pods("web", 1, asking), vec![default_pool()]);
+        let room = &[("cpu", "2"), ("memory", "2Gi"), ("pods", "5")];
+        world.nodes = vec![ExistingNode { taints: vec![taint(effect)], ..node("tainted", kind, room) }];
+        let (plan, _) = claims(&world, 1 - placed.len());
+        let found: Vec<&str> = plan.placements.iter().map(|placement| placement.node.as_str()).collect();
+        assert_eq!(found, placed, "{kind:?} {effect:?}");
+    };
+    for kind in [NodeKind::Initialized, NodeKind::Starting, NodeKind::InFlight] {
+        check(kind, TaintEffect::NoSchedule, &[], &[]);
+        check(kind, TaintEffect::NoExecute, &[], &[]);
+        check(kind, TaintEffect::NoSchedule, &[Toleration::exists("other")], &[]);
+        check(kind, TaintEffect::NoSchedule, &[Toleration::exists("dedicated")], &["tainted"]);
+        check(kind, TaintEffect::PreferNoSchedule, &[], &["tainted"]);
+    }
+}
+
+#[test]
+fn the_room_of_a_node_is_given_to_one_group_of_pods_alone() {
+    let room = &[("cpu", "2"), ("memory", "2Gi"), ("pods", "5")];
+    for kind in [NodeKind::Initialized, NodeKind::Starting, NodeKind::InFlight] {
+        let groups = [("a", "1500m"), ("b", "1400m"), ("c", "1300m")];
+        let all = groups.iter().flat_map(|(name, cpu)| pods(name, 1, shape(&[("cpu", cpu)]))).collect();
+        let mut world = input(all, Vec::new());
+        world.nodes = vec![node("one", kind, room)];
+        let (plan, report) = claims(&world, 0);
+        assert_eq!((plan.placements.len(), report.unschedulable.len()), (1, 2), "{kind:?}");
+    }
+}
+
+#[test]
+fn host_ports_of_a_pod_that_was_placed_are_taken() {
+    let mut listening = shape(&[("cpu", "100m")]);
+    listening.host_ports =
+        BTreeSet::from([HostPort { ip: "0.0.0.0".to_owned(), port: 80, protocol: "TCP".to_owned() }]);
+    let other = PodShape { requests: list(&[("cpu", "200m"), ("pods", "1")]), ..listening.clone() };
+    let all = pods("a", 1, listening).into_iter().chain(pods("b", 1, other)).collect();
+    let mut world = input(all, Vec::new());
+    world.nodes = vec![node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])];
+    assert_eq!(claims(&world, 0).0.placements.len(), 1);
+}
+
+#[test]
+fn daemon_sets_that_do_not_tolerate_a_pool_take_nothing_of_its_nodes() {
+    let tainted = || {
+        let mut pool = default_pool();
+        pool.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
+        pool
+    };
+    let tolerating = |cpu: &str| {
+        let mut shape = shape(&[("cpu", cpu)]);
+        shape.tolerations = vec![Toleration::exists("dedicated")];
+        shape
+    };
+    let mut world = input(pods("web", 1, tolerating("1")), vec![tainted()]);
+    world.daemon_sets =
+        vec![daemon_set("intolerant", shape(&[("cpu", "2")])), daemon_set("tolerant", tolerating("500m"))];
+    let (plan, _) = claims(&world, 1);
+    assert_eq!(plan.claims[0].requests, list(&[("cpu", "1500m"), ("pods", "2")]));
+    assert_eq!(plan.claims[0].instance_types[0].as_str(), "small.instance-type");
+    // Of a node that is there, too.
+    let mut here = node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")]);
+    here.taints = tainted().pool.template.taints;
+    world.nodes = vec![here];
+    assert_eq!(claims(&world, 0).0.placements.len(), 1);
+}
+
+#[test]
+fn c088_daemon_sets_are_overhead_where_they_run() {
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let mut world = input(pod(), vec![default_pool()]);
+    world.daemon_sets = vec![
+        daemon_set("everywhere", shape(&[("cpu", "2"), ("memory", "1Gi")])),
+        daemon_set("arm-only", selecting(shape(&[("cpu", "12")]), labels::ARCH, "arm64")),
+        daemon_set("elsewhere", selecting(shape(&[("cpu", "64")]), "custom", "label")),
+    ];
+    let (plan, _) = claims(&world, 1);
+    let claim = &plan.claims[0];
+    assert_eq!(claim.requests, list(&[("cpu", "3"), ("memory", "1Gi"), ("pods", "2")]));
+    let types: Vec<&str> = claim.instance_types.iter().map(|t| t.as_str()).collect();
+    assert_eq!(
+        types,
+        [
+            "default.instance-type",
+            "gpu-vendor-b.instance-type",
+            "gpu-vendor.instance-type",
+            "arm.instance-type"
+        ]
+    );
+}
+
+#[test]
+fn c088_the_host_name_in_a_daemon_sets_affinity_means_nothing() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.daemon_sets =
+        vec![daemon_set("named", selecting(shape(&[("cpu", "2")]), labels::HOSTNAME, "node-1"))];
+    let (plan, _) = claims(&world, 1);
+    assert_eq!(plan.claims[0].requests, list(&[("cpu", "3"), ("pods", "2")]));
+}
+
+#[test]
+fn c088_daemon_pods_that_run_already_are_not_counted_twice() {
+    let mut running = node("a", NodeKind::Initialized, &[("cpu", "3"), ("pods", "10")]);
+    running.used = list(&[("cpu", "2"), ("pods", "1")]);
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+    world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", "2")]))];
+    world.nodes.push(running.clone());
+    claims(&world, 1);
+    running.daemon_used = running.used.clone();
+    world.nodes = vec![running];
+    claims(&world, 0);
+}
+
+fn limited(limits: &[(&str, &str)]) -> PoolInput {
+    let mut pool = default_pool();
+    pool.pool.limits = list(limits);
+    pool
+}
+
+#[test]
+fn c089_limits() {
+    let exclusive = |count| pods("web", count, shape(&[("cpu", "1500m")]));
+    let mut used = limited(&[("cpu", "20")]);
+    used.usage = list(&[("cpu", "100")]);
+    check_reason(&input(exclusive(1), vec![used]), "LimitsExceeded");
+    claims(&input(exclusive(1), vec![limited(&[("cpu", "2")])]), 1);
+    let (_, report) = claims(&input(exclusive(2), vec![limited(&[("cpu", "3")])]), 1);
+    assert_eq!(report.unschedulable.len(), 1);
+    let large = pods("large", 3, shape(&[("cpu", "3500m")]));
+    let mut two = limited(&[("nodes", "2")]);
+    two.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    let (_, report) = claims(&input(large, vec![two]), 2);
+    assert_eq!(
+        report.unschedulable[0].reason().to_string(),
+        "the limit of `nodes` leaves no room for any instance type that fits"
+    );
+}
+
+#[test]
+fn the_clusters_most_nodes_are_no_limit_of_a_pool() {
+    let large = || pods("large", 3, shape(&[("cpu", "3500m")]));
+    let check = |nodes_left, limits: &[(&str, &str)], launched, reason: &str| {
+        let pool = PoolInput { nodes_left: Some(nodes_left), ..limited(limits) };
+        let (_, report) = claims(&input(large(), vec![pool]), launched);
+        assert_eq!(report.unschedulable[0].reason().as_str(), reason);
+        report.unschedulable[0].message()
+    };
+    let message = "NodePool `default`: the cluster has all the nodes that its registry allows (`max_nodes`): \
+                   raise it in the cluster's stack";
+    assert_eq!(check(2, &[], 2, "MaxNodesReached"), message);
+    assert_eq!(check(2, &[("nodes", "5")], 2, "MaxNodesReached"), message);
+    check(5, &[("nodes", "2")], 2, "LimitsExceeded");
+    check(2, &[("nodes", "2")], 2, "LimitsExceeded");
+}
+
+#[test]
+fn what_a_pool_may_not_launch_goes_to_the_next() {
+    let mut first = limited(&[("nodes", "1")]);
+    first.pool.weight = 10;
+    first.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    let second = pool("second", six());
+    let (plan, _) = claims(&input(pods("web", 2, shape(&[("cpu", "3500m")])), vec![first, second]), 2);
+    let pools: Vec<&str> = plan.claims.iter().map(|claim| claim.pool.as_str()).collect();
+    assert_eq!(pools, ["default", "second"]);
+}
+
+#[test]
+fn c091_the_heaviest_pool_wins_and_an_explicit_selector_beats_it() {
+    let heavy = || {
+        let mut heavy = pool("heavy", six());
+        heavy.pool.weight = 50;
+        heavy
+    };
+    let world = |shape| input(pods("web", 1, shape), vec![default_pool(), heavy()]);
+    let (plan, _) = claims(&world(shape(&[("cpu", "1")])), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "heavy");
+    let (plan, _) = claims(&world(selecting(shape(&[("cpu", "1")]), labels::NODEPOOL, "default")), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "default");
+}
+
+#[test]
+fn c091_a_pool_without_prefer_no_schedule_is_preferred_and_one_with_it_used_at_need() {
+    let mut avoided = pool("avoided", six());
+    avoided.pool.weight = 50;
+    avoided.pool.template.taints = vec![Taint::new("slow", TaintEffect::PreferNoSchedule)];
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let (plan, _) = claims(&input(pod(), vec![avoided.clone(), default_pool()]), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "default");
+    let (plan, _) = claims(&input(pod(), vec![avoided]), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "avoided");
+}
+
+#[test]
+fn affinity_terms_are_ored_and_a_term_that_cannot_be_had_is_passed_over() {
+    let term = |key: &str, value: &str| NodeSelectorTerm {
+        match_expressions: vec![Requirement::one_of(key, [value])],
+        match_fields: Vec::new(),
+    };
+    let mut either = shape(&[("cpu", "1")]);
+    either.required_node_affinity = vec![term(labels::ARCH, "s390x"), term(labels::ZONE, "test-zone-2")];
+    let (plan, _) = claims(&input(pods("web", 1, either), vec![default_pool()]), 1);
+    assert_eq!(plan.claims[0].zones.len(), 1);
+}
+
+#[test]
+fn host_ports_clash_only_where_port_protocol_and_address_do() {
+    let listens =
+        |ip: &str, port, protocol: &str| HostPort { ip: ip.to_owned(), port, protocol: protocol.to_owned() };
+    let check = |one: HostPort, other: HostPort, nodes: usize| {
+        let of = |cpu, port: &HostPort| PodShape {
+            host_ports: BTreeSet::from([port.clone()]),
+            ..shape(&[("cpu", cpu)])
+        };
+        let all =
+            pods("a", 1, of("100m", &one)).into_iter().chain(pods("b", 1, of("200m", &other))).collect();
+        let (plan, _) = plan(&input(all, vec![default_pool()]));
+        assert_eq!(plan.claims.len(), nodes, "{one:?} beside {other:?}");
+    };
+    check(listens("", 80, "TCP"), listens("", 80, "TCP"), 2);
+    check(listens("", 80, "TCP"), listens("", 81, "TCP"), 1);
+    check(listens("", 80, "TCP"), listens("", 80, "UDP"), 1);
+    check(listens("10.0.0.1", 80, "TCP"), listens("10.0.0.2", 80, "TCP"), 1);
+    check(listens("10.0.0.1", 80, "TCP"), listens("10.0.0.1", 80, "TCP"), 2);
+    check(listens("10.0.0.1", 80, "TCP"), listens("0.0.0.0", 80, "TCP"), 2);
+    check(listens("::", 80, "TCP"), listens("10.0.0.1", 80, "TCP"), 2);
+}
+
+#[test]
+fn host_ports_keep_pods_apart() {
+    let mut listening = shape(&[("cpu", "100m")]);
+    listening.host_ports =
+        BTreeSet::from([HostPort { ip: "0.0.0.0".to_owned(), port: 80, protocol: "TCP".to_owned() }]);
+    claims(&input(pods("web", 3, listening.clone()), vec![default_pool()]), 3);
+    let mut world = input(pods("web", 1, listening.clone()), vec![default_pool()]);
+    world.daemon_sets = vec![daemon_set("ingress", listening)];
+    check_reason(&world, "HostPortsTaken");
+}
+
+#[test]
+fn min_values_of_zones_and_ways_to_pay_count_what_the_types_offer() {
+    let check = |key: &str, least: u32, planned: usize| {
+        let mut pool = default_pool();
+        let asked = Requirement::exists(key).with_min_values(Some(least));
+        pool.pool.template.requirements.add(asked);
+        let (plan, report) = plan(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![pool]));
+        assert_eq!(plan.claims.len(), planned, "{key} {least}: {report:#?}");
+    };
+    check(labels::ZONE, 3, 1);
+    check(labels::ZONE, 4, 0);
+    check(labels::CAPACITY_TYPE, 2, 1);
+    check(labels::CAPACITY_TYPE, 3, 0);
+}
+
+#[test]
+fn min_values_keep_alternatives() {
+    let with = |least| {
+        let mut picky = default_pool();
+        let types = ["default.instance-type", "small.instance-type", "gpu-vendor.instance-type"];
+        picky.pool.template.requirements =
+            [Requirement::one_of(labels::INSTANCE_TYPE, types).with_min_values(Some(least))]
+                .into_iter()
+                .collect();
+        picky
+    };
+    let tiny = || pods("web", 3, shape(&[("cpu", "1")]));
+    // Three on one node would leave out the small type.
+    let (plan, _) = claims(&input(tiny(), vec![with(3)]), 3);
+    assert!(plan.claims.iter().all(|claim| claim.instance_types.len() == 3));
+    claims(&input(tiny(), vec![with(2)]), 1);
+    check_reason(&input(pods("web", 1, shape(&[("cpu", "3")])), vec![with(3)]), "MinValuesNotSatisfied");
+}
+
+#[test]
+fn with_its_steps_used_up_a_plan_says_so_and_what_it_has_is_valid() {
+    let mut world = input(pods("web", 50, shape(&[("cpu", "3")])), vec![default_pool()]);
+    world.steps = StepBudget { max: 0 };
+    let report = check_reason(&world, "StepBudgetExhausted");
+    assert_eq!(report.outcome, Outcome::BudgetExhausted);
+}
+
+#[test]
+fn the_bound_is_at_most_the_price() {
+    let world = input(pods("web", 9, shape(&[("cpu", "900m"), ("memory", "1Gi")])), vec![default_pool()]);
+    let (plan, _) = plan(&world);
+    let bound = bound::linear(&world, &plan).unwrap();
+    assert!(bound <= plan.price() && bound.nanos() > 0, "{bound} {}", plan.price());
+}
+
+#[test]
+fn claims_are_written_as_node_claims() {
+    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "3")])), vec![default_pool()]), 1);
+    let claim = &plan.claims[0];
+    let written: BTreeMap<String, Vec<String>> =
+        claim.requirements.to_node_selectors().into_iter().map(|one| (one.key, one.values)).collect();
+    assert_eq!(written[labels::CAPACITY_TYPE], ["on-demand", "spot"]);
+    assert_eq!(written[labels::NODEPOOL], ["default"]);
+    assert_eq!(written[labels::INSTANCE_TYPE].len(), claim.instance_types.len());
+    let name = claim.name.as_str();
+    assert_eq!((name.len(), name.starts_with("default-")), ("default-".len() + 5, true));
+}
+
+#[test]
+fn a_limit_of_something_that_no_type_has_limits_nothing() {
+    claims(&input(pods("web", 2, shape(&[("cpu", "3")])), vec![limited(&[("nvidia.com/gpu", "8")])]), 2);
+}
+
+#[test]
+fn a_type_that_is_cheaper_and_larger_but_over_the_limit_hides_no_other() {
+    let mut large = FakeType::new("a.large", 8, 8, 5).option();
+    for offering in &mut large.offerings {
+        offering.price = offering.price.map(|price| UsdPerHour::from_nanos(price.nanos() / 10));
+    }
+    let mut both = pool("default", vec![large, FakeType::new("a.little", 2, 2, 5).option()]);
+    both.pool.limits = list(&[("cpu", "4")]);
+    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![both]), 1);
+    assert_eq!(plan.claims[0].instance_types, ["a.little"].map(|name| InstanceType::parse(name).unwrap()));
+}
+
+#[test]
+fn the_clusters_most_nodes_are_counted_over_all_pools() {
+    let first = || PoolInput { nodes_left: Some(2), ..limited(&[("nodes", "1")]) };
+    let second = PoolInput { nodes_left: Some(2), ..pool("a-second", six()) };
+    let large = pods("large", 4, shape(&[("cpu", "3500m")]));
+    let mut amd = vec![first(), second];
+    for pool in &mut amd {
+        pool.pool.template.requirements =
+            [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    }
+    let (_, report) = claims(&input(large, amd), 2);
+    assert_eq!(report.unschedulable.len(), 2);
+}
+
+#[test]
+fn a_plan_that_places_everything_waits_for_nothing() {
+    let exhausted = Unavailability::Exhausted { until: at(180), last_resort_at: at(180) };
+    let mut types = six();
+    for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+        offering.availability = Availability::Unavailable(exhausted.clone());
+    }
+    let mut first = pool("first", types);
+    first.pool.weight = 10;
+    let world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![first, default_pool()]);
+    assert_eq!(claims(&world, 1).0.wake_at, None);
+}
+
+#[test]
+fn a_pod_that_asks_for_none_of_a_resource_goes_where_there_is_none() {
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1"), ("example.com/card", "0")])), Vec::new());
+    world.daemon_sets = vec![daemon_set("cards", shape(&[("example.com/card", "1")]))];
+    world.nodes = vec![node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])];
+    assert_eq!(claims(&world, 0).0.placements.len(), 1);
+}
+
+#[test]
+fn a_plan_is_empty_only_without_claims_and_placements() {
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let launches = plan(&input(pod(), vec![default_pool()])).0;
+    let mut there = input(pod(), Vec::new());
+    there.nodes = vec![node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])];
+    let places = plan(&there).0;
+    assert_eq!((launches.claims.len(), launches.placements.len()), (1, 0));
+    assert_eq!((places.claims.len(), places.placements.len()), (0, 1));
+    assert!(!launches.is_empty() && !places.is_empty());
+}
+
+#[test]
+fn without_steps_no_further_node_is_looked_at() {
+    let mut world = input(pods("web", 2, shape(&[("cpu", "1")])), Vec::new());
+    world.nodes =
+        ["a", "b"].map(|name| node(name, NodeKind::Initialized, &[("cpu", "1"), ("pods", "5")])).into();
+    assert_eq!(claims(&world, 0).0.placements.len(), 2);
+    world.steps = StepBudget { max: 1 };
+    let (plan, report) = claims(&world, 0);
+    assert_eq!((plan.placements.len(), report.outcome), (1, Outcome::BudgetExhausted));
+}
+
+/// A world in which each of so many groups may use each of 24 types, none of which another is as good as.
+fn of_groups(count: usize) -> Input {
+    let names: Vec<&'static str> = (0..24).map(|n| &*format!("t.{n:02}").leak()).collect();
+    let types =
+        names.iter().zip(0..).map(|(name, n)| FakeType::new(name, 2 + n, 4 + n, 20).option()).collect();
+    let group = |n: usize| pods(&format!("g{n}"), 1, shape(&[("cpu", &format!("{}m", n + 1))]));
+    input((0..count).flat_map(group).collect(), vec![pool("default", types)])
+}
+
+#[test]
+fn a_bound_of_more_than_12_000_variables_is_not_worked_out() {
+    let programme = |groups| {
+        let world = of_groups(groups);
+        let (plan, _) = plan(&world);
+        tenon_planning::bound::programme(&world, &plan)
+    };
+    let largest = programme(499).unwrap();
+    let variables: usize = largest.columns.iter().map(|column| column.users.len() + 1).sum();
+    assert_eq!(variables, 12_000);
+    assert!(programme(500).is_none());
+}
+
+#[test]
+fn a_pod_that_names_a_node_goes_there_and_nowhere_else() {
+    let mut one = shape(&[("cpu", "1")]);
+    let field = Requirement::one_of("metadata.name", ["b"]);
+    one.required_node_affinity =
+        vec![NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![field] }];
+    let mut world = input(pods("web", 3, one), vec![default_pool()]);
+    world.nodes =
+        ["a", "b"].map(|name| node(name, NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")])).into();
+    let (plan, report) = claims(&world, 0);
+    let nodes: Vec<&str> = plan.placements.iter().map(|placement| placement.node.as_str()).collect();
+    assert_eq!((nodes, report.unschedulable.len()), (vec!["b", "b"], 1));
+}
+
+#[test]
+fn a_node_is_labelled_with_its_pool_and_what_only_the_pool_says() {
+    let mut one = default_pool();
+    one.pool.template.requirements =
+        [Requirement::one_of("team", ["a"]), Requirement::one_of(labels::ARCH, ["amd64"])]
+            .into_iter()
+            .collect();
+    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![one]), 1);
+    let expected = [(labels::NODEPOOL, "default"), ("team", "a")];
+    assert_eq!(plan.claims[0].labels, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+}
+
+#[test]
+fn what_is_refused_changes_nothing_in_the_bound_of_what_is_planned() {
+    let placed = || pods("web", 6, shape(&[("cpu", "1"), ("memory", "1Gi")]));
+    let bound = |pods: Vec<tenon_domain::api::Pod>| {
+        let world = input(pods, vec![default_pool()]);
+        bound::linear(&world, &plan(&world).0).unwrap()
+    };
+    let huge = pods("huge", 1, shape(&[("cpu", "1000000000"), ("memory", "1000000Ti")]));
+    assert_eq!(bound(placed().into_iter().chain(huge).collect()), bound(placed()));
+}

@@ -1,0 +1,352 @@
+//! Which pods are refused, and what is said of it.
+
+use crate::support::*;
+use tenon_domain::api::meta::ObjectMeta;
+use tenon_domain::api::pod::{
+    NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume, TopologySpreadConstraint, WhenUnsatisfiable,
+};
+use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_domain::evidence::{CatalogPart, Waiting};
+use tenon_domain::id::{CommandId, NodeClassName};
+use tenon_domain::labels;
+use tenon_domain::requirement::Requirement;
+use tenon_domain::taint::{Taint, TaintEffect, Toleration};
+use tenon_planning::provision::{PoolInput, PoolReadiness, Purpose, Storage, plan};
+
+#[test]
+fn refusals_say_why() {
+    let one = |shape: PodShape| pods("web", 1, shape);
+    let plain = || shape(&[("cpu", "1")]);
+    check_reason(&input(one(plain()), Vec::new()), "NoNodePool");
+    let mut gated = plain();
+    gated.scheduling_gates = vec!["example.com/wait".to_owned()];
+    check_reason(&input(one(gated), vec![default_pool()]), "SchedulingGated");
+    let mut missing = default_pool();
+    missing.readiness = PoolReadiness::NodeClassNotFound(NodeClassName::parse("gone").unwrap());
+    check_reason(&input(one(plain()), vec![missing]), "NodeClassNotFound");
+    let mut tainted = default_pool();
+    tainted.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
+    check_reason(&input(one(plain()), vec![tainted.clone()]), "TaintsNotTolerated");
+    let mut tolerating = plain();
+    tolerating.tolerations = vec![Toleration::exists("dedicated")];
+    claims(&input(one(tolerating), vec![tainted]), 1);
+    check_reason(&input(one(shape(&[("cpu", "100")])), vec![default_pool()]), "InsufficientResources");
+    check_reason(
+        &input(one(selecting(plain(), labels::ARCH, "s390x")), vec![default_pool()]),
+        "NoInstanceType",
+    );
+    let spot_in_three =
+        selecting(selecting(plain(), labels::ZONE, "test-zone-3"), labels::CAPACITY_TYPE, "spot");
+    check_reason(&input(one(spot_in_three), vec![default_pool()]), "NoOffering");
+}
+
+#[test]
+fn a_label_that_nothing_defines_is_refused_with_what_was_probably_meant() {
+    let typo = selecting(shape(&[("cpu", "1")]), "topology.kubernetes.io/zones", "test-zone-1");
+    let report = check_reason(&input(pods("web", 1, typo), vec![default_pool()]), "IncompatibleRequirements");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "NodePool `default`: incompatible requirements: label `topology.kubernetes.io/zones` does not have known \
+         values (did you mean `topology.kubernetes.io/zone`?)"
+    );
+}
+
+#[test]
+fn a_custom_label_must_be_defined_by_the_pool() {
+    let team = || pods("web", 1, selecting(shape(&[("cpu", "1")]), "team", "a"));
+    check_reason(&input(team(), vec![default_pool()]), "IncompatibleRequirements");
+    let mut defined = default_pool();
+    defined.pool.template.requirements = [Requirement::one_of("team", ["a", "b"])].into_iter().collect();
+    let (plan, _) = claims(&input(team(), vec![defined]), 1);
+    assert_eq!(plan.claims[0].labels.get("team").map(String::as_str), Some("a"));
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let check = |shape: PodShape, field: &str| {
+        let report =
+            check_reason(&input(pods("web", 1, shape), vec![default_pool()]), "UnsupportedConstraint");
+        assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
+    };
+    let spread = |when| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: labels::ZONE.to_owned(),
+        when_unsatisfiable: when,
+        selector: None,
+        min_domains: None,
+        node_affinity_policy: tenon_domain::api::pod::NodeInclusionPolicy::Honor,
+        node_taints_policy: tenon_domain::api::pod::NodeInclusionPolicy::Ignore,
+        match_label_keys: Vec::new(),
+    };
+    let mut one = shape(&[("cpu", "1")]);
+    one.topology_spread = vec![spread(WhenUnsatisfiable::DoNotSchedule)];
+    check(one.clone(), "topologySpreadConstraints");
+    one.topology_spread = vec![spread(WhenUnsatisfiable::ScheduleAnyway)];
+    let (_, report) = claims(&input(pods("web", 1, one.clone()), vec![default_pool()]), 1);
+    assert_eq!(report.warnings.len(), 1);
+    one.topology_spread.clear();
+    one.required_pod_anti_affinity = vec![PodAffinityTerm::default()];
+    check(one, "podAntiAffinity");
+}
+
+#[test]
+fn exhausted_capacity_is_waited_for_and_other_zones_are_used() {
+    let exhausted = |zones: &[&str]| {
+        let mut types = six();
+        for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+            if zones.contains(&offering.zone.as_str()) {
+                offering.availability = Availability::Unavailable(Unavailability::Exhausted {
+                    until: at(180),
+                    last_resort_at: at(180),
+                });
+            }
+        }
+        pool("default", types)
+    };
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let (plan, _) = claims(&input(pod(), vec![exhausted(&ZONES[..2])]), 1);
+    assert_eq!(plan.claims[0].zones.iter().map(|z| z.as_str()).collect::<Vec<_>>(), ["test-zone-3"]);
+    let all = input(pod(), vec![exhausted(&ZONES)]);
+    check_reason(&all, "AllOfferingsUnavailable");
+    assert_eq!(tenon_planning::provision::plan(&all).0.wake_at, Some(at(180)));
+}
+
+#[test]
+fn a_zone_that_is_shifted_away_from_is_not_launched_in_and_named_where_nothing_else_is_left() {
+    let shifted = |zones: &[&str]| {
+        let mut types = six();
+        for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+            if zones.contains(&offering.zone.as_str()) {
+                offering.availability = Availability::Unavailable(Unavailability::ZoneShifted);
+            }
+        }
+        pool("default", types)
+    };
+    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
+    let (plan, _) = claims(&input(pod(), vec![shifted(&ZONES[..2])]), 1);
+    assert_eq!(plan.claims[0].zones.iter().map(|z| z.as_str()).collect::<Vec<_>>(), ["test-zone-3"]);
+    let all = input(pod(), vec![shifted(&ZONES)]);
+    check_reason(&all, "ZonesShifted");
+    let (_, report) = tenon_planning::provision::plan(&all);
+    let message = report.unschedulable[0].message();
+    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`, `test-zone-3`"), "{message}");
+}
+
+#[test]
+fn a_pool_that_waits_says_what_for() {
+    let waiting =
+        Waiting::NodeClassNotReady { class: "default".to_owned(), reason: "AMINotFound".to_owned() };
+    let mut unready = default_pool();
+    unready.readiness = PoolReadiness::NotReady(waiting.clone());
+    let report =
+        check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![unready]), "NodeClassNotReady");
+    assert_eq!(report.waiting, [waiting]);
+}
+
+#[test]
+fn volumes_that_bind_a_pod_to_a_place_are_refused_and_others_are_planned() {
+    let meta = |name: &str, namespace: &str| ObjectMeta {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        ..ObjectMeta::default()
+    };
+    let class = |name: &str, binding| StorageClass {
+        meta: meta(name, ""),
+        provisioner: "ebs.csi.aws.com".to_owned(),
+        binding,
+        allowed_topologies: Vec::new(),
+    };
+    let claim = |name: &str, class: &str, volume: Option<&str>| PersistentVolumeClaim {
+        meta: meta(name, "default"),
+        storage_class: Some(class.to_owned()),
+        volume: volume.map(str::to_owned),
+        phase: "Pending".to_owned(),
+    };
+    let volume =
+        |name: &str| PersistentVolume { meta: meta(name, ""), node_affinity: Vec::new(), driver: None };
+    let storage = || Storage {
+        volumes: vec![volume("anywhere")],
+        claims: vec![
+            claim("later", "waits", None),
+            claim("at-once", "immediate", None),
+            claim("classless", "unknown", None),
+            claim("bound", "immediate", Some("anywhere")),
+            claim("bound-to-nothing", "immediate", Some("gone")),
+        ],
+        classes: vec![
+            class("waits", VolumeBinding::WaitForFirstConsumer),
+            class("immediate", VolumeBinding::Immediate),
+        ],
+    };
+    let check = |volume: PodVolume, expected: Option<&str>| {
+        let shape = PodShape { volumes: vec![volume], ..shape(&[("cpu", "1")]) };
+        let mut world = input(pods("web", 1, shape), vec![default_pool()]);
+        world.storage = storage();
+        match expected {
+            None => drop(claims(&world, 1)),
+            Some(reason) => drop(check_reason(&world, reason)),
+        }
+    };
+    let named = |name: &str| PodVolume::Claim(name.to_owned());
+    let ephemeral = |class: Option<&str>| PodVolume::Ephemeral {
+        volume: "scratch".to_owned(),
+        storage_class: class.map(str::to_owned),
+    };
+    check(named("later"), None);
+    check(named("bound"), None);
+    check(ephemeral(Some("waits")), None);
+    check(named("at-once"), Some("UnsupportedConstraint"));
+    check(named("classless"), Some("UnsupportedConstraint"));
+    check(named("bound-to-nothing"), Some("UnsupportedConstraint"));
+    check(named("missing"), Some("VolumeClaimNotFound"));
+    check(ephemeral(Some("immediate")), Some("UnsupportedConstraint"));
+    check(ephemeral(None), Some("UnsupportedConstraint"));
+}
+
+/// A pool of the six types, of which these zones' offerings can't be had.
+fn without(why: &[(&str, Unavailability)]) -> PoolInput {
+    let mut types = six();
+    for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+        if let Some((_, why)) = why.iter().find(|(zone, _)| *zone == offering.zone.as_str()) {
+            offering.availability = Availability::Unavailable(why.clone());
+        }
+    }
+    pool("default", types)
+}
+
+#[test]
+fn a_shift_is_named_only_where_coming_back_would_help() {
+    let one = || pods("web", 1, shape(&[("cpu", "1")]));
+    let exhausted = Unavailability::Exhausted { until: at(180), last_resort_at: at(180) };
+    let shifted = |zone| (zone, Unavailability::ZoneShifted);
+    let [a, b, c] = ZONES;
+    // What was never offered is no other way to have it.
+    let never = without(&[shifted(a), shifted(b), (c, Unavailability::NotOffered)]);
+    let report = check_reason(&input(one(), vec![never]), "ZonesShifted");
+    let message = report.unschedulable[0].message();
+    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`"), "{message}");
+    // What is exhausted may be had before the shift ends.
+    let soon = without(&[shifted(a), shifted(b), (c, exhausted)]);
+    check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
+}
+
+#[test]
+fn prices_that_are_missing_are_named_only_where_something_is_bought_by_them() {
+    let one = || pods("web", 1, shape(&[("cpu", "1")]));
+    let waiting = Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices };
+    let all = |why: Unavailability| {
+        let mut pool = without(&ZONES.map(|zone| (zone, why.clone())));
+        pool.without = Some(waiting.clone());
+        pool
+    };
+    check_reason(&input(one(), vec![all(Unavailability::NotOffered)]), "NoOffering");
+    check_reason(&input(one(), vec![all(Unavailability::PriceUnknown)]), "NodeClassNotReady");
+}
+
+#[test]
+fn what_is_short_is_told_of_the_type_that_lacks_least() {
+    // One lacks both, the other only memory.
+    let types = [FakeType::new("a.little", 1, 1, 5), FakeType::new("a.long", 8, 2, 5)];
+    let all = pool("default", types.iter().map(FakeType::option).collect());
+    let asked = pods("web", 1, shape(&[("cpu", "4"), ("memory", "16Gi")]));
+    let report = check_reason(&input(asked, vec![all.clone()]), "InsufficientResources");
+    assert_eq!(
+        report.unschedulable[0].reason().to_string(),
+        "no instance type is large enough: `16Gi` of `memory` is requested, `2038Mi` is available at most"
+    );
+    // What is just enough isn't short: the first lacks memory alone, the other CPU alone.
+    let types = [FakeType::new("a.long", 8, 2, 5), FakeType::new("a.wide", 4, 64, 5)];
+    let all = pool("default", types.iter().map(FakeType::option).collect());
+    let just = pods("web", 1, shape(&[("cpu", "7900m"), ("memory", "16Gi")]));
+    let report = check_reason(&input(just, vec![all]), "InsufficientResources");
+    assert!(report.unschedulable[0].message().contains("`memory`"), "{:?}", report.unschedulable);
+}
+
+#[test]
+fn min_values_count_only_zones_and_ways_to_pay_in_which_something_can_be_had() {
+    let exhausted = || Unavailability::Exhausted { until: at(180), last_resort_at: at(180) };
+    let check = |lost: &[&str], key: &str, least: u32| {
+        let lost: Vec<_> = lost.iter().map(|zone| (*zone, exhausted())).collect();
+        let mut pool = without(&lost);
+        pool.pool.template.requirements.add(Requirement::exists(key).with_min_values(Some(least)));
+        check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![pool]), "MinValuesNotSatisfied");
+    };
+    check(&["test-zone-3"], labels::ZONE, 3);
+    check(&["test-zone-3"], labels::ZONE_ID, 3);
+    // Spot is sold in the first two.
+    check(&["test-zone-1", "test-zone-2"], labels::CAPACITY_TYPE, 2);
+}
+
+#[test]
+fn a_limit_that_is_just_enough_is_not_what_stands_in_the_way() {
+    let mut one = pool("default", vec![FakeType::new("default.instance-type", 4, 4, 5).option()]);
+    one.pool.limits = list(&[("cpu", "4")]);
+    one.pool.template.requirements.add(Requirement::exists(labels::INSTANCE_TYPE).with_min_values(Some(2)));
+    check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![one]), "MinValuesNotSatisfied");
+}
+
+#[test]
+fn what_is_due_now_and_is_not_asked_for_by_this_plan_is_looked_at_again_in_a_minute() {
+    let due = Unavailability::Exhausted { until: at(0), last_resort_at: at(0) };
+    let all = without(&ZONES.map(|zone| (zone, due.clone())));
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![all]);
+    // A replacement asks for nothing again.
+    world.purpose = Purpose::Replacement(CommandId::parse("command-1").unwrap());
+    check_reason(&world, "AllOfferingsUnavailable");
+    assert_eq!(plan(&world).0.wake_at, Some(at(60)));
+}
+
+#[test]
+fn preferences_that_shape_no_node_yet_are_told_by_kind() {
+    let told = |change: fn(&mut PodShape)| {
+        let mut one = shape(&[("cpu", "1")]);
+        change(&mut one);
+        claims(&input(pods("web", 1, one), vec![default_pool()]), 1).1.warnings
+    };
+    let left = |what: &str| vec![format!("{what} are left to the scheduler: they don't shape new nodes yet")];
+    assert!(told(|_| {}).is_empty());
+    let nodes = left("preferred node affinities");
+    assert_eq!(told(|s| s.preferred_node_affinity = vec![(1, empty_term())]), nodes);
+    let affinities = left("preferred pod affinities");
+    assert_eq!(told(|s| s.preferred_pod_affinity = vec![(1, PodAffinityTerm::default())]), affinities);
+    assert_eq!(told(|s| s.preferred_pod_anti_affinity = vec![(1, PodAffinityTerm::default())]), affinities);
+}
+
+fn empty_term() -> NodeSelectorTerm {
+    NodeSelectorTerm { match_expressions: Vec::new(), match_fields: Vec::new() }
+}
+
+#[test]
+fn volumes_with_zones_of_their_own_are_refused() {
+    let zonal = Requirement::one_of(labels::ZONE, ["test-zone-1"]);
+    let meta = |name: &str| ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() };
+    let term = NodeSelectorTerm { match_expressions: vec![zonal], match_fields: Vec::new() };
+    let check = |volume: Option<&str>, field: &str| {
+        let one = PodShape { volumes: vec![PodVolume::Claim("data".to_owned())], ..shape(&[("cpu", "1")]) };
+        let mut world = input(pods("web", 1, one), vec![default_pool()]);
+        world.storage = Storage {
+            volumes: vec![PersistentVolume {
+                meta: meta("zonal"),
+                node_affinity: vec![term.clone()],
+                driver: None,
+            }],
+            claims: vec![PersistentVolumeClaim {
+                meta: ObjectMeta { namespace: "default".to_owned(), ..meta("data") },
+                storage_class: Some("zonal".to_owned()),
+                volume: volume.map(str::to_owned),
+                phase: "Pending".to_owned(),
+            }],
+            classes: vec![StorageClass {
+                meta: meta("zonal"),
+                provisioner: "ebs.csi.aws.com".to_owned(),
+                binding: VolumeBinding::WaitForFirstConsumer,
+                allowed_topologies: vec![term.clone()],
+            }],
+        };
+        let report = check_reason(&world, "UnsupportedConstraint");
+        assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
+    };
+    check(Some("zonal"), "PersistentVolume spec.nodeAffinity");
+    check(None, "StorageClass allowedTopologies");
+}

@@ -1,0 +1,141 @@
+//! Which claims go into capacity reservations, and what becomes of those that find no room.
+
+use std::collections::BTreeMap;
+
+use crate::support::*;
+use tenon_domain::api::Pod;
+use tenon_domain::catalog::offering::{Availability, CapacityType, Offering};
+use tenon_domain::catalog::{InstanceTypeOption, OfferedReservation};
+use tenon_domain::id::{ReservationId, Zone, ZoneId};
+use tenon_domain::labels;
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::requirement::Requirement;
+use tenon_domain::reservation::ReservationKind;
+use tenon_domain::resources::ResourceName;
+use tenon_planning::provision::{Plan, PoolInput, Report, plan};
+
+/// The type with reservations of so many instances in the first zone.
+fn with(fake: &FakeType, reservations: &[(&str, u32)]) -> InstanceTypeOption {
+    let mut option = fake.option();
+    for (id, left) in reservations {
+        option.offerings.push(Offering {
+            zone: Zone::parse(ZONES[0]).unwrap(),
+            zone_id: ZoneId::parse("tstz1").unwrap(),
+            capacity_type: CapacityType::Reserved,
+            reservation: Some(OfferedReservation {
+                kind: ReservationKind::Default,
+                id: ReservationId::parse(*id).unwrap(),
+                left: *left,
+            }),
+            price: Some(UsdPerHour::from_nanos(fake.price().nanos().div_ceil(10_000_000))),
+            availability: Availability::Available,
+        });
+    }
+    let capacity_types = ["on-demand", "reserved", "spot"];
+    option.labels.replace(Requirement::one_of(labels::CAPACITY_TYPE, capacity_types));
+    let ids = reservations.iter().map(|(id, _)| *id);
+    option.labels.replace(Requirement::one_of(labels::CAPACITY_RESERVATION_ID, ids));
+    option
+}
+
+fn small() -> FakeType {
+    FakeType::new("small.instance-type", 2, 4, 10)
+}
+
+fn medium() -> FakeType {
+    FakeType::new("medium.instance-type", 4, 8, 10)
+}
+
+fn pool_of(types: Vec<InstanceTypeOption>) -> PoolInput {
+    pool("default", types)
+}
+
+fn waiting(count: usize, cpu: &str) -> Vec<Pod> {
+    pods("p", count, shape(&[("cpu", cpu)]))
+}
+
+/// How many claims go where: a reservation's id, or the capacity type that a fleet would use first.
+fn taken(plan: &Plan) -> BTreeMap<String, usize> {
+    let mut taken = BTreeMap::new();
+    for claim in &plan.claims {
+        let mut reserved = claim.offerings.iter().filter_map(|offering| offering.reservation.as_ref());
+        let to = reserved
+            .next()
+            .map_or(claim.capacity_types.first().unwrap().to_string(), |into| into.id.to_string());
+        assert!(reserved.all(|other| other.id.as_str() == to), "one reservation a claim");
+        *taken.entry(to).or_default() += 1;
+    }
+    taken
+}
+
+fn check(pods: Vec<Pod>, pools: Vec<PoolInput>, expected: &[(&str, usize)]) -> (Plan, Report) {
+    let placed = pods.len();
+    let (plan, report) = plan(&input(pods, pools));
+    let expected: BTreeMap<String, usize> = expected.iter().map(|(to, n)| ((*to).to_owned(), *n)).collect();
+    assert_eq!(taken(&plan), expected, "{:#?}", report.unschedulable);
+    assert_eq!(plan.claims.iter().map(|claim| claim.pods.len()).sum::<usize>(), placed);
+    (plan, report)
+}
+
+#[test]
+fn c103_reservations_that_overlap_are_filled_by_one_plan_and_the_rest_is_bought() {
+    let types = vec![with(&small(), &[("cr-small", 1)]), with(&medium(), &[("cr-medium", 1)])];
+    let expected = [("cr-medium", 1), ("cr-small", 1), ("spot", 1)];
+    // The medium one holds two of them.
+    check(waiting(4, "1.8"), vec![pool_of(types)], &expected);
+}
+
+#[test]
+fn c103_four_exclusive_pods_take_three_places_and_one_node_is_bought() {
+    let types = vec![with(&small(), &[("cr-a", 1), ("cr-b", 2)])];
+    check(waiting(4, "1.8"), vec![pool_of(types)], &[("cr-a", 1), ("cr-b", 2), ("spot", 1)]);
+}
+
+#[test]
+fn what_finds_no_room_in_a_reservation_is_packed_as_if_there_were_none() {
+    // Reserved, the large type is almost free; bought, six pods of one vCPU fit on less.
+    let large = FakeType::new("large.instance-type", 64, 128, 1);
+    let types = vec![with(&large, &[("cr-large", 2)]), small().option()];
+    let (plan, _) = check(waiting(4, "1"), vec![pool_of(types)], &[("cr-large", 2), ("spot", 2)]);
+    let bought = plan.claims.iter().filter(|claim| !claim.capacity_types.contains(&CapacityType::Reserved));
+    for claim in bought {
+        assert_eq!(claim.instance_types.first().unwrap().as_str(), "small.instance-type");
+        assert!(claim.price.unwrap() >= small().price(), "{:?}", claim.price);
+    }
+}
+
+#[test]
+fn pools_share_a_reservation_and_its_room() {
+    let first = || pool_of(vec![with(&small(), &[("cr-a", 3)])]);
+    let mut second = pool("second", vec![with(&small(), &[("cr-a", 3)])]);
+    second.pool.weight = 10;
+    second.pool.limits = list(&[("nodes", "2")]);
+    let (plan, _) = check(waiting(6, "1.8"), vec![first(), second], &[("cr-a", 3), ("spot", 3)]);
+    let of_second = plan.claims.iter().filter(|claim| claim.pool.as_str() == "second").count();
+    assert_eq!(of_second, 2, "what the reservation had no room for was given back to the limits");
+}
+
+#[test]
+fn limits_are_charged_once_for_what_is_packed_again() {
+    let mut limited = pool_of(vec![with(&small(), &[("cr-a", 1)])]);
+    limited.pool.limits = list(&[("cpu", "8")]);
+    assert_eq!(limited.pool.limits.get(&ResourceName::CPU), list(&[("cpu", "8")]).get(&ResourceName::CPU));
+    check(waiting(4, "1.8"), vec![limited], &[("cr-a", 1), ("spot", 3)]);
+}
+
+#[test]
+fn a_pool_of_reserved_capacity_alone_buys_nothing() {
+    let mut reserved = pool_of(vec![with(&small(), &[("cr-a", 1)])]);
+    reserved.pool.template.requirements.add(Requirement::one_of(labels::CAPACITY_TYPE, ["reserved"]));
+    let (plan, report) = plan(&input(waiting(3, "1.8"), vec![reserved]));
+    assert_eq!(taken(&plan), BTreeMap::from([("cr-a".to_owned(), 1)]));
+    let reasons: Vec<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();
+    assert_eq!(reasons, ["AllOfferingsUnavailable"; 2]);
+}
+
+#[test]
+fn a_pool_without_reserved_capacity_leaves_reservations_alone() {
+    let mut bought = pool_of(vec![with(&small(), &[("cr-a", 9)])]);
+    bought.pool.template.requirements.add(Requirement::one_of(labels::CAPACITY_TYPE, ["on-demand"]));
+    check(waiting(3, "1.8"), vec![bought], &[("on-demand", 3)]);
+}

@@ -1,0 +1,186 @@
+//! A batch of messages: wakes by scope, and which messages go back to the queue.
+//!
+//! A queue hears what became of a batch only when the invocation ends. An invocation that runs out of memory, or is cut
+//! off, says nothing, and all of its messages come back: those of every cluster in it, until they are dead letters. So a
+//! batch with messages that come back is handled with care (`trials`): it is written down what is begun and what came to
+//! its end, and a cluster whose handling ended an invocation is set aside until the others are done. It is tried again
+//! beside messages that come for the first time, and alone.
+//!
+//! Invariants: a message that can't be read fails alone; a scope that fails takes no other's messages with it, nor does
+//! one that ends the invocation, however often, where [`RECEIVES_LEAST`] receives are allowed; what wasn't handled is
+//! never taken for handled.
+
+mod trials;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::wake::Cause;
+
+use self::trials::Trials;
+use crate::error::{DEADLINE, HandlerError, SET_ASIDE, chain};
+use crate::events;
+use crate::handler::{Handler, Scope};
+use crate::ports::Ports;
+
+/// How often a message has to be received before it becomes a dead letter. One whose cluster ends no invocation is handled
+/// by then where up to three others do: it comes with them once when nothing comes back yet, once with each of them that
+/// isn't found out, and then without.
+pub const RECEIVES_LEAST: u32 = 5;
+
+/// A message of the function's queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// SQS's message id.
+    pub id: String,
+    /// Its body.
+    pub body: String,
+    /// How often it was received, this time counted.
+    pub received: u32,
+}
+
+/// What went wrong with a message; it goes back to the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The message.
+    pub message_id: String,
+    /// The stable name of the error.
+    pub error_type: &'static str,
+    /// The error with its causes, for the log.
+    pub error: String,
+}
+
+/// The wakes of a batch that wait, and the messages that failed so far.
+#[derive(Debug, Default)]
+pub struct Batch {
+    wakes: BTreeMap<Scope, Wake>,
+    failures: Vec<Failure>,
+}
+
+/// What a scope is woken for, and by which messages.
+#[derive(Debug, Default)]
+struct Wake {
+    causes: BTreeSet<Cause>,
+    messages: Vec<String>,
+    /// How often the message was received that was received most.
+    received: u32,
+}
+
+impl Batch {
+    /// Reads messages: wakes of one scope are one wake, a message that can't be read is a failure.
+    #[must_use]
+    pub fn read(messages: &[Message]) -> Self {
+        let mut batch = Self::default();
+        for message in messages {
+            match events::parse(&message.body) {
+                Ok(found) => {
+                    for wake in found {
+                        let scope = wake.cluster.map_or(Scope::Region, Scope::Cluster);
+                        let waiting = batch.wakes.entry(scope).or_default();
+                        waiting.causes.insert(wake.cause);
+                        waiting.received = waiting.received.max(message.received);
+                        if waiting.messages.last() != Some(&message.id) {
+                            waiting.messages.push(message.id.clone());
+                        }
+                    }
+                }
+                Err(error) => batch.fail([message.id.clone()], &HandlerError::Message(error)),
+            }
+        }
+        batch
+    }
+
+    /// Handles scope after scope. A caller whose time is up drops the future: the scope that was being handled and
+    /// those after it still wait then.
+    pub async fn handle<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
+        if self.wakes.len() > 1 && self.wakes.values().any(|wake| wake.received > 1) {
+            return self.handle_with_care(handler, ports).await;
+        }
+        while let Some(scope) = self.wakes.keys().next().cloned() {
+            self.handle_scope(&scope, handler, ports).await;
+        }
+    }
+
+    async fn handle_scope<H: Handler, P: Ports>(&mut self, scope: &Scope, handler: &H, ports: &P) {
+        let Some(wake) = self.wakes.get(scope) else { return };
+        let causes: Vec<Cause> = wake.causes.iter().cloned().collect();
+        let handled = handler.handle(ports, scope, &causes).await;
+        let messages = self.wakes.remove(scope).unwrap_or_default().messages;
+        if let Err(error) = handled {
+            self.fail(messages, &error);
+        }
+    }
+
+    /// Handles scopes that ended no invocation, and one at most that did: nothing of the batch counts as handled where it does
+    /// it again.
+    async fn handle_with_care<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
+        let mut trials = Trials::read(ports, handler.name(), self.wakes.keys()).await;
+        let (suspects, others): (Vec<Scope>, Vec<Scope>) =
+            self.wakes.keys().cloned().partition(|scope| trials.may_end_an_invocation(scope));
+        let tried = self.tried(&suspects, &others, &trials);
+        for scope in suspects.iter().filter(|scope| tried.as_ref() != Some(scope)) {
+            self.set_aside(scope, trials.begun(scope));
+        }
+        for scope in others.iter().chain(&tried) {
+            trials.begin(ports, scope).await;
+            self.handle_scope(scope, handler, ports).await;
+            trials.end(ports, scope).await;
+        }
+    }
+
+    /// Which suspect is handled, after the others: one where there are no others, and where all others come for the first
+    /// time, unless it ended an invocation twice. The one that did it least often, and of those the one that comes back most.
+    fn tried(&self, suspects: &[Scope], others: &[Scope], trials: &Trials) -> Option<Scope> {
+        let received = |scope: &Scope| self.wakes.get(scope).map_or(0, |wake| wake.received);
+        let fresh = others.iter().all(|scope| received(scope) <= 1);
+        let may = |scope: &&Scope| others.is_empty() || (fresh && trials.begun(scope) <= 1);
+        let order = |scope: &&Scope| (trials.begun(scope), Reverse(received(scope)));
+        suspects.iter().filter(may).min_by_key(order).cloned()
+    }
+
+    fn set_aside(&mut self, scope: &Scope, begun: u64) {
+        let messages = self.wakes.remove(scope).unwrap_or_default().messages;
+        let whose = match scope {
+            Scope::Region => "the region".to_owned(),
+            Scope::Cluster(cluster) => format!("cluster `{cluster}`"),
+        };
+        let error = format!(
+            "{whose} is set aside: {begun} invocations in a row that handled it ended without an answer, and the others of this \
+             batch come first"
+        );
+        let failure = |message_id| Failure { message_id, error_type: SET_ASIDE, error: error.clone() };
+        self.failures.extend(messages.into_iter().map(failure));
+    }
+
+    /// The messages that go back to the queue, by their ids: those that failed, and those whose scope still waits.
+    #[must_use]
+    pub fn into_failures(self) -> Vec<Failure> {
+        let mut failures = self.failures;
+        let waiting = self.wakes.into_values().flat_map(|wake| wake.messages);
+        failures.extend(waiting.map(|message_id| Failure {
+            message_id,
+            error_type: DEADLINE,
+            error: "the invocation's time ended before this was handled".to_owned(),
+        }));
+        failures.sort_by(|a, b| a.message_id.cmp(&b.message_id));
+        failures.dedup_by(|a, b| a.message_id == b.message_id);
+        failures
+    }
+
+    fn fail(&mut self, messages: impl IntoIterator<Item = String>, error: &HandlerError) {
+        let (error_type, error) = (error.error_type(), chain(error));
+        let failure = |message_id| Failure { message_id, error_type, error: error.clone() };
+        self.failures.extend(messages.into_iter().map(failure));
+    }
+}
+
+/// Handles a batch: wakes of one scope are one wake. Returns the messages that failed (`batchItemFailures`).
+pub async fn handle_batch<H: Handler, P: Ports>(
+    handler: &H,
+    ports: &P,
+    messages: &[Message],
+) -> Vec<Failure> {
+    let mut batch = Batch::read(messages);
+    batch.handle(handler, ports).await;
+    batch.into_failures()
+}

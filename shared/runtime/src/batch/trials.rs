@@ -1,0 +1,101 @@
+//! What was begun with clusters of batches that come back, and what came to its end.
+//!
+//! Decides which clusters ended an invocation. It is a hint: a table that doesn't answer says nothing, and the batch is
+//! handled as if nothing were known.
+//!
+//! Invariant: what is begun is written before it is handled, so whatever ends the invocation leaves it behind.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+use tenon_table::items::{Trial, from_item, keys, put};
+use tenon_table::{Consistency, Key, Table, Write, limits};
+
+use crate::handler::Scope;
+use crate::ports::Ports;
+use tenon_table::content_commit;
+
+/// So long a cluster is set aside after it ended an invocation: longer than a message lives that comes back
+/// [`super::RECEIVES_LEAST`] times, six minutes each.
+const HELD_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// The trials of a batch's clusters.
+#[derive(Debug)]
+pub(super) struct Trials {
+    function: FunctionName,
+    of: BTreeMap<ClusterName, Trial>,
+}
+
+impl Trials {
+    /// Reads them, as of now.
+    pub(super) async fn read<'a, P: Ports>(
+        ports: &P,
+        function: FunctionName,
+        scopes: impl Iterator<Item = &'a Scope>,
+    ) -> Self {
+        let clusters = scopes.filter_map(|scope| match scope {
+            Scope::Region => None,
+            Scope::Cluster(cluster) => Some((keys::trial(cluster, function), cluster.clone())),
+        });
+        let clusters: BTreeMap<Key, ClusterName> = clusters.take(limits::BATCH_KEYS).collect();
+        let (mut trials, now) = (Self { function, of: BTreeMap::new() }, ports.now());
+        let asked: Vec<Key> = clusters.keys().cloned().collect();
+        if asked.is_empty() {
+            return trials;
+        }
+        if let Ok(items) = ports.table().batch_get(&asked, Consistency::Strong).await {
+            let found = clusters.into_iter().filter_map(|(key, cluster)| {
+                let trial: Trial = from_item(&key, items.get(&key)?).ok()?;
+                (trial.begun > 0 && now < trial.expires_at).then_some((cluster, trial))
+            });
+            trials.of = found.collect();
+        }
+        trials
+    }
+
+    /// Whether the last trial of it isn't known to have come to its end. One that is under way in another invocation looks the
+    /// same: to wait for it costs its message one receive, to take part in it may cost those of all others one.
+    pub(super) fn may_end_an_invocation(&self, scope: &Scope) -> bool {
+        self.begun(scope) > 0
+    }
+
+    /// How often in a row it was begun.
+    pub(super) fn begun(&self, scope: &Scope) -> u64 {
+        self.trial(scope).map_or(0, |trial| trial.begun)
+    }
+
+    /// Writes that it is begun.
+    pub(super) async fn begin<P: Ports>(&mut self, ports: &P, scope: &Scope) {
+        let begun = self.begun(scope).saturating_add(1);
+        let at = ports.now();
+        let expires_at = at.saturating_add(HELD_FOR).unwrap_or(Timestamp::MAX);
+        self.write(ports, scope, Trial { function: self.function, begun, at, expires_at }).await;
+    }
+
+    /// Writes that it came to its end.
+    pub(super) async fn end<P: Ports>(&mut self, ports: &P, scope: &Scope) {
+        let at = ports.now();
+        let trial = Trial { function: self.function, begun: 0, at, expires_at: at };
+        self.write(ports, scope, trial).await;
+    }
+
+    async fn write<P: Ports>(&mut self, ports: &P, scope: &Scope, trial: Trial) {
+        let cluster = match scope {
+            Scope::Region => return,
+            Scope::Cluster(cluster) => cluster,
+        };
+        let write: Write = put(keys::trial(cluster, self.function), &trial);
+        // A hint that isn't written is one that is missing.
+        let _ = ports.table().commit(&content_commit(Vec::new(), vec![write])).await;
+        self.of.insert(cluster.clone(), trial);
+    }
+
+    fn trial(&self, scope: &Scope) -> Option<&Trial> {
+        match scope {
+            Scope::Region => None,
+            Scope::Cluster(cluster) => self.of.get(cluster),
+        }
+    }
+}

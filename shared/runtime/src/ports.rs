@@ -1,0 +1,113 @@
+//! The ports that a handler is generic over.
+
+use std::future::Future;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_domain::id::{ClusterName, InstallationId, Region};
+use tenon_domain::wake::FunctionName;
+use tenon_ec2::{Ec2, Pricing, ZonalShift};
+use tenon_table::Table;
+
+/// Whose functions these are; every key, tag and event carries it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installation {
+    /// The installation's id.
+    pub id: InstallationId,
+    /// Its region.
+    pub region: Region,
+    /// Its account, twelve digits.
+    pub account: String,
+}
+
+/// Everything outside of a handler.
+pub trait Ports: Send + Sync {
+    /// The state table.
+    type Table: Table;
+    /// EC2, its prices and zonal shifts.
+    type Ec2: Ec2 + Pricing + ZonalShift;
+    /// Doorbells.
+    type Signals: Signals;
+
+    /// The state table.
+    fn table(&self) -> &Self::Table;
+    /// EC2, its prices and zonal shifts.
+    fn ec2(&self) -> &Self::Ec2;
+    /// Doorbells.
+    fn signals(&self) -> &Self::Signals;
+    /// The time. A handler asks once and uses that one answer for everything that it decides.
+    fn now(&self) -> Timestamp;
+    /// Lets time pass, within an invocation: for what can be sent again a moment later.
+    fn pause(&self, time: SignedDuration) -> impl Future<Output = ()> + Send;
+    /// Whose functions these are.
+    fn installation(&self) -> &Installation;
+}
+
+/// Doorbells: who else should look, and when. Best effort by contract, so they give no result: an adapter that fails
+/// to ring says so in its log, and the sweep reaches the same state.
+pub trait Signals: Send + Sync {
+    /// Puts events on the bus `tenon`.
+    fn publish(&self, events: &[BusEvent]) -> impl Future<Output = ()> + Send;
+    /// Rings a cluster's agent: there are actions to read.
+    fn ring_agent(&self, cluster: &ClusterName) -> impl Future<Output = ()> + Send;
+    /// Wakes a function for a cluster after a while, at most [`WAKE_AT_MOST`].
+    fn wake(
+        &self,
+        function: FunctionName,
+        cluster: &ClusterName,
+        after: SignedDuration,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// SQS delays a message by at most so much; what is later is left to the sweep.
+pub const WAKE_AT_MOST: SignedDuration = SignedDuration::from_mins(15);
+
+/// An event of ours, before the bus puts its envelope around it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BusEvent {
+    /// `source`.
+    pub source: String,
+    /// `detail-type`.
+    pub detail_type: String,
+    /// `detail`; carries the installation.
+    pub detail: Value,
+}
+
+impl BusEvent {
+    /// An event of the installation with source `tenon`.
+    #[must_use]
+    pub fn new(
+        installation: &Installation,
+        cluster: Option<&ClusterName>,
+        detail_type: &str,
+        detail: Value,
+    ) -> Self {
+        let mut detail = match detail {
+            Value::Object(fields) => fields,
+            other
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                serde_json::Map::from_iter([("value".to_owned(), other)])
+            }
+        };
+        detail.insert("installation".to_owned(), json!(installation.id.as_str()));
+        if let Some(cluster) = cluster {
+            detail.insert("cluster".to_owned(), json!(cluster.as_str()));
+        }
+        Self {
+            source: "tenon".to_owned(),
+            detail_type: detail_type.to_owned(),
+            detail: Value::Object(detail),
+        }
+    }
+}
+
+/// The body of a wake that one function sends to another's queue.
+#[must_use]
+pub fn wake_body(installation: &Installation, cluster: &ClusterName) -> String {
+    json!({
+        "source": "tenon",
+        "detail-type": "Wake",
+        "detail": { "installation": installation.id.as_str(), "cluster": cluster.as_str() },
+    })
+    .to_string()
+}

@@ -1,0 +1,228 @@
+//! Queues with clusters that end every invocation that handles them.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use jiff::SignedDuration;
+use serde_json::json;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+
+use std::collections::{BTreeMap, BTreeSet};
+use tenon_domain::wake::Cause;
+use tenon_harness::{World, WorldConfig};
+use tenon_memory_table::block_on;
+use tenon_runtime::batch::*;
+use tenon_runtime::error::HandlerError;
+use tenon_runtime::handler::{Handler, Scope};
+use tenon_runtime::ports::Ports;
+use tenon_table::items::{Trial, keys, put};
+use tenon_table::{Table, content_commit};
+
+/// Ends the invocation for clusters that are called so: no answer ever comes.
+struct Probe;
+
+impl Handler for Probe {
+    fn name(&self) -> FunctionName {
+        FunctionName::Lifecycle
+    }
+
+    async fn handle<P: Ports>(&self, _: &P, scope: &Scope, _: &[Cause]) -> Result<(), HandlerError> {
+        match scope {
+            Scope::Cluster(cluster) if cluster.as_str().starts_with("ends") => std::future::pending().await,
+            Scope::Cluster(_) | Scope::Region => Ok(()),
+        }
+    }
+}
+
+/// The seconds after which a message comes back.
+const VISIBILITY: i64 = 360;
+const BATCH: usize = 10;
+
+#[derive(Debug, Clone)]
+struct Queued {
+    cluster: String,
+    visible_at: i64,
+    received: u32,
+}
+
+/// A queue, its function and what became of its messages.
+struct Queue {
+    world: World,
+    second: i64,
+    next: usize,
+    dice: u64,
+    messages: BTreeMap<String, Queued>,
+    dead: BTreeMap<String, u64>,
+    /// How often a message was received that was handled, at most, by cluster.
+    receives: BTreeMap<String, u32>,
+}
+
+impl Queue {
+    fn new(seed: u64) -> Self {
+        Self {
+            world: World::new(&WorldConfig::default()).unwrap(),
+            second: 0,
+            next: 0,
+            dice: seed.wrapping_mul(2).wrapping_add(1),
+            messages: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            receives: BTreeMap::new(),
+        }
+    }
+
+    fn throw(&mut self, sides: u64) -> u64 {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.dice >> 33) % sides
+    }
+
+    fn send(&mut self, cluster: &str) {
+        self.next += 1;
+        let message = Queued { cluster: cluster.to_owned(), visible_at: self.second, received: 0 };
+        self.messages.insert(format!("m{}", self.next), message);
+    }
+
+    /// An invocation with some of the messages that are visible; whether there were any.
+    fn invoke(&mut self) -> bool {
+        let mut visible: Vec<String> = self
+            .messages
+            .iter()
+            .filter(|(_, m)| m.visible_at <= self.second)
+            .map(|(id, _)| id.clone())
+            .collect();
+        let mut batch = Vec::new();
+        while !visible.is_empty() && batch.len() < BATCH {
+            let at = usize::try_from(self.throw(visible.len() as u64)).unwrap();
+            let id = visible.swap_remove(at);
+            let message = self.messages.get_mut(&id).unwrap();
+            if message.received >= RECEIVES_LEAST {
+                let dead = self.messages.remove(&id).unwrap();
+                *self.dead.entry(dead.cluster).or_default() += 1;
+                continue;
+            }
+            message.received += 1;
+            message.visible_at = self.second + VISIBILITY;
+            let wake = json!({"source": "tenon", "detail-type": "Wake",
+                "detail": {"installation": "tenon", "cluster": message.cluster}});
+            batch.push(Message { id, body: wake.to_string(), received: message.received });
+        }
+        let mut handled = Batch::read(&batch);
+        let ended = {
+            let mut handling = pin!(handled.handle(&Probe, &self.world));
+            handling.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending
+        };
+        if !ended {
+            let failed: BTreeSet<String> =
+                handled.into_failures().into_iter().map(|f| f.message_id).collect();
+            for message in batch.iter().filter(|message| !failed.contains(&message.id)) {
+                let gone = self.messages.remove(&message.id).unwrap();
+                let most = self.receives.entry(gone.cluster).or_default();
+                *most = gone.received.max(*most);
+            }
+        }
+        !batch.is_empty()
+    }
+
+    fn pass(&mut self, seconds: i64) {
+        self.second += seconds;
+        self.world.clock.advance(SignedDuration::from_secs(seconds));
+    }
+}
+
+/// Plays two hours with so many clusters that end invocations among ten others; how often a message of one of the others was
+/// received at most.
+fn play(seed: u64, ending: usize) -> u32 {
+    let mut queue = Queue::new(seed);
+    let others: Vec<String> =
+        (0..10).map(|n| format!("{}-{n}", if n % 2 == 0 { "a" } else { "z" })).collect();
+    for _ in 0..120 {
+        for cluster in &others {
+            if queue.throw(3) == 0 {
+                queue.send(cluster);
+            }
+        }
+        for n in 0..ending {
+            if queue.throw(2) == 0 {
+                queue.send(&format!("ends-{n}"));
+            }
+        }
+        for _ in 0..3 {
+            queue.invoke();
+            queue.pass(20);
+        }
+    }
+    // The ending ones' last messages go one by one.
+    for _ in 0..200 {
+        queue.invoke();
+        queue.pass(20);
+    }
+    let dead: Vec<&String> = queue.dead.keys().filter(|cluster| !cluster.starts_with("ends")).collect();
+    assert!(dead.is_empty(), "seed {seed}: dead letters of {dead:?}");
+    let left = queue.messages.values().filter(|message| !message.cluster.starts_with("ends")).count();
+    assert_eq!(left, 0, "seed {seed}: messages of others wait for ever");
+    queue.receives.values().copied().max().unwrap()
+}
+
+#[test]
+fn a_cluster_that_ends_every_invocation_takes_no_other_clusters_messages_to_the_dead_letters() {
+    assert_eq!(play(0, 0), 1);
+    for seed in 0..30 {
+        for ending in 1..=3 {
+            let most = play(seed, ending);
+            assert!(
+                most <= 2 + u32::try_from(ending).unwrap(),
+                "seed {seed}, {ending}: received {most} times"
+            );
+        }
+    }
+}
+
+fn wake(cluster: &str, received: u32) -> Message {
+    let body = json!({"source": "tenon", "detail-type": "Wake",
+        "detail": {"installation": "tenon", "cluster": cluster}});
+    Message { id: cluster.to_owned(), body: body.to_string(), received }
+}
+
+/// So many invocations in a row began with the cluster, and none is known to have come to its end.
+fn begun(world: &World, cluster: &str, times: u64) {
+    let (now, function) = (world.clock.now(), FunctionName::Lifecycle);
+    let trial = Trial { function, begun: times, at: now, expires_at: now + SignedDuration::from_hours(1) };
+    let key = keys::trial(&ClusterName::parse(cluster).unwrap(), function);
+    block_on(world.table.commit(&content_commit(vec![], vec![put(key, &trial)]))).unwrap();
+}
+
+#[test]
+fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    begun(&world, "prod", 2);
+    let failures = |messages: &[Message]| block_on(handle_batch(&Probe, &world, messages));
+    let both = failures(&[wake("prod", 2), wake("shop", 1)]);
+    let told: Vec<(&str, &str)> = both.iter().map(|f| (f.message_id.as_str(), f.error_type)).collect();
+    assert_eq!(told, [("prod", "SetAside")]);
+    assert_eq!(
+        both[0].error,
+        "cluster `prod` is set aside: 2 invocations in a row that handled it ended without an answer, and the others of \
+         this batch come first"
+    );
+    // Among its like the one that did it least often is handled, and nothing is held against it any more.
+    begun(&world, "dev", 1);
+    let set_aside = |failures: Vec<Failure>| failures.into_iter().map(|f| f.message_id).collect::<Vec<_>>();
+    assert_eq!(set_aside(failures(&[wake("prod", 3), wake("dev", 2)])), ["prod"]);
+    assert_eq!(set_aside(failures(&[wake("prod", 4), wake("dev", 2)])), ["prod"]);
+    assert_eq!(set_aside(failures(&[wake("prod", 5)])), [""; 0]);
+}
+
+#[test]
+fn who_ended_one_invocation_is_tried_again_beside_messages_that_come_for_the_first_time() {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    begun(&world, "prod", 1);
+    let failures = |messages: &[Message]| {
+        let failures = block_on(handle_batch(&Probe, &world, messages));
+        failures.into_iter().map(|f| f.message_id).collect::<Vec<_>>()
+    };
+    assert_eq!(failures(&[wake("prod", 2), wake("shop", 2)]), ["prod"]);
+    assert_eq!(failures(&[wake("prod", 3), wake("shop", 1)]), [""; 0]);
+    // It came to its end: nothing is held against it.
+    assert_eq!(failures(&[wake("prod", 2), wake("shop", 2)]), [""; 0]);
+}

@@ -1,0 +1,175 @@
+//! Answers: from the port's values to XML.
+
+use tenon_ec2::port::{
+    AvailabilityZone, CapacityReservation, Image, Instance, InstanceState, InstanceStateChange,
+    LaunchTemplate, LocationType, Page, SecurityGroup, SpotPrice, Subnet, Tags, TargetCapacityType,
+    TypeOffering, VolumeSnapshot,
+};
+
+use crate::xml::Xml;
+
+/// One page of a list.
+pub(crate) fn page<T>(xml: &mut Xml, tag: &str, page: &Page<T>, content: impl Fn(&mut Xml, &T)) {
+    xml.set(tag, &page.items, content);
+    xml.maybe("nextToken", page.next.as_ref().map(|token| &token.0));
+}
+
+fn tags(xml: &mut Xml, tags: &Tags) {
+    xml.within("tagSet", |xml| {
+        for (key, value) in tags {
+            xml.within("item", |xml| {
+                xml.text("key", key);
+                xml.text("value", value);
+            });
+        }
+    });
+}
+
+pub(crate) fn offering(xml: &mut Xml, offering: &TypeOffering, by: LocationType) {
+    xml.text("instanceType", &offering.instance_type);
+    let by = match by {
+        LocationType::AvailabilityZone => "availability-zone",
+        LocationType::AvailabilityZoneId => "availability-zone-id",
+    };
+    xml.text("locationType", by);
+    xml.text("location", &offering.location);
+}
+
+pub(crate) fn zone(xml: &mut Xml, zone: &AvailabilityZone) {
+    xml.text("zoneName", &zone.name);
+    xml.text("zoneId", &zone.id);
+    xml.text("zoneState", "available");
+    xml.text("optInStatus", "opt-in-not-required");
+}
+
+pub(crate) fn spot_price(xml: &mut Xml, price: &SpotPrice) {
+    xml.text("instanceType", &price.instance_type);
+    xml.text("productDescription", "Linux/UNIX");
+    xml.text("spotPrice", price.price);
+    xml.text("timestamp", price.since);
+    xml.text("availabilityZone", &price.zone);
+}
+
+pub(crate) fn image(xml: &mut Xml, image: &Image) {
+    xml.text("imageId", &image.id);
+    xml.text("name", &image.name);
+    xml.text("imageOwnerId", &image.owner);
+    xml.maybe("imageOwnerAlias", image.owner_alias.as_ref());
+    xml.maybe("architecture", image.architecture.map(|architecture| architecture.as_str()));
+    xml.text("imageState", image.state.as_str());
+    xml.maybe("creationDate", image.created_at);
+    xml.maybe("deprecationTime", image.deprecated_at);
+    xml.maybe("rootDeviceName", image.root_device_name.as_ref());
+    let mapped: Vec<_> = image.snapshots.iter().collect();
+    xml.set("blockDeviceMapping", &mapped, |xml, (device, snapshot)| {
+        xml.text("deviceName", device);
+        xml.within("ebs", |xml| xml.text("snapshotId", snapshot));
+    });
+    tags(xml, &image.tags);
+}
+
+pub(crate) fn snapshot(xml: &mut Xml, snapshot: &VolumeSnapshot) {
+    xml.text("snapshotId", &snapshot.id);
+    xml.text("ownerId", &snapshot.owner);
+    xml.maybe("ownerAlias", snapshot.owner_alias.as_ref());
+    xml.text("status", "completed");
+    tags(xml, &snapshot.tags);
+}
+
+pub(crate) fn subnet(xml: &mut Xml, subnet: &Subnet) {
+    xml.text("subnetId", &subnet.id);
+    xml.text("state", "available");
+    xml.text("vpcId", &subnet.vpc);
+    xml.text("availabilityZone", &subnet.zone);
+    xml.text("availabilityZoneId", &subnet.zone_id);
+    xml.text("cidrBlock", &subnet.cidr);
+    xml.text("availableIpAddressCount", subnet.available_addresses);
+    tags(xml, &subnet.tags);
+}
+
+pub(crate) fn security_group(xml: &mut Xml, group: &SecurityGroup) {
+    xml.text("groupId", &group.id);
+    xml.text("groupName", &group.name);
+    xml.text("vpcId", &group.vpc);
+    tags(xml, &group.tags);
+}
+
+pub(crate) fn capacity_reservation(xml: &mut Xml, made: &CapacityReservation) {
+    xml.text("capacityReservationId", &made.id);
+    xml.text("ownerId", &made.owner);
+    xml.text("instanceType", &made.instance_type);
+    xml.text("availabilityZone", &made.zone);
+    xml.text("instanceMatchCriteria", made.match_criteria.as_str());
+    xml.text("reservationType", made.kind.type_label());
+    xml.text("interruptible", made.kind.interruptible_label());
+    xml.text("state", "active");
+    xml.maybe("endDate", made.ends_at);
+    xml.text("availableInstanceCount", made.available);
+    tags(xml, &made.tags);
+}
+
+pub(crate) fn template(xml: &mut Xml, template: &LaunchTemplate) {
+    xml.text("launchTemplateId", &template.id);
+    xml.text("launchTemplateName", &template.name);
+    xml.text("createTime", template.created_at);
+    xml.text("defaultVersionNumber", template.version);
+    xml.text("latestVersionNumber", template.version);
+    tags(xml, &template.tags);
+}
+
+/// A state with its code ("InstanceState" in EC2's API reference).
+fn state(xml: &mut Xml, tag: &str, state: InstanceState) {
+    let code = match state {
+        InstanceState::Pending => 0,
+        InstanceState::Running => 16,
+        InstanceState::ShuttingDown => 32,
+        InstanceState::Terminated => 48,
+        InstanceState::Stopping => 64,
+        InstanceState::Stopped => 80,
+    };
+    xml.within(tag, |xml| {
+        xml.text("code", code);
+        xml.text("name", state.as_str());
+    });
+}
+
+pub(crate) fn state_change(xml: &mut Xml, change: &InstanceStateChange) {
+    xml.text("instanceId", &change.id);
+    state(xml, "currentState", change.current);
+    state(xml, "previousState", change.previous);
+}
+
+/// A reservation of one instance: fleets launch each by itself.
+pub(crate) fn reservation(xml: &mut Xml, of: &Instance) {
+    xml.set("instancesSet", std::slice::from_ref(of), instance);
+}
+
+fn instance(xml: &mut Xml, instance: &Instance) {
+    xml.text("instanceId", &instance.id);
+    xml.text("imageId", &instance.image);
+    state(xml, "instanceState", instance.state);
+    xml.text("instanceType", &instance.instance_type);
+    xml.text("architecture", instance.architecture.as_str());
+    match instance.capacity_type {
+        TargetCapacityType::OnDemand => {}
+        TargetCapacityType::Spot => xml.text("instanceLifecycle", "spot"),
+    }
+    xml.maybe("capacityReservationId", instance.reservation.as_ref());
+    xml.within("placement", |xml| {
+        xml.text("availabilityZone", &instance.zone);
+        xml.maybe("availabilityZoneId", instance.zone_id.as_ref());
+    });
+    xml.maybe("subnetId", instance.subnet.as_ref());
+    xml.set("groupSet", &instance.security_groups, |xml, group| xml.text("groupId", group));
+    if let Some(reason) = &instance.state_reason {
+        xml.within("stateReason", |xml| {
+            xml.text("code", &reason.code);
+            xml.text("message", &reason.message);
+        });
+    }
+    xml.text("launchTime", instance.launched_at);
+    xml.text("privateIpAddress", &instance.private_ip);
+    xml.text("privateDnsName", &instance.private_dns_name);
+    xml.maybe("clientToken", instance.client_token.as_ref());
+    tags(xml, &instance.tags);
+}

@@ -1,0 +1,232 @@
+//! Requests: from a form to the port's arguments.
+//!
+//! Decides what each call understands. Page sizes are the port's own: one that is asked for must be within EC2's limits.
+
+use std::str::FromStr;
+
+use tenon_domain::id::{InstanceId, ParseIdError};
+use tenon_domain::reservation::MatchCriteria;
+use tenon_ec2::port::{
+    CapacityReservationFilter, CreateFleetRequest, CreateLaunchTemplate, DisabledImages, ImageFilter,
+    ImageState, InstanceFilter, InstanceState, LaunchTemplateFilter, LocationType, PageToken, ResourceFilter,
+    RunInstancesProbe, TagFilter, Tags,
+};
+
+use crate::error::{Refusal, invalid, malformed, missing, refused};
+use crate::fleet::{fleet, probe};
+use crate::form::Form;
+use crate::template::template;
+
+const LARGE_PAGE: u32 = 1000;
+
+/// Whether a call only asks for rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    Real,
+    Dry,
+}
+
+/// A call of the port.
+#[derive(Debug)]
+pub(crate) enum Request {
+    InstanceTypes(Option<PageToken>),
+    Offerings(LocationType, Option<PageToken>),
+    Zones,
+    SpotPrices(Option<PageToken>),
+    Images(ImageFilter, Option<PageToken>),
+    Subnets(ResourceFilter),
+    SecurityGroups(ResourceFilter),
+    Snapshots(ResourceFilter),
+    Reservations(CapacityReservationFilter),
+    CreateTemplate(CreateLaunchTemplate),
+    Templates(LaunchTemplateFilter, Option<PageToken>),
+    DeleteTemplate(String),
+    CreateFleet(CreateFleetRequest, Run),
+    ProbeInstances(RunInstancesProbe),
+    Instances(InstanceFilter, Option<PageToken>),
+    Terminate(Vec<InstanceId>),
+    CreateTags(Vec<InstanceId>, Tags),
+}
+
+impl Request {
+    /// Reads a request's form to its end.
+    pub(crate) fn read(action: &str, mut form: Form) -> Result<Self, Refusal> {
+        let request = read(action, &mut form)?;
+        form.finish()?;
+        Ok(request)
+    }
+}
+
+fn read(action: &str, form: &mut Form) -> Result<Request, Refusal> {
+    Ok(match action {
+        "DescribeInstanceTypes" => {
+            page_size(form, 100)?;
+            Request::InstanceTypes(form.page())
+        }
+        "DescribeInstanceTypeOfferings" => {
+            page_size(form, LARGE_PAGE)?;
+            Request::Offerings(location(form)?, form.page())
+        }
+        "DescribeAvailabilityZones" => Request::Zones,
+        "DescribeSpotPriceHistory" => spot_prices(form)?,
+        "DescribeImages" => images(form)?,
+        "DescribeSubnets" => Request::Subnets(resources(form, "SubnetId", [])?),
+        "DescribeSecurityGroups" => Request::SecurityGroups(resources(form, "GroupId", ["group-name"])?),
+        "DescribeSnapshots" => Request::Snapshots(resources(form, "SnapshotId", [])?),
+        "DescribeCapacityReservations" => reservations(form)?,
+        "CreateLaunchTemplate" => {
+            // A name is used once, which makes the token idle.
+            form.text("ClientToken");
+            Request::CreateTemplate(template(form)?)
+        }
+        "DescribeLaunchTemplates" => {
+            page_size(form, 200)?;
+            let names = form.list("LaunchTemplateName");
+            let (tags, []) = filters(form, [])?;
+            Request::Templates(LaunchTemplateFilter { names, tags }, form.page())
+        }
+        "DeleteLaunchTemplate" => Request::DeleteTemplate(form.required("LaunchTemplateName")?),
+        "CreateFleet" => {
+            let run = if form.parsed("DryRun")?.unwrap_or(false) { Run::Dry } else { Run::Real };
+            Request::CreateFleet(fleet(form)?, run)
+        }
+        "RunInstances" => Request::ProbeInstances(probe(form)?),
+        "DescribeInstances" => instances(form)?,
+        "TerminateInstances" => Request::Terminate(ids(form, "InstanceId")?),
+        "CreateTags" => Request::CreateTags(ids(form, "ResourceId")?, form.tags()?),
+        other => {
+            return Err(refused(
+                "InvalidAction",
+                format!("The action {other} is not valid for this web service."),
+            ));
+        }
+    })
+}
+
+/// Ids that are of their form.
+pub(crate) fn ids<T: FromStr<Err = ParseIdError>>(form: &mut Form, name: &str) -> Result<Vec<T>, Refusal> {
+    form.list(name).iter().map(|id| id.parse().map_err(|error| malformed(&error))).collect()
+}
+
+fn page_size(form: &mut Form, max: u32) -> Result<(), Refusal> {
+    match form.parsed::<u32>("MaxResults")? {
+        Some(size) if !(1..=max).contains(&size) => Err(invalid("MaxResults", &size.to_string())),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// EC2 takes no page size beside a list of ids.
+fn page_size_without(form: &mut Form, named: usize) -> Result<(), Refusal> {
+    let asked = form.parsed::<u32>("MaxResults")?;
+    if asked.is_some() && named > 0 {
+        return Err(refused("InvalidParameterCombination", "MaxResults cannot be used with a list of ids"));
+    }
+    match asked {
+        Some(size) if !(5..=LARGE_PAGE).contains(&size) => Err(invalid("MaxResults", &size.to_string())),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn location(form: &mut Form) -> Result<LocationType, Refusal> {
+    match form.required("LocationType")?.as_str() {
+        "availability-zone" => Ok(LocationType::AvailabilityZone),
+        "availability-zone-id" => Ok(LocationType::AvailabilityZoneId),
+        other => Err(invalid("LocationType", other)),
+    }
+}
+
+/// Without a start EC2 tells the prices of three months: not what the port asks.
+fn spot_prices(form: &mut Form) -> Result<Request, Refusal> {
+    page_size(form, LARGE_PAGE)?;
+    let (start, end) = (form.required("StartTime")?, form.required("EndTime")?);
+    if start != end {
+        return Err(invalid("EndTime", &end));
+    }
+    if !form.list("ProductDescription").iter().any(|product| product == "Linux/UNIX") {
+        return Err(missing("ProductDescription"));
+    }
+    Ok(Request::SpotPrices(form.page()))
+}
+
+fn images(form: &mut Form) -> Result<Request, Refusal> {
+    let ids = ids(form, "ImageId")?;
+    page_size_without(form, ids.len())?;
+    // The port's answers hold deprecated images.
+    if form.parsed("IncludeDeprecated")? != Some(true) {
+        return Err(missing("IncludeDeprecated"));
+    }
+    let disabled = match form.parsed("IncludeDisabled")? {
+        Some(true) => DisabledImages::Include,
+        Some(false) | None => DisabledImages::Omit,
+    };
+    let (tags, [names, words]) = filters(form, ["name", "state"])?;
+    let mut states = words.iter().map(|word| image_state(word)).collect::<Result<Vec<_>, _>>()?;
+    states.dedup();
+    let filter = ImageFilter { ids, owners: form.list("Owner"), names, tags, states, disabled };
+    Ok(Request::Images(filter, form.page()))
+}
+
+fn image_state(word: &str) -> Result<ImageState, Refusal> {
+    match word {
+        "transient" | "error" => Ok(ImageState::Invalid),
+        word => ImageState::parse(word).ok_or_else(|| invalid("state", word)),
+    }
+}
+
+/// Resources by ids, tags and, for security groups, names.
+fn resources<const N: usize>(
+    form: &mut Form,
+    ids: &str,
+    names: [&str; N],
+) -> Result<ResourceFilter, Refusal> {
+    let ids = form.list(ids);
+    page_size_without(form, ids.len())?;
+    let (tags, names) = filters(form, names)?;
+    Ok(ResourceFilter { ids, names: names.into_iter().flatten().collect(), tags })
+}
+
+/// The port asks for active reservations alone.
+fn reservations(form: &mut Form) -> Result<Request, Refusal> {
+    let ids = form.list("CapacityReservationId");
+    page_size_without(form, ids.len())?;
+    let (tags, [states, owners, criteria]) = filters(form, ["state", "owner-id", "instance-match-criteria"])?;
+    if states != ["active"] {
+        return Err(missing("Filter.state"));
+    }
+    let known =
+        |word: &String| MatchCriteria::parse(word).ok_or_else(|| invalid("instance-match-criteria", word));
+    let match_criteria = criteria.first().map(known).transpose()?;
+    let owner = owners.into_iter().next();
+    Ok(Request::Reservations(CapacityReservationFilter { ids, owner, match_criteria, tags }))
+}
+
+fn instances(form: &mut Form) -> Result<Request, Refusal> {
+    let ids = ids(form, "InstanceId")?;
+    page_size_without(form, ids.len())?;
+    let (tags, [words]) = filters(form, ["instance-state-name"])?;
+    let state =
+        |word: &String| InstanceState::parse(word).ok_or_else(|| invalid("instance-state-name", word));
+    let states = words.iter().map(state).collect::<Result<_, _>>()?;
+    Ok(Request::Instances(InstanceFilter { ids, tags, states }, form.page()))
+}
+
+/// Filters by tag, and the values of those of these names.
+fn filters<const N: usize>(
+    form: &mut Form,
+    known: [&str; N],
+) -> Result<(Vec<TagFilter>, [Vec<String>; N]), Refusal> {
+    let pair = |form: &mut Form| Ok((form.required("Name")?, form.list("Value")));
+    let (mut tags, mut found) = (Vec::new(), known.map(|name| (name, Vec::new())));
+    for (name, values) in form.structures("Filter", pair)? {
+        let place = found.iter_mut().find(|(known, _)| *known == name);
+        match (place, name.strip_prefix("tag:")) {
+            (Some((_, place)), _) => place.extend(values),
+            (None, Some(key)) => tags.push(TagFilter { key: key.to_owned(), values }),
+            (None, None) if name == "tag-key" => tags.extend(values.into_iter().map(TagFilter::exists)),
+            (None, None) => {
+                return Err(refused("InvalidParameterValue", format!("The filter '{name}' is invalid")));
+            }
+        }
+    }
+    Ok((tags, found.map(|(_, values)| values)))
+}

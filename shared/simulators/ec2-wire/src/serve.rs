@@ -1,0 +1,256 @@
+//! The server: one request, one call of the twin, one answer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http_body::Frame;
+use tenon_ec2::port::{DryRunOutcome, Page};
+use tenon_ec2::{Ec2, Ec2Error};
+use tenon_twin::RegionTwin;
+use tokio::net::TcpListener;
+
+use crate::answer;
+use crate::error::{Refusal, of_call, refused};
+use crate::fleet;
+use crate::form::Form;
+use crate::pricing;
+use crate::request::{Request, Run};
+use crate::types;
+use crate::xml::Xml;
+use crate::zonal_shift;
+
+/// The API's version, the only one there is.
+const VERSION: &str = "2016-11-15";
+
+#[derive(Clone)]
+struct Served {
+    twin: RegionTwin,
+    requests: Arc<AtomicU64>,
+}
+
+impl Served {
+    fn request_id(&self) -> String {
+        format!("twin-{}", self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Serves a twin's EC2, prices and zonal shifts at a listener, until the future is dropped.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(twin: RegionTwin, listener: TcpListener) -> io::Result<()> {
+    let served = Served { twin, requests: Arc::default() };
+    let router = Router::new()
+        .route("/", post(handle))
+        .route("/managedresources/{*arn}", get(managed_resource))
+        .with_state(served);
+    axum::serve(listener, router).await
+}
+
+/// ARC's GetManagedResource; the resource's ARN is the rest of the path.
+async fn managed_resource(State(served): State<Served>, Path(arn): Path<String>) -> Response {
+    let request_id = served.request_id();
+    match zonal_shift::answer(&served.twin, &arn).await {
+        Ok(document) => send_json(200, document, &request_id),
+        Err(error) => match of_call(error) {
+            Some(refusal) => {
+                let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+                let body = zonal_shift::refusal(&refusal);
+                let headers = [
+                    ("content-type", "application/json"),
+                    ("x-amzn-errortype", refusal.code.as_str()),
+                    ("x-amzn-requestid", request_id.as_str()),
+                ];
+                (status, headers, body).into_response()
+            }
+            None => Body::new(BrokenOff).into_response(),
+        },
+    }
+}
+
+async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -> Response {
+    let request_id = served.request_id();
+    // JSON protocols name their operation in a header, EC2's in the form.
+    if let Some(target) = headers.get(pricing::TARGET_HEADER) {
+        return match pricing::answer(&served.twin, target.as_bytes(), &body).await {
+            Some((status, document)) => send_json(status, document, &request_id),
+            None => Body::new(BrokenOff).into_response(),
+        };
+    }
+    let (action, request) = match read(&body) {
+        Ok(read) => read,
+        Err(refusal) => return refuse(&refusal, &request_id),
+    };
+    match call(&served.twin, request).await {
+        Ok(content) => {
+            let document = Xml::document(&format!("{action}Response"), |xml| {
+                xml.text("requestId", &request_id);
+                content(xml);
+            });
+            send(StatusCode::OK, document, &request_id)
+        }
+        Err(Stop::Refused(refusal)) => refuse(&refusal, &request_id),
+        Err(Stop::NoAnswer) => Body::new(BrokenOff).into_response(),
+    }
+}
+
+fn read(body: &[u8]) -> Result<(String, Request), Refusal> {
+    let mut form = Form::parse(body)?;
+    let action = form.required("Action")?;
+    let version = form.required("Version")?;
+    if version != VERSION {
+        return Err(refused("NoSuchVersion", format!("The version {version} is not served")));
+    }
+    let request = Request::read(&action, form)?;
+    Ok((action, request))
+}
+
+fn send(status: StatusCode, document: String, request_id: &str) -> Response {
+    let headers = [("content-type", "text/xml;charset=UTF-8"), ("x-amzn-requestid", request_id)];
+    (status, headers, document).into_response()
+}
+
+fn send_json(status: u16, document: String, request_id: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amzn-requestid", request_id)];
+    (status, headers, document).into_response()
+}
+
+fn refuse(refusal: &Refusal, request_id: &str) -> Response {
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
+    send(status, refusal.document(request_id), request_id)
+}
+
+/// An answer that breaks off before its first byte, as when a connection is cut.
+struct BrokenOff;
+
+impl http_body::Body for BrokenOff {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())))
+    }
+}
+
+/// A call that gives no answer of its own.
+enum Stop {
+    Refused(Refusal),
+    NoAnswer,
+}
+
+impl From<Ec2Error> for Stop {
+    fn from(error: Ec2Error) -> Self {
+        of_call(error).map_or(Self::NoAnswer, Self::Refused)
+    }
+}
+
+/// A call of the twin, and what writes its answer.
+type Content = Box<dyn FnOnce(&mut Xml) + Send>;
+
+fn content(write: impl FnOnce(&mut Xml) + Send + 'static) -> Result<Content, Stop> {
+    Ok(Box::new(write))
+}
+
+fn list<T: Send + 'static>(
+    tag: &'static str,
+    items: Vec<T>,
+    write: impl Fn(&mut Xml, &T) + Send + 'static,
+) -> Result<Content, Stop> {
+    content(move |xml| xml.set(tag, &items, write))
+}
+
+fn page<T: Send + 'static>(
+    tag: &'static str,
+    page: Page<T>,
+    write: impl Fn(&mut Xml, &T) + Send + 'static,
+) -> Result<Content, Stop> {
+    content(move |xml| answer::page(xml, tag, &page, write))
+}
+
+/// EC2 gives both outcomes of a dry run as errors.
+fn dry_run(outcome: DryRunOutcome) -> Result<Content, Stop> {
+    let (status, code, message) = match outcome {
+        DryRunOutcome::WouldSucceed => {
+            let message = "Request would have succeeded, but DryRun flag is set.".to_owned();
+            (412, "DryRunOperation", message)
+        }
+        DryRunOutcome::Unauthorized { message, .. } => (403, "UnauthorizedOperation", message),
+    };
+    Err(Stop::Refused(Refusal { status, code: code.to_owned(), message }))
+}
+
+fn done() -> Result<Content, Stop> {
+    content(|xml| xml.text("return", true))
+}
+
+async fn call(twin: &RegionTwin, request: Request) -> Result<Content, Stop> {
+    match request {
+        Request::InstanceTypes(at) => {
+            page("instanceTypeSet", twin.describe_instance_types(at).await?, types::instance_type)
+        }
+        Request::Offerings(by, at) => {
+            let found = twin.describe_instance_type_offerings(by, at).await?;
+            page("instanceTypeOfferingSet", found, move |xml, offering| answer::offering(xml, offering, by))
+        }
+        Request::Zones => {
+            list("availabilityZoneInfo", twin.describe_availability_zones().await?, answer::zone)
+        }
+        Request::SpotPrices(at) => {
+            page("spotPriceHistorySet", twin.describe_spot_price_history(at).await?, answer::spot_price)
+        }
+        Request::Images(filter, at) => {
+            page("imagesSet", twin.describe_images(&filter, at).await?, answer::image)
+        }
+        Request::Subnets(filter) => list("subnetSet", twin.describe_subnets(&filter).await?, answer::subnet),
+        Request::SecurityGroups(filter) => {
+            list("securityGroupInfo", twin.describe_security_groups(&filter).await?, answer::security_group)
+        }
+        Request::Snapshots(filter) => {
+            list("snapshotSet", twin.describe_snapshots(&filter).await?, answer::snapshot)
+        }
+        Request::Reservations(filter) => {
+            let found = twin.describe_capacity_reservations(&filter).await?;
+            list("capacityReservationSet", found, answer::capacity_reservation)
+        }
+        Request::CreateTemplate(template) => {
+            let made = twin.create_launch_template(&template).await?;
+            content(move |xml| xml.within("launchTemplate", |xml| answer::template(xml, &made)))
+        }
+        Request::Templates(filter, at) => {
+            page("launchTemplates", twin.describe_launch_templates(&filter, at).await?, answer::template)
+        }
+        Request::DeleteTemplate(name) => {
+            twin.delete_launch_template(&name).await?;
+            done()
+        }
+        Request::CreateFleet(request, Run::Real) => {
+            let result = twin.create_fleet(&request).await?;
+            content(move |xml| fleet::result(xml, &result))
+        }
+        Request::CreateFleet(request, Run::Dry) => dry_run(twin.dry_run_create_fleet(&request).await?),
+        Request::ProbeInstances(probe) => dry_run(twin.dry_run_run_instances(&probe).await?),
+        Request::Instances(filter, at) => {
+            page("reservationSet", twin.describe_instances(&filter, at).await?, answer::reservation)
+        }
+        Request::Terminate(ids) => {
+            list("instancesSet", twin.terminate_instances(&ids).await?, answer::state_change)
+        }
+        Request::CreateTags(ids, tags) => {
+            twin.create_tags(&ids, &tags).await?;
+            done()
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! CreateLaunchTemplate's request.
+
+use tenon_domain::id::SecurityGroupId;
+use tenon_ec2::port::{
+    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
+    Monitoring, ReservationPreference, Tags,
+};
+
+use crate::error::{Refusal, invalid, missing};
+use crate::form::Form;
+use crate::request::ids;
+
+pub(crate) fn template(form: &mut Form) -> Result<CreateLaunchTemplate, Refusal> {
+    Ok(CreateLaunchTemplate {
+        name: form.required("LaunchTemplateName")?,
+        data: form.structure("LaunchTemplateData", data)?.ok_or_else(|| missing("LaunchTemplateData"))?,
+        tags: tags_of(form, "launch-template")?,
+    })
+}
+
+/// Tags for resources of the one kind that may be tagged there.
+fn tags_of(form: &mut Form, kind: &str) -> Result<Tags, Refusal> {
+    let specification = |form: &mut Form| Ok((form.required("ResourceType")?, form.tags()?));
+    let mut found = Tags::new();
+    for (of, tags) in form.structures("TagSpecification", specification)? {
+        if of != kind {
+            return Err(invalid("ResourceType", &of));
+        }
+        found.extend(tags);
+    }
+    Ok(found)
+}
+
+/// The first interface, where the template has one: whether it has a public address, and its groups.
+fn interface(form: &mut Form) -> Result<(Option<bool>, Vec<SecurityGroupId>), Refusal> {
+    match form.parsed::<u32>("DeviceIndex")? {
+        Some(0) => Ok((form.parsed("AssociatePublicIpAddress")?, ids(form, "SecurityGroupId")?)),
+        Some(other) => Err(invalid("DeviceIndex", &other.to_string())),
+        None => Err(missing("DeviceIndex")),
+    }
+}
+
+fn data(form: &mut Form) -> Result<LaunchTemplateData, Refusal> {
+    let own = ids(form, "SecurityGroupId")?;
+    let interface = form.structure("NetworkInterface.1", interface)?;
+    let (associate_public_ip, security_groups) = match interface {
+        None => (None, own),
+        Some(of_interface) if own.is_empty() => of_interface,
+        Some(_) => {
+            let message = "Network interfaces and security groups may not be specified on the same request";
+            return Err(crate::error::refused("InvalidParameterCombination", message));
+        }
+    };
+    Ok(LaunchTemplateData {
+        image: form.parsed("ImageId")?,
+        security_groups,
+        instance_profile: form.structure("IamInstanceProfile", profile)?,
+        user_data: form.text("UserData"),
+        block_devices: form.structures("BlockDeviceMapping", block_device)?,
+        metadata_options: form.structure("MetadataOptions", metadata_options)?,
+        monitoring: form.structure("Monitoring", monitoring)?,
+        associate_public_ip,
+        network_interface_tags: tags_of(form, "network-interface")?,
+        reservations: form.structure("CapacityReservationSpecification", reservations)?,
+    })
+}
+
+fn reservations(form: &mut Form) -> Result<ReservationPreference, Refusal> {
+    let preference = form.required("CapacityReservationPreference")?;
+    let target = form.structure("CapacityReservationTarget", |form| {
+        form.parsed("CapacityReservationId")?.ok_or_else(|| missing("CapacityReservationId"))
+    })?;
+    match (preference.as_str(), target) {
+        ("none", None) => Ok(ReservationPreference::None),
+        ("capacity-reservations-only", Some(id)) => Ok(ReservationPreference::Only(id)),
+        _ => Err(invalid("CapacityReservationPreference", &preference)),
+    }
+}
+
+fn profile(form: &mut Form) -> Result<InstanceProfile, Refusal> {
+    match form.text("Arn") {
+        Some(arn) => Ok(InstanceProfile::Arn(arn)),
+        None => Ok(InstanceProfile::Name(form.required("Name")?)),
+    }
+}
+
+fn monitoring(form: &mut Form) -> Result<Monitoring, Refusal> {
+    match form.parsed("Enabled")? {
+        Some(true) => Ok(Monitoring::Detailed),
+        Some(false) => Ok(Monitoring::Basic),
+        None => Err(missing("Monitoring.Enabled")),
+    }
+}
+
+fn metadata_options(form: &mut Form) -> Result<MetadataOptions, Refusal> {
+    let tokens = form.required("HttpTokens")?;
+    Ok(MetadataOptions {
+        http_endpoint: form.required("HttpEndpoint")?,
+        http_protocol_ipv6: form.required("HttpProtocolIpv6")?,
+        http_put_response_hop_limit: form
+            .parsed("HttpPutResponseHopLimit")?
+            .ok_or_else(|| missing("HttpPutResponseHopLimit"))?,
+        http_tokens: match tokens.as_str() {
+            "required" => MetadataTokens::Required,
+            "optional" => MetadataTokens::Optional,
+            other => return Err(invalid("HttpTokens", other)),
+        },
+    })
+}
+
+fn block_device(form: &mut Form) -> Result<BlockDevice, Refusal> {
+    let device_name = form.required("DeviceName")?;
+    let ebs = form.structure("Ebs", |form| {
+        Ok(BlockDevice {
+            device_name: String::new(),
+            volume_size_gib: form.parsed("VolumeSize")?,
+            volume_type: form.text("VolumeType"),
+            iops: form.parsed("Iops")?,
+            throughput_mib: form.parsed("Throughput")?,
+            encrypted: form.parsed("Encrypted")?,
+            kms_key_id: form.text("KmsKeyId"),
+            snapshot_id: form.text("SnapshotId"),
+            initialization_rate_mib: form.parsed("VolumeInitializationRate")?,
+            delete_on_termination: form.parsed("DeleteOnTermination")?,
+        })
+    })?;
+    Ok(BlockDevice { device_name, ..ebs.unwrap_or_default() })
+}

@@ -1,0 +1,309 @@
+//! What a world's maker, a tour or a test does to the twin, and sees of it: not EC2's interface, and not metered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenon_domain::Timestamp;
+use tenon_domain::id::{ImageId, InstanceId, InstanceType, ReservationId, SubnetId, Zone, ZoneId};
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::zonal_shift::ShiftEnd;
+
+use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
+use super::{Call, Fault, HealthEvent, NewImage, NotPossible, Pool, Quota, RegionTwin, TwinEvent};
+use tenon_ec2::port::{
+    CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
+    VolumeSnapshot,
+};
+
+/// Time and events.
+impl RegionTwin {
+    /// Lets everything happen that is due until `now`, and gives the events since the last tick, in their order.
+    pub fn tick(&self, now: Timestamp) -> Vec<TwinEvent> {
+        self.with(|state| {
+            state.settle(now);
+            std::mem::take(&mut state.events)
+        })
+    }
+
+    /// When something happens next by itself: now, where it has happened and its event wasn't fetched.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.with(|state| if state.events.is_empty() { state.next_due() } else { Some(state.now) })
+    }
+}
+
+/// Images.
+impl RegionTwin {
+    /// Begins to make an image, pending at first.
+    pub fn create_image(&self, image: NewImage) -> ImageId {
+        self.with(|state| state.create_image(image))
+    }
+
+    /// Puts an available image there; no event tells of it.
+    pub fn add_image(&self, image: NewImage) -> ImageId {
+        self.with(|state| state.add_image(image))
+    }
+
+    /// Deregisters an image.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn deregister_image(&self, id: &ImageId) -> Result<(), NotPossible> {
+        self.with(|state| state.change_image(id, ImageState::Deregistered))
+    }
+
+    /// Disables an image.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that isn't available.
+    pub fn disable_image(&self, id: &ImageId) -> Result<(), NotPossible> {
+        self.with(|state| state.change_image(id, ImageState::Disabled))
+    }
+
+    /// Enables a disabled image.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that isn't disabled.
+    pub fn enable_image(&self, id: &ImageId) -> Result<(), NotPossible> {
+        self.with(|state| state.change_image(id, ImageState::Available))
+    }
+
+    /// Tags an image; no event tells of it.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn tag_image(&self, id: &ImageId, key: &str, value: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.tag_image(id, key, value))
+    }
+
+    /// Puts a snapshot of a volume there.
+    pub fn add_snapshot(&self, snapshot: VolumeSnapshot) {
+        self.with(|state| state.snapshots.insert(snapshot.id.clone(), snapshot));
+    }
+
+    /// An image's true state.
+    #[must_use]
+    pub fn image_state(&self, id: &ImageId) -> Option<ImageState> {
+        self.with(|state| state.image_state(id))
+    }
+}
+
+/// The network.
+impl RegionTwin {
+    /// Adds a /19 subnet in each zone and a security group, all with these tags.
+    ///
+    /// # Errors
+    /// [`NotPossible`] when the region has more zones than 10.0.0.0/16 has room for.
+    pub fn add_network(&self, tags: &Tags) -> Result<(), NotPossible> {
+        self.with(|state| state.add_network(tags))
+    }
+
+    /// Adds a subnet; its free addresses follow from its block.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a zone that the region doesn't have or a block that isn't one.
+    pub fn add_subnet(&self, subnet: Subnet) -> Result<(), NotPossible> {
+        self.with(|state| state.add_subnet(subnet))
+    }
+
+    /// Adds a security group.
+    pub fn add_security_group(&self, group: SecurityGroup) {
+        self.with(|state| state.groups.insert(group.id.clone(), group));
+    }
+
+    /// Leaves a subnet with so many free addresses.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a subnet that doesn't exist.
+    pub fn set_free_addresses(&self, id: &SubnetId, free: u32) -> Result<(), NotPossible> {
+        self.with(|state| state.set_free_addresses(id, free))
+    }
+}
+
+/// Capacity reservations.
+impl RegionTwin {
+    /// Makes a capacity reservation for as many instances as it says to have room for.
+    ///
+    /// # Errors
+    /// [`NotPossible`] where the zone doesn't offer the type, or for a kind that the twin doesn't have.
+    pub fn add_reservation(&self, made: CapacityReservation) -> Result<(), NotPossible> {
+        self.with(|state| state.add_reservation(made))
+    }
+
+    /// Ends a capacity reservation: its instances go on, in none.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn end_reservation(&self, id: &ReservationId) -> Result<(), NotPossible> {
+        self.with(|state| state.end_reservation(id))
+    }
+}
+
+/// Zonal shift.
+impl RegionTwin {
+    /// The id of the zone of that name.
+    #[must_use]
+    pub fn zone_id(&self, zone: &Zone) -> Option<ZoneId> {
+        self.with(|state| state.zones.iter().find(|known| known.name == *zone).map(|known| known.id.clone()))
+    }
+
+    /// Lets ARC manage a resource: its owner turned zonal shift on.
+    pub fn manage(&self, resource_arn: &str) {
+        self.with(|state| state.managed.entry(resource_arn.to_owned()).or_default().len());
+    }
+
+    /// Shifts a resource away from a zone; one without an end is AWS's autoshift, of which an event tells.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a zone that the region doesn't have or a resource that ARC doesn't manage.
+    pub fn shift_zone(&self, resource_arn: &str, zone_id: &ZoneId, end: ShiftEnd) -> Result<(), NotPossible> {
+        self.with(|state| state.shift_zone(resource_arn, zone_id, end))
+    }
+
+    /// Ends a shift before its time.
+    ///
+    /// # Errors
+    /// [`NotPossible`] where there is none.
+    pub fn end_shift(&self, resource_arn: &str, zone_id: &ZoneId) -> Result<(), NotPossible> {
+        self.with(|state| state.end_shift(resource_arn, zone_id))
+    }
+}
+
+/// What goes.
+impl RegionTwin {
+    /// Somebody deletes all launch templates.
+    pub fn delete_templates(&self) {
+        self.with(|state| state.templates.clear());
+    }
+
+    /// EC2 withdraws an instance type: it is neither described nor offered any more. Its instances go on.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for a type that the region doesn't have.
+    pub fn withdraw_type(&self, name: &InstanceType) -> Result<(), NotPossible> {
+        self.with(|state| match state.types.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(NotPossible(format!("the region has no type `{name}`"))),
+        })
+    }
+}
+
+/// Capacity, rights and faults.
+impl RegionTwin {
+    /// Leaves so many instances in a pool; `None` takes the limit away.
+    pub fn set_capacity(&self, pool: Pool, left: Option<u32>) {
+        self.with(|state| state.capacity.set(pool, left));
+    }
+
+    /// Sets a quota of running vCPUs; `None` takes it away. A stopped instance counts until it is terminated.
+    pub fn set_quota(&self, quota: Quota, vcpus: Option<u32>) {
+        self.with(|state| state.capacity.set_quota(quota, vcpus));
+    }
+
+    /// Lets every launch from a pool fail with an item error (code, message), until `None`.
+    pub fn fail_pool(&self, pool: Pool, error: Option<(String, String)>) {
+        self.with(|state| match error {
+            Some(error) => state.failing.insert(pool, error),
+            None => state.failing.remove(&pool),
+        });
+    }
+
+    /// Denies a call, with what the decoded message would say; dry runs tell it as their outcome.
+    pub fn deny(&self, call: Call, decoded: impl Into<String>) {
+        self.with(|state| state.denied.insert(call, decoded.into()));
+    }
+
+    /// Allows a call again.
+    pub fn allow(&self, call: Call) {
+        self.with(|state| state.denied.remove(&call));
+    }
+
+    /// Lets a call fail.
+    pub fn inject(&self, fault: Fault) {
+        self.with(|state| state.faults.inject(fault));
+    }
+
+    /// Takes all injected faults back.
+    pub fn clear_faults(&self) {
+        self.with(|state| state.faults.clear());
+    }
+}
+
+/// Instances.
+impl RegionTwin {
+    /// Warns of a spot instance's interruption; in two minutes EC2 takes it.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for an instance that isn't spot, is going, or was warned.
+    pub fn interrupt_spot(&self, id: &InstanceId) -> Result<(), NotPossible> {
+        self.with(|state| state.interrupt_spot(id))
+    }
+
+    /// Recommends to rebalance an instance.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for an instance that is going.
+    pub fn recommend_rebalance(&self, id: &InstanceId) -> Result<(), NotPossible> {
+        self.with(|state| state.recommend_rebalance(id))
+    }
+
+    /// Sends an AWS Health event about instances.
+    ///
+    /// # Errors
+    /// [`NotPossible`] when one of them is going.
+    pub fn announce(&self, health: &HealthEvent) -> Result<(), NotPossible> {
+        self.with(|state| state.announce(health))
+    }
+
+    /// Moves an instance behind everybody's back: `Stopping`, `Pending` (a start) or `ShuttingDown`.
+    ///
+    /// # Errors
+    /// [`NotPossible`] when it can't move there.
+    pub fn push_instance(&self, id: &InstanceId, to: InstanceState) -> Result<(), NotPossible> {
+        self.with(|state| state.push(id, to))
+    }
+}
+
+/// What really is, whatever EC2 answers.
+impl RegionTwin {
+    /// Every instance that ever was, by id.
+    #[must_use]
+    pub fn instances(&self) -> Vec<Arc<InstanceRecord>> {
+        self.with(|state| state.instances.values().map(|twin| Arc::clone(&twin.record)).collect())
+    }
+
+    /// One instance.
+    #[must_use]
+    pub fn instance(&self, id: &InstanceId) -> Option<Arc<InstanceRecord>> {
+        self.with(|state| state.instances.get(id).map(|twin| Arc::clone(&twin.record)))
+    }
+
+    /// Every launch, in its order.
+    #[must_use]
+    pub fn launches(&self) -> Vec<Arc<LaunchRecord>> {
+        self.with(|state| state.launches.clone())
+    }
+
+    /// Every fleet request that reached EC2, in its order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Arc<RequestRecord>> {
+        self.with(|state| state.requests.clone())
+    }
+
+    /// How often each call was made.
+    #[must_use]
+    pub fn calls(&self) -> BTreeMap<Call, CallCount> {
+        self.with(|state| state.calls.clone())
+    }
+
+    /// What a type costs in a zone now; `None` where no price is known.
+    #[must_use]
+    pub fn price(
+        &self,
+        capacity_type: TargetCapacityType,
+        of: &InstanceType,
+        zone: &Zone,
+    ) -> Option<UsdPerHour> {
+        self.with(|state| state.price(capacity_type, of, zone))
+    }
+}

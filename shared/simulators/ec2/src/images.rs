@@ -1,0 +1,228 @@
+//! Images of the twin: made, available or failed, disabled, deregistered.
+//!
+//! Decides an image's state over time and the events of it. Invariant: events come for images of this account alone
+//! (EC2 tells the owner), and none comes for `pending`.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::id::ImageId;
+use tenon_domain::{SignedDuration, Timestamp};
+
+use super::call::Call;
+use super::random::draw;
+use super::state::{Due, State, error};
+use super::{NotPossible, refuse};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{
+    Architecture, DisabledImages, Image, ImageFilter, ImageState, ResourceFilter, Tags, VolumeSnapshot,
+    wildcard_matches,
+};
+
+/// How the making of an image ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageOutcome {
+    /// It becomes available.
+    Available,
+    /// It fails, with this message.
+    Failed(String),
+}
+
+/// An image to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewImage {
+    /// Its name.
+    pub name: String,
+    /// The account that owns it; `None` is the twin's own.
+    pub owner: Option<String>,
+    /// The owner's alias, such as `amazon`.
+    pub owner_alias: Option<String>,
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// Its tags.
+    pub tags: Tags,
+    /// How long it takes; `None` draws it from the twin's delays.
+    pub delay: Option<SignedDuration>,
+    /// How it ends.
+    pub outcome: ImageOutcome,
+    /// When it counts as deprecated.
+    pub deprecated_at: Option<Timestamp>,
+}
+
+impl NewImage {
+    /// An image of the twin's own account that becomes available.
+    #[must_use]
+    pub fn named(name: impl Into<String>, architecture: Architecture) -> Self {
+        Self {
+            name: name.into(),
+            owner: None,
+            owner_alias: None,
+            architecture,
+            tags: Tags::new(),
+            delay: None,
+            outcome: ImageOutcome::Available,
+            deprecated_at: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct TwinImage {
+    pub(super) image: Image,
+    outcome: ImageOutcome,
+}
+
+impl State {
+    /// Begins to make an image: it is pending until its delay is over.
+    pub(super) fn create_image(&mut self, new: NewImage) -> ImageId {
+        let (id, delay) = self.insert_image(new);
+        self.schedule(delay, Due::Image(id.clone()));
+        id
+    }
+
+    /// Puts an image there that has been available for long: no event.
+    pub(super) fn add_image(&mut self, new: NewImage) -> ImageId {
+        let (id, _) = self.insert_image(new);
+        if let Some(image) = self.images.get_mut(&id) {
+            image.image.state = ImageState::Available;
+        }
+        id
+    }
+
+    fn insert_image(&mut self, new: NewImage) -> (ImageId, SignedDuration) {
+        let id = loop {
+            let number = self.number().to_string();
+            let text = format!("ami-0{:016x}", draw(self.config.seed, &["image", &number]));
+            match ImageId::parse(text) {
+                Ok(id) if !self.images.contains_key(&id) => break id,
+                Ok(_) | Err(_) => {}
+            }
+        };
+        let delay = new
+            .delay
+            .unwrap_or_else(|| self.config.delays.image.draw(self.config.seed, &["delay", id.as_str()]));
+        let device = "/dev/xvda".to_owned();
+        let owner = new.owner.unwrap_or_else(|| self.config.account.clone());
+        let snapshot = VolumeSnapshot {
+            id: id.as_str().replacen("ami-", "snap-", 1),
+            owner: owner.clone(),
+            owner_alias: new.owner_alias.clone(),
+            tags: Tags::new(),
+        };
+        let image = Image {
+            id: id.clone(),
+            name: new.name,
+            owner,
+            owner_alias: new.owner_alias,
+            architecture: Some(new.architecture),
+            state: ImageState::Pending,
+            created_at: Some(self.now),
+            deprecated_at: new.deprecated_at,
+            snapshots: BTreeMap::from([(device.clone(), snapshot.id.clone())]),
+            root_device_name: Some(device),
+            tags: new.tags,
+        };
+        self.snapshots.insert(snapshot.id.clone(), snapshot);
+        self.images.insert(id.clone(), TwinImage { image, outcome: new.outcome });
+        (id, delay)
+    }
+
+    pub(super) fn finish_image(&mut self, id: &ImageId) {
+        let Some(image) = self.images.get(id).filter(|i| i.image.state == ImageState::Pending) else {
+            return;
+        };
+        let (state, message) = match &image.outcome {
+            ImageOutcome::Available => (ImageState::Available, String::new()),
+            ImageOutcome::Failed(message) => (ImageState::Failed, message.clone()),
+        };
+        self.set_image_state(id, state, &message);
+    }
+
+    /// Disables, enables or deregisters an image.
+    pub(super) fn change_image(&mut self, id: &ImageId, to: ImageState) -> Result<(), NotPossible> {
+        let state = self.images.get(id).map(|i| i.image.state);
+        let allowed = match to {
+            ImageState::Disabled => state == Some(ImageState::Available),
+            ImageState::Available => state == Some(ImageState::Disabled),
+            ImageState::Deregistered => state.is_some_and(|s| s != ImageState::Deregistered),
+            ImageState::Pending | ImageState::Failed | ImageState::Invalid => false,
+        };
+        if !allowed {
+            let state = state.map_or("unknown", ImageState::as_str);
+            return refuse(format!("image `{id}` is {state} and can't become {}", to.as_str()));
+        }
+        self.set_image_state(id, to, "");
+        Ok(())
+    }
+
+    pub(super) fn tag_image(&mut self, id: &ImageId, key: &str, value: &str) -> Result<(), NotPossible> {
+        let Some(image) = self.images.get_mut(id) else {
+            return refuse(format!("image `{id}` doesn't exist"));
+        };
+        image.image.tags.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    fn set_image_state(&mut self, id: &ImageId, state: ImageState, message: &str) {
+        let Some(image) = self.images.get_mut(id) else { return };
+        image.image.state = state;
+        if image.image.owner == self.config.account {
+            self.emit(|source| source.image_state(id, state, message));
+        }
+    }
+
+    pub(super) fn image_state(&self, id: &ImageId) -> Option<ImageState> {
+        self.images.get(id).map(|i| i.image.state)
+    }
+
+    pub(super) fn snapshots_matching(
+        &self,
+        filter: &ResourceFilter,
+    ) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
+        if let Some(id) = filter.ids.iter().find(|id| !self.snapshots.contains_key(*id)) {
+            let message = format!("The snapshot '{id}' does not exist.");
+            return Err(error(Call::DescribeSnapshots, "InvalidSnapshot.NotFound", &message));
+        }
+        let matches = |snapshot: &&VolumeSnapshot| {
+            (filter.ids.is_empty() || filter.ids.contains(&snapshot.id))
+                && filter.tags.iter().all(|tag| tag.matches(&snapshot.tags))
+        };
+        Ok(self.snapshots.values().filter(matches).cloned().collect())
+    }
+
+    pub(super) fn images_matching(&self, filter: &ImageFilter) -> Result<Vec<Image>, Ec2Error> {
+        let known = |id: &&ImageId| self.image_state(id).is_none_or(|s| s == ImageState::Deregistered);
+        let missing: Vec<_> = filter.ids.iter().filter(known).map(ImageId::as_str).collect();
+        if !missing.is_empty() {
+            let message = format!("The image ids '[{}]' do not exist", missing.join(", "));
+            return Err(error(Call::DescribeImages, "InvalidAMIID.NotFound", &message));
+        }
+        Ok(self
+            .images
+            .values()
+            .map(|i| &i.image)
+            .filter(|i| self.image_matches(filter, i))
+            .cloned()
+            .collect())
+    }
+
+    fn image_matches(&self, filter: &ImageFilter, image: &Image) -> bool {
+        let any =
+            |list: &[String], matches: &dyn Fn(&String) -> bool| list.is_empty() || list.iter().any(matches);
+        let owned_by = |owner: &String| {
+            *owner == image.owner
+                || (owner == "self" && image.owner == self.config.account)
+                || image.owner_alias.as_ref() == Some(owner)
+        };
+        let shown = match image.state {
+            ImageState::Deregistered => false,
+            ImageState::Disabled => filter.disabled == DisabledImages::Include,
+            ImageState::Pending | ImageState::Available | ImageState::Failed | ImageState::Invalid => true,
+        };
+        shown
+            && (filter.ids.is_empty() || filter.ids.contains(&image.id))
+            && (filter.states.is_empty() || filter.states.contains(&image.state))
+            && any(&filter.owners, &owned_by)
+            && any(&filter.names, &|name| wildcard_matches(name, &image.name))
+            && filter.tags.iter().all(|t| t.matches(&image.tags))
+    }
+}

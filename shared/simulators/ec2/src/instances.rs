@@ -1,0 +1,267 @@
+//! Instances of the twin: pending, running, stopping, stopped, shutting-down, terminated.
+//!
+//! Decides an instance's state over time, its events, and what DescribeInstances shows of it. Invariants: a
+//! terminated instance never comes back, and gave back its capacity and address once; a new instance, and a new
+//! tag, is seen at the latest after the consistency delay.
+
+use std::sync::Arc;
+
+use tenon_domain::id::InstanceId;
+use tenon_domain::{SignedDuration, Timestamp};
+
+use super::call::Call;
+use super::capacity::Pool;
+use super::events::HealthEvent;
+use super::random::{Span, draw};
+use super::records::InstanceRecord;
+use super::state::{Due, State, error, later};
+use super::{NotPossible, refuse};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{
+    Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason, Tags, TargetCapacityType,
+};
+
+/// From EC2's warning to the end of a spot instance.
+const SPOT_NOTICE: SignedDuration = SignedDuration::from_mins(2);
+/// How long EC2 shows a terminated instance: "usually about an hour".
+const TERMINATED_VISIBLE: SignedDuration = SignedDuration::from_hours(1);
+
+#[derive(Debug)]
+pub(super) struct TwinInstance {
+    /// As it is, with all its tags; shared with those who looked.
+    pub(super) record: Arc<InstanceRecord>,
+    pub(super) vcpus: u32,
+    /// Tags in the order in which they were set, with the moment from which each is seen.
+    pub(super) tags: Vec<(Timestamp, Tags)>,
+    pub(super) interrupted: Option<Timestamp>,
+}
+
+impl TwinInstance {
+    fn is_visible(&self, now: Timestamp) -> bool {
+        let record = &self.record;
+        record.visible_at <= now && record.terminated_at.is_none_or(|at| now < later(at, TERMINATED_VISIBLE))
+    }
+
+    /// The tags that EC2 shows.
+    fn seen_tags(&self, now: Timestamp) -> Tags {
+        let seen = self.tags.iter().filter(|(at, _)| *at <= now).flat_map(|(_, tags)| tags.clone());
+        seen.collect()
+    }
+
+    /// As EC2 shows it; of a terminated instance it no longer says where it was.
+    fn view(&self, now: Timestamp) -> Instance {
+        let view = Instance { tags: self.seen_tags(now), ..self.record.instance.clone() };
+        match view.state {
+            InstanceState::Terminated => Instance {
+                subnet: None,
+                security_groups: Vec::new(),
+                private_ip: String::new(),
+                private_dns_name: String::new(),
+                ..view
+            },
+            InstanceState::Pending
+            | InstanceState::Running
+            | InstanceState::Stopping
+            | InstanceState::Stopped
+            | InstanceState::ShuttingDown => view,
+        }
+    }
+
+    pub(super) fn instance(&self) -> &Instance {
+        &self.record.instance
+    }
+
+    pub(super) fn change(&mut self) -> &mut InstanceRecord {
+        Arc::make_mut(&mut self.record)
+    }
+
+    fn pool(&self) -> Pool {
+        Pool {
+            capacity_type: self.instance().capacity_type,
+            instance_type: self.instance().instance_type.clone(),
+            zone: self.instance().zone.clone(),
+        }
+    }
+}
+
+/// The moves that an instance can make.
+const fn can_move(from: InstanceState, to: InstanceState) -> bool {
+    use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
+    matches!(
+        (from, to),
+        (Pending, Running | ShuttingDown)
+            | (Running, Stopping | ShuttingDown)
+            | (Stopping, Stopped | ShuttingDown)
+            | (Stopped, Pending | ShuttingDown)
+            | (ShuttingDown, Terminated)
+    )
+}
+
+impl State {
+    /// Moves an instance if it still can be, tells of it, and schedules what follows by itself.
+    pub(super) fn move_instance(&mut self, id: &InstanceId, to: InstanceState) {
+        let now = self.now;
+        let of_pool = self.is_of_pool(id);
+        let Some(twin) = self.instances.get_mut(id).filter(|i| can_move(i.instance().state, to)) else {
+            return;
+        };
+        twin.change().instance.state = to;
+        if to == InstanceState::Terminated {
+            twin.change().terminated_at = Some(now);
+            let (pool, vcpus) = (twin.pool(), twin.vcpus);
+            let (subnet, address) = (twin.instance().subnet.clone(), twin.instance().private_ip.clone());
+            if of_pool {
+                self.capacity.give_back(&pool, vcpus);
+            }
+            if let Some(subnet) = subnet.and_then(|id| self.subnets.get_mut(&id)) {
+                subnet.give_back(&address);
+            }
+        }
+        self.emit(|source| source.instance_state(id, to));
+        self.schedule_next(id, to);
+    }
+
+    pub(super) fn schedule_next(&mut self, id: &InstanceId, state: InstanceState) {
+        let delays = self.config.delays;
+        let (span, next): (Span, InstanceState) = match state {
+            InstanceState::Pending => (delays.start, InstanceState::Running),
+            InstanceState::Stopping => (delays.stop, InstanceState::Stopped),
+            InstanceState::ShuttingDown => (delays.shut_down, InstanceState::Terminated),
+            InstanceState::Running | InstanceState::Stopped | InstanceState::Terminated => return,
+        };
+        let after = span.draw(self.config.seed, &["delay", id.as_str(), next.as_str()]);
+        self.schedule(after, Due::Instance(id.clone(), next));
+    }
+
+    /// How long a new thing stays unseen.
+    pub(super) fn consistency_delay(&mut self, id: &InstanceId, what: &str) -> SignedDuration {
+        let number = self.number().to_string();
+        let span = Span { min: SignedDuration::ZERO, max: self.config.consistency_delay_max };
+        span.draw(self.config.seed, &["consistency", id.as_str(), what, &number])
+    }
+
+    pub(super) fn instances_matching(&self, filter: &InstanceFilter) -> Result<Vec<Instance>, Ec2Error> {
+        self.all_visible(Call::DescribeInstances, &filter.ids)?;
+        let asked = |i: &&TwinInstance| filter.ids.is_empty() || filter.ids.contains(&i.instance().id);
+        let in_state =
+            |i: &&TwinInstance| filter.states.is_empty() || filter.states.contains(&i.instance().state);
+        let tagged = |i: &Instance| filter.tags.iter().all(|t| t.matches(&i.tags));
+        let visible = self.instances.values().filter(|i| i.is_visible(self.now)).filter(asked);
+        Ok(visible.filter(in_state).map(|i| i.view(self.now)).filter(tagged).collect())
+    }
+
+    pub(super) fn terminate(&mut self, ids: &[InstanceId]) -> Result<Vec<InstanceStateChange>, Ec2Error> {
+        self.all_visible(Call::TerminateInstances, ids)?;
+        let mut changes = Vec::new();
+        for id in ids {
+            let Some(previous) = self.instances.get(id).map(|i| i.instance().state) else { continue };
+            self.begin_termination(id, "Client.UserInitiatedShutdown", "User initiated shutdown");
+            let current = self.instances.get(id).map_or(previous, |i| i.instance().state);
+            changes.push(InstanceStateChange { id: id.clone(), previous, current });
+        }
+        Ok(changes)
+    }
+
+    fn begin_termination(&mut self, id: &InstanceId, code: &str, message: &str) {
+        if let Some(twin) = self.instances.get_mut(id).filter(|i| !i.instance().state.is_going()) {
+            let reason = StateReason { code: code.to_owned(), message: format!("{code}: {message}") };
+            twin.change().instance.state_reason = Some(reason);
+            self.move_instance(id, InstanceState::ShuttingDown);
+        }
+    }
+
+    pub(super) fn create_tags(&mut self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
+        self.all_visible(Call::CreateTags, ids)?;
+        for id in ids {
+            let seen_at = later(self.now, self.consistency_delay(id, "tags"));
+            if let Some(twin) = self.instances.get_mut(id) {
+                twin.change().instance.tags.extend(tags.clone());
+                twin.tags.push((seen_at, tags.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn all_visible(&self, call: Call, ids: &[InstanceId]) -> Result<(), Ec2Error> {
+        let unseen = |id: &&InstanceId| self.instances.get(*id).is_none_or(|i| !i.is_visible(self.now));
+        let missing: Vec<_> = ids.iter().filter(unseen).map(InstanceId::as_str).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("The instance IDs '{}' do not exist", missing.join(", "));
+        Err(error(call, "InvalidInstanceID.NotFound", &message))
+    }
+
+    fn living(&self, id: &InstanceId) -> Result<&TwinInstance, NotPossible> {
+        match self.instances.get(id) {
+            Some(twin) if !twin.instance().state.is_going() => Ok(twin),
+            Some(twin) => refuse(format!("instance `{id}` is {}", twin.instance().state.as_str())),
+            None => refuse(format!("instance `{id}` doesn't exist")),
+        }
+    }
+
+    pub(super) fn interrupt_spot(&mut self, id: &InstanceId) -> Result<(), NotPossible> {
+        let twin = self.living(id)?;
+        if twin.instance().capacity_type != TargetCapacityType::Spot {
+            return refuse(format!("instance `{id}` isn't spot: only spot instances are interrupted"));
+        }
+        if twin.interrupted.is_some() {
+            return refuse(format!("instance `{id}` is interrupted already"));
+        }
+        let (zone, now) = (twin.instance().zone.clone(), self.now);
+        if let Some(twin) = self.instances.get_mut(id) {
+            twin.interrupted = Some(now);
+        }
+        self.emit(|source| source.spot_interruption(id, zone.as_str()));
+        self.schedule(SPOT_NOTICE, Due::SpotReclaim(id.clone()));
+        Ok(())
+    }
+
+    pub(super) fn reclaim_spot(&mut self, id: &InstanceId) {
+        self.begin_termination(id, "Server.SpotInstanceTermination", "Spot instance termination");
+    }
+
+    pub(super) fn recommend_rebalance(&mut self, id: &InstanceId) -> Result<(), NotPossible> {
+        let zone = self.living(id)?.instance().zone.clone();
+        self.emit(|source| source.rebalance(id, zone.as_str()));
+        Ok(())
+    }
+
+    pub(super) fn announce(&mut self, health: &HealthEvent) -> Result<(), NotPossible> {
+        for id in &health.instances {
+            self.living(id)?;
+        }
+        self.emit(|source| source.health(health));
+        Ok(())
+    }
+
+    /// Somebody stops, starts or terminates an instance behind Tenon's back, or its hardware fails.
+    pub(super) fn push(&mut self, id: &InstanceId, to: InstanceState) -> Result<(), NotPossible> {
+        let from = self.living(id)?.instance().state;
+        if !can_move(from, to) || matches!(to, InstanceState::Running | InstanceState::Stopped) {
+            return refuse(format!("instance `{id}` is {} and can't become {}", from.as_str(), to.as_str()));
+        }
+        match to {
+            InstanceState::ShuttingDown => {
+                self.begin_termination(id, "Server.InternalError", "Internal error");
+            }
+            InstanceState::Pending
+            | InstanceState::Running
+            | InstanceState::Stopping
+            | InstanceState::Stopped
+            | InstanceState::Terminated => self.move_instance(id, to),
+        }
+        Ok(())
+    }
+
+    /// An id that no instance ever had.
+    pub(super) fn new_instance_id(&mut self) -> InstanceId {
+        loop {
+            let number = self.number().to_string();
+            match InstanceId::parse(format!("i-0{:016x}", draw(self.config.seed, &["instance", &number]))) {
+                Ok(id) if !self.instances.contains_key(&id) => return id,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+}

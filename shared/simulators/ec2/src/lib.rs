@@ -1,0 +1,187 @@
+//! The region twin: EC2 of one account and region as a deterministic state machine.
+//!
+//! It stands in for EC2 in simulation and on a machine without an AWS account. Decides what EC2 would answer and
+//! what happens by itself as time goes on; doesn't decide when time goes on (the clock is given), nor what becomes
+//! of the events that it sends (the bus is somebody else's).
+//!
+//! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules,
+//! token buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
+//! placement groups, kinds of capacity reservations but the ordinary one, default VPCs, practice runs of zonal shifts.
+//!
+//! Invariant: everything follows from the seed, the clock and the order of calls.
+
+mod buckets;
+mod call;
+mod calls;
+mod capacity;
+mod control;
+mod events;
+mod faults;
+mod fleet;
+mod images;
+mod instances;
+mod network;
+mod prices;
+mod random;
+mod records;
+mod reservations;
+mod state;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod zonal_shift;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenon_domain::id::{InstanceType, Region, Zone};
+use tenon_domain::{SignedDuration, Timestamp};
+
+pub use buckets::Throttling;
+pub use call::Call;
+pub use capacity::{Pool, Quota, QuotaFamily};
+pub use events::{HealthEvent, TwinEvent};
+pub use faults::{Fault, FaultEffect, FaultWhen};
+pub use images::{ImageOutcome, NewImage};
+pub use random::Span;
+pub use records::{CallCount, InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
+
+use state::State;
+use tenon_ec2::data::DataError;
+
+/// Where the twin reads the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Which instance types the region has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TypeSelection {
+    /// All that it really offers.
+    All,
+    /// Only these, of those that it really offers: small worlds are quick.
+    Only(BTreeSet<InstanceType>),
+}
+
+/// How long things take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delays {
+    /// From pending to running.
+    pub start: Span,
+    /// From shutting-down to terminated.
+    pub shut_down: Span,
+    /// From stopping to stopped.
+    pub stop: Span,
+    /// From pending to available or failed, of an image.
+    pub image: Span,
+}
+
+impl Default for Delays {
+    /// Of the order that EC2 shows; the exact numbers are the twin's own.
+    fn default() -> Self {
+        Self {
+            start: Span::seconds(5, 20),
+            shut_down: Span::seconds(20, 60),
+            stop: Span::seconds(10, 40),
+            image: Span::seconds(60, 300),
+        }
+    }
+}
+
+/// A region to make.
+#[derive(Clone)]
+pub struct TwinConfig {
+    /// The region; one of those that there is data for.
+    pub region: Region,
+    /// The account's id, twelve digits.
+    pub account: String,
+    /// What every choice follows from.
+    pub seed: u64,
+    /// Which types it has.
+    pub types: TypeSelection,
+    /// Which zones it has, by name; empty is all of the region.
+    pub zones: Vec<Zone>,
+    /// How long things take.
+    pub delays: Delays,
+    /// How long a new instance or tag can stay unseen at most.
+    pub consistency_delay_max: SignedDuration,
+    /// How long a fleet's client token lives. EC2 documents 24 hours at least for instances' tokens, counted from
+    /// termination, and nothing for fleets; counting them from the request is the shortest reading.
+    pub token_life: SignedDuration,
+    /// Whether calls are throttled.
+    pub throttling: Throttling,
+    /// The most items of a page, below EC2's own sizes: small pages make paging show.
+    pub page_size_max: usize,
+    /// Where the time is read.
+    pub clock: Clock,
+}
+
+impl TwinConfig {
+    /// A region with everything it offers, throttled as EC2 is, consistent within five seconds.
+    #[must_use]
+    pub fn new(region: Region, seed: u64, clock: Clock) -> Self {
+        Self {
+            region,
+            account: "111122223333".to_owned(),
+            seed,
+            types: TypeSelection::All,
+            zones: Vec::new(),
+            delays: Delays::default(),
+            consistency_delay_max: SignedDuration::from_secs(5),
+            token_life: SignedDuration::from_hours(24),
+            throttling: Throttling::Enforced,
+            page_size_max: 1000,
+            clock,
+        }
+    }
+}
+
+impl fmt::Debug for TwinConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TwinConfig")
+            .field("region", &self.region)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something asked of the twin that can't be, such as interrupting an on-demand instance.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotPossible(pub String);
+
+fn refuse<T>(message: String) -> Result<T, NotPossible> {
+    Err(NotPossible(message))
+}
+
+/// A region's EC2. A handle: clones are the same region.
+#[derive(Clone)]
+pub struct RegionTwin {
+    state: Arc<Mutex<State>>,
+    clock: Clock,
+}
+
+impl fmt::Debug for RegionTwin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionTwin").finish_non_exhaustive()
+    }
+}
+
+impl RegionTwin {
+    /// A region with nothing in it: no image, no network, no instance.
+    ///
+    /// # Errors
+    /// [`DataError`] for a region that there is no data for.
+    pub fn new(config: TwinConfig) -> Result<Self, DataError> {
+        let clock = Arc::clone(&config.clock);
+        Ok(Self { state: Arc::new(Mutex::new(State::new(config)?)), clock })
+    }
+
+    /// The state as of now.
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        let now = (self.clock)();
+        // A panic elsewhere leaves the state whole: it is changed in steps that each hold its invariants.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.settle(now);
+        f(&mut state)
+    }
+}

@@ -1,0 +1,233 @@
+//! The twin's state and how time moves it.
+//!
+//! Decides the order of what falls due: by time, then in the order in which it was scheduled. Invariants: time never
+//! goes back; whatever a caller sees, everything due until then has happened; all collections are ordered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tenon_domain::id::{
+    ClientToken, ImageId, InstanceId, InstanceType, ReservationId, SecurityGroupId, SubnetId, Zone,
+};
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::{SignedDuration, Timestamp};
+
+use super::buckets::{Buckets, Cost, Throttling};
+use super::call::Call;
+use super::capacity::{Capacity, Pool};
+use super::events::{Source, TwinEvent};
+use super::faults::{FaultEffect, Faults};
+use super::fleet::UsedToken;
+use super::images::TwinImage;
+use super::instances::TwinInstance;
+use super::network::TwinSubnet;
+use super::records::{CallCount, LaunchRecord, RequestRecord};
+use super::templates::TwinTemplate;
+use super::zonal_shift::Managed;
+use super::{TwinConfig, TypeSelection};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::data::{DataError, Ec2Data};
+use tenon_ec2::port::{
+    AvailabilityZone, CapacityReservation, InstanceState, InstanceTypeInfo, Page, PageToken, SecurityGroup,
+    VolumeSnapshot,
+};
+
+/// Something that will happen by itself.
+#[derive(Debug, Clone)]
+pub(super) enum Due {
+    Image(ImageId),
+    Instance(InstanceId, InstanceState),
+    /// EC2 takes a spot instance back.
+    SpotReclaim(InstanceId),
+}
+
+pub(super) struct State {
+    pub(super) config: TwinConfig,
+    pub(super) now: Timestamp,
+    pub(super) types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
+    pub(super) offered: BTreeMap<InstanceType, BTreeSet<Zone>>,
+    pub(super) zones: Vec<AvailabilityZone>,
+    pub(super) on_demand: &'static BTreeMap<InstanceType, UsdPerHour>,
+    pub(super) images: BTreeMap<ImageId, TwinImage>,
+    /// Snapshots of volumes, those of images among them, by id.
+    pub(super) snapshots: BTreeMap<String, VolumeSnapshot>,
+    pub(super) subnets: BTreeMap<SubnetId, TwinSubnet>,
+    pub(super) groups: BTreeMap<SecurityGroupId, SecurityGroup>,
+    /// Capacity reservations, each with how many instances it is for.
+    pub(super) reservations: BTreeMap<ReservationId, CapacityReservation>,
+    pub(super) templates: BTreeMap<String, TwinTemplate>,
+    pub(super) managed: Managed,
+    pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
+    pub(super) capacity: Capacity,
+    /// Errors that a test gives to a pool: code and message.
+    pub(super) failing: BTreeMap<Pool, (String, String)>,
+    pub(super) tokens: BTreeMap<ClientToken, UsedToken>,
+    pub(super) faults: Faults,
+    /// Calls that the caller may not make, with the decoded message.
+    pub(super) denied: BTreeMap<Call, String>,
+    pub(super) calls: BTreeMap<Call, CallCount>,
+    pub(super) launches: Vec<Arc<LaunchRecord>>,
+    pub(super) requests: Vec<Arc<RequestRecord>>,
+    pub(super) events: Vec<TwinEvent>,
+    due: BTreeMap<(Timestamp, u64), Due>,
+    buckets: Buckets,
+    numbers: u64,
+}
+
+impl State {
+    pub(super) fn new(config: TwinConfig) -> Result<Self, DataError> {
+        let data = Ec2Data::get()?;
+        let region = data.region(&config.region)?;
+        let zones: Vec<_> = region
+            .zones
+            .iter()
+            .filter(|z| config.zones.is_empty() || config.zones.contains(&z.name))
+            .cloned()
+            .collect();
+        let mut offered = BTreeMap::new();
+        let mut types = BTreeMap::new();
+        for (name, info) in &data.types {
+            let selected = match &config.types {
+                TypeSelection::All => true,
+                TypeSelection::Only(list) => list.contains(name),
+            };
+            let Some(in_zones) = region.types.get(name).filter(|_| selected) else { continue };
+            let in_zones: BTreeSet<_> =
+                in_zones.iter().filter(|z| zones.iter().any(|known| known.name == **z)).cloned().collect();
+            if !in_zones.is_empty() {
+                offered.insert(name.clone(), in_zones);
+                types.insert(name.clone(), Arc::clone(info));
+            }
+        }
+        let now = (config.clock)();
+        Ok(Self {
+            config,
+            now,
+            types,
+            offered,
+            zones,
+            on_demand: &data.on_demand,
+            images: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            subnets: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            managed: Managed::new(),
+            instances: BTreeMap::new(),
+            capacity: Capacity::default(),
+            failing: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            faults: Faults::default(),
+            denied: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            launches: Vec::new(),
+            requests: Vec::new(),
+            events: Vec::new(),
+            due: BTreeMap::new(),
+            buckets: Buckets::default(),
+            numbers: 0,
+        })
+    }
+
+    /// A number that was never given before.
+    pub(super) fn number(&mut self) -> u64 {
+        self.numbers = self.numbers.saturating_add(1);
+        self.numbers
+    }
+
+    pub(super) fn schedule(&mut self, after: SignedDuration, due: Due) {
+        let at = later(self.now, after);
+        let number = self.number();
+        self.due.insert((at, number), due);
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.due.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Lets everything happen that is due until `now`.
+    pub(super) fn settle(&mut self, now: Timestamp) {
+        while let Some(((at, _), due)) = self.due.first_key_value().map(|(k, d)| (*k, d.clone())) {
+            if at > now {
+                break;
+            }
+            self.due.pop_first();
+            self.now = self.now.max(at);
+            match due {
+                Due::Image(id) => self.finish_image(&id),
+                Due::Instance(id, to) => self.move_instance(&id, to),
+                Due::SpotReclaim(id) => self.reclaim_spot(&id),
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    pub(super) fn emit(&mut self, make: impl FnOnce(Source<'_>) -> TwinEvent) {
+        let number = self.number();
+        let source = Source {
+            seed: self.config.seed,
+            region: self.config.region.as_str(),
+            account: &self.config.account,
+            number,
+            at: self.now,
+        };
+        let event = make(source);
+        self.events.push(event);
+    }
+
+    /// Counts a call, and lets it through or not: throttling, then rights. What is left is whether a fault hits it.
+    pub(super) fn admit(&mut self, call: Call, cost: Cost) -> Result<Option<FaultEffect>, Ec2Error> {
+        let count = self.calls.entry(call).or_default();
+        count.made = count.made.saturating_add(1);
+        if self.config.throttling == Throttling::Enforced && self.buckets.take(call, cost, self.now).is_err()
+        {
+            count.throttled = count.throttled.saturating_add(1);
+            return Err(error(call, "RequestLimitExceeded", "Request limit exceeded."));
+        }
+        Ok(self.faults.next(self.config.seed, call))
+    }
+
+    /// Whether the caller may make the call.
+    pub(super) fn authorise(&self, call: Call) -> Result<(), Ec2Error> {
+        match self.denied.get(&call) {
+            None => Ok(()),
+            Some(decoded) => Err(Ec2Error::Unauthorized {
+                action: call.as_str().to_owned(),
+                decoded: Some(decoded.clone()),
+                message: "You are not authorized to perform this operation.".to_owned(),
+            }),
+        }
+    }
+
+    /// A page of a list.
+    pub(super) fn page<T>(
+        &self,
+        call: Call,
+        size: usize,
+        token: Option<&PageToken>,
+        all: Vec<T>,
+    ) -> Result<Page<T>, Ec2Error> {
+        let size = size.min(self.config.page_size_max).max(1);
+        let from = match token {
+            None => 0,
+            Some(PageToken(text)) => text
+                .strip_prefix("page-")
+                .and_then(|n| n.parse::<usize>().ok())
+                .ok_or_else(|| error(call, "InvalidNextToken", "The token is not valid."))?,
+        };
+        let more = all.len() > from.saturating_add(size);
+        let items = all.into_iter().skip(from).take(size).collect();
+        Ok(Page { items, next: more.then(|| PageToken(format!("page-{}", from.saturating_add(size)))) })
+    }
+}
+
+/// The error of a call with EC2's code and words.
+pub(super) fn error(call: Call, code: &str, message: &str) -> Ec2Error {
+    Ec2Error::from_code(call.as_str(), code, message)
+}
+
+/// The moment so much later; the end of time where there is none.
+pub(super) fn later(at: Timestamp, after: SignedDuration) -> Timestamp {
+    at.checked_add(after).unwrap_or(Timestamp::MAX)
+}

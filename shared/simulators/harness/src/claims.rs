@@ -1,0 +1,99 @@
+//! Claims for tests of handlers: the n-th of the cluster `prod`, with its instance and its Node.
+//!
+//! Decides nothing. What differs between tests is set over what these give.
+
+#![expect(clippy::unwrap_used, reason = "test data: the names are written here")]
+
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::claim::{Claim, ClaimState, CommandRole, LaunchedInstance};
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeName};
+use tenon_domain::resources::ResourceList;
+use tenon_domain::unavailable::OfferingKey;
+use tenon_memory_table::block_on;
+use tenon_table::Table;
+use tenon_table::items::{InstanceOwner, keys, put};
+
+use super::{EPOCH, World, WorldConfig};
+use tenon_table::content_commit;
+
+/// The cluster.
+#[must_use]
+pub fn cluster() -> ClusterName {
+    ClusterName::parse("prod").unwrap()
+}
+
+/// The n-th instance's id.
+#[must_use]
+pub fn instance_id(n: usize) -> InstanceId {
+    InstanceId::parse(format!("i-{n:017}")).unwrap()
+}
+
+/// The n-th claim's name.
+#[must_use]
+pub fn claim_name(n: usize) -> ClaimName {
+    ClaimName::parse(format!("default-{n:05}")).unwrap()
+}
+
+/// The n-th Node's name.
+#[must_use]
+pub fn node_name(n: usize) -> NodeName {
+    NodeName::parse(format!("node-{n}")).unwrap()
+}
+
+/// The n-th instance, on-demand.
+#[must_use]
+pub fn instance(n: usize) -> LaunchedInstance {
+    LaunchedInstance {
+        id: instance_id(n),
+        instance_type: "m5.large".parse().unwrap(),
+        zone: "us-east-1a".parse().unwrap(),
+        subnet: Some("subnet-00000000000000001".parse().unwrap()),
+        reservation: None,
+        capacity_type: CapacityType::OnDemand,
+        image: "ami-1".parse().unwrap(),
+    }
+}
+
+/// The offering of such an instance.
+#[must_use]
+pub fn offering_of(held: &LaunchedInstance) -> OfferingKey {
+    OfferingKey {
+        capacity_type: held.capacity_type,
+        zone_id: "use1-az1".parse().unwrap(),
+        instance_type: held.instance_type.clone(),
+    }
+}
+
+/// The n-th claim, of `launch-1`, in a state.
+#[must_use]
+pub fn claim(n: usize, state: ClaimState) -> Claim {
+    Claim {
+        name: claim_name(n),
+        revision: 3,
+        pool: "default".parse().unwrap(),
+        class: "default".parse().unwrap(),
+        launch: "launch-1".parse().unwrap(),
+        created_at: EPOCH,
+        state,
+        drift: None,
+        role: CommandRole::None,
+        terms: None,
+        requests: ResourceList::new(),
+    }
+}
+
+/// A world whose table holds these claims, with the owners of their instances.
+#[must_use]
+pub fn world_with(claims: &[Claim]) -> World {
+    let world = World::new(&WorldConfig::default()).unwrap();
+    for claim in claims {
+        let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
+        writes.extend(claim.state.instance().map(|held| {
+            let (instance, claim) = (held.id.clone(), claim.name.clone());
+            let offering = Some(offering_of(held));
+            put(keys::instance(&held.id), &InstanceOwner { instance, cluster: cluster(), claim, offering })
+        }));
+        block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
+    }
+    world
+}

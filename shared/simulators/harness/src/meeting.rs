@@ -1,0 +1,67 @@
+//! A world in which another transaction comes between a handler's look and its commit.
+//!
+//! Decides when: once, just before the first commit that a test names. What that commit then finds is what another function
+//! wrote meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use tenon_memory_table::MemoryTable;
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+
+use super::over::Over;
+use super::{World, held};
+
+/// Whether a commit is the one that another comes before.
+type Meets = Box<dyn Fn(&Commit) -> bool + Send>;
+
+/// A world's ports, with another's commit on its way.
+pub type Meeting = Over<MeetingTable>;
+
+impl Meeting {
+    /// The world, in which `other` goes through just before the first commit that `meets` is true of.
+    #[must_use]
+    pub fn new(world: &World, other: Commit, meets: impl Fn(&Commit) -> bool + Send + 'static) -> Self {
+        let other: (Commit, Meets) = (other, Box::new(meets));
+        let table = MeetingTable { table: world.table.clone(), other: Mutex::new(Some(other)) };
+        Self::of(world, table)
+    }
+
+    /// Whether the other's commit went through.
+    #[must_use]
+    pub fn met(&self) -> bool {
+        held(&self.table.other).is_none()
+    }
+}
+
+/// The table of a [`Meeting`].
+pub struct MeetingTable {
+    table: MemoryTable,
+    other: Mutex<Option<(Commit, Meets)>>,
+}
+
+impl Table for MeetingTable {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
+        self.table.get(key, consistency).await
+    }
+
+    async fn batch_get(
+        &self,
+        keys: &[Key],
+        consistency: Consistency,
+    ) -> Result<BTreeMap<Key, Item>, TableError> {
+        self.table.batch_get(keys, consistency).await
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        self.table.query(query).await
+    }
+
+    async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        let other = held(&self.other).take_if(|(_, meets)| meets(commit));
+        if let Some((other, _)) = other {
+            self.table.commit(&other).await?;
+        }
+        self.table.commit(commit).await
+    }
+}

@@ -1,0 +1,241 @@
+//! A simulated cluster: an API server in memory, controllers, kube-scheduler's placement, and kubelets that join.
+//!
+//! Decides what happens in a cluster between two looks at it, in virtual time: [`SimulatedCluster::tick`] says what
+//! time it is, [`SimulatedCluster::next_due`] when something happens next. It stands in where no real cluster is
+//! given; a real kube-scheduler is the judge of it.
+//!
+//! What it doesn't simulate: preemption, preferred affinities (nodes are ranked by how full they are), volume
+//! binding, rolling updates (a Deployment whose template changes replaces its pods at once), DRA (such pods are
+//! refused as unschedulable), ordered StatefulSets (their pods start in parallel).
+//!
+//! Invariants: the same seed and the same calls give the same cluster; nothing happens between two ticks but what
+//! the API is told; the eviction log holds every eviction that was let through, with the budgets at that moment.
+
+mod api;
+mod budgets;
+mod kubelet;
+mod nodes;
+mod pods;
+mod scheduler;
+mod selector;
+mod store;
+mod workloads;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+pub use nodes::NodeSpec;
+pub use scheduler::Score;
+
+use tenon_snapshot::kube::{Deletion, KubeError};
+use tenon_snapshot::note::Note;
+use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
+use tenon_snapshot::versions::Versions;
+use world::World;
+
+/// How the simulated cluster behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimulationConfig {
+    /// What UIDs and generated names depend on.
+    pub seed: u64,
+    /// From a pod's binding to its Ready: pulling images and starting.
+    pub pod_start: SignedDuration,
+    /// From a pod's deletion to its end, if its grace is no shorter.
+    pub pod_stop: SignedDuration,
+    /// From an instance's end to `Ready=Unknown` of its Node: kube-controller-manager's `node-monitor-grace-period`.
+    pub unreachable_after: SignedDuration,
+    /// From then until the cloud controller deletes the Node.
+    pub cloud_controller_after: SignedDuration,
+    /// From a Node's end to the deletion of its pods: the period of pod garbage collection.
+    pub pod_gc_after: SignedDuration,
+    /// Which of several feasible nodes the scheduler takes.
+    pub score: Score,
+}
+
+impl Default for SimulationConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            pod_start: SignedDuration::from_secs(3),
+            pod_stop: SignedDuration::from_secs(2),
+            unreachable_after: SignedDuration::from_secs(40),
+            cloud_controller_after: SignedDuration::from_secs(5),
+            pod_gc_after: SignedDuration::from_secs(20),
+            score: Score::LeastAllocated,
+        }
+    }
+}
+
+/// A simulated cluster; clones are the same cluster.
+#[derive(Debug, Clone)]
+pub struct SimulatedCluster {
+    world: Arc<Mutex<World>>,
+}
+
+/// An eviction that the API server let through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evicted {
+    /// When.
+    pub at: Timestamp,
+    /// Which pod.
+    pub pod: ObjectKey,
+    /// Its node.
+    pub node: String,
+    /// The PodDisruptionBudgets that it cost a disruption: name, `disruptionsAllowed` just before. A pod that isn't
+    /// Ready costs none where `unhealthyPodEvictionPolicy` lets it go: it isn't among the healthy ones.
+    pub budgets: Vec<(String, u32)>,
+}
+
+/// How many pods are how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PodCounts {
+    /// `Running`.
+    pub running: usize,
+    /// Bound, and not running yet.
+    pub starting: usize,
+    /// Not bound.
+    pub pending: usize,
+    /// Terminating, whatever their phase; not counted above.
+    pub terminating: usize,
+    /// `Succeeded` or `Failed`.
+    pub finished: usize,
+}
+
+impl SimulatedCluster {
+    /// An empty cluster at a time.
+    #[must_use]
+    pub fn new(config: SimulationConfig, now: Timestamp) -> Self {
+        Self { world: Arc::new(Mutex::new(World::new(config, now))) }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        // A panic in another test thread leaves nothing half done that matters here.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets happen what is due up to `now`.
+    pub fn tick(&self, now: Timestamp) {
+        self.world().tick(now);
+    }
+
+    /// When something happens next by itself; nothing in a cluster that rests.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.world().next_due()
+    }
+
+    /// Counts up with every change: a cheap way to see that nothing happened.
+    #[must_use]
+    pub fn versions(&self) -> Versions {
+        self.world().store.versions()
+    }
+
+    /// Creates or updates an object, as `kubectl apply` does.
+    ///
+    /// # Errors
+    /// [`KubeError::Invalid`] for kinds that aren't known and objects without a name.
+    pub fn apply(&self, object: Value) -> Result<Object, KubeError> {
+        self.world().apply(object)
+    }
+
+    /// Sets how many pods a Deployment of the namespace `default` has, from how many it had, as `kubectl scale` does.
+    ///
+    /// # Errors
+    /// [`KubeError::NotFound`] where there is none of that name.
+    pub fn scale(&self, name: &str, replicas: impl FnOnce(i64) -> i64) -> Result<Object, KubeError> {
+        let key = ObjectKey::new(Kind::Deployment, "default", name);
+        let mut world = self.world();
+        let Some(found) = world.store.get(&key) else { return Err(KubeError::NotFound { key }) };
+        let mut deployment = Value::clone(found);
+        let now = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+        store::child(&mut deployment, "spec")
+            .insert("replicas".to_owned(), Value::from(replicas(now).max(0)));
+        world.apply(deployment)
+    }
+
+    /// Deletes an object, as `kubectl delete` does: finalizers and grace hold it, what it owns goes with it.
+    pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Deletion {
+        let mut world = self.world();
+        let now = world.now;
+        match world.store.delete(&ObjectKey::new(kind, namespace, name), None, now) {
+            Some(()) => Deletion::Accepted,
+            None => Deletion::NotFound,
+        }
+    }
+
+    /// An instance boots: its kubelet will join as the specification says.
+    pub fn add_node(&self, spec: NodeSpec) {
+        self.world().boot(spec);
+    }
+
+    /// An instance is gone: its kubelet is silent from now on.
+    pub fn remove_instance(&self, provider_id: &str) {
+        self.world().power_off(provider_id);
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Object> {
+        self.world().store.get(&ObjectKey::new(kind, namespace, name)).map(Arc::clone)
+    }
+
+    /// All objects of a kind, by namespace and name.
+    #[must_use]
+    pub fn objects(&self, kind: Kind) -> Vec<Object> {
+        self.world().store.all(kind).map(Arc::clone).collect()
+    }
+
+    /// How many pods are how far, those of DaemonSets left out.
+    #[must_use]
+    pub fn pod_counts(&self) -> PodCounts {
+        let mut counts = PodCounts::default();
+        for pod in self.world().store.all(Kind::Pod).filter(|pod| !is_daemon_pod(pod)) {
+            let bound = text(pod, "/spec/nodeName").is_some();
+            match text(pod, "/status/phase") {
+                Some("Succeeded" | "Failed") => counts.finished += 1,
+                _ if object::deleted_at(pod).is_some() => counts.terminating += 1,
+                Some("Running") => counts.running += 1,
+                _ if bound => counts.starting += 1,
+                _ => counts.pending += 1,
+            }
+        }
+        counts
+    }
+
+    /// Names of the pods on each Node, `namespace/name`, those of DaemonSets and finished ones left out.
+    #[must_use]
+    pub fn pods_by_node(&self) -> BTreeMap<String, Vec<String>> {
+        let world = self.world();
+        let of = |node: &Object| {
+            let name = object::name(node).to_owned();
+            let pods =
+                world.store.pods_on(&name).filter(|pod| !is_daemon_pod(pod) && !pods::is_finished(pod));
+            let pods = pods.map(|pod| format!("{}/{}", object::namespace(pod), object::name(pod))).collect();
+            (name, pods)
+        };
+        world.store.all(Kind::Node).map(of).collect()
+    }
+
+    /// What was told of objects lately, in its order.
+    #[must_use]
+    pub fn notes(&self) -> Vec<Note> {
+        self.world().notes.iter().cloned().collect()
+    }
+
+    /// The evictions that were let through, in their order.
+    #[must_use]
+    pub fn evictions(&self) -> Vec<Evicted> {
+        self.world().evictions.clone()
+    }
+}
+
+fn is_daemon_pod(pod: &Value) -> bool {
+    object::controller(pod).is_some_and(|owner| text(owner, "/kind") == Some("DaemonSet"))
+}

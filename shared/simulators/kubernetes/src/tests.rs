@@ -1,0 +1,295 @@
+//! What a user of the simulated cluster would notice.
+
+use super::*;
+use serde_json::json;
+use tenon_memory_table::block_on;
+use tenon_snapshot::kube::{Eviction, Kube, Precondition};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn cluster() -> SimulatedCluster {
+    SimulatedCluster::new(SimulationConfig::default(), at(0))
+}
+
+fn node(name: &str) -> NodeSpec {
+    let resources = BTreeMap::from([
+        ("cpu".to_owned(), "4".to_owned()),
+        ("memory".to_owned(), "8Gi".to_owned()),
+        ("pods".to_owned(), "10".to_owned()),
+    ]);
+    NodeSpec {
+        name: name.to_owned(),
+        provider_id: format!("aws:///us-east-1a/i-{name}"),
+        labels: BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), format!("zone-{name}"))]),
+        taints: vec![],
+        capacity: resources.clone(),
+        allocatable: resources,
+        joins_after: SignedDuration::from_secs(10),
+        ready_after: SignedDuration::from_secs(5),
+    }
+}
+
+fn deployment(name: &str, replicas: usize, spec: Value) -> Value {
+    let mut pod =
+        json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]});
+    store::merge_patch(&mut pod, &spec);
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "template": {"metadata": {"labels": {"app": name}}, "spec": pod}}})
+}
+
+fn budget(name: &str, app: &str, spec: Value) -> Value {
+    let mut pdb = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": app}}}});
+    store::merge_patch(&mut pdb, &json!({"spec": spec}));
+    pdb
+}
+
+/// Lets the cluster run until it rests, or until `until`.
+fn run(cluster: &SimulatedCluster, until: i64) {
+    while let Some(due) = cluster.next_due().filter(|due| *due <= at(until)) {
+        cluster.tick(due);
+    }
+    cluster.tick(at(until));
+}
+
+fn message(cluster: &SimulatedCluster) -> String {
+    let pods = cluster.objects(Kind::Pod);
+    let condition = |pod: &Object| text(pod, "/status/conditions/0/message").map(str::to_owned);
+    pods.iter().find_map(condition).unwrap_or_default()
+}
+
+#[test]
+fn pods_wait_for_a_node_and_run_on_it() {
+    let cluster = cluster();
+    cluster.apply(deployment("web", 3, json!({}))).unwrap();
+    run(&cluster, 1);
+    assert_eq!(cluster.pod_counts(), PodCounts { pending: 3, ..PodCounts::default() });
+    assert_eq!(message(&cluster), "0/0 nodes are available.");
+    cluster.add_node(node("a"));
+    run(&cluster, 12);
+    assert_eq!(
+        message(&cluster),
+        "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }."
+    );
+    run(&cluster, 16);
+    assert_eq!(cluster.pod_counts(), PodCounts { starting: 3, ..PodCounts::default() });
+    run(&cluster, 30);
+    assert_eq!(cluster.pod_counts(), PodCounts { running: 3, ..PodCounts::default() });
+    assert_eq!(cluster.next_due(), None);
+}
+
+#[test]
+fn the_scheduler_keeps_every_filter() {
+    let check = |spec: Value, expected: &str| {
+        let cluster = cluster();
+        let mut spec_a = node("a");
+        spec_a.taints.push(json!({"key": "team", "value": "x", "effect": "NoSchedule"}));
+        cluster.add_node(spec_a);
+        cluster.add_node(node("b"));
+        run(&cluster, 20);
+        cluster.apply(deployment("web", 2, spec)).unwrap();
+        run(&cluster, 30);
+        let placed: Vec<String> =
+            cluster.pods_by_node().iter().map(|(node, pods)| format!("{node}={}", pods.len())).collect();
+        assert_eq!(placed.join(" "), expected);
+    };
+    let tolerant = json!([{"operator": "Exists"}]);
+    check(json!({}), "a=0 b=2");
+    check(json!({"tolerations": tolerant}), "a=1 b=1");
+    check(
+        json!({"tolerations": tolerant, "nodeSelector": {"topology.kubernetes.io/zone": "zone-a"}}),
+        "a=2 b=0",
+    );
+    let ports = json!([{"name": "a", "ports": [{"containerPort": 80, "hostPort": 80}]}]);
+    check(json!({"containers": ports}), "a=0 b=1");
+    let large = json!([{"name": "a", "resources": {"requests": {"cpu": "3"}}}]);
+    check(json!({"containers": large}), "a=0 b=1");
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let spread = json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]);
+    // The node that the pods don't tolerate counts: taints are ignored by default.
+    check(json!({"topologySpreadConstraints": spread}), "a=0 b=1");
+    let term = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]);
+    let required = |kind: &str| json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": term}});
+    check(json!({"tolerations": tolerant, "affinity": required("podAntiAffinity")}), "a=1 b=1");
+    check(json!({"affinity": required("podAntiAffinity")}), "a=0 b=1");
+    check(json!({"tolerations": tolerant, "affinity": required("podAffinity")}), "a=2 b=0");
+    check(json!({"resourceClaims": [{"name": "gpu"}]}), "a=0 b=0");
+    check(json!({"schedulingGates": [{"name": "wait"}]}), "a=0 b=0");
+}
+
+#[test]
+fn daemons_run_on_every_node_that_they_tolerate() {
+    let cluster = cluster();
+    let template = json!({"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "a"}]}});
+    cluster
+        .apply(json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "namespace": "kube-system"},
+            "spec": {"template": template}}))
+        .unwrap();
+    cluster.add_node(node("a"));
+    let mut tainted = node("b");
+    tainted.taints.push(json!({"key": "team", "effect": "NoSchedule"}));
+    cluster.add_node(tainted);
+    run(&cluster, 60);
+    let nodes: Vec<String> = cluster
+        .objects(Kind::Pod)
+        .iter()
+        .filter_map(|pod| text(pod, "/spec/nodeName").map(str::to_owned))
+        .collect();
+    assert_eq!(nodes, ["a"]);
+}
+
+#[test]
+fn evictions_keep_budgets_and_are_logged() {
+    let cluster = cluster();
+    cluster.add_node(node("a"));
+    cluster.apply(deployment("web", 2, json!({}))).unwrap();
+    cluster.apply(budget("web", "web", json!({"maxUnavailable": 1}))).unwrap();
+    run(&cluster, 60);
+    let pods: Vec<(ObjectKey, String)> = cluster
+        .objects(Kind::Pod)
+        .iter()
+        .map(|pod| (ObjectKey::of(pod).unwrap(), object::uid(pod).to_owned()))
+        .collect();
+    let evict = |n: usize, uid: &str| block_on(cluster.evict(&pods[n].0, uid)).unwrap();
+    assert_eq!(evict(0, "another"), Eviction::Conflict);
+    assert_eq!(evict(0, &pods[0].1), Eviction::Evicted);
+    let Eviction::TooManyRequests { message } = evict(1, &pods[1].1) else { panic!("the budget is used up") };
+    assert!(
+        message.ends_with("The disruption budget web needs 1 healthy pods and has 1 currently"),
+        "{message}"
+    );
+    // Its successor runs: the next may go.
+    run(&cluster, 70);
+    assert_eq!(evict(0, &pods[0].1), Eviction::NotFound);
+    assert_eq!(evict(1, &pods[1].1), Eviction::Evicted);
+    let log: Vec<(String, u32)> = cluster.evictions().into_iter().flat_map(|e| e.budgets).collect();
+    assert_eq!(log, [("web".to_owned(), 1), ("web".to_owned(), 1)]);
+    cluster.apply(budget("other", "web", json!({"minAvailable": "50%"}))).unwrap();
+    run(&cluster, 90);
+    let pod = &cluster.objects(Kind::Pod)[0];
+    let outcome = block_on(cluster.evict(&ObjectKey::of(pod).unwrap(), object::uid(pod))).unwrap();
+    assert!(matches!(outcome, Eviction::TooManyRequests { .. }), "two budgets block");
+}
+
+#[test]
+fn a_lost_instance_loses_its_node_and_its_pods_come_back_elsewhere() {
+    let cluster = cluster();
+    cluster.add_node(node("a"));
+    cluster.apply(deployment("web", 2, json!({}))).unwrap();
+    run(&cluster, 60);
+    cluster.remove_instance("aws:///us-east-1a/i-a");
+    cluster.add_node(node("b"));
+    run(&cluster, 99);
+    assert_eq!(cluster.pods_by_node()["a"].len(), 2, "nobody has noticed yet");
+    run(&cluster, 100);
+    let lost = cluster.object(Kind::Node, "", "a").unwrap();
+    assert_eq!(object::condition(&lost, "Ready"), Some("Unknown"));
+    run(&cluster, 200);
+    assert_eq!(cluster.object(Kind::Node, "", "a"), None);
+    assert_eq!(cluster.pods_by_node()["b"].len(), 2);
+    assert_eq!(cluster.pod_counts(), PodCounts { running: 2, ..PodCounts::default() });
+}
+
+#[test]
+fn a_finalizer_holds_a_node_and_its_removal_lets_it_go() {
+    let cluster = cluster();
+    cluster.add_node(node("a"));
+    run(&cluster, 20);
+    let key = ObjectKey::node("a");
+    let patch = |patch: Value| block_on(cluster.patch(&key, &patch, &Precondition::None)).unwrap();
+    let before = patch(json!({"metadata": {"finalizers": ["karpenter.sh/termination"]}}));
+    assert_eq!(cluster.delete(Kind::Node, "", "a"), Deletion::Accepted);
+    let deleted = object::deleted_at(&cluster.object(Kind::Node, "", "a").unwrap());
+    assert_eq!(deleted, Some(at(20)));
+    run(&cluster, 30);
+    cluster.delete(Kind::Node, "", "a");
+    assert_eq!(object::deleted_at(&cluster.object(Kind::Node, "", "a").unwrap()), deleted);
+    let version =
+        Precondition::ResourceVersion(text(&before, "/metadata/resourceVersion").unwrap().to_owned());
+    let stale = block_on(cluster.patch(&key, &json!({"metadata": {"finalizers": null}}), &version));
+    assert!(matches!(stale, Err(KubeError::Conflict { .. })));
+    patch(json!({"metadata": {"finalizers": null}}));
+    assert_eq!(cluster.object(Kind::Node, "", "a"), None);
+}
+
+#[test]
+fn jobs_end_and_deployments_are_deleted_with_what_they_own() {
+    let cluster = cluster();
+    cluster.add_node(node("a"));
+    let template = json!({"metadata": {"annotations": {"tenon.dev/simulated-run-seconds": "5"}},
+        "spec": {"containers": [{"name": "a"}]}});
+    cluster
+        .apply(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"parallelism": 2, "completions": 3, "template": template}}))
+        .unwrap();
+    cluster.apply(deployment("web", 2, json!({}))).unwrap();
+    run(&cluster, 100);
+    assert_eq!(cluster.pod_counts(), PodCounts { running: 2, finished: 3, ..PodCounts::default() });
+    cluster.apply(deployment("web", 1, json!({}))).unwrap();
+    run(&cluster, 120);
+    assert_eq!(cluster.pod_counts().running, 1);
+    cluster.delete(Kind::Deployment, "default", "web");
+    run(&cluster, 140);
+    assert_eq!(cluster.pod_counts(), PodCounts { finished: 3, ..PodCounts::default() });
+}
+
+#[test]
+fn the_same_calls_give_the_same_cluster() {
+    let play = || {
+        let cluster = cluster();
+        cluster.apply(deployment("web", 5, json!({}))).unwrap();
+        cluster.add_node(node("a"));
+        cluster.add_node(node("b"));
+        run(&cluster, 100);
+        cluster.objects(Kind::Pod)
+    };
+    assert_eq!(play(), play());
+}
+
+#[test]
+fn thousands_of_pods_are_placed_quickly() {
+    let cluster = cluster();
+    for n in 0..50 {
+        cluster
+            .apply(deployment(
+                &format!("web-{n}"),
+                100,
+                json!({"containers": [
+            {"name": "a", "resources": {"requests": {"cpu": "10m"}}}]}),
+            ))
+            .unwrap();
+    }
+    for n in 0..100 {
+        let mut spec = node(&format!("n{n}"));
+        spec.allocatable.insert("pods".to_owned(), "60".to_owned());
+        cluster.add_node(spec);
+    }
+    run(&cluster, 100);
+    assert_eq!(cluster.pod_counts(), PodCounts { running: 5_000, ..PodCounts::default() });
+}
+
+#[test]
+fn what_nobody_owns_any_more_is_collected() {
+    let cluster = cluster();
+    let made = |kind: Kind, name: &str, owners: Vec<Value>| {
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.as_str(),
+            "metadata": {"name": name, "ownerReferences": owners}});
+        let made = cluster.apply(object).unwrap();
+        json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "name": name, "uid": object::uid(&made)})
+    };
+    let (one, other) = (made(Kind::NodePool, "one", vec![]), made(Kind::NodePool, "other", vec![]));
+    let claim = made(Kind::NodeClaim, "claim", vec![one, other]);
+    made(Kind::Node, "node", vec![claim]);
+    let there = |kind, name: &str| cluster.object(kind, "", name).is_some();
+    let delete = |name: &str, until| {
+        cluster.delete(Kind::NodePool, "", name);
+        run(&cluster, until);
+    };
+    delete("one", 1);
+    assert!(there(Kind::NodeClaim, "claim"), "it has another owner");
+    delete("other", 2);
+    assert!(!there(Kind::NodeClaim, "claim") && !there(Kind::Node, "node"));
+}

@@ -1,0 +1,35 @@
+//! What tasks ask of the world, with what they ask it for.
+//!
+//! Decides nothing: hooks hear it, and tests compare it with the rights that the stacks give. Calls whose arguments no
+//! right depends on are told by their name alone.
+
+use tenon_domain::id::InstanceId;
+use tenon_ec2::port::{CreateFleetRequest, CreateLaunchTemplate, Tags};
+use tenon_table::{Commit, Key, Query};
+
+use crate::ports::Signal;
+
+/// A call of a port, before its gate.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked<'a> {
+    /// One item of the table.
+    Get(&'a Key),
+    /// Several items of the table.
+    BatchGet(&'a [Key]),
+    /// A partition of the table.
+    Query(&'a Query),
+    /// Writes and conditions.
+    Commit(&'a Commit),
+    /// A fleet.
+    CreateFleet(&'a CreateFleetRequest),
+    /// A launch template.
+    CreateLaunchTemplate(&'a CreateLaunchTemplate),
+    /// The end of instances.
+    TerminateInstances(&'a [InstanceId]),
+    /// Tags for instances.
+    CreateTags(&'a [InstanceId], &'a Tags),
+    /// Any other call of EC2, of its price list or of ARC, by its name there.
+    Other(&'static str),
+    /// A doorbell.
+    Ring(&'a Signal),
+}

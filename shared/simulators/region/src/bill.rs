@@ -1,0 +1,335 @@
+//! The month's bill, worked out from what was counted in a simulated while.
+//!
+//! Decides prices and what is assumed where nothing can be counted on one machine: how long calls take, and that Lambda
+//! polls queues. Left out: the agent's compute, logs (the functions write none while nothing happens), backups beyond
+//! the table's size, free tiers. Money is in nano-dollars, exact until it is printed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::SignedDuration;
+use tenon_domain::wake::FunctionName;
+use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
+use tenon_table::{Commit, Page};
+
+use crate::engine::Region;
+use crate::gate::{CallSite, Evicting, Fate, Hooks, Moment};
+
+/// List prices of us-east-1 in nano-dollars. Lambda's are from its price page, read in September 2026; the others as
+/// published since DynamoDB's price cut of November 2024, not read again since.
+mod price {
+    /// A Lambda request: 0.20 USD a million.
+    pub(super) const LAMBDA_REQUEST: u64 = 200;
+    /// A Lambda GB-second on arm64, 0.0000133334 USD, as nano-dollars of a million of them.
+    pub(super) const LAMBDA_MEGA_GB_SECONDS: u64 = 13_333_400_000;
+    /// An SQS request on a standard queue: 0.40 USD a million.
+    pub(super) const SQS_REQUEST: u64 = 400;
+    /// An event on a bus of our own: 1.00 USD a million; AWS's own events are free.
+    pub(super) const EVENT: u64 = 1000;
+    /// An invocation of EventBridge Scheduler: 1.00 USD a million.
+    pub(super) const SCHEDULE: u64 = 1000;
+    /// A DynamoDB write unit on demand: 0.625 USD a million.
+    pub(super) const WRITE_UNIT: u64 = 625;
+    /// Half a DynamoDB read unit on demand: 0.125 USD a million units. In tenths of a nano-dollar, to be exact.
+    pub(super) const HALF_READ_UNIT_TENTHS: u64 = 625;
+    /// A GB-month in DynamoDB, 0.25 USD, and 0.20 USD for its point-in-time recovery.
+    pub(super) const STORED_GB_MONTH: u64 = 450_000_000;
+}
+
+/// How long an invocation takes beside its calls: Lambda's and the handler's own time, with some starts of new
+/// environments (about 0.1 s each, several a day) spread over all. Planning for a hundred nodes takes less than this.
+const INVOCATION_MILLIS: u64 = 20;
+
+/// How long a call of the table takes, with room: DynamoDB answers within single-digit milliseconds.
+const TABLE_CALL_MILLIS: u64 = 5;
+
+/// How long a call of EC2 takes. Those that list much take longer, those of launches too; most take less.
+const EC2_CALL_MILLIS: u64 = 150;
+
+/// Lambda polls a standard queue with five long polls at once while nothing comes (Lambda's guide, "Understanding
+/// polling and batching behavior for Amazon SQS event source mappings"), each 20 s long.
+const LAMBDA_POLLERS: u64 = 5;
+
+/// An agent polls its queue with one long poll.
+const AGENT_POLLERS: u64 = 1;
+
+const POLLS_A_DAY: u64 = 3 * 60 * 24;
+
+/// Days that the month has.
+const DAYS: u64 = 30;
+
+const MILLIS_A_DAY: u64 = 24 * 60 * 60 * 1000;
+
+/// Counts the calls of each task, and lets them through to the hooks within.
+pub struct CountedCalls {
+    within: Arc<dyn Hooks>,
+    made: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+}
+
+impl CountedCalls {
+    /// Counts on the way to these hooks.
+    #[must_use]
+    pub const fn new(within: Arc<dyn Hooks>) -> Self {
+        Self { within, made: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Calls so far, by task and call.
+    #[must_use]
+    pub fn made(&self) -> BTreeMap<(&'static str, &'static str), u64> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Hooks for CountedCalls {
+    fn call(&self, site: CallSite) -> Fate {
+        if site.moment == Moment::Before {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            *made.entry((site.task, site.call)).or_default() += 1;
+        }
+        self.within.call(site)
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        self.within.delivery()
+    }
+
+    fn ring(&self) -> Vec<SignedDuration> {
+        self.within.ring()
+    }
+
+    fn tamper_commit(&self, task: &'static str, commit: &mut Commit) {
+        self.within.tamper_commit(task, commit);
+    }
+
+    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+        self.within.tamper_page(task, page);
+    }
+
+    fn tamper_instances(&self, instances: &mut Vec<Instance>) {
+        self.within.tamper_instances(instances);
+    }
+
+    fn tamper_fleet(&self, request: &mut CreateFleetRequest) {
+        self.within.tamper_fleet(request);
+    }
+
+    fn tamper_images(&self, images: &mut Vec<Image>) {
+        self.within.tamper_images(images);
+    }
+
+    fn evicting(&self) -> Evicting {
+        self.within.evicting()
+    }
+}
+
+/// What was counted up to a moment; two of them give what a while took.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Time since the beginning.
+    pub elapsed: SignedDuration,
+    /// Half read units.
+    pub read_half_units: u64,
+    /// Write units.
+    pub write_units: u64,
+    /// What the table stores, with 100 bytes more for each item.
+    pub stored_bytes: u64,
+    /// Invocations, by function.
+    pub invocations: BTreeMap<FunctionName, u64>,
+    /// Lambda's time in MB-milliseconds: invocations and their calls, by each function's memory.
+    pub mb_millis: u64,
+    /// Calls of EC2 and its prices, by call.
+    pub ec2_calls: BTreeMap<&'static str, u64>,
+    /// Messages that were sent to functions' queues.
+    pub messages: u64,
+    /// SQS requests for them, and for the agents' rings.
+    pub queue_requests: u64,
+    /// Events on our own bus.
+    pub events: u64,
+    /// Times that schedules fired.
+    pub schedules: u64,
+    /// Rings of agents.
+    pub rings: u64,
+    /// Clusters.
+    pub clusters: u64,
+}
+
+impl Counts {
+    /// What was counted up to now.
+    #[must_use]
+    pub fn of(region: &Region, calls: &CountedCalls) -> Self {
+        let meter = region.table().meter();
+        let (used, usage, made) = (meter.total(), region.usage(), calls.made());
+        let queues = region.queues().values().map(crate::queue::Queue::usage);
+        let requests = |of: crate::queue::QueueUsage| of.sent + of.received + of.deleted;
+        let mut ec2_calls = BTreeMap::new();
+        for ((_, call), count) in &made {
+            if is_ec2(call) {
+                *ec2_calls.entry(*call).or_default() += count;
+            }
+        }
+        Self {
+            elapsed: region.elapsed(),
+            read_half_units: used.read_half_units,
+            write_units: used.write_units,
+            stored_bytes: meter.storage_bytes,
+            invocations: usage.invocations.clone(),
+            mb_millis: mb_millis(region, &usage.invocations, &made),
+            ec2_calls,
+            messages: queues.clone().map(|queue| queue.sent).sum(),
+            // An agent that is rung takes the message and deletes it.
+            queue_requests: queues.map(requests).sum::<u64>() + 3 * usage.agent_rings,
+            events: usage.events_published,
+            schedules: usage.schedules_fired,
+            rings: usage.agent_rings,
+            clusters: u64::try_from(region.sites().count()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// What came since an earlier reading; what is stored and how many clusters there are is as of now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            elapsed: self.elapsed.saturating_sub(earlier.elapsed),
+            stored_bytes: self.stored_bytes,
+            clusters: self.clusters,
+            ..self.minus(earlier)
+        }
+    }
+
+    /// What this has more than another count of an equal while: the part of what only this one had.
+    #[must_use]
+    pub fn beyond(&self, other: &Self) -> Self {
+        Self {
+            elapsed: self.elapsed,
+            stored_bytes: self.stored_bytes.saturating_sub(other.stored_bytes),
+            clusters: self.clusters.saturating_sub(other.clusters),
+            ..self.minus(other)
+        }
+    }
+
+    fn minus(&self, other: &Self) -> Self {
+        Self {
+            elapsed: self.elapsed,
+            read_half_units: self.read_half_units.saturating_sub(other.read_half_units),
+            write_units: self.write_units.saturating_sub(other.write_units),
+            stored_bytes: self.stored_bytes,
+            invocations: difference(&self.invocations, &other.invocations),
+            mb_millis: self.mb_millis.saturating_sub(other.mb_millis),
+            ec2_calls: difference(&self.ec2_calls, &other.ec2_calls),
+            messages: self.messages.saturating_sub(other.messages),
+            queue_requests: self.queue_requests.saturating_sub(other.queue_requests),
+            events: self.events.saturating_sub(other.events),
+            schedules: self.schedules.saturating_sub(other.schedules),
+            rings: self.rings.saturating_sub(other.rings),
+            clusters: self.clusters,
+        }
+    }
+
+    /// What it comes to in a month in which all time is like this, where Lambda polls so many queues.
+    #[must_use]
+    pub fn month(&self, polled_queues: u64) -> Bill {
+        let millis = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+        let monthly = |count: u64| scaled(count, DAYS * MILLIS_A_DAY, millis);
+        let polls = (polled_queues * LAMBDA_POLLERS + self.clusters * AGENT_POLLERS) * POLLS_A_DAY * DAYS;
+        let invocations = self.invocations.values().sum();
+        Bill(vec![
+            ("Lambda, requests", monthly(invocations) * price::LAMBDA_REQUEST),
+            // 1 GB-second is 1024 x 1000 MB-milliseconds.
+            (
+                "Lambda, time",
+                scaled(monthly(self.mb_millis), price::LAMBDA_MEGA_GB_SECONDS, 1_024_000 * 1_000_000),
+            ),
+            ("SQS, messages", monthly(self.queue_requests) * price::SQS_REQUEST),
+            ("SQS, polls of empty queues", polls * price::SQS_REQUEST),
+            ("EventBridge, events of our own", monthly(self.events) * price::EVENT),
+            ("EventBridge Scheduler", monthly(self.schedules) * price::SCHEDULE),
+            ("DynamoDB, reads", monthly(self.read_half_units) * price::HALF_READ_UNIT_TENTHS / 10),
+            ("DynamoDB, writes", monthly(self.write_units) * price::WRITE_UNIT),
+            ("DynamoDB, storage", scaled(self.stored_bytes, price::STORED_GB_MONTH, 1 << 30)),
+        ])
+    }
+}
+
+fn is_ec2(call: &str) -> bool {
+    call.starts_with("ec2.") || call.starts_with("pricing.")
+}
+
+/// Without overflow on the way; never more than fits.
+fn scaled(count: u64, by: u64, of: u64) -> u64 {
+    let exact = u128::from(count) * u128::from(by) / u128::from(of.max(1));
+    u64::try_from(exact).unwrap_or(u64::MAX)
+}
+
+fn difference<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let before = |key: &K| then.get(key).copied().unwrap_or_default();
+    now.iter().map(|(key, count)| (*key, count.saturating_sub(before(key)))).collect()
+}
+
+fn mb_millis(
+    region: &Region,
+    invocations: &BTreeMap<FunctionName, u64>,
+    made: &BTreeMap<(&'static str, &'static str), u64>,
+) -> u64 {
+    let memory = |name: &str| {
+        let of = region.queues().iter().find(|(function, _)| function.as_str() == name);
+        of.map_or(0, |(_, queue)| queue.spec().memory_mb)
+    };
+    let own =
+        invocations.iter().map(|(function, count)| count * INVOCATION_MILLIS * memory(function.as_str()));
+    let waiting = made.iter().map(|((task, call), count)| {
+        let millis = if is_ec2(call) { EC2_CALL_MILLIS } else { TABLE_CALL_MILLIS };
+        // The agent isn't a function: its memory is 0 here.
+        count * millis * memory(task)
+    });
+    own.chain(waiting).sum()
+}
+
+/// A month's bill: nano-dollars by what they are for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bill(pub Vec<(&'static str, u64)>);
+
+impl Bill {
+    /// All of it, in nano-dollars.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(_, nanos)| nanos).sum()
+    }
+}
+
+/// Nano-dollars in USD, to the hundredth of a cent.
+#[must_use]
+pub fn usd(nanos: u64) -> String {
+    let rounded = (nanos + 50_000) / 100_000;
+    format!("{}.{:04}", rounded / 10_000, rounded % 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_month_is_worked_out_from_a_day() {
+        let day = Counts {
+            elapsed: SignedDuration::from_hours(24),
+            read_half_units: 2_000_000,
+            write_units: 1_000_000,
+            stored_bytes: 1 << 30,
+            invocations: BTreeMap::from([(FunctionName::Lifecycle, 1_000_000)]),
+            // A million GB-seconds.
+            mb_millis: 1_024_000 * 1_000_000,
+            queue_requests: 1_000_000,
+            events: 1_000_000,
+            schedules: 1_000_000,
+            clusters: 1,
+            ..Counts::default()
+        };
+        let bill = day.month(7);
+        let lines: Vec<String> = bill.0.iter().map(|(_, nanos)| usd(*nanos)).collect();
+        // 30 days; 7 queues with 5 polls and one with 1, each 3 a minute.
+        assert_eq!(
+            lines,
+            ["6.0000", "400.0020", "12.0000", "1.8662", "30.0000", "30.0000", "3.7500", "18.7500", "0.4500"]
+        );
+        assert_eq!(day.since(&day).month(0).total(), 450_000_000 + 51_840_000);
+    }
+}

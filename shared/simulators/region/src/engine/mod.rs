@@ -1,0 +1,348 @@
+//! The region's engine: one loop that works off what is due and moves the time to what is due next.
+//!
+//! Decides the order of things, never their outcome. Functions and agents run as tasks that the engine polls itself;
+//! with the hooks of an undisturbed region each runs to its end at once, with the simulation's they interleave.
+
+mod look;
+mod tasks;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::registry::{Gate, Registry};
+use tenon_domain::wake::FunctionName;
+use tenon_memory_table::MemoryTable;
+use tenon_runtime::{BusEvent, Installation};
+use tenon_table::items::{self, keys};
+use tenon_twin::RegionTwin;
+
+use crate::clock::Clock;
+use crate::functions::Functions;
+use crate::gate::Hooks;
+use crate::happening::{Happening, Listeners};
+use crate::kept::Kept;
+use crate::outside::OutsideCluster;
+use crate::ports::{Outbox, SharedOutbox};
+use crate::queue::Queue;
+use crate::site::Site;
+use crate::timeline::{Due, TaskId, Timeline};
+use crate::usage::Usage;
+use crate::wiring::{BusName, Schedule, ScheduleTarget, Wiring, WiringError, cluster_schedules};
+
+use tasks::Task;
+pub use tasks::{FailedInvocation, PodDeletion};
+
+/// The tag that names an instance's cluster.
+const CLUSTER_TAG: &str = "eks:eks-cluster-name";
+
+/// A region on this machine.
+pub struct Region {
+    pub(crate) clock: Clock,
+    pub(crate) table: MemoryTable,
+    pub(crate) twin: RegionTwin,
+    pub(crate) installation: Arc<Installation>,
+    pub(crate) hooks: Arc<dyn Hooks>,
+    wiring: Wiring,
+    functions: Functions,
+    queues: BTreeMap<FunctionName, Queue>,
+    schedules: Vec<Schedule>,
+    /// Before then no schedule rings.
+    schedules_from: Timestamp,
+    pub(crate) timeline: Timeline,
+    tasks: BTreeMap<TaskId, Task>,
+    next_task: u64,
+    next_event: u64,
+    outbox: SharedOutbox,
+    pub(crate) sites: BTreeMap<ClusterName, Site>,
+    pub(crate) outside: BTreeMap<ClusterName, Box<dyn OutsideCluster>>,
+    started: Timestamp,
+    pub(crate) log: Vec<Happening>,
+    listeners: Listeners,
+    failures: Vec<FailedInvocation>,
+    pod_deletions: Vec<PodDeletion>,
+    usage: Usage,
+    pub(crate) kept: Kept,
+}
+
+/// What an engine is made of.
+pub struct Parts {
+    /// The time.
+    pub clock: Clock,
+    /// The state table.
+    pub table: MemoryTable,
+    /// EC2.
+    pub twin: RegionTwin,
+    /// Whose functions these are.
+    pub installation: Installation,
+    /// Who decides the fate of calls and events.
+    pub hooks: Arc<dyn Hooks>,
+}
+
+impl Region {
+    /// A region with its functions and schedules, and no cluster.
+    ///
+    /// # Errors
+    /// [`WiringError`] when the stack that this was built with can't be played.
+    pub fn new(parts: Parts) -> Result<Self, WiringError> {
+        let wiring = Wiring::built_in()?;
+        let queues =
+            wiring.queues.iter().map(|(function, spec)| (*function, Queue::new(spec.clone()))).collect();
+        let started = parts.clock.now();
+        let mut region = Self {
+            clock: parts.clock,
+            table: parts.table,
+            twin: parts.twin,
+            installation: Arc::new(parts.installation),
+            hooks: parts.hooks,
+            functions: Functions::default(),
+            queues,
+            schedules: Vec::new(),
+            schedules_from: started,
+            timeline: Timeline::default(),
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            next_event: 0,
+            outbox: Arc::new(Mutex::new(Outbox::default())),
+            sites: BTreeMap::new(),
+            outside: BTreeMap::new(),
+            started,
+            log: Vec::new(),
+            listeners: Listeners::Some,
+            failures: Vec::new(),
+            pod_deletions: Vec::new(),
+            usage: Usage::default(),
+            kept: Kept::default(),
+            wiring,
+        };
+        for schedule in region.wiring.schedules.clone() {
+            region.add_schedule(schedule);
+        }
+        Ok(region)
+    }
+
+    /// Adds a cluster with its agent and the schedules of its stack.
+    ///
+    /// # Errors
+    /// [`WiringError`] when the cluster's stack can't be played.
+    pub fn add_site(&mut self, site: Site) -> Result<(), WiringError> {
+        let cluster = site.name().clone();
+        self.add_stack(&cluster)?;
+        self.sites.insert(cluster.clone(), site);
+        self.timeline.at(self.clock.now(), Due::Agent(cluster));
+        Ok(())
+    }
+
+    /// Adds the schedules of a cluster's stack.
+    pub(crate) fn add_stack(&mut self, cluster: &ClusterName) -> Result<(), WiringError> {
+        let zonal_shift = self.registered(cluster).map_or(Gate::Disabled, |r| r.settings.zonal_shift);
+        for schedule in cluster_schedules(self.installation.id.as_str(), cluster.as_str(), zonal_shift)? {
+            self.add_schedule(schedule);
+        }
+        Ok(())
+    }
+
+    /// What the cluster's stack registered.
+    fn registered(&self, cluster: &ClusterName) -> Option<Registry> {
+        let key = keys::registry(&self.installation.region, cluster);
+        items::from_item(&key, &self.table.peek(&key)?).ok()
+    }
+
+    /// A schedule fires once when its stack is deployed, as a `rate` does, and then every period.
+    fn add_schedule(&mut self, schedule: Schedule) {
+        self.timeline.at(self.clock.now(), Due::Schedule(self.schedules.len()));
+        self.schedules.push(schedule);
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// When it began.
+    #[must_use]
+    pub const fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let sites = self.sites.values().filter_map(Site::next_due);
+        let world = self.twin.next_due().into_iter().chain(sites);
+        self.timeline.next_at().into_iter().chain(world).min()
+    }
+
+    /// Works off what is due next, if it is due by then; the time it was due at.
+    pub fn step(&mut self, until: Timestamp) -> Option<Timestamp> {
+        let at = self.next_due().filter(|at| *at <= until)?;
+        self.clock.advance_to(at);
+        let now = self.clock.now();
+        self.move_world(now);
+        while let Some(due) = self.timeline.pop_by(now) {
+            self.work_off(due, now);
+        }
+        Some(now)
+    }
+
+    /// Works off all that is due up to then, and moves the time there.
+    pub fn run_until(&mut self, until: Timestamp) {
+        while self.step(until).is_some() {}
+        self.clock.advance_to(until);
+        // What is put into a cluster now is created now, and not when something last happened there.
+        self.sites.values().for_each(|site| site.cluster().tick(until));
+    }
+
+    fn move_world(&mut self, now: Timestamp) {
+        for event in self.twin.tick(now) {
+            self.power(&event.json);
+            self.route(BusName::Default, event.json);
+        }
+        let clusters: Vec<ClusterName> = self.sites.keys().cloned().collect();
+        for cluster in clusters {
+            let Some(site) = self.sites.get_mut(&cluster) else { continue };
+            site.move_to(now, &mut self.log);
+            if let Some(at) = site.agent_wants(now) {
+                self.timeline.at(at, Due::Agent(cluster));
+            }
+        }
+    }
+
+    /// Instances that start or go have kubelets that start or go, whatever becomes of the event that tells it.
+    fn power(&mut self, event: &Value) {
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str);
+        if text("/detail-type") != Some("EC2 Instance State-change Notification") {
+            return;
+        }
+        let Some(record) = text("/detail/instance-id")
+            .and_then(|id| InstanceId::parse(id).ok())
+            .and_then(|id| self.twin.instance(&id))
+        else {
+            return;
+        };
+        let cluster =
+            record.instance.tags.get(CLUSTER_TAG).and_then(|name| ClusterName::parse(name.as_str()).ok());
+        let Some(cluster) = cluster else { return };
+        let (site, outside) = (self.sites.get(&cluster), self.outside.get(&cluster));
+        match text("/detail/state") {
+            Some("running") => {
+                site.into_iter().for_each(|site| site.power_on(&record));
+                outside.into_iter().for_each(|cluster| cluster.power_on(&record));
+            }
+            Some("stopping" | "stopped" | "shutting-down" | "terminated") => {
+                site.into_iter().for_each(|site| site.power_off(&record));
+                outside.into_iter().for_each(|cluster| cluster.power_off(&record));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn work_off(&mut self, due: Due, now: Timestamp) {
+        match due {
+            Due::World | Due::Step(_) => {}
+            Due::Schedule(index) => self.fire(index, now),
+            Due::Delivery { function, body } => self.enqueue(function, body, now),
+            Due::Ring(cluster) => {
+                self.usage.agent_rings += 1;
+                if let Some(outside) = self.outside.get(&cluster) {
+                    outside.ring();
+                } else if let Some(site) = self.sites.get_mut(&cluster) {
+                    site.hear();
+                    self.timeline.at(now, Due::Agent(cluster));
+                }
+            }
+            Due::Poll(function) => self.poll_queue(function, now),
+            Due::Resume(task) => self.run_task(task),
+            Due::Agent(cluster) => self.start_agent(&cluster, now),
+        }
+    }
+
+    fn fire(&mut self, index: usize, now: Timestamp) {
+        if now < self.schedules_from {
+            self.timeline.at(self.schedules_from, Due::Schedule(index));
+            return;
+        }
+        let Some(schedule) = self.schedules.get(index) else { return };
+        let next = now.checked_add(schedule.every).unwrap_or(Timestamp::MAX);
+        self.timeline.at(next, Due::Schedule(index));
+        self.usage.schedules_fired += 1;
+        match schedule.target.clone() {
+            ScheduleTarget::Queue { function, body } => self.deliver(function, body),
+            ScheduleTarget::Event { source, detail_type, detail } => {
+                self.publish(&BusEvent { source, detail_type, detail });
+            }
+        }
+    }
+
+    /// Sends a message to a function's queue, as late and as often as the hooks say.
+    fn deliver(&mut self, function: FunctionName, body: String) {
+        let now = self.clock.now();
+        for delay in self.hooks.delivery() {
+            let at = now.checked_add(delay).unwrap_or(now);
+            self.timeline.at(at, Due::Delivery { function, body: body.clone() });
+        }
+    }
+
+    fn enqueue(&mut self, function: FunctionName, body: String, now: Timestamp) {
+        if let Some(queue) = self.queues.get_mut(&function) {
+            queue.send(body, now);
+            if let Some(at) = queue.arrange_poll(now) {
+                self.timeline.at(at, Due::Poll(function));
+            }
+        }
+    }
+
+    fn poll_queue(&mut self, function: FunctionName, now: Timestamp) {
+        let Some(queue) = self.queues.get_mut(&function) else { return };
+        let batch = if queue.poll(now) { queue.receive(now) } else { Vec::new() };
+        // What is left, and what fails, is seen again.
+        let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
+        if let Some(at) = queue.arrange_poll(soonest) {
+            self.timeline.at(at, Due::Poll(function));
+        }
+        if batch.is_empty() {
+            return;
+        }
+        self.invoke(function, batch);
+    }
+
+    /// Puts an event on our bus.
+    pub fn publish(&mut self, event: &BusEvent) {
+        self.usage.events_published += 1;
+        let envelope = self.envelope(event);
+        self.route(BusName::Tenon, envelope);
+    }
+
+    /// Puts an event, as AWS or a pipeline sends it, on a bus; which functions' queues get it.
+    pub fn route(&mut self, bus: BusName, event: Value) -> Vec<FunctionName> {
+        if self.listeners == Listeners::Some
+            && let Some(happening) = crate::record::event(self.clock.now(), &event)
+        {
+            self.log.push(happening);
+        }
+        let targets = self.wiring.route(bus, &event);
+        let body = event.to_string();
+        for function in &targets {
+            self.deliver(*function, body.clone());
+        }
+        targets
+    }
+
+    fn envelope(&mut self, event: &BusEvent) -> Value {
+        self.next_event += 1;
+        json!({
+            "version": "0",
+            "id": format!("00000000-0000-4000-8000-{:012x}", self.next_event),
+            "detail-type": event.detail_type,
+            "source": event.source,
+            "account": self.installation.account,
+            "time": self.clock.now().to_string(),
+            "region": self.installation.region.as_str(),
+            "resources": [],
+            "detail": event.detail,
+        })
+    }
+}

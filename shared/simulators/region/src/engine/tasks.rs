@@ -1,0 +1,200 @@
+//! What runs: invocations and looks of agents, as tasks that the engine polls itself.
+//!
+//! Decides when a task goes on and what becomes of one that ends, waits or crashes; a crashed invocation's messages
+//! become visible again when their time is up.
+
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use jiff::Timestamp;
+use serde_json::json;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+use tenon_runtime::batch::{Failure, Message};
+
+use super::Region;
+use crate::functions::Invocation;
+use crate::gate::{Gate, Stop};
+use crate::happening::{Happening, HappeningKind, Listeners};
+use crate::ports::{LocalPorts, Outbox, Signal};
+use crate::queue::QueuedMessage;
+use crate::site::{AgentEnded, AgentRun, AgentWorld};
+use crate::timeline::{Due, TaskId};
+
+/// An invocation's message that went back to its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedInvocation {
+    /// When.
+    pub at: Timestamp,
+    /// The function.
+    pub function: FunctionName,
+    /// The error's stable name.
+    pub error_type: &'static str,
+    /// The error with its causes.
+    pub error: String,
+}
+
+/// A pod that an agent deleted without asking a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodDeletion {
+    /// When.
+    pub at: Timestamp,
+    /// The pod.
+    pub pod: tenon_snapshot::ObjectKey,
+    /// The node that it was on.
+    pub node: String,
+}
+
+pub(super) struct Task {
+    gate: Gate,
+    run: Run,
+}
+
+enum Run {
+    Invocation { function: FunctionName, batch: Vec<String>, future: Invocation },
+    Agent { cluster: ClusterName, future: AgentRun },
+}
+
+impl Region {
+    /// Runs a function with a batch of its queue's messages.
+    pub(super) fn invoke(&mut self, function: FunctionName, batch: Vec<QueuedMessage>) {
+        *self.usage.invocations.entry(function).or_default() += 1;
+        let ids = batch.iter().map(|message| message.id.clone()).collect();
+        let messages = batch
+            .into_iter()
+            .map(|m| Message { id: m.id, body: m.body, received: m.receive_count })
+            .collect();
+        let gate = Gate::new(function.as_str(), Arc::clone(&self.hooks));
+        let ports = LocalPorts::new(
+            self.table.clone(),
+            self.twin.clone(),
+            self.clock.clone(),
+            Arc::clone(&self.installation),
+            (gate.clone(), Arc::clone(&self.outbox)),
+        );
+        let future = self.functions.invoke(function, ports, messages);
+        self.start(Task { gate, run: Run::Invocation { function, batch: ids, future } });
+    }
+
+    pub(super) fn start_agent(&mut self, cluster: &ClusterName, now: Timestamp) {
+        let world = AgentWorld {
+            table: self.table.clone(),
+            clock: self.clock.clone(),
+            installation: Arc::clone(&self.installation),
+            hooks: Arc::clone(&self.hooks),
+            outbox: Arc::clone(&self.outbox),
+        };
+        let Some(site) = self.sites.get_mut(cluster) else { return };
+        if let Some((gate, future)) = site.start_agent(now, &world) {
+            self.start(Task { gate, run: Run::Agent { cluster: cluster.clone(), future } });
+        }
+    }
+
+    fn start(&mut self, task: Task) {
+        self.next_task += 1;
+        let id = TaskId(self.next_task);
+        self.tasks.insert(id, task);
+        self.run_task(id);
+    }
+
+    /// Polls a task until it ends, waits or crashes.
+    pub(super) fn run_task(&mut self, id: TaskId) {
+        let Some(mut task) = self.tasks.remove(&id) else { return };
+        let mut context = Context::from_waker(Waker::noop());
+        let ended = match &mut task.run {
+            Run::Invocation { function, batch, future } => match future.as_mut().poll(&mut context) {
+                Poll::Ready(failures) => {
+                    let (function, batch) = (*function, std::mem::take(batch));
+                    self.finish_invocation(function, &batch, failures);
+                    true
+                }
+                Poll::Pending => false,
+            },
+            Run::Agent { cluster, future } => match future.as_mut().poll(&mut context) {
+                Poll::Ready(ended) => {
+                    let cluster = cluster.clone();
+                    self.finish_agent(&cluster, ended);
+                    true
+                }
+                Poll::Pending => false,
+            },
+        };
+        if !ended {
+            match task.gate.take_stop() {
+                Stop::For(delay) => {
+                    let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+                    self.timeline.at(at, Due::Resume(id));
+                    self.tasks.insert(id, task);
+                }
+                Stop::Crashed => self.bury(task.run),
+            }
+        }
+        self.empty_outbox();
+    }
+
+    fn bury(&mut self, run: Run) {
+        if let Run::Agent { cluster, .. } = run
+            && let Some(site) = self.sites.get_mut(&cluster)
+        {
+            let at = site.agent_crashed(self.clock.now());
+            self.timeline.at(at, Due::Agent(cluster));
+        }
+        // An invocation's messages become visible again when their time is up.
+    }
+
+    fn finish_invocation(&mut self, function: FunctionName, batch: &[String], failures: Vec<Failure>) {
+        let failed: Vec<String> = failures.iter().map(|failure| failure.message_id.clone()).collect();
+        let at = self.clock.now();
+        for failure in failures {
+            let happened =
+                Happening::new(at, HappeningKind::Action, function.as_str(), failure.error.clone())
+                    .with("errorType", json!(failure.error_type));
+            self.log.push(happened);
+            self.failures.push(FailedInvocation {
+                at,
+                function,
+                error_type: failure.error_type,
+                error: failure.error,
+            });
+        }
+        if let Some(queue) = self.queues.get_mut(&function) {
+            queue.finish(batch, &failed);
+        }
+    }
+
+    fn finish_agent(&mut self, cluster: &ClusterName, ended: AgentEnded) {
+        let Some(site) = self.sites.get_mut(cluster) else { return };
+        let (next, happened) = site.agent_ended(ended, self.clock.now());
+        self.timeline.at(next, Due::Agent(cluster.clone()));
+        self.log.extend(happened);
+    }
+
+    fn empty_outbox(&mut self) {
+        let Outbox { signals, records, pod_deletions } =
+            std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.listeners == Listeners::Some {
+            self.log.extend(records.iter().filter_map(|(key, item)| crate::record::happening(key, item)));
+        }
+        let now = self.clock.now();
+        self.pod_deletions.extend(pod_deletions.into_iter().map(|(pod, node)| PodDeletion {
+            at: now,
+            pod,
+            node,
+        }));
+        for signal in signals {
+            match signal {
+                Signal::Publish(event) => self.publish(&event),
+                Signal::RingAgent(cluster) => {
+                    for delay in self.hooks.ring() {
+                        let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+                        self.timeline.at(at, Due::Ring(cluster.clone()));
+                    }
+                }
+                Signal::Wake { function, body, after } => {
+                    let at = self.clock.now().checked_add(after).unwrap_or(Timestamp::MAX);
+                    self.timeline.at(at, Due::Delivery { function, body });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! EC2 behind a gate.
+
+use tenon_domain::id::InstanceId;
+use tenon_domain::zonal_shift::ShiftedZone;
+use tenon_ec2::port::{
+    AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
+    CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
+    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
+    Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
+    VolumeSnapshot,
+};
+use tenon_ec2::{Ec2, Ec2Error, Pricing, ZonalShift};
+use tenon_twin::RegionTwin;
+
+use crate::asked::Asked;
+use crate::gate::{Gate, Moment, Passage};
+
+/// The twin behind a task's gate.
+#[derive(Clone)]
+pub struct GatedEc2 {
+    inner: RegionTwin,
+    gate: Gate,
+}
+
+impl GatedEc2 {
+    /// The twin behind a gate.
+    #[must_use]
+    pub const fn new(inner: RegionTwin, gate: Gate) -> Self {
+        Self { inner, gate }
+    }
+
+    async fn before(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
+        match self.gate.pass(call, Moment::Before).await {
+            Passage::Pass | Passage::Conflict => Ok(()),
+            Passage::Fail => Err(Ec2Error::Throttled { action: action.to_owned() }),
+            Passage::Denied => Err(Ec2Error::Unauthorized {
+                action: action.to_owned(),
+                decoded: None,
+                message: "You are not authorized to perform this operation.".to_owned(),
+            }),
+            Passage::Broken => Err(Ec2Error::ServerError {
+                action: action.to_owned(),
+                code: "InternalError".to_owned(),
+                message: "An internal error has occurred.".to_owned(),
+            }),
+        }
+    }
+
+    async fn after(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
+        match self.gate.pass(call, Moment::After).await {
+            Passage::Pass | Passage::Conflict => Ok(()),
+            Passage::Fail | Passage::Denied | Passage::Broken => {
+                Err(Ec2Error::NoAnswer { action: action.to_owned() })
+            }
+        }
+    }
+}
+
+macro_rules! gated {
+    ($port:ident { $($written_out:item)* } { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        impl $port for GatedEc2 {
+            $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> {
+                self.gate.hear(Asked::Other($action));
+                self.before($name, $action).await?;
+                let answer = self.inner.$call($($arg),*).await?;
+                self.after($name, $action).await?;
+                Ok(answer)
+            })*
+
+            $($written_out)*
+        }
+    };
+}
+
+gated! {
+    Ec2 {
+        async fn describe_images(
+            &self,
+            filter: &ImageFilter,
+            page: Option<PageToken>,
+        ) -> Result<Page<Image>, Ec2Error> {
+            self.gate.hear(Asked::Other("DescribeImages"));
+            self.before("ec2.describe_images", "DescribeImages").await?;
+            let mut answer = self.inner.describe_images(filter, page).await?;
+            self.gate.hooks().tamper_images(&mut answer.items);
+            self.after("ec2.describe_images", "DescribeImages").await?;
+            Ok(answer)
+        }
+
+        async fn describe_instances(
+            &self,
+            filter: &InstanceFilter,
+            page: Option<PageToken>,
+        ) -> Result<Page<Instance>, Ec2Error> {
+            self.gate.hear(Asked::Other("DescribeInstances"));
+            self.before("ec2.describe_instances", "DescribeInstances").await?;
+            let mut answer = self.inner.describe_instances(filter, page).await?;
+            self.gate.hooks().tamper_instances(&mut answer.items);
+            self.after("ec2.describe_instances", "DescribeInstances").await?;
+            Ok(answer)
+        }
+
+        async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
+            self.gate.hear(Asked::CreateFleet(request));
+            self.before("ec2.create_fleet", "CreateFleet").await?;
+            let mut request = request.clone();
+            self.gate.hooks().tamper_fleet(&mut request);
+            let answer = self.inner.create_fleet(&request).await?;
+            self.after("ec2.create_fleet", "CreateFleet").await?;
+            Ok(answer)
+        }
+
+        async fn create_launch_template(
+            &self,
+            template: &CreateLaunchTemplate,
+        ) -> Result<LaunchTemplate, Ec2Error> {
+            self.gate.hear(Asked::CreateLaunchTemplate(template));
+            self.before("ec2.create_launch_template", "CreateLaunchTemplate").await?;
+            let answer = self.inner.create_launch_template(template).await?;
+            self.after("ec2.create_launch_template", "CreateLaunchTemplate").await?;
+            Ok(answer)
+        }
+
+        async fn terminate_instances(
+            &self,
+            ids: &[InstanceId],
+        ) -> Result<Vec<InstanceStateChange>, Ec2Error> {
+            self.gate.hear(Asked::TerminateInstances(ids));
+            self.before("ec2.terminate_instances", "TerminateInstances").await?;
+            let answer = self.inner.terminate_instances(ids).await?;
+            self.after("ec2.terminate_instances", "TerminateInstances").await?;
+            Ok(answer)
+        }
+
+        async fn create_tags(&self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
+            self.gate.hear(Asked::CreateTags(ids, tags));
+            self.before("ec2.create_tags", "CreateTags").await?;
+            self.inner.create_tags(ids, tags).await?;
+            self.after("ec2.create_tags", "CreateTags").await
+        }
+    } {
+        "DescribeInstanceTypes" "ec2.describe_instance_types"
+            fn describe_instance_types(page: Option<PageToken>) -> Page<InstanceTypeInfo>;
+        "DescribeInstanceTypeOfferings" "ec2.describe_instance_type_offerings"
+            fn describe_instance_type_offerings(location: LocationType, page: Option<PageToken>) -> Page<TypeOffering>;
+        "DescribeAvailabilityZones" "ec2.describe_availability_zones"
+            fn describe_availability_zones() -> Vec<AvailabilityZone>;
+        "DescribeSpotPriceHistory" "ec2.describe_spot_price_history"
+            fn describe_spot_price_history(page: Option<PageToken>) -> Page<SpotPrice>;
+        "DescribeSubnets" "ec2.describe_subnets"
+            fn describe_subnets(filter: &ResourceFilter) -> Vec<Subnet>;
+        "DescribeSecurityGroups" "ec2.describe_security_groups"
+            fn describe_security_groups(filter: &ResourceFilter) -> Vec<SecurityGroup>;
+        "DescribeSnapshots" "ec2.describe_snapshots"
+            fn describe_snapshots(filter: &ResourceFilter) -> Vec<VolumeSnapshot>;
+        "DescribeCapacityReservations" "ec2.describe_capacity_reservations"
+            fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
+        "DescribeLaunchTemplates" "ec2.describe_launch_templates"
+            fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
+        "DeleteLaunchTemplate" "ec2.delete_launch_template"
+            fn delete_launch_template(name: &str) -> ();
+        "CreateFleet" "ec2.dry_run_create_fleet"
+            fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
+        "RunInstances" "ec2.dry_run_run_instances"
+            fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
+    }
+}
+
+gated! {
+    Pricing {} {
+        "GetProducts" "pricing.on_demand_prices"
+            fn on_demand_prices(page: Option<PageToken>) -> Page<OnDemandPrice>;
+    }
+}
+
+gated! {
+    ZonalShift {} {
+        "GetManagedResource" "zonal_shift.shifted_zones"
+            fn shifted_zones(resource_arn: &str) -> Vec<ShiftedZone>;
+    }
+}

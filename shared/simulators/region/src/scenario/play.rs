@@ -1,0 +1,337 @@
+//! Plays a scenario's steps against its world.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_domain::catalog::LearnedMemory;
+use tenon_domain::catalog::settings::MIB;
+use tenon_domain::id::{ClusterName, ImageId, InstanceType, ParseIdError, ReservationId, Zone};
+use tenon_domain::reservation::{MatchCriteria, ReservationKind};
+use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftEnd;
+use tenon_ec2::port::{CapacityReservation, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_memory_table::block_on;
+use tenon_runtime::error::chain;
+use tenon_snapshot::Kind;
+use tenon_table::marks::{MarksError, Meant, clear_marks};
+use tenon_twin::Pool;
+
+use super::form::{Scenario, Step};
+use crate::engine::Region;
+use crate::wiring::BusName;
+
+/// A region counts as settled once nothing was left to do for so long: longer than a sweep, so that what an event
+/// forgot would have been found.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(190);
+
+/// How far a scenario is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// Something happened at this time, or may have.
+    At(Timestamp),
+    /// A step was begun: its number, from 0, and the step.
+    Step(usize, Box<Step>),
+    /// All steps are done.
+    Done,
+}
+
+/// A scenario being played.
+pub struct Player {
+    steps: Vec<Step>,
+    next: usize,
+    waiting: Option<Waiting>,
+    settled_since: Option<Timestamp>,
+    images: std::collections::BTreeMap<String, ImageId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    Until(Timestamp),
+    Settled { at_latest: Timestamp },
+}
+
+impl Player {
+    /// A player at the scenario's beginning.
+    #[must_use]
+    pub fn new(scenario: &Scenario) -> Self {
+        Self {
+            steps: scenario.unrolled(),
+            next: 0,
+            waiting: None,
+            settled_since: None,
+            images: std::collections::BTreeMap::new(),
+        }
+    }
+
+    /// Whether all steps are done.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.waiting.is_none() && self.next >= self.steps.len()
+    }
+
+    /// Goes on by one event of the region or one step, not beyond `until`.
+    ///
+    /// # Errors
+    /// What a step asked for that can't be.
+    pub fn advance(&mut self, region: &mut Region, until: Timestamp) -> Result<Progress, String> {
+        match self.waiting {
+            Some(Waiting::Until(end)) => {
+                if region.step(end.min(until)).is_none() {
+                    region.run_until(end.min(until));
+                    if end <= until {
+                        self.waiting = None;
+                    }
+                }
+                Ok(Progress::At(region.now()))
+            }
+            Some(Waiting::Settled { at_latest }) => Ok(self.wait_settled(region, at_latest, until)),
+            None => {
+                let Some(step) = self.steps.get(self.next).cloned() else { return Ok(Progress::Done) };
+                let number = self.next;
+                self.next += 1;
+                self.begin(region, &step)?;
+                Ok(Progress::Step(number, Box::new(step)))
+            }
+        }
+    }
+
+    fn wait_settled(&mut self, region: &mut Region, at_latest: Timestamp, until: Timestamp) -> Progress {
+        let end = at_latest.min(until);
+        let stepped = region.step(end);
+        if stepped.is_none() {
+            region.run_until(end);
+        }
+        let now = region.now();
+        if region.unsettled().0.is_empty() {
+            let since = *self.settled_since.get_or_insert(now);
+            if now.duration_since(since) >= SETTLED_AFTER {
+                self.waiting = None;
+                self.settled_since = None;
+            }
+        } else {
+            self.settled_since = None;
+        }
+        if now >= at_latest {
+            self.waiting = None;
+            self.settled_since = None;
+        }
+        Progress::At(now)
+    }
+
+    fn begin(&mut self, region: &mut Region, step: &Step) -> Result<(), String> {
+        let after = |duration: &SignedDuration| region.now().checked_add(*duration).unwrap_or(Timestamp::MAX);
+        match step {
+            Step::Run(duration) => self.waiting = Some(Waiting::Until(after(duration))),
+            Step::Settle(longest) => self.waiting = Some(Waiting::Settled { at_latest: after(longest) }),
+            Step::Note(text) => region.note("scenario", text.clone()),
+            Step::Image(form) => {
+                let id = region.make_image(form);
+                self.images.insert(form.name.clone(), id);
+            }
+            Step::DeregisterImage(name) => {
+                region.twin().deregister_image(self.image(name)?).map_err(|error| error.to_string())?;
+            }
+            Step::DisableImage(name) => {
+                region.twin().disable_image(self.image(name)?).map_err(|error| error.to_string())?;
+            }
+            Step::InterruptSpot {} => interrupt_spot(region)?,
+            Step::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
+            Step::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
+            Step::DeleteTemplates {} => region.twin().delete_templates(),
+            Step::WithdrawType(name) => {
+                let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
+                region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
+            }
+            Step::ReportedMemory { instance_type, mebibytes } => {
+                let name = InstanceType::parse(instance_type).map_err(|error| error.to_string())?;
+                let memory = LearnedMemory(u64::from(*mebibytes).saturating_mul(MIB));
+                region.set_reported_memory(&name, memory);
+            }
+            Step::RestartFunctions {} => region.restart_functions(),
+            Step::Capacity { instance_type, zone, capacity_type, left } => {
+                set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
+            }
+            Step::Clear { unavailable } => clear(region, unavailable.as_deref())?,
+            Step::Reserve { .. } | Step::EndReservation(_) => change_reservations(region, step)?,
+            Step::ShiftZone { zone, lasts } => {
+                let end = lasts.map_or(ShiftEnd::Open, |lasts| ShiftEnd::At(after(&lasts)));
+                shift_zone(region, zone, Some(end))?;
+            }
+            Step::EndShift(zone) => shift_zone(region, zone, None)?,
+            Step::Event(event) => {
+                let aws = event.get("source").and_then(Value::as_str).is_some_and(|s| s.starts_with("aws."));
+                region.route(if aws { BusName::Default } else { BusName::Tenon }, event.clone());
+            }
+            Step::Message { function, body } => {
+                let function =
+                    FunctionName::parse(function).ok_or_else(|| format!("no function `{function}`"))?;
+                region.send(function, body.clone());
+            }
+            Step::Apply(_) | Step::Delete { .. } | Step::Scale { .. } | Step::Grow { .. } => {
+                change_cluster(region, step)?;
+            }
+            // Written out when the scenario was read.
+            Step::Repeat { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn image(&self, name: &str) -> Result<&ImageId, String> {
+        self.images.get(name).ok_or_else(|| format!("no image step made `{name}`"))
+    }
+}
+
+fn first_cluster(region: &Region) -> Result<ClusterName, String> {
+    region
+        .sites()
+        .next()
+        .map(|site| site.name().clone())
+        .ok_or_else(|| "the scenario has no cluster".to_owned())
+}
+
+fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
+    let name = first_cluster(region)?;
+    let site = region.site(&name).ok_or("the scenario has no cluster")?;
+    let cluster = site.cluster();
+    match step {
+        Step::Apply(objects) => {
+            for object in objects {
+                cluster.apply(object.clone()).map_err(|error| error.to_string())?;
+            }
+        }
+        Step::Delete { kind, namespace, name } => {
+            let kind = Kind::ALL
+                .into_iter()
+                .find(|known| known.as_str() == kind)
+                .ok_or_else(|| format!("no kind `{kind}`"))?;
+            if cluster.object(kind, namespace, name).is_none() {
+                return Err(format!("no {} `{name}` to delete", kind.as_str()));
+            }
+            cluster.delete(kind, namespace, name);
+        }
+        Step::Scale { name, replicas } => {
+            cluster.scale(name, |_| i64::from(*replicas)).map_err(|error| error.to_string())?;
+        }
+        Step::Grow { name, by } => {
+            cluster
+                .scale(name, |replicas| replicas.saturating_add(*by))
+                .map_err(|error| error.to_string())?;
+        }
+        Step::Note(_)
+        | Step::Run(_)
+        | Step::Settle(_)
+        | Step::Image(_)
+        | Step::DeregisterImage(_)
+        | Step::DisableImage(_)
+        | Step::InterruptSpot {}
+        | Step::StopInstance {}
+        | Step::TerminateInstance {}
+        | Step::DeleteTemplates {}
+        | Step::WithdrawType(_)
+        | Step::ReportedMemory { .. }
+        | Step::RestartFunctions {}
+        | Step::Capacity { .. }
+        | Step::Clear { .. }
+        | Step::Reserve { .. }
+        | Step::EndReservation(_)
+        | Step::ShiftZone { .. }
+        | Step::EndShift(_)
+        | Step::Event(_)
+        | Step::Message { .. }
+        | Step::Repeat { .. } => {}
+    }
+    Ok(())
+}
+
+/// An operator clears marks, as `tenon clear` does.
+fn clear(region: &Region, names: Option<&[String]>) -> Result<(), String> {
+    let meant = names.map_or(Meant::All, |names| Meant::Named(names.to_vec()));
+    let name = &region.installation().region;
+    block_on(clear_marks(region.table(), name, &meant, region.now())).map(drop).map_err(
+        |error| match &error {
+            MarksError::Unknown { known, .. } => format!("{error}; marked are: {}", known.join(", ")),
+            MarksError::Read(_) | MarksError::Write(_) | MarksError::Form(_) => chain(&error),
+        },
+    )
+}
+
+fn interrupt_spot(region: &mut Region) -> Result<(), String> {
+    let spot = region
+        .twin()
+        .instances()
+        .into_iter()
+        .find(|record| {
+            let instance = &record.instance;
+            instance.capacity_type == TargetCapacityType::Spot && instance.state == InstanceState::Running
+        })
+        .ok_or("no spot instance is running")?;
+    region.twin().interrupt_spot(&spot.instance.id).map_err(|error| error.to_string())
+}
+
+/// Somebody does something to the first instance that runs.
+fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
+    let running = region.twin().instances().into_iter().map(|record| record.instance.clone());
+    let first =
+        running.filter(|instance| instance.state == InstanceState::Running).min_by(|a, b| a.id.cmp(&b.id));
+    let first = first.ok_or("no instance is running")?;
+    region.twin().push_instance(&first.id, to).map_err(|error| error.to_string())
+}
+
+/// Makes or ends a capacity reservation; other steps do neither.
+fn change_reservations(region: &Region, step: &Step) -> Result<(), String> {
+    if let Step::EndReservation(id) = step {
+        let id = ReservationId::parse(id.as_str()).map_err(|error| error.to_string())?;
+        return region.twin().end_reservation(&id).map_err(|error| error.to_string());
+    }
+    let Step::Reserve { id, instance_type, zone, instances, instance_match_criteria, tags } = step else {
+        return Ok(());
+    };
+    let wrong = |error: ParseIdError| error.to_string();
+    let made = CapacityReservation {
+        id: ReservationId::parse(id.as_str()).map_err(wrong)?,
+        owner: region.installation().account.clone(),
+        instance_type: InstanceType::parse(instance_type.as_str()).map_err(wrong)?,
+        zone: Zone::parse(zone.as_str()).map_err(wrong)?,
+        match_criteria: MatchCriteria::parse(instance_match_criteria)
+            .ok_or_else(|| format!("`{instance_match_criteria}` isn't `open` or `targeted`"))?,
+        kind: ReservationKind::Default,
+        ends_at: None,
+        available: *instances,
+        tags: tags.clone(),
+    };
+    region.twin().add_reservation(made).map_err(|error| error.to_string())
+}
+
+/// Shifts the first cluster away from a zone, or back.
+fn shift_zone(region: &Region, zone: &str, end: Option<ShiftEnd>) -> Result<(), String> {
+    let name = Zone::parse(zone).map_err(|error| error.to_string())?;
+    let zone_id = region.twin().zone_id(&name).ok_or_else(|| format!("the region has no zone `{name}`"))?;
+    let installation = region.installation();
+    let arn = cluster_arn(&installation.region, &installation.account, &first_cluster(region)?);
+    match end {
+        Some(end) => region.twin().shift_zone(&arn, &zone_id, end),
+        None => region.twin().end_shift(&arn, &zone_id),
+    }
+    .map_err(|error| error.to_string())
+}
+
+fn set_capacity(
+    region: &Region,
+    (instance_type, zone): (&str, Option<&str>),
+    capacity_type: &str,
+    left: u32,
+) -> Result<(), String> {
+    let instance_type = InstanceType::parse(instance_type).map_err(|error| error.to_string())?;
+    let capacity_type = [TargetCapacityType::OnDemand, TargetCapacityType::Spot]
+        .into_iter()
+        .find(|known| known.as_str() == capacity_type)
+        .ok_or_else(|| format!("`{capacity_type}` isn't `on-demand` or `spot`"))?;
+    let zones = match zone {
+        Some(zone) => vec![Zone::parse(zone).map_err(|error| error.to_string())?],
+        None => region.zones(),
+    };
+    for zone in zones {
+        let pool = Pool { capacity_type, instance_type: instance_type.clone(), zone };
+        region.twin().set_capacity(pool, Some(left));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! A scenario's world: the region, its images, its clusters with their stacks and objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
+use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
+use tenon_ec2::data::DataError;
+use tenon_ec2::port::{Architecture, Tags, cluster_arn};
+use tenon_memory_table::block_on;
+use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
+use tenon_runtime::Installation;
+use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
+use tenon_snapshot::KubeError;
+use tenon_table::items::{self, keys};
+use tenon_table::{Commit, CommitToken, Table};
+use tenon_twin::{
+    Delays, ImageOutcome, NewImage, NotPossible, RegionTwin, Throttling, TwinConfig, TypeSelection,
+};
+
+use super::form::{ClusterForm, ImageForm, Scenario};
+use crate::clock::{Clock, START};
+use crate::engine::{Parts, Region};
+use crate::gate::{Hooks, Undisturbed};
+use crate::kubelet::BootTimes;
+use crate::outside::OutsideCluster;
+use crate::site::Site;
+use crate::wiring::WiringError;
+
+/// How a world differs from what its scenario says.
+#[derive(Clone)]
+pub struct Options {
+    /// The seed, instead of the scenario's.
+    pub seed: Option<u64>,
+    /// Who decides the fate of calls and events.
+    pub hooks: Arc<dyn Hooks>,
+    /// How stale an eventually consistent read can be.
+    pub staleness_max: SignedDuration,
+    /// How long EC2 may not show what it did.
+    pub consistency_delay_max: SignedDuration,
+    /// How long things take in EC2.
+    pub delays: Delays,
+    /// How long nodes take.
+    pub boot: BootTimes,
+    /// When the region's time begins.
+    pub start: Timestamp,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: None,
+            hooks: Arc::new(Undisturbed),
+            staleness_max: SignedDuration::from_secs(1),
+            consistency_delay_max: SignedDuration::from_secs(5),
+            delays: Delays::default(),
+            boot: BootTimes::default(),
+            start: START.parse().unwrap_or(Timestamp::UNIX_EPOCH),
+        }
+    }
+}
+
+/// Why a world can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// An identifier is malformed.
+    #[error("the scenario's world")]
+    Id(#[from] ParseIdError),
+    /// There is no data for the region.
+    #[error("the scenario's region")]
+    Region(#[from] DataError),
+    /// The twin can't be so.
+    #[error("the scenario's region")]
+    Twin(#[from] NotPossible),
+    /// An object is refused by the API server.
+    #[error("an object of the scenario")]
+    Object(#[from] KubeError),
+    /// A stack can't be played.
+    #[error("the stacks")]
+    Wiring(#[from] WiringError),
+    /// The table refused the registry.
+    #[error("registering a cluster: {0}")]
+    Registry(String),
+}
+
+/// Makes a scenario's world. Nothing has happened in it.
+///
+/// # Errors
+/// [`SetupError`].
+pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupError> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let clock = Clock::at(options.start);
+    let region = RegionName::parse(scenario.region.as_str())?;
+    let installation =
+        Installation { id: InstallationId::parse("tenon")?, region, account: "111122223333".to_owned() };
+    let table = MemoryTable::new(
+        MemoryConfig {
+            staleness_max: options.staleness_max,
+            throughput: Throughput::Enforced,
+            ..MemoryConfig::strict(seed)
+        },
+        clock.as_fn(),
+    );
+    let twin = RegionTwin::new(twin_config(scenario, options, (&installation, seed), &clock)?)?;
+    for image in &scenario.images {
+        twin.add_image(new_image(image));
+    }
+    let hooks = Arc::clone(&options.hooks);
+    let mut made = Region::new(Parts { clock, table, twin, installation, hooks })?;
+    for cluster in &scenario.clusters {
+        add_cluster(&mut made, cluster, options, seed)?;
+    }
+    Ok(made)
+}
+
+fn twin_config(
+    scenario: &Scenario,
+    options: &Options,
+    (installation, seed): (&Installation, u64),
+    clock: &Clock,
+) -> Result<TwinConfig, SetupError> {
+    let mut config = TwinConfig::new(installation.region.clone(), seed, clock.as_fn());
+    config.account.clone_from(&installation.account);
+    config.consistency_delay_max = options.consistency_delay_max;
+    config.delays = options.delays;
+    config.throttling = Throttling::Enforced;
+    if !scenario.types.is_empty() {
+        let types: BTreeSet<InstanceType> =
+            scenario.types.iter().map(|name| InstanceType::parse(name.as_str())).collect::<Result<_, _>>()?;
+        config.types = TypeSelection::Only(types);
+    }
+    config.zones = scenario.zones.iter().map(|name| Zone::parse(name.as_str())).collect::<Result<_, _>>()?;
+    Ok(config)
+}
+
+/// The twin's form of a scenario's image.
+pub(crate) fn new_image(form: &ImageForm) -> NewImage {
+    let architecture = if form.architecture == "arm64" { Architecture::Arm64 } else { Architecture::X86_64 };
+    let mut image = NewImage::named(form.name.clone(), architecture);
+    image.tags.extend(form.tags.clone());
+    image.delay = form.takes;
+    if form.fails {
+        image.outcome = ImageOutcome::Failed("the snapshot could not be completed".to_owned());
+    }
+    image
+}
+
+fn add_cluster(
+    region: &mut Region,
+    form: &ClusterForm,
+    options: &Options,
+    seed: u64,
+) -> Result<(), SetupError> {
+    let name = prepare(region, form)?;
+    let cluster =
+        SimulatedCluster::new(SimulationConfig { seed, ..SimulationConfig::default() }, region.now());
+    for object in &form.objects {
+        cluster.apply(object.clone())?;
+    }
+    region.add_site(Site::new(name, cluster, options.boot))?;
+    Ok(())
+}
+
+/// Adds a cluster that isn't in this process to a region: with its network and its stack, as [`build`] adds those that
+/// are. The form's objects are nobody's: the cluster has its own.
+///
+/// # Errors
+/// [`SetupError`].
+pub fn add_outside(
+    region: &mut Region,
+    form: &ClusterForm,
+    cluster: Box<dyn OutsideCluster>,
+) -> Result<(), SetupError> {
+    let name = prepare(region, form)?;
+    Ok(region.add_outside(name, cluster)?)
+}
+
+/// A cluster's network and its stack.
+fn prepare(region: &Region, form: &ClusterForm) -> Result<ClusterName, SetupError> {
+    let name = ClusterName::parse(form.name.as_str())?;
+    let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
+    region.twin.add_network(&discovery)?;
+    if form.zonal_shift {
+        region.twin.manage(&cluster_arn(&region.installation.region, &region.installation.account, &name));
+    }
+    register(region, &name, form)?;
+    Ok(name)
+}
+
+const fn gate(open: bool) -> Gate {
+    if open { Gate::Enabled } else { Gate::Disabled }
+}
+
+/// What the cluster's own stack writes.
+fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
+    let wrong = |error: &dyn std::error::Error| SetupError::Registry(error.to_string());
+    let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
+    let registry = Registry {
+        installation: region.installation.id.clone(),
+        cluster: name.clone(),
+        endpoint: format!("https://{}.example.eks.amazonaws.com", form.name.to_lowercase()),
+        certificate_authority: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned(),
+        kubernetes_version: "1.35".to_owned(),
+        service_cidr: "10.100.0.0/16".to_owned(),
+        settings: ClusterSettings { zonal_shift: gate(form.zonal_shift), ..ClusterSettings::default() },
+        gates: Gates { reserved_capacity: gate(form.reserved_capacity) },
+        agent_queue: format!("{}-agent-{name}", region.installation.id),
+        agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
+        allowed: Allowances {
+            node_roles: BTreeSet::from([format!("{name}-node")]),
+            instance_profiles: BTreeSet::from([format!("{name}-node")]),
+            subnet_tags: discovery.clone(),
+            security_group_tags: discovery,
+            image_owners: BTreeSet::from(["self".to_owned(), "amazon".to_owned()]),
+            max_nodes: form.max_nodes,
+            ..Allowances::default()
+        },
+    };
+    let write = items::put(keys::registry(&region.installation.region, name), &registry);
+    let token = CommitToken::parse("registry").map_err(|error| wrong(&error))?;
+    let commit = Commit { token, conditions: Vec::new(), writes: vec![write] };
+    block_on(region.table.commit(&commit)).map_err(|error| wrong(&error))
+}

@@ -1,0 +1,95 @@
+//! How a region stands: its clusters' pods, claims with their nodes, and classes that aren't ready, a line each.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tenon_domain::claim::Claim;
+use tenon_domain::class_status::{Condition, ConditionStatus};
+use tenon_domain::id::ClusterName;
+use tenon_snapshot::Kind;
+
+use crate::engine::Region;
+use crate::site::Site;
+use crate::view::NodeView;
+
+/// The lines. Claims that have ended are left out.
+pub(super) fn standing(region: &Region) -> Vec<String> {
+    region.sites().flat_map(|site| of_site(region, site)).collect()
+}
+
+fn of_site(region: &Region, site: &Site) -> Vec<String> {
+    let name = site.name();
+    let pods = site.cluster().pod_counts();
+    let mut lines = vec![format!("cluster {name}: pods: {} running, {} pending", pods.running, pods.pending)];
+    lines.extend(classes(region, name));
+    let mut nodes: BTreeMap<String, NodeView> =
+        region.nodes(name).into_iter().map(|node| (node.name.clone(), node)).collect();
+    let by_instance = nodes_by_provider(site);
+    for claim in region.claims(name) {
+        let node = claim_node(&claim, &by_instance).and_then(|node| nodes.remove(node));
+        if !claim.phase().is_final() {
+            lines.push(claim_line(&claim, node.as_ref()));
+        } else if let Some(node) = node {
+            lines.push(format!("  node {} of claim {} that has ended", node.name, claim.name));
+        }
+    }
+    lines.extend(nodes.into_values().map(|node| format!("  node {} of no claim", node.name)));
+    lines.extend(waiting_pods(site));
+    lines
+}
+
+/// Node names by provider id.
+fn nodes_by_provider(site: &Site) -> BTreeMap<String, String> {
+    let text =
+        |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let nodes = site.cluster().objects(Kind::Node);
+    nodes
+        .into_iter()
+        .filter_map(|node| Some((text(&node, "/spec/providerID")?, text(&node, "/metadata/name")?)))
+        .collect()
+}
+
+fn claim_node<'a>(claim: &Claim, by_instance: &'a BTreeMap<String, String>) -> Option<&'a String> {
+    let instance = claim.state.instance()?;
+    by_instance.iter().find(|(provider, _)| provider.ends_with(instance.id.as_str())).map(|(_, node)| node)
+}
+
+fn claim_line(claim: &Claim, node: Option<&NodeView>) -> String {
+    let mut line = format!("  claim {} is {}", claim.name, claim.phase());
+    if let Some(instance) = claim.state.instance() {
+        let capacity_type = instance.capacity_type.as_str();
+        line += &format!(": {}, {}, {capacity_type}", instance.instance_type, instance.zone);
+    }
+    if let Some(node) = node {
+        line += &format!("; node {}, pods: {}", node.name, node.pods);
+    }
+    line
+}
+
+/// Conditions of classes that don't hold.
+fn classes(region: &Region, cluster: &ClusterName) -> Vec<String> {
+    let mut lines = Vec::new();
+    for class in region.classes(cluster) {
+        for condition in class.conditions.iter().filter(|condition| condition.status != ConditionStatus::True)
+        {
+            let Condition { condition: which, status, message, .. } = condition;
+            let (which, status, reason) = (which.as_str(), status.as_str(), condition.reason_text());
+            lines.push(format!("  class {}: {which} is {status} ({reason}): {message}", class.name));
+        }
+    }
+    lines
+}
+
+fn waiting_pods(site: &Site) -> Vec<String> {
+    let pods = site.cluster().objects(Kind::Pod);
+    let text = |pod: &Value, pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let waiting = pods.into_iter().filter(|pod| text(pod, "/spec/nodeName").is_none());
+    waiting
+        .map(|pod| {
+            let name = text(&pod, "/metadata/name").unwrap_or_default();
+            let why = text(&pod, "/status/conditions/0/message");
+            let why = why.unwrap_or_else(|| "the scheduler hasn't seen it".to_owned());
+            format!("  pod {name} waits: {why}")
+        })
+        .collect()
+}

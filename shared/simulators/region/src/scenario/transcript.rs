@@ -1,0 +1,166 @@
+//! What each step of a scenario produced, written to be read.
+//!
+//! Decides the transcript's form: each step with what happened until the next one and how things stand then, where that
+//! changed. Times are counted from the step's beginning, so that a step more changes no line of the others.
+
+use std::fmt::Write as _;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::form::{Scenario, Step};
+use super::play::{Player, Progress};
+use super::setup::{Options, build};
+use super::standing::standing;
+use crate::engine::Region;
+use crate::happening::{Happening, HappeningKind, for_people};
+
+/// A played scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transcript(pub String);
+
+/// Plays a scenario to its end and writes down what each step produced.
+///
+/// # Errors
+/// What is wrong with the scenario, or what a step asked for that can't be.
+pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
+    let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
+    let mut region = build(&scenario, &Options::default()).map_err(|error| chain(&error))?;
+    let mut player = Player::new(&scenario);
+    let mut writer =
+        Writer { text: format!("# {}\n", scenario.title), began: region.now(), stands: standing(&region) };
+    loop {
+        match player.advance(&mut region, Timestamp::MAX)? {
+            Progress::Step(number, step) => {
+                // What a step does at once belongs to it.
+                let happened = region.take_happenings();
+                writer.stand(&region);
+                writer.begin(&region, number, &step);
+                writer.happened(happened);
+            }
+            Progress::At(_) => writer.happened(region.take_happenings()),
+            Progress::Done => break,
+        }
+    }
+    writer.end(&region);
+    Ok(Transcript(writer.text))
+}
+
+struct Writer {
+    text: String,
+    /// When the step began.
+    began: Timestamp,
+    /// How things stood after the last step.
+    stands: Vec<String>,
+}
+
+impl Writer {
+    fn begin(&mut self, region: &Region, number: usize, step: &Step) {
+        self.began = region.now();
+        let _ = writeln!(self.text, "\n{}. [{}] {}", number + 1, clock(region.elapsed()), describe(step));
+    }
+
+    fn happened(&mut self, happened: Vec<Happening>) {
+        for happening in for_people(happened) {
+            if happening.kind == HappeningKind::Note && happening.subject == "scenario" {
+                continue;
+            }
+            let at = short_clock(happening.at.duration_since(self.began));
+            let Happening { kind, subject, message, .. } = &happening;
+            let _ = writeln!(self.text, "   +{at} {:<8} {subject}: {message}", kind.as_str());
+        }
+    }
+
+    /// How things stand, where that changed.
+    fn stand(&mut self, region: &Region) {
+        let stands = standing(region);
+        if stands != self.stands {
+            for line in &stands {
+                let _ = writeln!(self.text, "   = {line}");
+            }
+            self.stands = stands;
+        }
+    }
+
+    fn end(&mut self, region: &Region) {
+        let _ = writeln!(self.text, "\nresult after {}", clock(region.elapsed()));
+        for line in standing(region) {
+            let _ = writeln!(self.text, "   {line}");
+        }
+        for (function, queue) in region.queues() {
+            for letter in queue.dead_letters() {
+                let _ = writeln!(self.text, "   dead letter of {function}: {}", letter.body);
+            }
+        }
+        let unsettled = region.unsettled().0;
+        if unsettled.is_empty() {
+            self.text.push_str("   settled\n");
+        } else {
+            let _ = writeln!(self.text, "   not settled: {}", unsettled.join("; "));
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    tenon_runtime::error::chain(error)
+}
+
+fn clock(elapsed: SignedDuration) -> String {
+    let seconds = elapsed.as_secs();
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Hours only where there are some.
+fn short_clock(elapsed: SignedDuration) -> String {
+    let seconds = elapsed.as_secs();
+    if seconds < 3600 { format!("{:02}:{:02}", seconds / 60, seconds % 60) } else { clock(elapsed) }
+}
+
+fn describe(step: &Step) -> String {
+    match step {
+        Step::Note(text) => text.clone(),
+        Step::Run(duration) => format!("run {duration:#}"),
+        Step::Settle(longest) => format!("settle within {longest:#}"),
+        Step::Apply(objects) => {
+            let names = objects.iter().map(|object| {
+                let text = |pointer: &str| object.pointer(pointer).and_then(serde_json::Value::as_str);
+                format!("{}/{}", text("/kind").unwrap_or("?"), text("/metadata/name").unwrap_or("?"))
+            });
+            format!("apply {}", names.collect::<Vec<_>>().join(", "))
+        }
+        Step::Delete { kind, name, .. } => format!("delete {kind}/{name}"),
+        Step::Image(form) => format!("make image {}", form.name),
+        Step::DeregisterImage(name) => format!("deregister image {name}"),
+        Step::DisableImage(name) => format!("disable image {name}"),
+        Step::InterruptSpot {} => "interrupt a spot instance".to_owned(),
+        Step::StopInstance {} => "somebody stops an instance".to_owned(),
+        Step::TerminateInstance {} => "somebody terminates an instance".to_owned(),
+        Step::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
+        Step::ReportedMemory { instance_type, mebibytes } => {
+            format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
+        }
+        Step::RestartFunctions {} => "the functions lose what they kept".to_owned(),
+        Step::WithdrawType(name) => format!("EC2 withdraws {name}"),
+        Step::Capacity { instance_type, zone, capacity_type, left } => {
+            let zone = zone.as_deref().unwrap_or("every zone");
+            format!("leave {left} {capacity_type} {instance_type} in {zone}")
+        }
+        Step::Clear { unavailable } => {
+            let what = unavailable.as_ref().map_or_else(|| "all marks".to_owned(), |keys| keys.join(", "));
+            format!("an operator clears {what}")
+        }
+        Step::Reserve { id, instance_type, zone, instances, .. } => {
+            format!("reserve {instances} {instance_type} in {zone} as {id}")
+        }
+        Step::EndReservation(id) => format!("reservation {id} ends"),
+        Step::ShiftZone { zone, lasts: Some(lasts) } => {
+            format!("an operator shifts the cluster away from {zone} for {lasts:#}")
+        }
+        Step::ShiftZone { zone, lasts: None } => format!("AWS shifts the cluster away from {zone}"),
+        Step::EndShift(zone) => format!("the shift away from {zone} ends"),
+        Step::Event(_) => "an event".to_owned(),
+        Step::Message { function, .. } => format!("a message for {function}"),
+        Step::Repeat { times, .. } => format!("repeat {times} times"),
+        Step::Scale { name, replicas } => format!("scale {name} to {replicas}"),
+        Step::Grow { name, by } => format!("grow {name} by {by}"),
+    }
+}

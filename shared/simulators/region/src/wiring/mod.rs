@@ -1,0 +1,150 @@
+//! What wakes what, read from the stacks that are deployed: rules, patterns, schedules and queues.
+//!
+//! Decides nothing of its own: a rule that isn't in template.yaml doesn't exist here, and one that is there and that
+//! this machine can't play is an error, not a gap. What is read: `AWS::SQS::Queue`, `AWS::Events::Rule`,
+//! `AWS::Scheduler::Schedule` and the SQS events of `AWS::Serverless::Function`.
+
+mod pattern;
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use jiff::SignedDuration;
+use serde_json::Value;
+use tenon_domain::registry::Gate;
+use tenon_domain::wake::FunctionName;
+
+pub use pattern::{Pattern, PatternError};
+pub use read::{WiringError, read_cluster, read_region};
+
+/// A queue, by its logical id without the suffix `Queue`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSpec {
+    /// The function that it wakes.
+    pub function: FunctionName,
+    /// How long a message that was taken stays invisible.
+    pub visibility_timeout: SignedDuration,
+    /// How often a message is given before it goes to the dead-letter queue.
+    pub max_receive_count: u32,
+    /// The most messages of one invocation.
+    pub batch_size: usize,
+    /// How long a batch is waited for.
+    pub batch_window: SignedDuration,
+    /// The function's memory, by which its time is billed.
+    pub memory_mb: u64,
+}
+
+/// A rule of a bus.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Its logical id.
+    pub name: String,
+    /// Which bus.
+    pub bus: BusName,
+    /// What it matches.
+    pub pattern: Pattern,
+    /// The functions whose queues get the event.
+    pub targets: Vec<FunctionName>,
+}
+
+/// The buses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BusName {
+    /// The account's default bus, on which AWS's events arrive.
+    Default,
+    /// Our own.
+    Tenon,
+}
+
+/// A schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// Its logical id.
+    pub name: String,
+    /// Its period.
+    pub every: SignedDuration,
+    /// What it does.
+    pub target: ScheduleTarget,
+}
+
+/// What a schedule does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ScheduleTarget {
+    /// Sends this body to a function's queue.
+    Queue {
+        /// The function.
+        function: FunctionName,
+        /// The body.
+        body: String,
+    },
+    /// Puts this event on our bus.
+    Event {
+        /// `source`.
+        source: String,
+        /// `detail-type`.
+        detail_type: String,
+        /// `detail`.
+        detail: Value,
+    },
+}
+
+/// What the region's stack says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wiring {
+    /// A queue for each function.
+    pub queues: BTreeMap<FunctionName, QueueSpec>,
+    /// All rules, in the order of the file.
+    pub rules: Vec<Rule>,
+    /// The region's schedules, in the order of the file.
+    pub schedules: Vec<Schedule>,
+}
+
+impl Wiring {
+    /// The stack that this was built with: template.yaml.
+    ///
+    /// # Errors
+    /// [`WiringError`] names the resource and the property.
+    pub fn built_in() -> Result<Self, WiringError> {
+        // It can't change while this runs, and a simulation asks for it at every seed.
+        static READ: OnceLock<Wiring> = OnceLock::new();
+        if let Some(wiring) = READ.get() {
+            return Ok(wiring.clone());
+        }
+        let wiring = read_region(include_str!("../../../../../template.yaml"))?;
+        Ok(READ.get_or_init(|| wiring).clone())
+    }
+
+    /// Which functions' queues get an event of a bus; a function that several rules name gets it once a rule.
+    #[must_use]
+    pub fn route(&self, bus: BusName, event: &Value) -> Vec<FunctionName> {
+        self.rules
+            .iter()
+            .filter(|rule| rule.bus == bus && rule.pattern.matches(event))
+            .flat_map(|rule| rule.targets.iter().copied())
+            .collect()
+    }
+}
+
+/// The schedules of one cluster's stack, infra/cluster.yaml.
+///
+/// # Errors
+/// [`WiringError`] names the resource and the property.
+pub fn cluster_schedules(
+    installation: &str,
+    cluster: &str,
+    zonal_shift: Gate,
+) -> Result<Vec<Schedule>, WiringError> {
+    // As above; the few clusters of a process are kept by name.
+    static READ: Mutex<BTreeMap<(String, String, Gate), Vec<Schedule>>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = (installation.to_owned(), cluster.to_owned(), zonal_shift);
+    if let Some(schedules) = read.get(&name) {
+        return Ok(schedules.clone());
+    }
+    let parameters =
+        [("Installation", installation), ("Cluster", cluster), ("ZonalShift", zonal_shift.as_str())];
+    let schedules = read_cluster(include_str!("../../../../../infra/cluster.yaml"), &parameters)?;
+    read.insert(name, schedules.clone());
+    Ok(schedules)
+}

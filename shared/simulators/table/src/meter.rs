@@ -1,0 +1,162 @@
+//! What was used of a table, in the units that DynamoDB bills.
+//!
+//! Decides how bytes become units. Prices are the reader's business.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use tenon_table::limits;
+
+/// A call of DynamoDB's API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// One item read.
+    GetItem,
+    /// Several items read.
+    BatchGetItem,
+    /// A partition read.
+    Query,
+    /// One item written as a whole.
+    PutItem,
+    /// Attributes of one item written.
+    UpdateItem,
+    /// One item deleted.
+    DeleteItem,
+    /// Several items written, checked or deleted.
+    TransactWriteItems,
+}
+
+impl Operation {
+    /// The name in DynamoDB's API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::GetItem => "GetItem",
+            Self::BatchGetItem => "BatchGetItem",
+            Self::Query => "Query",
+            Self::PutItem => "PutItem",
+            Self::UpdateItem => "UpdateItem",
+            Self::DeleteItem => "DeleteItem",
+            Self::TransactWriteItems => "TransactWriteItems",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the calls of one operation used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Calls that the table answered, whatever the answer; refused before they were sent don't count.
+    pub calls: u64,
+    /// Of them, those that were throttled; these cost nothing.
+    pub throttled: u64,
+    /// Of them, those that failed their conditions; these cost as if they had written.
+    pub lost: u64,
+    /// Read units, in halves: an eventually consistent read of 4 KB costs one half.
+    pub read_half_units: u64,
+    /// Write units.
+    pub write_units: u64,
+}
+
+impl Usage {
+    fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            calls: with(self.calls, other.calls),
+            throttled: with(self.throttled, other.throttled),
+            lost: with(self.lost, other.lost),
+            read_half_units: with(self.read_half_units, other.read_half_units),
+            write_units: with(self.write_units, other.write_units),
+        }
+    }
+}
+
+/// What was used of a table, by operation, and what it stores.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Meter {
+    /// What was used; operations that weren't called may be missing.
+    pub operations: BTreeMap<Operation, Usage>,
+    /// What is stored now, with 100 bytes more for each item, as it is billed.
+    pub storage_bytes: u64,
+}
+
+impl Meter {
+    /// What was used since the earlier reading. Storage is that of the later one.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let used = |(operation, usage): (&Operation, &Usage)| {
+            let before = earlier.operations.get(operation).copied().unwrap_or_default();
+            (*operation, usage.zip(before, u64::saturating_sub))
+        };
+        Self { operations: self.operations.iter().map(used).collect(), storage_bytes: self.storage_bytes }
+    }
+
+    /// All operations together.
+    #[must_use]
+    pub fn total(&self) -> Usage {
+        self.operations.values().fold(Usage::default(), |sum, usage| sum.zip(*usage, u64::saturating_add))
+    }
+
+    /// What one operation used.
+    #[must_use]
+    pub fn of(&self, operation: Operation) -> Usage {
+        self.operations.get(&operation).copied().unwrap_or_default()
+    }
+
+    /// Counts a call.
+    pub(crate) fn count(&mut self, operation: Operation, usage: Usage) {
+        let sum = self.operations.entry(operation).or_default();
+        *sum = sum.zip(usage, u64::saturating_add);
+    }
+}
+
+/// Half read units of reading so many bytes: at least one step, also for nothing.
+#[must_use]
+pub fn read_half_units(bytes: u64, consistency: crate::Consistency) -> u64 {
+    let steps = bytes.div_ceil(limits::READ_UNIT_BYTES).max(1);
+    match consistency {
+        crate::Consistency::Strong => steps * 2,
+        crate::Consistency::Eventual => steps,
+    }
+}
+
+/// Write units of writing so many bytes outside of a transaction: at least one, also for nothing.
+#[must_use]
+pub fn write_units(bytes: u64) -> u64 {
+    bytes.div_ceil(limits::WRITE_UNIT_BYTES).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Consistency;
+
+    #[test]
+    fn units_are_dynamodbs() {
+        let check = |bytes: u64, strong: u64, eventual: u64, write: u64| {
+            assert_eq!(read_half_units(bytes, Consistency::Strong), strong, "{bytes}");
+            assert_eq!(read_half_units(bytes, Consistency::Eventual), eventual, "{bytes}");
+            assert_eq!(write_units(bytes), write, "{bytes}");
+        };
+        check(0, 2, 1, 1);
+        check(1024, 2, 1, 1);
+        check(1025, 2, 1, 2);
+        check(4096, 2, 1, 4);
+        check(4097, 4, 2, 5);
+    }
+
+    #[test]
+    fn meters_subtract() {
+        let mut meter = Meter::default();
+        meter.count(Operation::Query, Usage { calls: 1, read_half_units: 3, ..Usage::default() });
+        let earlier = meter.clone();
+        meter.count(Operation::Query, Usage { calls: 1, read_half_units: 5, ..Usage::default() });
+        meter.count(Operation::PutItem, Usage { calls: 1, write_units: 2, ..Usage::default() });
+        let used = meter.since(&earlier);
+        assert_eq!(used.of(Operation::Query), Usage { calls: 1, read_half_units: 5, ..Usage::default() });
+        assert_eq!(used.total(), Usage { calls: 2, read_half_units: 5, write_units: 2, ..Usage::default() });
+    }
+}

@@ -1,0 +1,180 @@
+//! Faults at the gates: slow calls, refused calls, lost answers, crashes; events lost, doubled, late, out of order.
+//!
+//! Everything follows from the seed and from the order in which it is asked, which follows from the seed too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use jiff::SignedDuration;
+use serde_json::Value;
+use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
+use tenon_region::gate::{CallSite, Evicting, Fate, Hooks};
+use tenon_table::{Commit, Item, Key, Page};
+
+use crate::random::Dice;
+use crate::sabotage::Sabotage;
+
+/// The faults of one history, and its sabotage.
+pub struct Chaos {
+    state: Mutex<State>,
+    sabotage: Option<Sabotage>,
+}
+
+struct State {
+    dice: Dice,
+    weather: Weather,
+    crashes: u64,
+    tampered: u64,
+    /// The launches that a page of launches held last, since the table was restored.
+    launches: Option<BTreeSet<String>>,
+}
+
+/// Whether faults happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    /// They do.
+    Storm,
+    /// They don't.
+    Calm,
+    /// They don't, but every call takes a while.
+    Slow,
+}
+
+impl Chaos {
+    /// The faults of a seed.
+    #[must_use]
+    pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
+        let state = State {
+            dice: Dice::new(seed, 1),
+            weather: Weather::Storm,
+            crashes: 0,
+            tampered: 0,
+            launches: None,
+        };
+        Self { state: Mutex::new(state), sabotage }
+    }
+
+    /// Lets faults begin or end.
+    pub fn set_weather(&self, weather: Weather) {
+        self.with(|state| state.weather = weather);
+    }
+
+    /// The table was restored: from now on it may not know what is there.
+    pub(crate) fn note_restore(&self) {
+        self.with(|state| state.launches = Some(BTreeSet::new()));
+    }
+
+    /// How many tasks crashed.
+    #[must_use]
+    pub fn crashes(&self) -> u64 {
+        self.with(|state| state.crashes)
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn learn_launches(&self, page: &Page) {
+        let launches: BTreeSet<String> = page
+            .items
+            .iter()
+            .filter_map(|(key, _)| key.sk.strip_prefix("LAUNCH#"))
+            .map(str::to_owned)
+            .collect();
+        if !launches.is_empty() {
+            self.with(|state| state.launches.iter_mut().for_each(|known| known.clone_from(&launches)));
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.with(|state| {
+            state.tampered += 1;
+            state.tampered
+        })
+    }
+}
+
+fn milliseconds(number: u64) -> SignedDuration {
+    SignedDuration::from_millis(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+impl Hooks for Chaos {
+    fn call(&self, site: CallSite) -> Fate {
+        self.with(|state| match (state.weather, state.dice.below(1000)) {
+            (Weather::Calm, _) => Fate::Go,
+            (Weather::Slow, _) => Fate::Delay(milliseconds(state.dice.between(1, 100))),
+            (Weather::Storm, 0..=2) => {
+                state.crashes += 1;
+                Fate::Crash
+            }
+            (Weather::Storm, 3..=9) => Fate::Fail,
+            // A table that only throttles is waited for.
+            (Weather::Storm, 10..=12) => Fate::Break,
+            (Weather::Storm, 13..=212) => Fate::Delay(milliseconds(state.dice.between(1, 400))),
+            (Weather::Storm, 213..=222) if site.call == "table.commit" => Fate::Conflict,
+            (Weather::Storm, _) => Fate::Go,
+        })
+    }
+
+    fn delivery(&self) -> Vec<SignedDuration> {
+        self.with(|state| match (state.weather, state.dice.below(100)) {
+            (Weather::Calm | Weather::Slow, _) => vec![SignedDuration::ZERO],
+            (Weather::Storm, 0..=9) => Vec::new(),
+            (Weather::Storm, 10..=19) => {
+                vec![SignedDuration::ZERO, milliseconds(state.dice.between(0, 30_000))]
+            }
+            (Weather::Storm, 20..=39) => vec![milliseconds(state.dice.between(0, 90_000))],
+            (Weather::Storm, _) => vec![SignedDuration::ZERO],
+        })
+    }
+
+    fn tamper_commit(&self, task: &'static str, commit: &mut Commit) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_commit(task, commit, || self.number());
+            if self.with(|state| state.launches.is_some()) {
+                sabotage.tamper_restored(task, commit);
+            }
+        }
+    }
+
+    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+        if let Some(sabotage) = self.sabotage {
+            self.learn_launches(page);
+            sabotage.tamper_page(task, page);
+        }
+    }
+
+    fn tamper_items(&self, task: &'static str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_items(task, asked, items);
+        }
+    }
+
+    fn tamper_instances(&self, instances: &mut Vec<Instance>) {
+        if let Some(sabotage) = self.sabotage {
+            self.with(|state| sabotage.tamper_instances(instances, state.launches.as_ref()));
+        }
+    }
+
+    fn tamper_fleet(&self, request: &mut CreateFleetRequest) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_fleet(request, || self.number());
+        }
+    }
+
+    fn tamper_images(&self, images: &mut Vec<Image>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_images(images, || self.number());
+        }
+    }
+
+    fn tamper_patch(&self, patch: &mut Value) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_patch(patch);
+        }
+    }
+
+    fn evicting(&self) -> Evicting {
+        self.sabotage.map_or(Evicting::ByEviction, Sabotage::evicting)
+    }
+}

@@ -1,0 +1,310 @@
+//! What happens to a simulated world between its steps: users, EC2 and bad luck.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
+use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftEnd;
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{Architecture, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_region::engine::Region;
+use tenon_region::site::Voice;
+use tenon_snapshot::{Kind, object};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, NewImage};
+
+use crate::random::Dice;
+use crate::scarcity::Scarcity;
+use crate::selected::Strangers;
+use crate::world::{DEPLOYMENTS, image, node_class, set};
+
+/// What was done to a world and may have to be undone.
+#[derive(Default)]
+pub(crate) struct Doings {
+    images: Vec<ImageId>,
+    scarcity: Scarcity,
+    shifted: Option<ZoneId>,
+    /// A NodePool that a user deleted.
+    pool: Option<Value>,
+    speaks_at: Option<Timestamp>,
+    made: u64,
+    strangers: Strangers,
+    selection: Selection,
+    sizes: Sizes,
+}
+
+/// By what the class selects its images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Selection {
+    /// By tags: the newest of them.
+    #[default]
+    Tags,
+    /// By the name of the first image.
+    First,
+}
+
+/// Which sizes the pool `default` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Sizes {
+    #[default]
+    All,
+    Larger,
+    Large,
+}
+
+/// An account that isn't ours.
+const STRANGER: &str = "999988887777";
+
+impl Doings {
+    /// Does one thing.
+    pub(crate) fn act(&mut self, region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+        if self.speaks_at.is_some_and(|at| at <= region.now()) {
+            self.speak(region, cluster);
+        }
+        match dice.below(100) {
+            0..=34 => scale(region, cluster, 7, dice),
+            35..=39 => self.make_image(region, dice),
+            40..=41 => self.drop_image(region, dice),
+            42..=48 => interrupt(region, dice),
+            49..=54 => self.scarcity.dry_up(region, dice),
+            55..=56 => self.scarcity.dry_up_many(region, dice),
+            57..=61 => self.scarcity.refill(region, dice),
+            62..=64 => delete_node(region, cluster, dice),
+            65..=67 => self.silence(region, cluster, dice),
+            68..=69 => region.send(FunctionName::Images, "{\"source\": \"aws.ec2\"".to_owned()),
+            70..=71 => announce(region, dice),
+            72..=73 => stop_instance(region, dice),
+            74..=75 => self.scarcity.limit(region, dice),
+            76..=77 => self.scarcity.fill_subnet(region, cluster, dice),
+            78..=79 => self.scarcity.refuse(region, dice),
+            80..=83 => self.shift(region, cluster, dice),
+            84..=85 => delete_claim(region, cluster, dice),
+            86 => self.delete_pool(region, cluster, dice),
+            87..=89 => self.edit_class(region, cluster, dice),
+            90..=92 => self.edit_pool(region, cluster),
+            93..=94 => self.make_strangers_image(region),
+            _ => {}
+        }
+    }
+
+    /// Undoes what would keep pods from running for ever.
+    pub(crate) fn make_peace(&mut self, region: &mut Region, cluster: &ClusterName) {
+        self.speak(region, cluster);
+        self.scarcity.end(region);
+        self.shift_back(region, cluster);
+        region.twin().clear_faults();
+        self.make_pool(region, cluster);
+    }
+
+    /// A user deletes a NodePool, or makes the one again that was deleted.
+    fn delete_pool(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+        if self.pool.is_some() {
+            self.make_pool(region, cluster);
+            return;
+        }
+        let Some(site) = region.site(cluster) else { return };
+        let pools = site.cluster().objects(Kind::NodePool);
+        if let Some(pool) = dice.pick(&pools) {
+            site.cluster().delete(Kind::NodePool, "", object::name(pool));
+            self.pool = Some(Value::clone(pool));
+        }
+    }
+
+    fn make_pool(&mut self, region: &Region, cluster: &ClusterName) {
+        let (Some(pool), Some(site)) = (self.pool.take(), region.site(cluster)) else { return };
+        let metadata = json!({"name": object::name(&pool)});
+        let made = json!({"apiVersion": pool.get("apiVersion"), "kind": pool.get("kind"),
+            "metadata": metadata, "spec": pool.get("spec")});
+        let _ = site.cluster().apply(made);
+    }
+
+    /// Images of strangers, and when each was made.
+    pub(crate) const fn strangers(&self) -> &Strangers {
+        &self.strangers
+    }
+
+    /// A user selects images in another way, while EC2 answers some calls not at once.
+    fn edit_class(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+        let Some(site) = region.site(cluster) else { return };
+        self.selection = match self.selection {
+            Selection::Tags => Selection::First,
+            Selection::First => Selection::Tags,
+        };
+        let mut class = node_class(cluster.as_str());
+        if self.selection == Selection::First {
+            set(&mut class, &["spec", "amiSelectorTerms"], json!([{"name": image("node-0").name}]));
+        }
+        let _ = site.cluster().apply(class);
+        for call in [Call::DescribeImages, Call::DescribeSubnets, Call::DescribeSecurityGroups] {
+            if dice.permille(600) {
+                let error = Ec2Error::Throttled { action: call.as_str().to_owned() };
+                let when = FaultWhen::Next(dice.between(1, 5));
+                region.twin().inject(Fault { call, when, effect: FaultEffect::Refused(error) });
+            }
+        }
+    }
+
+    /// A user lets the pool have larger types alone, then large ones alone, then all again. Every pod fits on one of each,
+    /// so that needs no undoing; what is replaced meanwhile may need several in its place.
+    fn edit_pool(&mut self, region: &Region, cluster: &ClusterName) {
+        self.sizes = match self.sizes {
+            Sizes::All => Sizes::Larger,
+            Sizes::Larger => Sizes::Large,
+            Sizes::Large => Sizes::All,
+        };
+        let Some(site) = region.site(cluster) else { return };
+        let pools = site.cluster().objects(Kind::NodePool);
+        let Some(known) = pools.iter().find(|pool| object::name(pool) == "default") else { return };
+        let mut pool = Value::clone(known);
+        let key = "karpenter.k8s.aws/instance-size";
+        if let Some(asked) =
+            pool.pointer_mut("/spec/template/spec/requirements").and_then(Value::as_array_mut)
+        {
+            asked.retain(|requirement| requirement["key"] != key);
+            let sizes: &[&str] = match self.sizes {
+                Sizes::All => &[],
+                Sizes::Larger => &["xlarge", "2xlarge"],
+                Sizes::Large => &["large"],
+            };
+            if !sizes.is_empty() {
+                asked.push(json!({"key": key, "operator": "In", "values": sizes}));
+            }
+        }
+        let _ = site.cluster().apply(pool);
+    }
+
+    /// Somebody else shares an image that looks like ours.
+    fn make_strangers_image(&mut self, region: &Region) {
+        let ours = image("node-0");
+        let mut theirs = NewImage::named(ours.name, Architecture::X86_64);
+        theirs.tags.extend(ours.tags);
+        theirs.owner = Some(STRANGER.to_owned());
+        self.strangers.insert(region.twin().add_image(theirs), region.now());
+    }
+
+    /// Shifts the cluster away from a zone, or back; where zonal shift isn't on for it that is refused.
+    fn shift(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+        if self.shifted.is_some() {
+            self.shift_back(region, cluster);
+            return;
+        }
+        let minutes = SignedDuration::from_mins(i64::try_from(dice.between(2, 60)).unwrap_or(30));
+        let until = region.now().checked_add(minutes).unwrap_or(Timestamp::MAX);
+        let end = if dice.permille(300) { ShiftEnd::Open } else { ShiftEnd::At(until) };
+        let zone = dice.pick(&region.zones()).and_then(|zone| region.twin().zone_id(zone));
+        if let Some(zone) = zone
+            && region.twin().shift_zone(&arn(region, cluster), &zone, end).is_ok()
+        {
+            self.shifted = Some(zone);
+        }
+    }
+
+    fn shift_back(&mut self, region: &Region, cluster: &ClusterName) {
+        if let Some(zone) = self.shifted.take() {
+            let _ = region.twin().end_shift(&arn(region, cluster), &zone);
+        }
+    }
+
+    fn speak(&mut self, region: &mut Region, cluster: &ClusterName) {
+        self.speaks_at = None;
+        region.set_voice(cluster, Voice::Speaks);
+    }
+
+    fn silence(&mut self, region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+        let seconds = i64::try_from(dice.between(20, 240)).unwrap_or(60);
+        self.speaks_at = region.now().checked_add(SignedDuration::from_secs(seconds)).ok();
+        region.set_voice(cluster, Voice::Silent);
+    }
+
+    fn make_image(&mut self, region: &mut Region, dice: &mut Dice) {
+        self.made += 1;
+        let mut form = crate::world::image(&format!("node-{}", self.made));
+        form.fails = dice.permille(200);
+        form.takes = Some(SignedDuration::from_secs(i64::try_from(dice.between(1, 300)).unwrap_or(60)));
+        self.images.push(region.make_image(&form));
+    }
+
+    /// Takes an image away, but never the first: something must be left to launch from.
+    fn drop_image(&mut self, region: &mut Region, dice: &mut Dice) {
+        let index = usize::try_from(dice.below(u64::try_from(self.images.len()).unwrap_or(0))).unwrap_or(0);
+        if index < self.images.len() {
+            let image = self.images.remove(index);
+            // One that failed or is pending can't be disabled; the other way always works.
+            if dice.permille(500) || region.twin().disable_image(&image).is_err() {
+                let _ = region.twin().deregister_image(&image);
+            }
+        }
+    }
+}
+
+fn arn(region: &Region, cluster: &ClusterName) -> String {
+    cluster_arn(&region.installation().region, &region.installation().account, cluster)
+}
+
+fn running(region: &Region) -> Vec<tenon_ec2::port::Instance> {
+    let records = region.twin().instances().into_iter();
+    let running = records.filter(|record| record.instance.state == InstanceState::Running);
+    running.map(|record| record.instance.clone()).collect()
+}
+
+/// Gives one of the Deployments fewer pods than so many.
+pub(crate) fn scale(region: &Region, cluster: &ClusterName, below: u64, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    let Some(name) = dice.pick(&DEPLOYMENTS) else { return };
+    let replicas = i64::try_from(dice.below(below)).unwrap_or(0);
+    let _ = site.cluster().scale(name, |_| replicas);
+}
+
+fn interrupt(region: &mut Region, dice: &mut Dice) {
+    let spot: Vec<InstanceId> = running(region)
+        .into_iter()
+        .filter(|instance| instance.capacity_type == TargetCapacityType::Spot)
+        .map(|instance| instance.id)
+        .collect();
+    if let Some(id) = dice.pick(&spot) {
+        let _ = if dice.permille(800) {
+            region.twin().interrupt_spot(id)
+        } else {
+            region.twin().recommend_rebalance(id)
+        };
+    }
+}
+
+fn delete_node(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    if let Some(node) = dice.pick(&site.node_names()) {
+        site.cluster().delete(Kind::Node, "", node);
+    }
+}
+
+fn delete_claim(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    if let Some(claim) = dice.pick(&site.cluster().objects(Kind::NodeClaim)) {
+        site.cluster().delete(Kind::NodeClaim, "", object::name(claim));
+    }
+}
+
+fn announce(region: &mut Region, dice: &mut Dice) {
+    let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
+    if let Some(id) = dice.pick(&ids) {
+        let _ = region.twin().announce(&HealthEvent {
+            event_type_code: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED".to_owned(),
+            event_type_category: "scheduledChange".to_owned(),
+            starts_at: region.now(),
+            instances: vec![id.clone()],
+        });
+    }
+}
+
+fn stop_instance(region: &mut Region, dice: &mut Dice) {
+    let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
+    if let Some(id) = dice.pick(&ids) {
+        let to = if dice.permille(500) { InstanceState::Stopping } else { InstanceState::ShuttingDown };
+        let _ = region.twin().push_instance(id, to);
+    }
+}
+
+/// An event that wakes a function for a cluster, as another function would send it.
+pub(crate) fn wake(cluster: &ClusterName) -> String {
+    json!({"source": "tenon", "detail-type": "Wake", "detail": {"installation": "tenon", "cluster": cluster.as_str()}})
+        .to_string()
+}

@@ -1,0 +1,65 @@
+//! What holds of Nodes that go because somebody deleted them or their NodeClaims.
+//!
+//! Decides by the objects of the cluster alone, and by when its agent was there to look.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_domain::id::ClusterName;
+use tenon_region::engine::Region;
+use tenon_snapshot::Kind;
+use tenon_snapshot::object::at;
+
+use crate::invariants::Invariant;
+
+/// An agent that is there and has nothing else under way looks at a deletion within so long.
+pub(crate) const TAINTED_WITHIN: SignedDuration = SignedDuration::from_secs(3);
+
+/// A Node that somebody deleted, or whose NodeClaim somebody did, has the taint `karpenter.sh/disrupted:NoSchedule` after
+/// [`TAINTED_WITHIN`], and an agent that is there and has nothing else under way looks within that time.
+///
+/// # Errors
+/// The invariant and what was found.
+pub(crate) fn invariant_deleted_are_tainted(
+    region: &Region,
+    cluster: &ClusterName,
+) -> Result<(), (Invariant, String)> {
+    let Some(site) = region.site(cluster) else { return Ok(()) };
+    let claims = site.cluster().objects(Kind::NodeClaim);
+    let claims: BTreeMap<&str, Timestamp> = claims
+        .iter()
+        .filter(|claim| at(claim, "/metadata/annotations/tenon.dev~1launch").is_some())
+        .filter_map(|claim| Some((text(claim, "/metadata/name")?, deleted_at(claim)?)))
+        .collect();
+    for node in site.cluster().objects(Kind::Node) {
+        let Some(claim) = text(&node, "/metadata/annotations/tenon.dev~1nodeclaim") else { continue };
+        let deleted = [deleted_at(&node), claims.get(claim).copied()].into_iter().flatten().min();
+        let Some(deleted) = deleted else { continue };
+        let name = text(&node, "/metadata/name").unwrap_or_default();
+        let late = site.agent_free_since().is_some_and(|free| {
+            region.now().duration_since(free.max(deleted)) > TAINTED_WITHIN && site.agent_begun_at() < deleted
+        });
+        // A Node that changed while it was tainted is tried again within this time.
+        let looked = site.agent_looked_at().duration_since(deleted) > TAINTED_WITHIN;
+        if late || (looked && !is_tainted(&node)) {
+            let text = format!("Node {name} of NodeClaim {claim} was deleted at {deleted} and isn't tainted");
+            return Err((Invariant::DeletedAreTainted, text));
+        }
+    }
+    Ok(())
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    at(object, pointer).and_then(Value::as_str)
+}
+
+fn deleted_at(object: &Value) -> Option<Timestamp> {
+    text(object, "/metadata/deletionTimestamp")?.parse().ok()
+}
+
+fn is_tainted(node: &Value) -> bool {
+    let taints = at(node, "/spec/taints").and_then(Value::as_array).into_iter().flatten();
+    let mut taints = taints.map(|taint| (text(taint, "/key"), text(taint, "/effect")));
+    taints.any(|taint| taint == (Some("karpenter.sh/disrupted"), Some("NoSchedule")))
+}

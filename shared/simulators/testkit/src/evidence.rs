@@ -1,0 +1,229 @@
+//! What decisions were made from, held against what the table knew when they were made.
+//!
+//! Decides which parts a decision needs: types and offerings for every one about nodes, the prices of what is bought,
+//! and the agent's word. It looks at the table from outside, as often as it is asked to; what it doesn't see of a moment
+//! it doesn't judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::ClusterName;
+use tenon_domain::journal::{Decision, JournalRecord, SubjectKind};
+use tenon_domain::wake::FunctionName;
+use tenon_memory_table::block_on;
+use tenon_memory_table::{Backup, MemoryConfig, MemoryTable, Throughput};
+use tenon_region::engine::Region;
+use tenon_table::items::packed::parts_of;
+use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, keys};
+use tenon_table::{Item, Key};
+
+use crate::invariants::Invariant;
+
+/// A look is dated by its beginning, and reads what arrives while it is under way: ten calls of which each may take 400 ms.
+const READS_TAKE: SignedDuration = SignedDuration::from_secs(4);
+
+/// After so long a part of the catalogue, or the agent's word, supports no decision: ARCHITECTURE.md, "Evidence".
+const fn stale_after(part: CatalogPart) -> SignedDuration {
+    match part {
+        CatalogPart::InstanceTypes | CatalogPart::Offerings => SignedDuration::from_hours(7 * 24),
+        CatalogPart::OnDemandPrices => SignedDuration::from_hours(30 * 24),
+        CatalogPart::SpotPrices => SignedDuration::from_hours(6),
+    }
+}
+const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
+
+/// Why pods get no node, where that is said of the catalogue.
+const SAID_OF_CATALOG: [&str; 6] = [
+    "NoInstanceType",
+    "InsufficientResources",
+    "NoOffering",
+    "AllOfferingsUnavailable",
+    "ZonesShifted",
+    "MinValuesNotSatisfied",
+];
+
+/// What a region's table said at its looks.
+#[derive(Default)]
+pub struct EvidenceSeen {
+    /// The table at the last look.
+    read: Option<Backup>,
+    version: u64,
+    /// The catalogue's item at the last look.
+    catalog: Option<Item>,
+    /// The pointers that were seen, in their order.
+    parts: BTreeMap<CatalogPart, Vec<PartMeta>>,
+    /// When the agent last spoke, at the look before and at this one.
+    heard: [Option<Timestamp>; 2],
+    /// When both were.
+    looked: [Timestamp; 2],
+    /// Decisions that were judged.
+    judged: BTreeSet<Key>,
+}
+
+type Found = Result<(), (Invariant, String)>;
+
+fn found(text: String) -> Found {
+    Err((Invariant::EvidenceHeld, text))
+}
+
+/// No decision is made on a part of the catalogue that never arrived, is beyond its limit or half-written, nor on an
+/// agent's word that is.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_evidence_held(region: &Region, cluster: &ClusterName, seen: &mut EvidenceSeen) -> Found {
+    let version = region.table().version();
+    if version == seen.version {
+        seen.looked[1] = region.now();
+        return Ok(());
+    }
+    seen.version = version;
+    seen.hear(region, cluster);
+    seen.read_catalog(region)?;
+    let now = region.table().backup();
+    let judged = seen.judge(&now, cluster);
+    seen.read = Some(now);
+    judged
+}
+
+impl EvidenceSeen {
+    /// Learns when the agent last spoke.
+    fn hear(&mut self, region: &Region, cluster: &ClusterName) {
+        let time = |key: &Key, name: &str| -> Option<Timestamp> {
+            region.table().peek(key)?.get(name)?.as_text()?.parse().ok()
+        };
+        let spoken = [
+            time(&tenon_snapshot::snapshot::manifest_key(cluster), "taken_at"),
+            time(&tenon_snapshot::snapshot::heartbeat_key(cluster), "seen_at"),
+        ];
+        self.heard = [self.heard[1], spoken.into_iter().flatten().max()];
+        self.looked = [self.looked[1], region.now()];
+    }
+
+    /// Learns what the pointers are, and whether what they point to is whole.
+    fn read_catalog(&mut self, region: &Region) -> Found {
+        let name = &region.installation().region;
+        let key = keys::catalog(name);
+        let item = region.table().peek(&key);
+        if item == self.catalog {
+            return Ok(());
+        }
+        let meta: Option<CatalogMeta> = item.as_ref().and_then(|item| items::from_item(&key, item).ok());
+        self.catalog = item;
+        let Some(meta) = meta else { return Ok(()) };
+        for (part, pointer) in &meta.parts {
+            let known = self.parts.entry(*part).or_default();
+            let digest = known.last().map(|known| known.digest.as_str());
+            let new = pointer.generation > 0 && digest != Some(pointer.digest.as_str());
+            if known.last() != Some(pointer) {
+                known.push(pointer.clone());
+            }
+            if new {
+                check_whole(region, &meta, *part, pointer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges the decisions of since the last look.
+    fn judge(&mut self, now: &Backup, cluster: &ClusterName) -> Found {
+        for (key, item) in now.changed_since(self.read.as_ref(), &format!("JOURNAL#{cluster}#")) {
+            let Ok(record) = items::journal_from_item(&key, item) else { continue };
+            // The day's line says less than the record.
+            if record.by.is_empty() || !self.judged.insert(key) {
+                continue;
+            }
+            for part in parts_needed(&record) {
+                self.check_part(&record, part)?;
+            }
+            if record.decision == Decision::Planned {
+                self.check_snapshot(&record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_part(&self, record: &JournalRecord, part: CatalogPart) -> Found {
+        let pointers = self.parts.get(&part).map_or(&[][..], Vec::as_slice);
+        let said = || format!("{} of {} at {}", record.decision.as_str(), record.subject, record.at);
+        let times = pointers.iter().filter_map(|pointer| pointer.refreshed_at);
+        let Some(refreshed_at) = times.filter(|at| *at <= record.at).max() else {
+            // A part may be dated anew between two looks; its generation says that it was there before.
+            let named = record.evidence.get(part.as_str()).copied().unwrap_or(0);
+            let under_way = record.at.saturating_add(READS_TAKE).unwrap_or(record.at);
+            let arrived = |pointer: &PartMeta| pointer.refreshed_at.is_some_and(|at| at <= under_way);
+            let is_named = |pointer: &PartMeta| (1..=pointer.generation).contains(&named);
+            return if pointers.iter().any(|pointer| is_named(pointer) || arrived(pointer)) {
+                Ok(())
+            } else {
+                found(format!("{} is made before `{part}` arrived", said()))
+            };
+        };
+        let age = record.at.duration_since(refreshed_at);
+        if age > stale_after(part) {
+            return found(format!("{} is made from `{part}` of {refreshed_at}", said()));
+        }
+        if record.decision != Decision::Planned {
+            return Ok(());
+        }
+        let newest = pointers.iter().map(|pointer| pointer.generation).max().unwrap_or(0);
+        match record.evidence.get(part.as_str()) {
+            Some(generation) if (1..=newest).contains(generation) => Ok(()),
+            generation => found(format!("{} is made from generation {generation:?} of `{part}`", said())),
+        }
+    }
+
+    /// Where the agent spoke between two looks, what a decision between them knew of it isn't known here.
+    fn check_snapshot(&self, record: &JournalRecord) -> Found {
+        let [looked_before, looked] = self.looked;
+        let [before, now] = self.heard;
+        if record.evidence.get("snapshot").is_none_or(|generation| *generation == 0) {
+            return found(format!("{} was planned without the agent's word", record.subject));
+        }
+        let known = before == now && (looked_before..=looked).contains(&record.at);
+        let stale = now.is_none_or(|heard| record.at.duration_since(heard) > SNAPSHOT_STALE_AFTER);
+        if known && stale {
+            return found(format!("{} was planned from the agent's word of {now:?}", record.subject));
+        }
+        Ok(())
+    }
+}
+
+/// What a decision says something of.
+fn parts_needed(record: &JournalRecord) -> Vec<CatalogPart> {
+    let detail = |name: &str| record.details.get(name).map(String::as_str);
+    let mut needed = vec![CatalogPart::InstanceTypes, CatalogPart::Offerings];
+    let by_planner = record.by == FunctionName::Provisioner.as_str();
+    match (record.decision, record.subject.kind) {
+        (Decision::Planned, _) => match detail("capacity_type") {
+            Some("spot") => needed.push(CatalogPart::SpotPrices),
+            Some("on-demand") => needed.push(CatalogPart::OnDemandPrices),
+            Some(_) | None => {}
+        },
+        (Decision::Refused, SubjectKind::Pod)
+            if by_planner && detail("reason").is_some_and(|reason| SAID_OF_CATALOG.contains(&reason)) => {}
+        _ => needed.clear(),
+    }
+    needed
+}
+
+/// What a pointer names is there, is what it says, and isn't empty. Read from a copy: the region's own table counts
+/// every read.
+fn check_whole(region: &Region, meta: &CatalogMeta, part: CatalogPart, pointer: &PartMeta) -> Found {
+    let config = MemoryConfig { throughput: Throughput::Off, ..MemoryConfig::strict(0) };
+    let now = region.now();
+    let copy = MemoryTable::new(config, Arc::new(move || now));
+    copy.restore(&region.table().backup());
+    let name = &region.installation().region;
+    let read = block_on(parts_of(&copy, name, (meta, &[part]), &CatalogCache::new()));
+    let generation = pointer.generation;
+    match read.map(|mut parts| parts.remove(&part)) {
+        Ok(Some(whole)) if whole.data.count() as u64 == pointer.count && pointer.count > 0 => Ok(()),
+        Ok(_) => {
+            found(format!("generation {generation} of `{part}` is empty, or less than its pointer says"))
+        }
+        Err(error) => found(format!("generation {generation} of `{part}` is half-written: {error}")),
+    }
+}

@@ -1,0 +1,137 @@
+//! What a simulation remembers of a region between its steps, so that invariants can speak of time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tenon_domain::claim::Claim;
+use tenon_domain::command::Command;
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, LaunchId};
+use tenon_domain::launch::Launch;
+use tenon_ec2::port::InstanceState;
+use tenon_memory_table::Backup;
+use tenon_region::engine::{PodDeletion, Region};
+use tenon_table::items;
+use tenon_twin::InstanceRecord;
+
+use crate::crowded::CrowdedOut;
+use crate::evidence::EvidenceSeen;
+use crate::shifts::ShiftsSeen;
+
+/// A cluster of the region at one step, read once for all invariants.
+pub struct Moment {
+    /// When.
+    pub at: Timestamp,
+    /// All claims.
+    pub claims: Vec<Arc<Claim>>,
+    /// All launches.
+    pub launches: Vec<Arc<Launch>>,
+    /// All commands.
+    pub commands: Vec<Arc<Command>>,
+    /// All its instances as they really are.
+    pub instances: Vec<Arc<InstanceRecord>>,
+    /// Pods that the agent deleted since the step before.
+    pub pod_deletions: Vec<PodDeletion>,
+}
+
+/// What lasts from step to step.
+#[derive(Default)]
+pub struct History {
+    /// Claims as they were last seen.
+    pub claims: BTreeMap<ClaimName, Arc<Claim>>,
+    /// Launches as they were last seen; some end.
+    pub launches: BTreeMap<LaunchId, Arc<Launch>>,
+    /// Pods whose place on a claim's Node was taken.
+    pub crowded_out: CrowdedOut,
+    /// Since when an instance runs that no claim owns.
+    pub unowned_since: BTreeMap<InstanceId, Timestamp>,
+    /// Since when a pod that fits waits.
+    pub pending_since: BTreeMap<String, Timestamp>,
+    /// How many evictions were judged.
+    pub evictions_judged: usize,
+    /// How many requests to EC2 were judged.
+    pub requests_judged: usize,
+    /// Most nodes that a pool had, which percentages are taken of.
+    pub pool_sizes: BTreeMap<String, usize>,
+    /// What the table said of the evidence.
+    pub evidence: EvidenceSeen,
+    /// Claims that the journal speaks of: launches that it names, and terminations.
+    pub journal: Journal,
+    /// What the classes' statuses said of zones.
+    pub shifts: ShiftsSeen,
+    /// Launches whose claims' memory was judged.
+    pub memory_judged: BTreeSet<LaunchId>,
+    /// When the table was restored, if it was.
+    pub restored_at: Option<Timestamp>,
+    /// Instances that were well when the table was restored.
+    pub well_at_restore: BTreeSet<InstanceId>,
+}
+
+/// What the journal explains.
+#[derive(Default)]
+pub struct Journal {
+    /// Names of launches in records of planned claims.
+    pub launches: BTreeSet<String>,
+    /// Instances in records of terminations.
+    pub terminations: BTreeSet<String>,
+    /// The table when it was read last: what wasn't written to since isn't read again.
+    read: Option<Backup>,
+}
+
+impl Moment {
+    /// Reads a cluster of a region.
+    #[must_use]
+    pub fn of(region: &Region, cluster: &ClusterName) -> Self {
+        let of_cluster = |record: &Arc<InstanceRecord>| {
+            record.instance.tags.get("tenon.dev/cluster").is_none_or(|name| name == cluster.as_str())
+        };
+        let mut instances = region.twin().instances();
+        if region.sites().count() > 1 {
+            instances.retain(of_cluster);
+        }
+        Self {
+            at: region.now(),
+            claims: region.claims(cluster),
+            launches: region.launches(cluster),
+            commands: region.commands(cluster),
+            instances,
+            pod_deletions: Vec::new(),
+        }
+    }
+
+    /// The same with the pods of its Nodes that agents deleted.
+    #[must_use]
+    pub fn with_deletions(mut self, deletions: &[PodDeletion]) -> Self {
+        let is_its = |deletion: &&PodDeletion| {
+            self.instances
+                .iter()
+                .any(|record| record.instance.node_name().is_ok_and(|name| name.as_str() == deletion.node))
+        };
+        self.pod_deletions = deletions.iter().filter(is_its).cloned().collect();
+        self
+    }
+
+    /// Instances that run, or will.
+    pub fn live_instances(&self) -> impl Iterator<Item = &Arc<InstanceRecord>> {
+        self.instances
+            .iter()
+            .filter(|record| matches!(record.instance.state, InstanceState::Pending | InstanceState::Running))
+    }
+}
+
+impl Journal {
+    /// Reads the records that a region has more than when it was read last.
+    pub fn read(&mut self, region: &Region) {
+        let now = region.table().backup();
+        for (key, item) in now.changed_since(self.read.as_ref(), "JOURNAL#") {
+            let Ok(record) = items::journal_from_item(&key, item) else { continue };
+            let details = &record.details;
+            self.launches.extend(details.get("launch").cloned());
+            self.terminations.extend(details.get("instance").cloned());
+            if record.subject.kind == tenon_domain::journal::SubjectKind::Instance {
+                self.terminations.insert(record.subject.name.clone());
+            }
+        }
+        self.read = Some(now);
+    }
+}

@@ -1,0 +1,439 @@
+//! What holds at every step, whatever went wrong before.
+//!
+//! Each invariant is a function of the region's moment and of what was remembered; each is broken by a
+//! [`crate::Sabotage`] in the tests. None calls code that it judges: what budgets, claims and marks mean is written here and
+//! beside a second time, from the documents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::id::InstanceId;
+use tenon_domain::launch::{CountedPod, LaunchState};
+use tenon_ec2::port::ImageState;
+
+use crate::crowded::CrowdedOut;
+use crate::history::{History, Moment};
+
+/// How long an instance of ours may be without a claim: EC2 shows it late, the audit comes every ten minutes, and
+/// some fail under faults; five go in an hour.
+pub const UNOWNED_GRACE: SignedDuration = SignedDuration::from_mins(75);
+
+/// How long a pod that fits may wait once faults have stopped.
+pub const PENDING_GRACE: SignedDuration = SignedDuration::from_mins(40);
+
+/// How long a pod may wait for a plan while claims step: a look every few seconds, and a lost race now and then.
+pub const PLAN_GRACE: SignedDuration = SignedDuration::from_mins(2);
+
+/// How long a claim whose Node is ready counts the pods that were planned on it: kube-scheduler binds them meanwhile.
+pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
+
+/// The invariants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// Every claim has at most one instance, and no instance two claims.
+    OneInstancePerClaim,
+    /// Nothing of ours runs without a claim for longer than its grace.
+    NothingUnowned,
+    /// A claim's state never goes back.
+    StatesGoForward,
+    /// Every pod that fits some allowed type runs once faults stop.
+    PodsRun,
+    /// No pod is counted on two live claims.
+    PodsCountedOnce,
+    /// A plan of an unchanged, settled world is empty.
+    SettledStays,
+    /// No image that wasn't available was ever asked for or launched.
+    ImagesAvailable,
+    /// Disruption stays within the pools' budgets.
+    BudgetsHold,
+    /// Evictions stay within the PodDisruptionBudgets.
+    PodBudgetsHold,
+    /// Steps of claims never starve the provisioner.
+    NoStarvation,
+    /// The journal explains every launch and termination.
+    JournalExplains,
+    /// A restored table kills nothing.
+    RestoreKillsNothing,
+    /// No decision is made on evidence that isn't there, is too old or half-written.
+    EvidenceHeld,
+    /// Every order of first wakes, whatever call fails, ends in the same state.
+    OrdersAgree,
+    /// What is marked is held within bounds, and the failures of one storm count once.
+    HoldsBounded,
+    /// What was had again isn't marked any more.
+    MarksClear,
+    /// At most one launch asks for what is marked.
+    OneProbe,
+    /// Nobody waits longer than with the peer for what is marked to be asked for.
+    NobodyWaitsLonger,
+    /// No more memory is learned than EC2 states.
+    LearnedWithinStated,
+    /// What is learned is what kubelets of that type and image report.
+    LearnedIsReported,
+    /// What claims are planned with is there on the nodes that they become.
+    PlannedMemoryIsThere,
+    /// Nothing is launched into a zone that was known to be shifted away from.
+    ShiftedZonesLeftAlone,
+    /// A Node that somebody deleted, or whose NodeClaim somebody did, takes no more pods within seconds.
+    DeletedAreTainted,
+    /// Classes resolve to images that their spec selects, and to none of strangers.
+    ImagesSelected,
+}
+
+impl Invariant {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::OneInstancePerClaim,
+        Self::NothingUnowned,
+        Self::StatesGoForward,
+        Self::PodsRun,
+        Self::PodsCountedOnce,
+        Self::SettledStays,
+        Self::ImagesAvailable,
+        Self::BudgetsHold,
+        Self::PodBudgetsHold,
+        Self::NoStarvation,
+        Self::JournalExplains,
+        Self::RestoreKillsNothing,
+        Self::EvidenceHeld,
+        Self::OrdersAgree,
+        Self::HoldsBounded,
+        Self::MarksClear,
+        Self::OneProbe,
+        Self::NobodyWaitsLonger,
+        Self::LearnedWithinStated,
+        Self::LearnedIsReported,
+        Self::PlannedMemoryIsThere,
+        Self::ShiftedZonesLeftAlone,
+        Self::DeletedAreTainted,
+        Self::ImagesSelected,
+    ];
+}
+
+/// An invariant that didn't hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// The seed that plays it again.
+    pub seed: u64,
+    /// At which step.
+    pub step: u32,
+    /// When.
+    pub at: Timestamp,
+    /// What was found.
+    pub found: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { invariant, seed, step, at, found } = self;
+        write!(f, "{invariant:?} doesn't hold: seed {seed}, step {step}, {at}: {found}")
+    }
+}
+
+type Found = Result<(), (Invariant, String)>;
+
+fn found<T>(invariant: Invariant, text: String) -> Result<T, (Invariant, String)> {
+    Err((invariant, text))
+}
+
+/// Every claim has at most one instance, and no instance two claims; a launch has at most as many as it has claims.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_one_instance_per_claim(moment: &Moment) -> Found {
+    let mut owners: BTreeMap<&InstanceId, &Claim> = BTreeMap::new();
+    for claim in &moment.claims {
+        let Some(instance) = claim.state.instance() else { continue };
+        if let Some(other) = owners.insert(&instance.id, claim) {
+            let text = format!("{} belongs to {} and to {}", instance.id, other.name, claim.name);
+            return found(Invariant::OneInstancePerClaim, text);
+        }
+    }
+    Ok(())
+}
+
+/// Nothing of ours runs without a claim for longer than its grace.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_nothing_unowned(moment: &Moment, history: &mut History) -> Found {
+    let owned: BTreeSet<&InstanceId> = moment
+        .claims
+        .iter()
+        .filter_map(|claim| claim.state.instance())
+        .map(|instance| &instance.id)
+        .collect();
+    let unowned: BTreeSet<&InstanceId> =
+        moment.live_instances().map(|r| &r.instance.id).filter(|id| !owned.contains(id)).collect();
+    history.unowned_since.retain(|id, _| unowned.contains(id));
+    for id in unowned {
+        let since = *history.unowned_since.entry(id.clone()).or_insert(moment.at);
+        let age = moment.at.duration_since(since);
+        if age > UNOWNED_GRACE && history.restored_at.is_none() {
+            return found(Invariant::NothingUnowned, format!("{id} runs without a claim since {since}"));
+        }
+    }
+    Ok(())
+}
+
+/// A claim's state never goes back, nor does its revision.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_states_go_forward(moment: &Moment, history: &mut History) -> Found {
+    for claim in &moment.claims {
+        if let Some(before) = history.claims.get(&claim.name) {
+            if claim.phase() < before.phase() {
+                let text = format!("{} went from {} back to {}", claim.name, before.phase(), claim.phase());
+                return found(Invariant::StatesGoForward, text);
+            }
+            if claim.revision < before.revision {
+                let text = format!("{} went from revision {} back", claim.name, before.revision);
+                return found(Invariant::StatesGoForward, text);
+            }
+        }
+    }
+    history.claims = moment.claims.iter().map(|claim| (claim.name.clone(), claim.clone())).collect();
+    history.launches.extend(moment.launches.iter().map(|launch| (launch.id.clone(), launch.clone())));
+    Ok(())
+}
+
+/// No pod is counted on two live claims while it waits, but for one whose place on the first was taken.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_pods_counted_once(
+    moment: &Moment,
+    waiting: &BTreeSet<String>,
+    crowded_out: &CrowdedOut,
+) -> Found {
+    let live: BTreeSet<_> =
+        moment.claims.iter().filter(|c| counts_pods(c, moment.at)).map(|c| &c.name).collect();
+    let mut counted = BTreeMap::new();
+    for launch in &moment.launches {
+        for claim in launch.claims.iter().filter(|claim| live.contains(&claim.name)) {
+            let waits = |pod: &&CountedPod| {
+                waiting.contains(pod.uid.as_str()) && !crowded_out.holds(&claim.name, &pod.uid)
+            };
+            for pod in claim.pods.iter().filter(waits) {
+                if let Some(other) = counted.insert(&pod.uid, &claim.name)
+                    && *other != claim.name
+                {
+                    let text = format!("{} is counted on {other} and on {}", pod.name, claim.name);
+                    return found(Invariant::PodsCountedOnce, text);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No request names an image that was never available, and nothing was launched from one that wasn't then. An image
+/// can go between the look and the launch; EC2 refuses that, and it isn't ours to know.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_images_available(
+    launches: &[Arc<tenon_twin::LaunchRecord>],
+    requests: &[Arc<tenon_twin::RequestRecord>],
+    history: &mut History,
+) -> Found {
+    for request in requests.iter().skip(history.requests_judged) {
+        for (image, state) in &request.images {
+            if matches!(state, None | Some(ImageState::Pending | ImageState::Failed)) {
+                return found(
+                    Invariant::ImagesAvailable,
+                    format!("a launch asked for {image}, which was {state:?}"),
+                );
+            }
+        }
+    }
+    history.requests_judged = requests.len();
+    match launches.iter().find(|launch| launch.image_state != ImageState::Available) {
+        Some(launch) => {
+            let text = format!("{} was launched from {}", launch.instance, launch.image);
+            found(Invariant::ImagesAvailable, text)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether the pods that a claim was planned for are its own: until its Node has been ready for [`BINDING_WINDOW`].
+#[must_use]
+pub fn counts_pods(claim: &Claim, now: Timestamp) -> bool {
+    match &claim.state {
+        ClaimState::Planned | ClaimState::Launched { .. } | ClaimState::Registered { .. } => true,
+        ClaimState::Initialized { at, .. } => now.duration_since(*at) < BINDING_WINDOW,
+        ClaimState::LaunchFailed { .. }
+        | ClaimState::Disrupting { .. }
+        | ClaimState::Draining { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. }
+        | ClaimState::Terminated { .. } => false,
+    }
+}
+
+/// Evictions ask the budgets, and pods are deleted without asking only where a deadline says so.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_pod_budgets_hold(
+    moment: &Moment,
+    evictions: &[tenon_simulated_cluster::Evicted],
+    history: &mut History,
+) -> Found {
+    for eviction in evictions.iter().skip(history.evictions_judged) {
+        if let Some((budget, _)) = eviction.budgets.iter().find(|(_, allowed)| *allowed == 0) {
+            let text = format!("{} was evicted although budget {budget} allowed none", eviction.pod);
+            return found(Invariant::PodBudgetsHold, text);
+        }
+    }
+    history.evictions_judged = evictions.len();
+    for deletion in &moment.pod_deletions {
+        // A claim that is interrupted before its Node registered doesn't know the Node; its instance does.
+        let instances: BTreeSet<&InstanceId> = moment
+            .instances
+            .iter()
+            .filter(|record| record.instance.node_name().is_ok_and(|name| name.as_str() == deletion.node))
+            .map(|record| &record.instance.id)
+            .collect();
+        let held = |claim: &&std::sync::Arc<Claim>| {
+            claim.state.instance().is_some_and(|held| instances.contains(&held.id))
+        };
+        let mut reasons = moment.claims.iter().filter(held).filter_map(|claim| claim.state.removal());
+        if !reasons.any(has_deadline) {
+            let text = format!("{} of {} was deleted, not evicted", deletion.pod, deletion.node);
+            return found(Invariant::PodBudgetsHold, text);
+        }
+    }
+    Ok(())
+}
+
+/// Whether EC2 has a deadline; the pools of the simulation have no `terminationGracePeriod`.
+const fn has_deadline(reason: RemovalReason) -> bool {
+    match reason {
+        RemovalReason::SpotInterrupted
+        | RemovalReason::CapacityReservationInterrupted
+        | RemovalReason::InstanceStopped
+        | RemovalReason::InstanceTerminated => true,
+        RemovalReason::Drifted
+        | RemovalReason::ScheduledChange
+        | RemovalReason::Deleted
+        | RemovalReason::Expired
+        | RemovalReason::RegistrationTimeout => false,
+    }
+}
+
+/// Pods that fit don't wait for longer than their grace.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_pods_run(at: Timestamp, waiting: &BTreeSet<String>, history: &mut History) -> Found {
+    history.pending_since.retain(|pod, _| waiting.contains(pod));
+    for pod in waiting {
+        let since = *history.pending_since.entry(pod.clone()).or_insert(at);
+        if at.duration_since(since) > PENDING_GRACE {
+            return found(Invariant::PodsRun, format!("pod {pod} waits since {since}, though it fits"));
+        }
+    }
+    Ok(())
+}
+
+/// Pods that wait are planned for in time, however many steps claims take.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, history: &mut History) -> Found {
+    history.pending_since.retain(|pod, _| uncounted.contains(pod));
+    for pod in uncounted {
+        let since = *history.pending_since.entry(pod.clone()).or_insert(at);
+        if at.duration_since(since) > PLAN_GRACE {
+            let text = format!("no claim was planned for pod {pod}, which waits since {since}");
+            return found(Invariant::NoStarvation, text);
+        }
+    }
+    Ok(())
+}
+
+/// Every launch and every termination of ours has a record.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_journal_explains(moment: &Moment, history: &History) -> Found {
+    for record in &moment.instances {
+        let Some(launch) = record.instance.tags.get("tenon.dev/launch") else { continue };
+        if !history.journal.launches.contains(launch) {
+            let text = format!("no record explains launch {launch} of {}", record.instance.id);
+            return found(Invariant::JournalExplains, text);
+        }
+        let by_us =
+            record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
+        if by_us && !history.journal.terminations.contains(record.instance.id.as_str()) {
+            let text = format!("no record explains why {} was terminated", record.instance.id);
+            return found(Invariant::JournalExplains, text);
+        }
+    }
+    Ok(())
+}
+
+/// What was well when the table was restored isn't terminated by us.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_restore_kills_nothing(moment: &Moment, history: &History) -> Found {
+    for record in moment.instances.iter().filter(|r| history.well_at_restore.contains(&r.instance.id)) {
+        let by_us =
+            record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
+        if by_us && record.instance.state.is_going() {
+            let text =
+                format!("{} was well when the table was restored, and was terminated", record.instance.id);
+            return found(Invariant::RestoreKillsNothing, text);
+        }
+    }
+    Ok(())
+}
+
+/// What a settled region must not do any more: its claims, launches, commands and instances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    claims: Vec<(String, u64)>,
+    launches: usize,
+    commands: usize,
+    instances: Vec<InstanceId>,
+    requests: usize,
+}
+
+impl Standing {
+    /// What stands at a moment.
+    #[must_use]
+    pub fn of(moment: &Moment, requests: usize) -> Self {
+        let open = |claim: &&Arc<Claim>| !claim.phase().is_final();
+        Self {
+            claims: moment.claims.iter().filter(open).map(|c| (c.name.to_string(), c.revision)).collect(),
+            launches: moment
+                .launches
+                .iter()
+                .filter(|launch| matches!(launch.state, LaunchState::Requested { .. }))
+                .count(),
+            commands: moment.commands.iter().filter(|command| command.is_active()).count(),
+            instances: moment.live_instances().map(|record| record.instance.id.clone()).collect(),
+            requests,
+        }
+    }
+}
+
+/// A settled region that is looked at again stays as it is.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_settled_stays(before: &Standing, after: &Standing) -> Found {
+    if before == after {
+        return Ok(());
+    }
+    found(Invariant::SettledStays, format!("was {before:?}, is {after:?}"))
+}

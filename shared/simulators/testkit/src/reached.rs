@@ -1,0 +1,207 @@
+//! What a history came to: the situations that its world is made for, seen in the cluster as it really was.
+//!
+//! Decides nothing: a world that never comes to a line of code says nothing about it, so that is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_domain::api::pod::Readiness;
+use tenon_domain::api::{Node, Pod};
+use tenon_domain::claim::ClaimPhase;
+use tenon_domain::class_status::ConditionStatus;
+use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::manifest;
+use tenon_domain::resources::ResourceList;
+use tenon_domain::taint::{Taint, TaintEffect, Toleration};
+use tenon_region::engine::Region;
+use tenon_simulated_cluster::SimulatedCluster;
+use tenon_snapshot::Kind;
+use tenon_snapshot::object::at;
+
+use crate::history::Moment;
+use crate::selected::Strangers;
+
+/// Launches that are planned no further apart may meet: a pass takes about as long.
+const AT_ONCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// A situation that histories are to come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// A pod waits that has room on a Node whose taints it doesn't tolerate.
+    TaintedRoom,
+    /// Pods of several groups wait, and a Node has room for one of each, but not for all.
+    SharedRoom,
+    /// A Node is there that a DaemonSet doesn't run on because of its taints.
+    IntolerantDaemons,
+    /// Of several replacements of a command one is initialised before another.
+    ReplacementsApart,
+    /// A class that was edited isn't resolved because EC2 didn't answer.
+    EditedUnanswered,
+    /// A stranger's image that a class selects is newer than what it resolved to.
+    ForeignImages,
+    /// Two clusters launch within seconds of each other.
+    ClustersAtOnce,
+}
+
+impl Reach {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::TaintedRoom,
+        Self::SharedRoom,
+        Self::IntolerantDaemons,
+        Self::ReplacementsApart,
+        Self::EditedUnanswered,
+        Self::ForeignImages,
+        Self::ClustersAtOnce,
+    ];
+
+    /// In words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TaintedRoom => "tainted nodes with room",
+            Self::SharedRoom => "several groups beside room for one",
+            Self::IntolerantDaemons => "DaemonSets that don't tolerate a node",
+            Self::ReplacementsApart => "replacements that become ready apart",
+            Self::EditedUnanswered => "edited classes while EC2 throttles",
+            Self::ForeignImages => "foreign images",
+            Self::ClustersAtOnce => "two clusters that launch at once",
+        }
+    }
+}
+
+/// What was reached so far.
+#[derive(Debug, Default)]
+pub(crate) struct Reached(pub(crate) BTreeSet<Reach>);
+
+impl Reached {
+    /// Looks at a cluster at one step.
+    pub(crate) fn look(
+        &mut self,
+        region: &Region,
+        cluster: &ClusterName,
+        moment: &Moment,
+        strangers: &Strangers,
+    ) {
+        self.note(Reach::ReplacementsApart, || replacements_apart(moment));
+        self.note(Reach::EditedUnanswered, || edited_unanswered(region, cluster));
+        self.note(Reach::ForeignImages, || foreign_images(region, cluster, strangers));
+        let of_nodes = [Reach::TaintedRoom, Reach::SharedRoom, Reach::IntolerantDaemons];
+        if let Some(site) = region.site(cluster)
+            && of_nodes.iter().any(|reach| !self.0.contains(reach))
+        {
+            self.look_at_nodes(site.cluster());
+        }
+    }
+
+    /// Looks at all clusters at one step.
+    pub(crate) fn look_at_launches(&mut self, moments: &[Moment]) {
+        let times = |moment: &Moment| -> Vec<Timestamp> {
+            moment.launches.iter().map(|launch| launch.created_at).collect()
+        };
+        self.note(Reach::ClustersAtOnce, || match moments {
+            [one, other] => {
+                let others = times(other);
+                let near =
+                    |at: &Timestamp| others.iter().any(|other| at.duration_since(*other).abs() <= AT_ONCE);
+                times(one).iter().any(near)
+            }
+            _ => false,
+        });
+    }
+
+    fn note(&mut self, reach: Reach, is_reached: impl FnOnce() -> bool) {
+        if !self.0.contains(&reach) && is_reached() {
+            self.0.insert(reach);
+        }
+    }
+
+    fn look_at_nodes(&mut self, cluster: &SimulatedCluster) {
+        let nodes = cluster.objects(Kind::Node);
+        let nodes: Vec<Node> = nodes.iter().filter_map(|node| manifest::node_from_value(node).ok()).collect();
+        let ready: Vec<&Node> = nodes.iter().filter(|node| node.readiness == Readiness::Ready).collect();
+        if ready.is_empty() {
+            return;
+        }
+        self.note(Reach::IntolerantDaemons, || {
+            let sets = cluster.objects(Kind::DaemonSet);
+            sets.iter().any(|set| ready.iter().any(|node| !tolerates(&tolerations(set), node)))
+        });
+        let pods = cluster.objects(Kind::Pod);
+        let pods: Vec<Pod> = pods.iter().filter_map(|pod| manifest::pod_from_value(pod).ok()).collect();
+        let mut groups: BTreeMap<String, &Pod> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| pod.is_unbound() && pod.deleted_at.is_none()) {
+            groups.entry(pod.shape.requests.to_string()).or_insert(pod);
+        }
+        for node in ready {
+            let room = room_on(node, &pods);
+            let here: Vec<&&Pod> =
+                groups.values().filter(|pod| selects(pod, node) && fits(pod, &room)).collect();
+            let (welcome, kept_out): (Vec<&Pod>, Vec<&Pod>) =
+                here.into_iter().copied().partition(|pod| tolerates(&pod.shape.tolerations, node));
+            self.note(Reach::TaintedRoom, || !kept_out.is_empty());
+            let together = ResourceList::sum(welcome.iter().map(|pod| &pod.shape.requests));
+            self.note(Reach::SharedRoom, || welcome.len() > 1 && !together.fits(&room));
+        }
+    }
+}
+
+fn replacements_apart(moment: &Moment) -> bool {
+    let ready_at = |name: &ClaimName| {
+        let claim = moment.claims.iter().find(|claim| claim.name == *name)?;
+        claim.state.since().filter(|_| claim.phase() == ClaimPhase::Initialized)
+    };
+    moment.commands.iter().filter(|command| command.is_active()).any(|command| {
+        let times: BTreeSet<Option<Timestamp>> = command.replacements.iter().map(ready_at).collect();
+        times.len() > 1 && times.iter().any(Option::is_some)
+    })
+}
+
+fn edited_unanswered(region: &Region, cluster: &ClusterName) -> bool {
+    region.classes(cluster).iter().any(|class| {
+        let unknown = |status| status == ConditionStatus::Unknown;
+        class.generation > 1 && class.conditions.iter().any(|condition| unknown(condition.status))
+    })
+}
+
+fn foreign_images(region: &Region, cluster: &ClusterName, strangers: &Strangers) -> bool {
+    let Some(newest) = strangers.values().max() else { return false };
+    let older = |image: &tenon_domain::class_status::ResolvedImage| image.created_at < *newest;
+    region.classes(cluster).iter().any(|class| class.resolved_at > *newest && class.images.iter().any(older))
+}
+
+fn tolerations(daemon_set: &Value) -> Vec<Toleration> {
+    let template = at(daemon_set, "/spec/template").cloned().unwrap_or_default();
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "daemon", "namespace": "kube-system", "uid": "daemon"},
+        "spec": template.get("spec"),
+    });
+    manifest::pod_from_value(&pod).map(|pod| pod.shape.tolerations.clone()).unwrap_or_default()
+}
+
+/// Whether pods with such tolerations may go to a Node whose taints stay.
+fn tolerates(tolerations: &[Toleration], node: &Node) -> bool {
+    let stays = |taint: &&Taint| {
+        taint.effect != TaintEffect::PreferNoSchedule
+            && !taint.key.starts_with("node.kubernetes.io/")
+            && !taint.key.starts_with("karpenter.sh/")
+    };
+    let tolerated = |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
+    node.taints.iter().filter(stays).all(tolerated)
+}
+
+fn selects(pod: &Pod, node: &Node) -> bool {
+    pod.shape.node_selector.iter().all(|(key, value)| node.meta.labels.get(key) == Some(value))
+}
+
+fn fits(pod: &Pod, room: &ResourceList) -> bool {
+    pod.shape.requests.fits(room)
+}
+
+/// What a Node has left beside the pods that are bound to it.
+fn room_on(node: &Node, pods: &[Pod]) -> ResourceList {
+    let here = pods.iter().filter(|pod| !pod.is_finished() && pod.node.as_ref() == Some(&node.name));
+    let taken = ResourceList::sum(here.map(|pod| &pod.shape.requests));
+    node.allocatable.clone().minus(&taken)
+}

@@ -1,0 +1,64 @@
+//! What holds of the images that classes resolve to.
+//!
+//! Decides by the manifest that the cluster has, and by who made an image: strangers' are known by their ids, whatever EC2
+//! says of them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::id::{ClusterName, ImageId};
+use tenon_region::engine::Region;
+use tenon_snapshot::Kind;
+use tenon_snapshot::object::at;
+
+use crate::invariants::Invariant;
+
+/// Images of other accounts, with the time at which each was made.
+pub type Strangers = BTreeMap<ImageId, Timestamp>;
+
+/// A class resolves to images of its own spec alone, and to none of a stranger.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_images_selected(
+    region: &Region,
+    cluster: &ClusterName,
+    strangers: &Strangers,
+) -> Result<(), (Invariant, String)> {
+    let Some(site) = region.site(cluster) else { return Ok(()) };
+    let manifests = site.cluster().objects(Kind::Ec2NodeClass);
+    for class in region.classes(cluster) {
+        let found = |text: String| Err((Invariant::ImagesSelected, text));
+        if let Some(image) = class.images.iter().find(|image| strangers.contains_key(&image.id)) {
+            return found(format!("class {} resolves to {}, which a stranger made", class.name, image.id));
+        }
+        let names = manifests.iter().find(|manifest| is_of(&class, manifest)).map(|found| names(found));
+        let Some(names) = names.filter(|names| !names.is_empty()) else { continue };
+        if let Some(image) = class.images.iter().find(|image| !names.contains(&image.name)) {
+            let (generation, class) = (class.generation, class.name);
+            let text = format!(
+                "generation {generation} of class {class} resolves to `{}`, and selects {}",
+                image.name,
+                names.join(", ")
+            );
+            return found(text);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a class was resolved from the manifest as it is now.
+fn is_of(class: &ClassStatus, manifest: &Value) -> bool {
+    let name = at(manifest, "/metadata/name").and_then(Value::as_str);
+    let generation = at(manifest, "/metadata/generation").and_then(Value::as_u64);
+    name == Some(class.name.as_str()) && generation == Some(class.generation)
+}
+
+/// The names that a class selects images by; none where it selects by tags.
+fn names(manifest: &Value) -> Vec<String> {
+    let terms = at(manifest, "/spec/amiSelectorTerms").and_then(Value::as_array);
+    let name = |term: &Value| term.get("name").and_then(Value::as_str).map(str::to_owned);
+    terms.into_iter().flatten().filter_map(name).collect()
+}

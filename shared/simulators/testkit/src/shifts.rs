@@ -1,0 +1,74 @@
+//! What holds of zones that the cluster is shifted away from.
+//!
+//! Decides what a plan could have known: what the classes' statuses have said for a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::class_status::ClassSubnet;
+use tenon_domain::id::{ClusterName, LaunchId, Zone};
+use tenon_domain::zonal_shift::ShiftEnd;
+use tenon_ec2::port::CreateFleetRequest;
+use tenon_region::engine::Region;
+
+use crate::history::Moment;
+use crate::invariants::Invariant;
+
+/// A plan is made from statuses that are a look old at most, and a function may be slow.
+pub const KNOWN_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+/// What the statuses said of zones, and which launches were held to it.
+#[derive(Default)]
+pub struct ShiftsSeen {
+    /// Since when a zone is shifted away from.
+    since: BTreeMap<Zone, Timestamp>,
+    judged: BTreeSet<LaunchId>,
+}
+
+impl ShiftsSeen {
+    /// Sees what the statuses say now.
+    pub fn look(&mut self, region: &Region, cluster: &ClusterName) {
+        let now = region.now();
+        let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
+        let shifted: BTreeSet<Zone> =
+            subnets.filter(|subnet| is_shifted(subnet, now)).map(|subnet| subnet.zone).collect();
+        self.since.retain(|zone, _| shifted.contains(zone));
+        for zone in shifted {
+            self.since.entry(zone).or_insert(now);
+        }
+    }
+
+    fn is_known(&self, zone: &Zone, at: Timestamp) -> bool {
+        self.since.get(zone).is_some_and(|since| at.duration_since(*since) > KNOWN_AFTER)
+    }
+}
+
+fn is_shifted(subnet: &ClassSubnet, now: Timestamp) -> bool {
+    subnet.shifted.is_some_and(|end| match end {
+        ShiftEnd::At(end) => now < end,
+        ShiftEnd::Open => true,
+    })
+}
+
+/// No launch is planned into a zone that was known to be shifted away from.
+///
+/// # Errors
+/// The invariant and what was found.
+pub fn invariant_shifted_zones_are_left_alone(
+    moment: &Moment,
+    shifts: &mut ShiftsSeen,
+) -> Result<(), (Invariant, String)> {
+    for launch in &moment.launches {
+        if !shifts.judged.insert(launch.id.clone()) {
+            continue;
+        }
+        let Ok(request) = CreateFleetRequest::from_stored(&launch.request) else { continue };
+        let overrides = request.launch_templates.iter().flat_map(|template| &template.overrides);
+        let mut zones = overrides.filter_map(|with| with.zone.as_ref());
+        if let Some(zone) = zones.find(|zone| shifts.is_known(zone, launch.created_at)) {
+            let text = format!("launch {} asks for {zone}, which is shifted away from", launch.id);
+            return Err((Invariant::ShiftedZonesLeftAlone, text));
+        }
+    }
+    Ok(())
+}

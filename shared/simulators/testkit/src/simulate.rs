@@ -1,0 +1,417 @@
+//! Plays the history of a seed and holds it to the invariants.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::digest::Digest;
+use tenon_domain::id::ClusterName;
+use tenon_domain::wake::FunctionName;
+use tenon_memory_table::Backup;
+use tenon_region::engine::Region;
+use tenon_region::happening::Listeners;
+use tenon_region::scenario::{self, build};
+use tenon_snapshot::Kind;
+use tenon_snapshot::object::at;
+
+use crate::budgets::{PoolBudgets, invariant_budgets_hold};
+use crate::chaos::{Chaos, Weather};
+use crate::deeds::{self, Doings, wake};
+use crate::deletions::invariant_deleted_are_tainted;
+use crate::evidence::invariant_evidence_held;
+use crate::history::{History, Moment};
+use crate::invariants::{self, Invariant, Standing, Violation};
+use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
+use crate::marks::{self, MarksSeen};
+use crate::random::Dice;
+use crate::reached::{Reach, Reached};
+use crate::sabotage::Sabotage;
+use crate::selected::invariant_images_selected;
+use crate::shifts::invariant_shifted_zones_are_left_alone;
+use crate::world::CLUSTER;
+
+/// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
+const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
+/// Nothing to do for so long is settled: longer than the longest sweep, so that what an event forgot would have been
+/// found.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(330);
+/// How old the table is that a restore brings back.
+const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
+
+/// What to play.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// How many steps.
+    pub steps: u32,
+    /// Where the code is broken, if it is.
+    pub sabotage: Option<Sabotage>,
+    /// How fast it is played; as the seed says where that isn't given.
+    pub pace: Option<Pace>,
+}
+
+/// What a history came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Instances that were launched.
+    pub launches: usize,
+    /// Tasks that crashed.
+    pub crashes: u64,
+    /// Invocations of functions.
+    pub invocations: u64,
+    /// Whether the table was restored on the way.
+    pub restored: bool,
+    /// The situations that it came to.
+    pub reached: BTreeSet<Reach>,
+}
+
+/// Plays a seed.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn simulate(options: Options) -> Result<Outcome, Box<Violation>> {
+    play(options).map(|play| play.outcome())
+}
+
+/// Plays a seed, and tells its whole table in a digest: equal histories have equal ones.
+///
+/// # Errors
+/// The first [`Violation`].
+pub fn simulate_digest(options: Options) -> Result<(Outcome, Digest), Box<Violation>> {
+    let play = play(options)?;
+    let items: Vec<String> = play.region.table().dump().map(|item| format!("{item:?}")).collect();
+    Ok((play.outcome(), Digest::of_texts(items.iter().map(String::as_str))))
+}
+
+fn play(options: Options) -> Result<Play, Box<Violation>> {
+    let mut play = Play::new(options)?;
+    for step in 0..options.steps {
+        play.step = step;
+        play.live()?;
+        if play.is_restored() {
+            play.live_on_restored_table()?;
+            return Ok(play);
+        }
+    }
+    play.calm_down()?;
+    Ok(play)
+}
+
+/// UIDs of pods that wait for a node.
+pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+    let Some(site) = region.site(cluster) else { return BTreeSet::new() };
+    let waits =
+        |pod: &Value| at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none();
+    let pods = site.cluster().objects(Kind::Pod);
+    let waiting = pods.iter().filter(|pod| waits(pod));
+    waiting.filter_map(|pod| at(pod, "/metadata/uid")?.as_str().map(str::to_owned)).collect()
+}
+
+struct Play {
+    options: Options,
+    step: u32,
+    region: Region,
+    chaos: Arc<Chaos>,
+    /// The cluster that deeds are done to.
+    cluster: ClusterName,
+    /// All clusters.
+    watched: Vec<Watched>,
+    /// What EC2 refused is all clusters'.
+    marks: MarksSeen,
+    dice: Dice,
+    /// What happens in the second cluster.
+    second_dice: Dice,
+    doings: Doings,
+    reached: Reached,
+    backups: Vec<(Timestamp, Backup)>,
+    pace: Pace,
+}
+
+/// A cluster that is held to the invariants.
+struct Watched {
+    cluster: ClusterName,
+    budgets: Vec<PoolBudgets>,
+    history: History,
+}
+
+/// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
+const SECOND_SCALES: u64 = 350;
+
+/// How much time passes from step to step. Most histories are quick: much happens at once. Some are slow, so that
+/// audits, timeouts and the restore of an hour-old table are met too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// A step is a few seconds.
+    Quick,
+    /// A step is up to a minute.
+    Slow,
+    /// The same, and the table is restored on the way.
+    Restored,
+}
+
+impl Pace {
+    /// Seconds.
+    const fn longest_step(self) -> u64 {
+        match self {
+            Self::Quick => 4,
+            Self::Slow | Self::Restored => 60,
+        }
+    }
+
+    /// How long a settled region is watched after it was woken: an audit's period where there is time.
+    const fn second_look(self) -> SignedDuration {
+        match self {
+            Self::Quick => SignedDuration::from_mins(3),
+            Self::Slow | Self::Restored => SignedDuration::from_mins(15),
+        }
+    }
+}
+
+impl Play {
+    fn new(options: Options) -> Result<Self, Box<Violation>> {
+        let chaos = Arc::new(Chaos::new(options.seed, options.sabotage));
+        let world = crate::world::scenario(options.seed);
+        let hooks = Arc::clone(&chaos);
+        let made = build(&world, &scenario::Options { hooks, ..scenario::Options::default() });
+        let cluster = ClusterName::parse(CLUSTER);
+        let (Ok(mut region), Ok(cluster)) = (made, cluster) else {
+            return Err(Box::new(Violation {
+                invariant: Invariant::PodsRun,
+                seed: options.seed,
+                step: 0,
+                at: Timestamp::UNIX_EPOCH,
+                found: "the world of this seed can't be made".to_owned(),
+            }));
+        };
+        region.set_listeners(Listeners::None);
+        let watch = |form: &scenario::ClusterForm| {
+            let budgets = form.objects.iter().filter_map(PoolBudgets::of).collect();
+            let cluster = ClusterName::parse(form.name.as_str()).ok()?;
+            Some(Watched { cluster, budgets, history: History::default() })
+        };
+        let mut dice = Dice::new(options.seed, 3);
+        let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
+            (false, _) => Pace::Quick,
+            (true, false) => Pace::Slow,
+            (true, true) => Pace::Restored,
+        });
+        Ok(Self {
+            options,
+            step: 0,
+            region,
+            chaos,
+            cluster,
+            watched: world.clusters.iter().filter_map(watch).collect(),
+            marks: MarksSeen::default(),
+            dice,
+            second_dice: Dice::new(options.seed, 9),
+            doings: Doings::default(),
+            reached: Reached::default(),
+            backups: Vec::new(),
+            pace,
+        })
+    }
+
+    /// One step: something happens, time passes, the invariants are asked.
+    fn live(&mut self) -> Result<(), Box<Violation>> {
+        self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
+        for other in self.watched.iter().skip(1) {
+            if self.second_dice.permille(SECOND_SCALES) {
+                deeds::scale(&self.region, &other.cluster, 5, &mut self.second_dice);
+            }
+        }
+        let seconds = i64::try_from(self.dice.between(1, self.pace.longest_step())).unwrap_or(1);
+        self.pass(SignedDuration::from_secs(seconds))?;
+        if self.pace == Pace::Restored {
+            self.maybe_restore();
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, time: SignedDuration) -> Result<(), Box<Violation>> {
+        let until = self.region.now().checked_add(time).unwrap_or(Timestamp::MAX);
+        self.region.run_until(until);
+        self.region.take_happenings();
+        self.judge()
+    }
+
+    fn maybe_restore(&mut self) {
+        let now = self.region.now();
+        if self.backups.last().is_none_or(|(at, _)| now.duration_since(*at) >= SignedDuration::from_mins(10))
+        {
+            self.backups.push((now, self.region.table().backup()));
+        }
+        let old_enough = |at: &Timestamp| now.duration_since(*at) >= RESTORE_AGE;
+        let Some((_, backup)) = self.backups.iter().rev().find(|(at, _)| old_enough(at)) else { return };
+        if self.dice.permille(100) {
+            let well = |claim: &&Arc<Claim>| {
+                use ClaimPhase::{Initialized, Launched, Registered};
+                matches!(claim.phase(), Launched | Registered | Initialized)
+            };
+            for watched in &mut self.watched {
+                let moment = Moment::of(&self.region, &watched.cluster);
+                let instances = moment.claims.iter().filter(well).filter_map(|c| c.state.instance());
+                watched.history.well_at_restore = instances.map(|i| i.id.clone()).collect();
+                watched.history.restored_at = Some(now);
+            }
+            self.region.table().restore(backup);
+            self.chaos.note_restore();
+        }
+    }
+
+    fn is_restored(&self) -> bool {
+        self.watched.iter().any(|watched| watched.history.restored_at.is_some())
+    }
+
+    /// After a restore nothing may die; what else holds is for a person to bring back.
+    fn live_on_restored_table(&mut self) -> Result<(), Box<Violation>> {
+        for _ in 0..24 {
+            self.step += 1;
+            let until = self.region.now().checked_add(SignedDuration::from_mins(5)).unwrap_or(Timestamp::MAX);
+            self.region.run_until(until);
+            self.region.take_happenings();
+            for watched in &self.watched {
+                let moment = Moment::of(&self.region, &watched.cluster);
+                let found = invariants::invariant_restore_kills_nothing(&moment, &watched.history);
+                self.check(moment.at, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn calm_down(&mut self) -> Result<(), Box<Violation>> {
+        self.chaos.set_weather(Weather::Calm);
+        self.doings.make_peace(&mut self.region, &self.cluster);
+        for watched in &mut self.watched {
+            watched.history.pending_since.clear();
+        }
+        let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
+        let mut settled_since = None;
+        loop {
+            self.step += 1;
+            self.pass(SignedDuration::from_mins(1))?;
+            let now = self.region.now();
+            let mut found = Ok(());
+            for watched in &mut self.watched {
+                let waiting = waiting_pods(&self.region, &watched.cluster);
+                found = found.and(invariants::invariant_pods_run(now, &waiting, &mut watched.history));
+            }
+            self.check(now, found)?;
+            let unsettled = self.region.unsettled().0;
+            if unsettled.is_empty() {
+                let since = *settled_since.get_or_insert(now);
+                if now.duration_since(since) >= SETTLED_AFTER {
+                    return self.look_again();
+                }
+            } else {
+                settled_since = None;
+            }
+            if now >= deadline {
+                let text =
+                    format!("not settled {SETTLE_WITHIN:#} after the last fault: {}", unsettled.join("; "));
+                return self.check(now, Err((Invariant::SettledStays, text)));
+            }
+        }
+    }
+
+    /// Wakes every function in a settled region: nothing may change.
+    fn look_again(&mut self) -> Result<(), Box<Violation>> {
+        let before = self.standing();
+        for cluster in self.watched.iter().map(|watched| watched.cluster.clone()).collect::<Vec<_>>() {
+            for function in FunctionName::ALL {
+                self.region.send(function, wake(&cluster));
+            }
+        }
+        self.pass(self.pace.second_look())?;
+        for (before, after) in before.iter().zip(self.standing()) {
+            let found = invariants::invariant_settled_stays(before, &after);
+            self.check(self.region.now(), found)?;
+        }
+        Ok(())
+    }
+
+    fn standing(&self) -> Vec<Standing> {
+        let requests = self.region.twin().requests().len();
+        let of = |watched: &Watched| Standing::of(&Moment::of(&self.region, &watched.cluster), requests);
+        self.watched.iter().map(of).collect()
+    }
+
+    fn judge(&mut self) -> Result<(), Box<Violation>> {
+        let deletions = self.region.take_pod_deletions();
+        let of = |watched: &Watched| Moment::of(&self.region, &watched.cluster).with_deletions(&deletions);
+        let moments: Vec<Moment> = self.watched.iter().map(of).collect();
+        let at = self.region.now();
+        let judged = self.judge_marks();
+        self.check(at, judged)?;
+        for (watched, moment) in self.watched.iter_mut().zip(&moments) {
+            let judged = watched.judge(&self.region, moment, self.step);
+            let judged = judged.and_then(|()| {
+                invariant_images_selected(&self.region, &watched.cluster, self.doings.strangers())
+            });
+            self.reached.look(&self.region, &watched.cluster, moment, self.doings.strangers());
+            if let Err((invariant, found)) = judged {
+                let (seed, step) = (self.options.seed, self.step);
+                return Err(Box::new(Violation { invariant, seed, step, at, found }));
+            }
+        }
+        self.reached.look_at_launches(&moments);
+        Ok(())
+    }
+
+    fn judge_marks(&mut self) -> Result<(), (Invariant, String)> {
+        self.marks.look(&self.region);
+        marks::invariant_holds_bounded(&self.marks)?;
+        marks::invariant_marks_clear(&self.region, &self.marks)?;
+        marks::invariant_one_probe(&self.region, &self.marks)
+    }
+
+    fn check(&self, at: Timestamp, found: Result<(), (Invariant, String)>) -> Result<(), Box<Violation>> {
+        let violation = |(invariant, found)| {
+            Box::new(Violation { invariant, seed: self.options.seed, step: self.step, at, found })
+        };
+        found.map_err(violation)
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            launches: self.region.twin().launches().len(),
+            crashes: self.chaos.crashes(),
+            invocations: self.region.usage().invocations.values().sum(),
+            restored: self.is_restored(),
+            reached: self.reached.0.clone(),
+        }
+    }
+}
+
+impl Watched {
+    /// Asks the invariants of one cluster.
+    fn judge(&mut self, region: &Region, moment: &Moment, step: u32) -> Result<(), (Invariant, String)> {
+        let history = &mut self.history;
+        invariants::invariant_one_instance_per_claim(moment)?;
+        invariants::invariant_states_go_forward(moment, history)?;
+        invariants::invariant_nothing_unowned(moment, history)?;
+        let (launches, requests) = (region.twin().launches(), region.twin().requests());
+        invariants::invariant_images_available(&launches, &requests, history)?;
+        invariant_budgets_hold(moment, &self.budgets, history)?;
+        let waiting = waiting_pods(region, &self.cluster);
+        if let Some(site) = region.site(&self.cluster) {
+            invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
+            history.crowded_out.observe(moment, &waiting, site.cluster());
+        }
+        invariant_evidence_held(region, &self.cluster, &mut history.evidence)?;
+        invariant_planned_memory_is_there(moment, &mut history.memory_judged)?;
+        history.shifts.look(region, &self.cluster);
+        invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
+        invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
+        if step.is_multiple_of(20) {
+            invariant_learned_is_reported(region)?;
+            history.journal.read(region);
+            invariants::invariant_journal_explains(moment, history)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! A storm of claims' steps beside pods that arrive: a history of its own, for one invariant.
+//!
+//! Decides when pods arrive and when a claim steps. Each call of a function takes a while here, and a claim of the same
+//! cluster takes a step every 50 ms, so between the look and the commit of a plan there always are steps. Nothing else
+//! goes wrong.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
+use tenon_domain::resources::ResourceList;
+use tenon_memory_table::block_on;
+use tenon_region::engine::Region;
+use tenon_region::gate::Gate;
+use tenon_region::ports::{GatedTable, Outbox};
+use tenon_region::scenario::{self, build};
+use tenon_state::step::ClaimStep;
+use tenon_table::items::{keys, put};
+use tenon_table::{Commit, CommitToken, Table};
+
+use crate::chaos::{Chaos, Weather};
+use crate::history::History;
+use crate::invariants::{Invariant, Violation, counts_pods, invariant_no_starvation};
+use crate::random::Dice;
+use crate::simulate::Options;
+use crate::world::{CLUSTER, DEPLOYMENTS};
+
+/// A claim's step is committed so often.
+const STEP_EVERY: SignedDuration = SignedDuration::from_millis(50);
+/// Steps of claims between two arrivals of pods: 10 s.
+const STEPS_AN_ARRIVAL: u32 = 200;
+/// Until then the region reads its catalogue and resolves its class.
+const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
+
+/// Plays a storm with so many arrivals of pods as there are steps.
+///
+/// # Errors
+/// A [`Violation`] of [`Invariant::NoStarvation`].
+pub fn storm(options: Options) -> Result<(), Box<Violation>> {
+    let violation =
+        |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
+    let Some(mut storm) = Storm::new(options) else {
+        let found = "the world of this seed can't be made".to_owned();
+        return Err(violation(0, Timestamp::UNIX_EPOCH, (Invariant::NoStarvation, found)));
+    };
+    let mut history = History::default();
+    // The last arrival has the time to be counted, too.
+    for step in 0..options.steps.saturating_add(15) {
+        if step < options.steps {
+            storm.scale_up();
+        }
+        for _ in 0..STEPS_AN_ARRIVAL {
+            storm.step_claim();
+            storm.pass(STEP_EVERY);
+        }
+        let at = storm.region.now();
+        invariant_no_starvation(at, &uncounted(&storm.region, &storm.cluster), &mut history)
+            .map_err(|found| violation(step, at, found))?;
+    }
+    Ok(())
+}
+
+struct Storm {
+    region: Region,
+    cluster: ClusterName,
+    table: GatedTable,
+    claim: Claim,
+    dice: Dice,
+}
+
+impl Storm {
+    fn new(options: Options) -> Option<Self> {
+        let chaos = |weather| {
+            let chaos = Chaos::new(options.seed, options.sabotage);
+            chaos.set_weather(weather);
+            Arc::new(chaos)
+        };
+        let hooks = chaos(Weather::Slow);
+        let world = crate::world::scenario(options.seed);
+        let region = build(&world, &scenario::Options { hooks, ..scenario::Options::default() }).ok()?;
+        let cluster = ClusterName::parse(CLUSTER).ok()?;
+        // Its steps are a function's, and what is broken for functions is broken here; its calls take no time.
+        let gate = Gate::new("lifecycle", chaos(Weather::Calm));
+        let outbox = Arc::new(Mutex::new(Outbox::default()));
+        let table = GatedTable::new(region.table().clone(), gate, outbox);
+        let mut dice = Dice::new(options.seed, 4);
+        let claim = Claim {
+            name: ClaimName::parse("default-storm").ok()?,
+            revision: 1,
+            pool: NodePoolName::parse("default").ok()?,
+            class: NodeClassName::parse("default").ok()?,
+            launch: LaunchId::parse(format!("launch-storm{}", dice.below(1000))).ok()?,
+            created_at: region.now(),
+            state: ClaimState::Planned,
+            drift: None,
+            role: CommandRole::None,
+            terms: None,
+            requests: ResourceList::new(),
+        };
+        let mut storm = Self { region, cluster, table, claim, dice };
+        storm.pass(CALM_BEFORE);
+        let token = CommitToken::of_texts(["storm"]);
+        let writes = vec![put(keys::claim(&storm.cluster, &storm.claim.name), &storm.claim)];
+        block_on(storm.table.commit(&Commit { token, conditions: Vec::new(), writes })).ok()?;
+        Some(storm)
+    }
+
+    fn pass(&mut self, time: SignedDuration) {
+        let until = self.region.now().checked_add(time).unwrap_or(Timestamp::MAX);
+        self.region.run_until(until);
+        self.region.take_happenings();
+    }
+
+    /// A claim's step: on its own revision, with the cluster's counter.
+    fn step_claim(&mut self) {
+        let next = Claim { revision: self.claim.revision.saturating_add(1), ..self.claim.clone() };
+        let commit = ClaimStep::new(&self.cluster, self.claim.revision, &next).commit();
+        if block_on(self.table.commit(&commit)).is_ok() {
+            self.claim = next;
+        }
+    }
+
+    fn scale_up(&mut self) {
+        let Some(site) = self.region.site(&self.cluster) else { return };
+        let Some(name) = self.dice.pick(&DEPLOYMENTS) else { return };
+        let more = i64::try_from(self.dice.between(1, 3)).unwrap_or(1);
+        let _ = site.cluster().scale(name, |replicas| replicas.saturating_add(more));
+    }
+}
+
+/// UIDs of pods that wait and that no claim was planned for.
+pub(crate) fn uncounted(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+    let now = region.now();
+    let claims = region.claims(cluster);
+    let live: BTreeSet<&ClaimName> = claims.iter().filter(|c| counts_pods(c, now)).map(|c| &c.name).collect();
+    let launches = region.launches(cluster);
+    let counted: BTreeSet<&str> = launches
+        .iter()
+        .flat_map(|launch| &launch.claims)
+        .filter(|claim| live.contains(&claim.name))
+        .flat_map(|claim| &claim.pods)
+        .map(|pod| pod.uid.as_str())
+        .collect();
+    let mut waiting = crate::simulate::waiting_pods(region, cluster);
+    waiting.retain(|uid| !counted.contains(uid.as_str()));
+    waiting
+}

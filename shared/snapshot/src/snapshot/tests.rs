@@ -1,0 +1,388 @@
+//! What a writer and a reader of snapshots would notice.
+
+use super::*;
+use crate::pod::{PodRef, SeenPod};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tenon_domain::api::pod::{PodPhase, Readiness, SchedulingVerdict};
+use tenon_domain::manifest::pod_uid;
+use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
+use tenon_memory_table::block_on;
+use tenon_memory_table::{MemoryConfig, MemoryTable};
+use tenon_table::{Commit, CommitToken, Consistency, Table, Write};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn quiet_table() -> MemoryTable {
+    let zero = jiff::SignedDuration::ZERO;
+    let config = MemoryConfig {
+        seed: 0,
+        staleness_max: zero,
+        ttl_delay_max: zero,
+        throughput: tenon_memory_table::Throughput::Off,
+    };
+    MemoryTable::new(config, Arc::new(|| Timestamp::UNIX_EPOCH))
+}
+
+fn cluster() -> ClusterName {
+    ClusterName::parse("prod").unwrap()
+}
+
+fn pod(app: usize, n: usize, extra: Value) -> PodRef {
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("web-{app}-7d9c5b7c8f-{n:05}"),
+            "namespace": "shop",
+            "uid": format!("{:08x}-1c2d-4e3f-8a9b-{:012x}", n * 2_654_435_761 % 4_294_967_296, n * 40_503 + app),
+            "creationTimestamp": at(1_700_000_000 + (n as i64 * 37) % 10_000).to_string(),
+            "resourceVersion": "1",
+            "labels": {"app": format!("web-{app}"), "pod-template-hash": "7d9c5b7c8f"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("web-{app}-7d9c5b7c8f"),
+                "uid": format!("owner-{app}"), "controller": true}],
+            "managedFields": [{"manager": "kube-controller-manager"}],
+        },
+        "spec": {
+            "nodeName": format!("ip-10-0-{}-{}.ec2.internal", n % 7, n % 200),
+            "containers": [{"name": "app", "image": "registry.example.com/web:1", "env": [{"name": "A", "value": "secret"}],
+                "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}}],
+            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": 300}],
+            "terminationGracePeriodSeconds": 30,
+        },
+        "status": {"phase": "Running", "startTime": at(1_700_000_100 + n as i64 % 1_000).to_string(),
+            "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    merge(&mut pod, &extra);
+    Arc::new(SeenPod::read(&pod).unwrap())
+}
+
+/// Sets a patch's fields; null takes a field away.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else { return *target = patch.clone() };
+    for (key, value) in fields {
+        match value {
+            Value::Null => drop(target.as_object_mut().unwrap().remove(key)),
+            value => merge(&mut target[key.as_str()], value),
+        }
+    }
+}
+
+fn objects() -> ClusterObjects {
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "a", "uid": "n", "labels": {"kubernetes.io/arch": "amd64"}, "resourceVersion": "9",
+            "annotations": {"csi.volume.kubernetes.io/nodeid": "{}", "karpenter.sh/nodepool-hash": "1"},
+            "finalizers": ["karpenter.sh/termination"]},
+        "spec": {"providerID": "aws:///us-east-1a/i-0abc", "taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3920m"}, "images": [{"names": ["x"]}],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "KubeletReady"}]}});
+    let stateful = json!({"metadata": {"labels": {"statefulset.kubernetes.io/pod-name": "db-1"}},
+        "spec": {"nodeName": null}, "status": {"phase": "Pending", "startTime": null,
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}});
+    ClusterObjects {
+        pods: vec![
+            pod(1, 0, json!({})),
+            pod(1, 1, stateful),
+            pod(1, 2, json!({"status": {"phase": "Succeeded"}})),
+        ],
+        nodes: vec![Arc::new(node)],
+        namespaces: vec![Arc::new(namespace)],
+        reports: vec![ActionReport {
+            claim: "a-1".into(),
+            number: 3,
+            progress: ActionProgress::Working { pods_left: 2 },
+        }],
+        ..ClusterObjects::default()
+    }
+}
+
+struct Fixture {
+    table: MemoryTable,
+    encoder: Encoder,
+    manifest: Option<Manifest>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { table: quiet_table(), encoder: Encoder::default(), manifest: None }
+    }
+
+    fn write(&mut self, objects: &ClusterObjects, now: i64) -> Encoded {
+        let encoded = self.encoder.encode(objects, self.manifest.as_ref(), at(now));
+        let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
+        let written =
+            block_on(write(&self.table, &cluster(), &encoded, (generation, self.manifest.as_ref())));
+        self.manifest = Some(written.unwrap());
+        block_on(encoded.retire_dropped(&self.table, &cluster(), at(now))).unwrap();
+        encoded
+    }
+
+    fn read(&self, cache: &mut ChunkCache) -> Snapshot {
+        block_on(read(&self.table, &cluster(), Consistency::Strong, cache)).unwrap().unwrap()
+    }
+}
+
+#[test]
+fn the_forms_of_chunks_are_stable() {
+    let encoded = Encoder::default().encode(&objects(), None, at(0));
+    let mut text = String::new();
+    for chunk in &encoded.new {
+        let content = Chunk::unpack(&chunk.to_item(), size::Budget::new(1 << 20)).unwrap().0;
+        text.push_str(&format!(
+            "{}/{}\n{}\n",
+            chunk.name.kind,
+            chunk.name.digest,
+            serde_json::to_string_pretty(&content).unwrap()
+        ));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_snapshot_comes_back_in_the_domains_types() {
+    let mut fixture = Fixture::new();
+    fixture.write(&objects(), 100);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!((snapshot.generation, snapshot.seen_at), (1, at(100)));
+    assert_eq!(snapshot.unreadable, []);
+    let [running, waiting] = snapshot.pods.as_slice() else { panic!("finished pods are left out") };
+    assert_eq!(running.name.to_string(), "shop/web-1-7d9c5b7c8f-00000");
+    assert_eq!((running.phase, running.readiness), (PodPhase::Running, Readiness::Ready));
+    assert_eq!(running.shape.requests.to_string(), "cpu: 250m, memory: 512Mi, pods: 1");
+    assert_eq!(running.shape.owner.as_ref().unwrap().kind, "ReplicaSet");
+    assert_eq!((waiting.node.clone(), waiting.scheduling), (None, SchedulingVerdict::Unschedulable));
+    assert_eq!(waiting.shape.labels["statefulset.kubernetes.io/pod-name"], "db-1");
+    assert_eq!(snapshot.nodes[0].meta.finalizers, ["karpenter.sh/termination"]);
+    assert_eq!(snapshot.nodes[0].readiness, Readiness::Ready);
+    assert_eq!(snapshot.namespaces["shop"]["team"], "a");
+    assert_eq!(snapshot.reports, objects().reports);
+}
+
+#[test]
+fn a_bound_pod_is_known_by_its_name_and_a_waiting_one_by_its_uid() {
+    let stays = json!({"metadata": {"name": "kept", "annotations": {"karpenter.sh/do-not-disrupt": "1h"}}});
+    // No UID is as long.
+    let long = "a".repeat(150);
+    let mut given = objects();
+    given.pods.extend([pod(1, 3, stays), pod(1, 4, json!({"metadata": {"name": long}}))]);
+    // Namespaces have names of their own.
+    given.pods.push(pod(1, 0, json!({"metadata": {"namespace": "other", "uid": "another"}})));
+    let mut fixture = Fixture::new();
+    fixture.write(&given, 100);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!(snapshot.unreadable, []);
+    let [other, long, kept, bound, waiting] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
+    assert_eq!(Ok(bound.uid.clone()), pod_uid("shop", "web-1-7d9c5b7c8f-00000"));
+    assert_eq!((bound.created_at, bound.started_at), (None, None));
+    assert_ne!(other.uid, bound.uid);
+    assert!(long.uid.as_str().ends_with("-1c2d-4e3f-8a9b-0000000278dd"), "{}", long.uid);
+    assert_eq!(kept.started_at, Some(at(1_700_000_103)));
+    assert_eq!(waiting.uid.as_str(), "9e3779b1-1c2d-4e3f-8a9b-000000009e38");
+    assert_eq!(waiting.created_at, Some(at(1_700_000_037)));
+}
+
+#[test]
+fn rows_of_older_agents_are_read() {
+    let mut fixture = Fixture::new();
+    let mut encoded = fixture.encoder.encode(&objects(), None, at(0));
+    let shape = objects().pods[0].shape().digest().to_owned();
+    let row = json!([
+        "web-1",
+        "5a1c0e52-bound",
+        1_700_000_000,
+        "ip-10-0-0-0.ec2.internal",
+        "Running",
+        "r",
+        1_700_000_100
+    ]);
+    let older = Chunk::pack((ChunkKind::Pods, 0), &json!({"v": 1, "groups": {shape: [row]}}).to_string());
+    encoded.manifest.chunks.retain(|chunk| chunk.kind != ChunkKind::Pods);
+    encoded.manifest.chunks.push(older.name.clone());
+    encoded.new.push(older);
+    block_on(write(&fixture.table, &cluster(), &encoded, (1, None))).unwrap();
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    let [bound] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
+    assert_eq!(bound.uid.as_str(), "5a1c0e52-bound");
+    assert_eq!((bound.created_at, bound.started_at), (Some(at(1_700_000_000)), Some(at(1_700_000_100))));
+}
+
+#[test]
+fn a_heartbeat_counts_for_its_own_generation_only() {
+    let mut fixture = Fixture::new();
+    fixture.write(&objects(), 100);
+    let beat_at = |generation, second| {
+        block_on(beat(&fixture.table, &cluster(), Heartbeat { generation, seen_at: at(second) })).unwrap();
+        fixture.read(&mut ChunkCache::default()).seen_at
+    };
+    assert_eq!(beat_at(1, 140), at(140));
+    assert_eq!(beat_at(2, 180), at(100));
+}
+
+#[test]
+fn one_bad_object_hides_no_other() {
+    let mut bad = objects();
+    bad.nodes.push(Arc::new(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bad"},
+        "spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}})));
+    let mut fixture = Fixture::new();
+    fixture.write(&bad, 0);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!(snapshot.nodes.len(), 1);
+    assert_eq!((snapshot.unreadable[0].kind.as_str(), snapshot.unreadable[0].name.as_str()), ("Node", "bad"));
+}
+
+#[test]
+fn an_unchanged_cluster_writes_nothing_and_a_reader_reads_what_changed() {
+    let mut fixture = Fixture::new();
+    let first = fixture.write(&objects(), 0);
+    let again = fixture.encoder.encode(&objects(), fixture.manifest.as_ref(), at(1));
+    assert!(again.changed.is_empty() && again.new.is_empty() && again.dropped.is_empty());
+    let mut cache = ChunkCache::default();
+    fixture.read(&mut cache);
+    let mut changed = objects();
+    changed.namespaces.clear();
+    let second = fixture.write(&changed, 2);
+    assert_eq!(second.changed.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), ["namespaces"]);
+    // Everything but the manifest is in the reader's cache: chunks may go.
+    for chunk in &first.new {
+        let commit = Commit {
+            token: CommitToken::parse("gone").unwrap(),
+            conditions: vec![],
+            writes: vec![Write::Delete { key: chunk_key(&cluster(), &chunk.name) }],
+        };
+        block_on(fixture.table.commit(&commit)).unwrap();
+    }
+    assert!(fixture.read(&mut cache).namespaces.is_empty());
+    let torn = block_on(read(&fixture.table, &cluster(), Consistency::Strong, &mut ChunkCache::default()));
+    assert!(matches!(torn, Err(ReadError::Torn { generation: 2, .. })));
+}
+
+#[test]
+fn chunks_that_are_dropped_end_in_an_hour_and_come_back_whole() {
+    let mut fixture = Fixture::new();
+    fixture.write(&objects(), 0);
+    let mut changed = objects();
+    changed.namespaces.clear();
+    let dropped = fixture.write(&changed, 10).dropped;
+    let expires = |fixture: &Fixture| {
+        let item =
+            block_on(fixture.table.get(&chunk_key(&cluster(), &dropped[0]), Consistency::Strong)).unwrap();
+        item.unwrap().get("expires_at").and_then(|v| v.as_number().and_then(tenon_table::Number::to_i64))
+    };
+    assert_eq!(expires(&fixture), Some(3_610));
+    fixture.write(&objects(), 20);
+    assert_eq!(expires(&fixture), None);
+    let orphan = Chunk::pack((ChunkKind::Nodes, 0), "{}");
+    let write = Write::Put { key: chunk_key(&cluster(), &orphan.name), item: orphan.to_item() };
+    let commit = Commit { token: CommitToken::parse("o").unwrap(), conditions: vec![], writes: vec![write] };
+    block_on(fixture.table.commit(&commit)).unwrap();
+    let retire =
+        || block_on(retire_orphans(&fixture.table, &cluster(), fixture.manifest.as_ref().unwrap(), at(30)));
+    assert_eq!((retire().unwrap(), retire().unwrap()), (1, 0));
+}
+
+#[test]
+fn two_agents_never_write_over_each_other() {
+    let mut fixture = Fixture::new();
+    let encoded = fixture.write(&objects(), 0);
+    let late = block_on(write(&fixture.table, &cluster(), &encoded, (1, None)));
+    assert!(matches!(late, Err(WriteError::LostRace)));
+}
+
+/// Writes a report of these chunks, as no agent of ours would.
+fn forge(table: &MemoryTable, chunks: &[Chunk], names: Vec<ChunkRef>) {
+    let manifest = Manifest {
+        revision: 1,
+        generation: 1,
+        taken_at: at(0),
+        restored_at: None,
+        pending_pods: 0,
+        buckets: std::collections::BTreeMap::new(),
+        chunks: names,
+        index: None,
+    };
+    let items = chunks.iter().map(|chunk| (chunk_key(&cluster(), &chunk.name), chunk.to_item()));
+    for (key, item) in items.chain([(manifest_key(&cluster()), manifest.to_item().unwrap())]) {
+        let token = CommitToken::of_texts([format!("{key} {item:?}").as_str()]);
+        let commit = Commit { token, conditions: vec![], writes: vec![Write::Put { key, item }] };
+        block_on(table.commit(&commit)).unwrap();
+    }
+}
+
+fn refused(table: &MemoryTable, cache: &mut ChunkCache) -> TooLarge {
+    match block_on(read(table, &cluster(), Consistency::Strong, cache)) {
+        Err(ReadError::TooLarge(too_large)) => too_large,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_snapshot_that_inflates_to_more_than_functions_have_memory_for_is_refused() {
+    let table = quiet_table();
+    let mut cache = ChunkCache::default();
+    let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(65 * 1024 * 1024));
+    assert!(bomb.data.len() < 70_000);
+    forge(&table, std::slice::from_ref(&bomb), vec![bomb.name.clone()]);
+    assert_eq!(
+        refused(&table, &mut cache).to_string(),
+        "the snapshot is too large: at least 67108865 of 67108864 bytes, values counted"
+    );
+    // Many that are small enough each are no better.
+    let chunks: Vec<Chunk> = (0..5)
+        .map(|n| Chunk::pack((ChunkKind::Nodes, n), &format!("{{\"n\":{n}}}{}", " ".repeat(15 << 20))))
+        .collect();
+    forge(&table, &chunks, chunks.iter().map(|chunk| chunk.name.clone()).collect());
+    assert_eq!(refused(&table, &mut cache).most, SNAPSHOT_SIZE_MOST);
+    // Nor is one that is named a hundred times.
+    let chunk = Chunk::pack((ChunkKind::Nodes, 0), &format!("{{}}{}", " ".repeat(1 << 20)));
+    let named = (0..100).map(|bucket| ChunkRef { bucket, ..chunk.name.clone() }).collect();
+    forge(&table, std::slice::from_ref(&chunk), named);
+    assert_eq!(refused(&table, &mut cache).most, SNAPSHOT_SIZE_MOST);
+    // Once it reports less it is read again.
+    forge(&table, std::slice::from_ref(&chunk), vec![chunk.name.clone()]);
+    assert!(block_on(read(&table, &cluster(), Consistency::Strong, &mut cache)).unwrap().is_some());
+}
+
+#[test]
+fn a_shape_counts_for_each_pod_that_has_labels_of_its_own() {
+    let table = quiet_table();
+    let labels: serde_json::Map<String, Value> = (0..1000).map(|n| (format!("l{n}"), json!("v"))).collect();
+    let shape = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "shape", "namespace": "shop", "labels": labels},
+        "spec": {"containers": [{"name": "app"}]}});
+    let shapes = Chunk::pack((ChunkKind::Shapes, 0), &json!({"v": 1, "shapes": {"s": shape}}).to_string());
+    let row = |n: usize| json!([format!("web-{n}"), "", 0, "n", "Running", "", 0, 0, {"own": "label"}]);
+    let rows: Vec<Value> = (0..2000).map(row).collect();
+    let pods = Chunk::pack((ChunkKind::Pods, 0), &json!({"v": 1, "groups": {"s": rows}}).to_string());
+    forge(&table, &[shapes.clone(), pods.clone()], vec![shapes.name, pods.name]);
+    assert_eq!(refused(&table, &mut ChunkCache::default()).most, SNAPSHOT_SIZE_MOST);
+}
+
+#[test]
+fn caches_keep_no_more_than_a_functions_memory_has_room_for() {
+    let table = quiet_table();
+    let chunk = Chunk::pack((ChunkKind::NodeClasses, 0), &format!("{{}}{}", " ".repeat(15 << 20)));
+    forge(&table, std::slice::from_ref(&chunk), vec![chunk.name.clone()]);
+    let caches = ChunkCaches::of_classes();
+    let read_as = |name: &str| {
+        let mut cache = ChunkCache::default();
+        block_on(read_classes(&table, &cluster(), Consistency::Strong, &mut cache)).unwrap().unwrap();
+        caches.put(&ClusterName::parse(name).unwrap(), cache);
+    };
+    let kept = |name: &str| {
+        let name = ClusterName::parse(name).unwrap();
+        let cache = caches.take(&name);
+        let found = cache.manifest().is_some();
+        caches.put(&name, cache);
+        found
+    };
+    read_as("first");
+    assert!(kept("first"));
+    read_as("second");
+    assert!(kept("second") && !kept("first"));
+}

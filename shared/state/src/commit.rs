@@ -1,0 +1,76 @@
+//! Commits a plan: groups as slices under the cluster's revision.
+//!
+//! Decides what a slice's refusal means for those after it. It waits for nothing: whoever commits decides what to do
+//! while the table is throttled.
+
+use tenon_domain::id::ClusterName;
+use tenon_runtime::{HandlerError, Ports};
+use tenon_table::commit_through_conflicts;
+use tenon_table::{Commit, CommitError, CommitToken, Group, Slices, Table};
+
+/// How far a plan was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it.
+    Whole,
+    /// The world changed in between: observe again. What was committed stays valid.
+    Lost,
+}
+
+/// What became of one slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SliceOutcome {
+    /// It went through.
+    Committed,
+    /// The world changed in between: neither it nor any slice after it can go through.
+    Lost,
+    /// The table is throttled: the same slice goes through once it isn't.
+    Throttled,
+}
+
+/// Cuts the groups into slices, in their order.
+///
+/// # Errors
+/// [`HandlerError::Internal`] for a group that no transaction holds.
+pub fn cut(cluster: &ClusterName, revision: u64, groups: Vec<Group>) -> Result<Slices, HandlerError> {
+    let texts = [format!("{revision}"), format!("{groups:?}")];
+    let token = CommitToken::of_texts(texts.iter().map(String::as_str));
+    Slices::cut(&token, cluster, revision, groups)
+        .map_err(|error| HandlerError::Internal(tenon_runtime::error::chain(&error)))
+}
+
+/// Commits one slice, after those before it.
+///
+/// # Errors
+/// [`HandlerError`] for anything but a lost race and throttling.
+pub async fn commit_slice<T: Table>(table: &T, slice: &Commit) -> Result<SliceOutcome, HandlerError> {
+    match commit_through_conflicts(table, slice).await {
+        Ok(()) => Ok(SliceOutcome::Committed),
+        Err(CommitError::LostRace { .. } | CommitError::Conflict { .. }) => Ok(SliceOutcome::Lost),
+        Err(CommitError::Throttled { .. }) => Ok(SliceOutcome::Throttled),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Commits the groups in order.
+///
+/// # Errors
+/// [`HandlerError`] for anything but a lost race; [`CommitError::Throttled`] where the ports don't wait for it to end.
+pub async fn commit<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    revision: u64,
+    groups: Vec<Group>,
+) -> Result<Outcome, HandlerError> {
+    for slice in cut(cluster, revision, groups)?.commits() {
+        match commit_slice(ports.table(), slice).await? {
+            SliceOutcome::Committed => {}
+            SliceOutcome::Lost => return Ok(Outcome::Lost),
+            SliceOutcome::Throttled => {
+                let pk = slice.writes.first().map(|write| write.key().pk.clone()).unwrap_or_default();
+                return Err(CommitError::Throttled { pk }.into());
+            }
+        }
+    }
+    Ok(Outcome::Whole)
+}

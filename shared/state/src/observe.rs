@@ -1,0 +1,138 @@
+//! Reads what planners of nodes plan from: a cluster's view, its agent's snapshot, and what was learned of nodes.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::view::{ClusterView, Wants};
+use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require_snapshot};
+use tenon_domain::id::ClusterName;
+use tenon_domain::snapshot::Snapshot;
+use tenon_runtime::{HandlerError, Ports};
+use tenon_snapshot::snapshot::{ChunkCaches, ReadError, TooLarge, read};
+use tenon_table::Consistency;
+use tenon_table::items::CatalogCache;
+
+use crate::learned::{LearnedCache, with_own_nodes};
+
+/// What is kept between wakes: immutable content under its digest, and the view of a look that committed nothing.
+#[derive(Debug, Default)]
+pub struct Caches {
+    catalog: CatalogCache,
+    chunks: ChunkCaches,
+    views: Mutex<BTreeMap<ClusterName, ClusterView>>,
+    learned: LearnedCache,
+}
+
+/// An observation.
+#[derive(Debug)]
+pub struct Observed {
+    /// What the table holds.
+    pub view: ClusterView,
+    /// What the agent reported, if that is fresh.
+    pub snapshot: Result<Ready<Snapshot>, Waiting>,
+}
+
+/// Observes a cluster.
+///
+/// # Errors
+/// [`HandlerError::Read`] and [`HandlerError::Item`].
+pub async fn observe<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    wants: Wants<'_>,
+    caches: &Caches,
+) -> Result<Observed, HandlerError> {
+    let kept = caches.views.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
+    let mut view = ClusterView::observe_since(ports, cluster, wants, &caches.catalog, kept).await?;
+    let mut cache = caches.chunks.take(cluster);
+    let read = read(ports.table(), cluster, Consistency::Strong, &mut cache).await;
+    caches.chunks.put(cluster, cache);
+    let snapshot = match read {
+        Ok(found) => {
+            let dated = found.map(|snapshot| {
+                let seen_at = snapshot.seen_at;
+                (snapshot, seen_at)
+            });
+            require_snapshot(dated, view.now)
+        }
+        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+            Err(Waiting::SnapshotTooLarge { size, most, unit })
+        }
+        Err(error) => return Err(read_error(error)),
+    };
+    let known = caches.learned.read(ports, cluster, &view).await?;
+    view.learned = match &snapshot {
+        Ok(snapshot) => with_own_nodes(known, &view, snapshot),
+        Err(_) => known,
+    };
+    Ok(Observed { view, snapshot })
+}
+
+impl Caches {
+    /// Keeps the view of a look that committed nothing, for the next one. A look that does commit keeps none: what it
+    /// wrote, or lost, is read anew.
+    pub fn keep(&self, cluster: &ClusterName, view: ClusterView) {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), view);
+    }
+}
+
+fn read_error(error: ReadError) -> HandlerError {
+    match error {
+        ReadError::Table(error) => HandlerError::Read(error),
+        other @ (ReadError::Torn { .. }
+        | ReadError::Manifest(_)
+        | ReadError::Chunk { .. }
+        | ReadError::TooLarge(_)) => {
+            HandlerError::Item { key: "MANIFEST".to_owned(), source: Box::new(other) }
+        }
+    }
+}
+
+/// The generations that a plan is made from, as records name them.
+#[must_use]
+pub fn evidence(view: &ClusterView, snapshot: u64) -> BTreeMap<String, u64> {
+    let mut evidence: BTreeMap<String, u64> = CatalogPart::ALL
+        .into_iter()
+        .filter_map(|part| Some((part.to_string(), view.parts.get(&part)?.generation)))
+        .collect();
+    evidence.insert("snapshot".to_owned(), snapshot);
+    evidence.insert("revision".to_owned(), view.generations.revision);
+    evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::view::Watch;
+    use tenon_domain::wake::FunctionName;
+    use tenon_harness::{World, WorldConfig};
+    use tenon_memory_table::block_on;
+    use tenon_snapshot::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key, read_manifest};
+    use tenon_table::Write;
+
+    use super::*;
+    use tenon_harness::cluster::Cluster;
+
+    #[test]
+    fn a_snapshot_that_functions_have_no_memory_for_is_waited_for() {
+        let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
+        cluster.report().unwrap();
+        let reported = read_manifest(&cluster.world.table, &cluster.name, Consistency::Strong);
+        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(65 << 20));
+        let manifest =
+            Manifest { chunks: vec![bomb.name.clone()], index: None, ..block_on(reported).unwrap().unwrap() };
+        let chunk = Write::Put { key: chunk_key(&cluster.name, &bomb.name), item: bomb.to_item() };
+        cluster.put(chunk).unwrap();
+        let manifest = Write::Put { key: manifest_key(&cluster.name), item: manifest.to_item().unwrap() };
+        cluster.put(manifest).unwrap();
+        let wants =
+            Wants { function: FunctionName::Provisioner, parts: &[], sets: &[], watch: Watch::Everything };
+        let seen = block_on(observe(&cluster.world, &cluster.name, wants, &Caches::default())).unwrap();
+        let waiting = seen.snapshot.unwrap_err();
+        assert_eq!(waiting.reason(), "SnapshotTooLarge");
+        assert_eq!(
+            waiting.to_string(),
+            "the agent's snapshot has at least 67108865 bytes, values counted, and no more than 67108864 are read: look \
+             for what the cluster has too many of, such as pods that nobody deletes"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! Which pools are ready, and what their nodes can be.
+//!
+//! Decides which classes launches can be made from, with the reason where one can't, and the instance types of each
+//! pool's nodes. It asks nobody: a class's status and the catalogue are what the table says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tenon_domain::class_status::image_for;
+
+use crate::view::ClusterView;
+use jiff::SignedDuration;
+use tenon_domain::api::{Ec2NodeClass, NodePool};
+use tenon_domain::catalog::settings::PartsPerMillion;
+use tenon_domain::catalog::{
+    AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
+};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::evidence::{CatalogPart, Waiting, require};
+use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
+use tenon_domain::labels;
+use tenon_domain::reservation::{Reservations, ReservedCapacity};
+use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
+use tenon_planning::provision::{PoolReadiness, PoolStanding};
+
+use super::World;
+use super::pools::plans;
+
+/// How long prices that never arrived are waited for where a pool could do without them, while they can't be read.
+const MISSED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
+
+/// What is known of a pool.
+#[derive(Debug, Clone)]
+pub(super) struct Judged {
+    /// Whether claims can be made of it.
+    pub(super) readiness: PoolReadiness,
+    /// Whether its requests are known to be refused.
+    pub(super) standing: PoolStanding,
+    /// Prices that it does without.
+    pub(super) without: Option<Waiting>,
+}
+
+/// A class with what it resolved to.
+#[derive(Debug, Clone)]
+pub struct ReadyClass {
+    /// Its spec.
+    pub class: Ec2NodeClass,
+    /// What it resolved to.
+    pub status: ClassStatus,
+}
+
+impl<'a> World<'a> {
+    /// Finds out which pools are ready and what their nodes can be. Before this no pool is known.
+    pub fn resolve(&mut self, region: &'a Region) {
+        let mut by_class: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
+        for pool in self.snapshot.node_pools.iter().filter(|pool| plans(pool)) {
+            let name = &pool.template.node_class.name;
+            let class = self.class(pool);
+            if let Some(class) = class {
+                let types = by_class.entry(name).or_insert_with(|| Arc::new(self.options(class, region)));
+                self.types.insert(pool.name.clone(), Arc::clone(types));
+            }
+            let judged = self.judge(pool, class);
+            if let (PoolReadiness::Ready, Some(class), Some(status)) =
+                (&judged.readiness, class, self.view.classes.get(name))
+            {
+                let ready = ReadyClass { class: self.with_settings(class), status: status.clone() };
+                self.classes.insert(name.clone(), ready);
+            }
+            self.judged.insert(pool.name.clone(), judged);
+        }
+    }
+
+    fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
+        let wanted = &pool.template.node_class;
+        let ours = wanted.group == labels::PROVIDER_DOMAIN && wanted.kind == "EC2NodeClass";
+        self.snapshot.node_classes.iter().find(|class| ours && class.name == wanted.name)
+    }
+
+    /// The class with the cluster's settings.
+    fn with_settings(&self, class: &Ec2NodeClass) -> Ec2NodeClass {
+        let mut class = class.clone();
+        class.settings.reserved_enis = self.registry.settings.reserved_enis;
+        class.settings.vm_memory_overhead = PartsPerMillion(self.registry.settings.vm_memory_overhead_ppm);
+        class
+    }
+
+    fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> Judged {
+        let (readiness, standing) = match self.class_ready(pool, class) {
+            Ok(standing) => (PoolReadiness::Ready, standing),
+            Err(readiness) => (readiness, PoolStanding::Trusted),
+        };
+        if readiness != PoolReadiness::Ready {
+            return Judged { readiness, standing, without: None };
+        }
+        match self.missing_part(pool) {
+            Ok(without) => Judged { readiness, standing, without },
+            Err(waiting) => Judged { readiness: PoolReadiness::NotReady(waiting), standing, without: None },
+        }
+    }
+
+    fn class_ready(
+        &self,
+        pool: &NodePool,
+        class: Option<&Ec2NodeClass>,
+    ) -> Result<PoolStanding, PoolReadiness> {
+        let name = &pool.template.node_class.name;
+        let class = class.ok_or_else(|| PoolReadiness::NodeClassNotFound(name.clone()))?;
+        let not_ready = |reason: &str| {
+            Err(PoolReadiness::NotReady(Waiting::NodeClassNotReady {
+                class: name.to_string(),
+                reason: reason.to_owned(),
+            }))
+        };
+        match class.settings.ami_family {
+            AmiFamily::Al2023 | AmiFamily::Custom => {}
+            AmiFamily::Al2
+            | AmiFamily::Bottlerocket
+            | AmiFamily::Windows2019
+            | AmiFamily::Windows2022
+            | AmiFamily::Windows2025 => return not_ready("UnsupportedAmiFamily"),
+        }
+        let Some(status) = self.view.classes.get(name) else { return not_ready("AwaitingReconciliation") };
+        if class.meta.deleted_at.is_some() {
+            return not_ready("Terminating");
+        }
+        if status.generation != class.meta.generation {
+            return not_ready("AwaitingReconciliation");
+        }
+        if !status.ready() {
+            return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
+        }
+        let Some(mark) = self.view.marks.get(&refused_request(self.cluster, &pool.name, status)) else {
+            return Ok(PoolStanding::Trusted);
+        };
+        match mark.state(self.view.now) {
+            MarkState::Forgotten => Ok(PoolStanding::Trusted),
+            MarkState::Due => Ok(PoolStanding::OnProbation),
+            // Whoever mends what was refused doesn't wait longer than for a mark of capacity.
+            MarkState::Held if mark.last_resort_at() <= self.view.now => Ok(PoolStanding::OnProbation),
+            MarkState::Held | MarkState::Probing(_) => not_ready(&mark.code),
+        }
+    }
+
+    /// A list of prices that isn't there or is too old, where the pool can do without; as an error what it must wait
+    /// for. Prices that never arrived are waited for, so that whoever starts first decides nothing; not for ever.
+    fn missing_part(&self, pool: &NodePool) -> Result<Option<Waiting>, Waiting> {
+        self.require_part(CatalogPart::InstanceTypes)?;
+        self.require_part(CatalogPart::Offerings)?;
+        let allows = |capacity_type: CapacityType| {
+            pool.template.requirements.allows(labels::CAPACITY_TYPE, capacity_type.as_str())
+        };
+        let on_demand = allows(CapacityType::OnDemand).then_some(CatalogPart::OnDemandPrices);
+        let spot = allows(CapacityType::Spot).then_some(CatalogPart::SpotPrices);
+        let prices: Vec<_> =
+            [on_demand, spot].into_iter().flatten().map(|part| (part, self.require_part(part))).collect();
+        let some = prices.iter().any(|(_, found)| found.is_ok());
+        let mut without = None;
+        for (part, found) in prices {
+            match found {
+                Ok(()) => {}
+                Err(waiting) if some && self.is_given_up(part, &waiting) => without = Some(waiting),
+                Err(waiting) => return Err(waiting),
+            }
+        }
+        Ok(without)
+    }
+
+    fn require_part(&self, part: CatalogPart) -> Result<(), Waiting> {
+        let found = self.view.parts.get(&part).map(|found| ((), found.refreshed_at));
+        require(part, found, self.view.now).map(|_| ())
+    }
+
+    /// Whether a part isn't waited for any more where there is something else.
+    fn is_given_up(&self, part: CatalogPart, waiting: &Waiting) -> bool {
+        let failing = self.view.failing.get(&part).map(|since| self.view.now.duration_since(*since));
+        matches!(waiting, Waiting::CatalogStale { .. })
+            || failing.is_some_and(|failing| failing >= MISSED_AT_MOST)
+    }
+
+    /// All types as nodes of the class would be, by name; those without an image among the class's are left out.
+    fn options(&self, class: &Ec2NodeClass, region: &'a Region) -> Vec<InstanceTypeOption> {
+        let status = self.view.classes.get(&class.name);
+        let (Some(status), Some(catalog)) = (status, self.catalog(region)) else { return Vec::new() };
+        let learned = LearnedOf { learned: &self.view.learned, images: &status.images };
+        let catalog = Catalog { learned, ..catalog };
+        let settings = self.with_settings(class).settings;
+        let requests = [RequestDigest::of_class(self.cluster, status)];
+        let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
+        let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
+        if let Some(right) = ReservedCapacity::behind(self.registry.gates) {
+            let launched = self.launched_since(status.resolved_at);
+            let left = Reservations::left(right, &status.reservations, &launched);
+            let of_class = (&settings, Places::Subnets(&status.subnets));
+            catalog.offer_reserved(&mut options, &left, of_class, exhaustion);
+        }
+        options.retain(|option| image_for(&status.images, &option.facts).is_some());
+        options
+    }
+
+    /// The parts that are fresh; nothing without types and offerings.
+    fn catalog(&self, region: &'a Region) -> Option<Catalog<'a>> {
+        let view: &'a ClusterView = self.view;
+        let fresh = |part: CatalogPart| {
+            let found = view.parts.get(&part)?;
+            Some((&*found.data, found.refreshed_at))
+        };
+        let ready = |part: CatalogPart| require(part, fresh(part), view.now).ok();
+        let types = ready(CatalogPart::InstanceTypes)?.part(|data| match data {
+            PartData::InstanceTypes(types) => Some(types),
+            PartData::Offerings(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        })?;
+        let offerings = ready(CatalogPart::Offerings)?.part(|data| match data {
+            PartData::Offerings(offerings) => Some(offerings),
+            PartData::InstanceTypes(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        })?;
+        let on_demand = ready(CatalogPart::OnDemandPrices).and_then(|ready| {
+            ready.part(|data| match data {
+                PartData::OnDemandPrices(prices) => Some(prices),
+                PartData::InstanceTypes(_) | PartData::Offerings(_) | PartData::SpotPrices(_) => None,
+            })
+        });
+        let spot = ready(CatalogPart::SpotPrices).and_then(|ready| {
+            ready.part(|data| match data {
+                PartData::SpotPrices(prices) => Some(prices),
+                PartData::InstanceTypes(_) | PartData::Offerings(_) | PartData::OnDemandPrices(_) => None,
+            })
+        });
+        Some(Catalog { region, types, offerings, on_demand, spot, learned: LearnedOf::NOTHING })
+    }
+}
+
+/// What is marked where EC2 refuses the launches of a pool for what they are: another spec or other images of the class
+/// are another request.
+#[must_use]
+pub fn refused_request(cluster: &ClusterName, pool: &NodePoolName, status: &ClassStatus) -> UnavailableKey {
+    let images: Vec<&str> = status.images.iter().map(|image| image.id.as_str()).collect();
+    let images = images.join(" ");
+    let class = [status.name.as_str(), status.spec_digest.as_str(), images.as_str()];
+    let texts = [cluster.as_str(), pool.as_str()].into_iter().chain(class);
+    UnavailableKey::Request(RequestDigest::of(texts))
+}

@@ -1,0 +1,189 @@
+//! The input of provisioning from a cluster's view and its agent's snapshot.
+//!
+//! Puts together which pods are counted on a claim already (`counted`), and what is known of pools (`classes`, `pools`)
+//! and of nodes (`nodes`). It plans nothing.
+
+mod classes;
+mod counted;
+mod nodes;
+mod pools;
+mod reserved;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tenon_domain::catalog::find_option;
+
+use crate::view::ClusterView;
+use tenon_domain::Timestamp;
+use tenon_domain::api::pod::{PodOrigin, SchedulingVerdict};
+use tenon_domain::api::{Node, NodePool, Pod};
+use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::claim::Claim;
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
+use tenon_domain::registry::Registry;
+use tenon_domain::snapshot::Snapshot;
+use tenon_planning::provision::{Input, Purpose, StepBudget, Storage};
+
+use classes::Judged;
+
+pub use classes::{ReadyClass, refused_request};
+
+/// The kind of owner whose pods make no nodes.
+const DAEMON_SET: &str = "DaemonSet";
+
+/// A cluster as it was observed, indexed.
+#[derive(Debug)]
+pub struct World<'a> {
+    view: &'a ClusterView,
+    snapshot: &'a Snapshot,
+    registry: &'a Registry,
+    cluster: &'a ClusterName,
+    /// Classes that launches can be made from.
+    pub classes: BTreeMap<NodeClassName, ReadyClass>,
+    /// Types of each dynamic pool, by name; none where the class or the catalogue isn't there.
+    pub types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
+    judged: BTreeMap<NodePoolName, Judged>,
+    counted: BTreeMap<&'a Uid, &'a ClaimName>,
+    unbound: BTreeMap<&'a Uid, &'a Pod>,
+    bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
+    by_instance: BTreeMap<&'a InstanceId, &'a Claim>,
+    planned: BTreeSet<&'a Uid>,
+    recount_at: Option<Timestamp>,
+}
+
+impl<'a> World<'a> {
+    /// Indexes what was observed.
+    #[must_use]
+    pub fn new(
+        cluster: &'a ClusterName,
+        registry: &'a Registry,
+        view: &'a ClusterView,
+        snapshot: &'a Snapshot,
+    ) -> Self {
+        let unbound: BTreeMap<&Uid, &Pod> =
+            snapshot.pods.iter().filter(|pod| pod.is_unbound()).map(|pod| (&pod.uid, pod)).collect();
+        let mut bound: BTreeMap<&NodeName, Vec<&Pod>> = BTreeMap::new();
+        for pod in snapshot.pods.iter().filter(|pod| !pod.is_finished()) {
+            if let Some(node) = &pod.node {
+                bound.entry(node).or_default().push(pod);
+            }
+        }
+        let mut world = Self {
+            view,
+            snapshot,
+            registry,
+            cluster,
+            classes: BTreeMap::new(),
+            types: BTreeMap::new(),
+            judged: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            unbound,
+            bound,
+            by_instance: view
+                .claims
+                .values()
+                .filter_map(|claim| claim.state.instance().map(|instance| (&instance.id, claim)))
+                .collect(),
+            planned: view
+                .launches
+                .values()
+                .flat_map(|launch| &launch.claims)
+                .flat_map(|claim| claim.pods.iter().map(|pod| &pod.uid))
+                .collect(),
+            recount_at: None,
+        };
+        world.count();
+        world
+    }
+
+    /// When pods that wait, and are counted on a claim, are nobody's again: to be planned anew then.
+    #[must_use]
+    pub const fn recount_at(&self) -> Option<Timestamp> {
+        self.recount_at
+    }
+
+    /// The input of provisioning for these pods. Nodes of `leaving` claims have no room.
+    #[must_use]
+    pub fn input(&self, pods: Vec<Pod>, purpose: Purpose, leaving: &BTreeSet<ClaimName>) -> Input {
+        let snapshot = self.snapshot;
+        Input {
+            now: self.view.now,
+            cluster: self.cluster.clone(),
+            pods,
+            nodes: self.nodes(leaving),
+            pools: self.pools(),
+            daemon_sets: snapshot.daemon_sets.clone(),
+            storage: Storage {
+                volumes: snapshot.persistent_volumes.clone(),
+                claims: snapshot.persistent_volume_claims.clone(),
+                classes: snapshot.storage_classes.clone(),
+            },
+            namespaces: snapshot.namespaces.clone(),
+            taken_names: self.view.claims.keys().cloned().collect(),
+            steps: StepBudget::default(),
+            purpose,
+        }
+    }
+
+    /// Pods that want a node and that no claim counts.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Pod> {
+        self.unbound.values().filter(|pod| self.wants_node(pod)).map(|pod| (*pod).clone()).collect()
+    }
+
+    /// The pods that claims with room count.
+    #[must_use]
+    pub fn counted(&self) -> BTreeSet<Uid> {
+        self.counted.keys().map(|uid| (*uid).clone()).collect()
+    }
+
+    /// The pods that are bound to a Node and haven't ended.
+    #[must_use]
+    pub fn bound_to(&self, node: &NodeName) -> Vec<Pod> {
+        self.bound.get(node).into_iter().flatten().map(|pod| (*pod).clone()).collect()
+    }
+
+    /// The architecture of a claim's instance.
+    #[must_use]
+    pub fn architecture(&self, claim: &Claim) -> Option<Architecture> {
+        self.option(claim)?.facts.architectures.first().cloned()
+    }
+
+    /// The claim's Node, where it joined.
+    #[must_use]
+    pub fn node_of(&self, claim: &Claim) -> Option<&'a Node> {
+        let instance = &claim.state.instance()?.id;
+        self.snapshot
+            .nodes
+            .iter()
+            .find(|node| node.provider_id.as_ref().is_some_and(|id| id.instance == *instance))
+    }
+
+    fn wants_node(&self, pod: &Pod) -> bool {
+        let nominated = match pod.scheduling {
+            SchedulingVerdict::Nominated => true,
+            SchedulingVerdict::None | SchedulingVerdict::Unschedulable | SchedulingVerdict::Gated => false,
+        };
+        // Some other pod is being preempted for it; one that was planned may be nominated for its own Node, too.
+        let preempts = nominated && !self.planned.contains(&pod.uid);
+        !preempts
+            && !is_daemon(pod)
+            && pod.shape.origin == PodOrigin::Api
+            && !self.counted.contains_key(&pod.uid)
+    }
+
+    fn pool(&self, claim: &Claim) -> Option<&'a NodePool> {
+        self.snapshot.node_pools.iter().find(|pool| pool.name == claim.pool)
+    }
+
+    fn option(&self, claim: &Claim) -> Option<&InstanceTypeOption> {
+        find_option(self.types.get(&claim.pool)?, &claim.state.instance()?.instance_type)
+    }
+}
+
+/// Whether a DaemonSet made the pod: it comes with its node, and makes none.
+#[must_use]
+pub fn is_daemon(pod: &Pod) -> bool {
+    pod.shape.owner.as_ref().is_some_and(|owner| owner.kind == DAEMON_SET)
+}

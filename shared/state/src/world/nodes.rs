@@ -1,0 +1,135 @@
+//! The room that nodes, and claims on their way to one, have for pods.
+//!
+//! Decides which labels, taints and capacity a node is planned with while its kubelet hasn't reported them all.
+//! Invariant: a claim on its way out has no room.
+
+use std::collections::BTreeSet;
+
+use tenon_domain::api::node::Schedulable;
+use tenon_domain::api::{Node, Pod};
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::id::{ClaimName, NodePoolName};
+use tenon_domain::labels;
+use tenon_domain::reservation::LaunchedInto;
+use tenon_domain::resources::ResourceList;
+use tenon_domain::taint::Taint;
+use tenon_planning::provision::{ExistingNode, NodeKind};
+
+use super::{World, is_daemon};
+
+impl<'a> World<'a> {
+    pub(super) fn nodes(&self, leaving: &BTreeSet<ClaimName>) -> Vec<ExistingNode> {
+        let mut nodes = Vec::new();
+        let mut joined: BTreeSet<&ClaimName> = BTreeSet::new();
+        for node in &self.snapshot.nodes {
+            let instance = node.provider_id.as_ref().map(|id| &id.instance);
+            let claim = instance.and_then(|instance| self.by_instance.get(instance).copied());
+            joined.extend(claim.map(|claim| &claim.name));
+            let stays =
+                claim.is_none_or(|claim| claim.phase().offers_room() && !leaving.contains(&claim.name));
+            if stays && node.meta.deleted_at.is_none() && node.schedulable == Schedulable::Yes {
+                nodes.push(self.joined(node, claim));
+            }
+        }
+        let in_flight = |claim: &&Claim| {
+            claim.phase() == ClaimPhase::Launched
+                && !joined.contains(&claim.name)
+                && !leaving.contains(&claim.name)
+        };
+        nodes.extend(self.view.claims.values().filter(in_flight).filter_map(|claim| self.in_flight(claim)));
+        nodes
+    }
+
+    fn joined(&self, node: &Node, claim: Option<&Claim>) -> ExistingNode {
+        let kind = match claim.map(Claim::phase) {
+            None | Some(ClaimPhase::Initialized) => NodeKind::Initialized,
+            Some(_) => NodeKind::Starting,
+        };
+        let startup =
+            claim.and_then(|claim| self.pool(claim)).map_or(&[][..], |pool| &pool.template.startup_taints);
+        let goes_away = |taint: &Taint| {
+            kind == NodeKind::Starting
+                && (taint.is_ephemeral() || startup.iter().any(|own| own.matches(taint)))
+        };
+        let mut allocatable = node.allocatable.clone();
+        if let (NodeKind::Starting, Some(option)) = (kind, claim.and_then(|claim| self.option(claim))) {
+            // What a starting kubelet hasn't reported yet.
+            for (name, quantity) in option.allocatable.iter() {
+                if allocatable.get(name).is_zero() {
+                    allocatable.insert(name.clone(), quantity);
+                }
+            }
+        }
+        let here = self.bound.get(&node.name).map_or(&[][..], Vec::as_slice);
+        let mut existing = ExistingNode {
+            name: node.name.to_string(),
+            kind,
+            labels: node.meta.labels.clone(),
+            taints: node.taints.iter().filter(|taint| !goes_away(taint)).cloned().collect(),
+            allocatable,
+            used: ResourceList::new(),
+            daemon_used: ResourceList::new(),
+            host_ports: BTreeSet::new(),
+            pool: node.meta.labels.get(labels::NODEPOOL).and_then(|name| NodePoolName::parse(name).ok()),
+        };
+        existing.take(here.iter().copied());
+        if let Some(claim) = claim {
+            existing.take(self.counted_on(&claim.name));
+        }
+        existing
+    }
+
+    fn in_flight(&self, claim: &Claim) -> Option<ExistingNode> {
+        let (pool, option, instance) = (self.pool(claim)?, self.option(claim)?, claim.state.instance()?);
+        let mut node_labels = option.labels.labels();
+        node_labels.extend(pool.template.labels.clone());
+        let offering = option.offerings.iter().find(|offering| offering.zone == instance.zone);
+        node_labels.extend(
+            [
+                (labels::NODEPOOL, claim.pool.as_str()),
+                (labels::EC2NODECLASS, claim.class.as_str()),
+                (labels::CAPACITY_TYPE, instance.capacity_type.as_str()),
+                (labels::ZONE, instance.zone.as_str()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned())),
+        );
+        let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
+        node_labels.extend(reserved.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        node_labels.extend(offering.map(|found| (labels::ZONE_ID.to_owned(), found.zone_id.to_string())));
+        let mut existing = ExistingNode {
+            name: claim.name.to_string(),
+            kind: NodeKind::InFlight,
+            labels: node_labels,
+            taints: pool.template.taints.clone(),
+            allocatable: option.allocatable.clone(),
+            used: ResourceList::new(),
+            daemon_used: ResourceList::new(),
+            host_ports: BTreeSet::new(),
+            pool: Some(claim.pool.clone()),
+        };
+        existing.take(self.counted_on(&claim.name));
+        Some(existing)
+    }
+
+    fn counted_on<'s>(&'s self, claim: &'s ClaimName) -> impl Iterator<Item = &'a Pod> + 's {
+        let here = self.counted.iter().filter(move |(_, name)| **name == claim);
+        here.filter_map(|(uid, _)| self.unbound.get(*uid).copied())
+    }
+}
+
+/// Takes room on a node.
+trait Take {
+    fn take<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>);
+}
+
+impl Take for ExistingNode {
+    fn take<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>) {
+        for pod in pods {
+            self.used.add(&pod.shape.requests);
+            if is_daemon(pod) {
+                self.daemon_used.add(&pod.shape.requests);
+            }
+            self.host_ports.extend(pod.shape.host_ports.iter().cloned());
+        }
+    }
+}
