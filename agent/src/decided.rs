@@ -1,7 +1,8 @@
 //! What functions decided about the cluster's claims, pools and classes, as the agent tells it to Kubernetes.
 //!
 //! Decides what is read when. Claims are many: they are read anew only where the counters beside them say that something
-//! changed. Statuses of pools and classes aren't counted, and are few.
+//! changed. Statuses of pools and classes, and what functions tell, aren't counted, and
+//! are few.
 //!
 //! Invariant: counters are read before what they count, so that what is missed is read the next time.
 
@@ -11,7 +12,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_domain::pool_status::PoolStatus;
-use tenon_table::items::{Form, from_item, keys, revision_of, steps_of};
+use tenon_table::items::{Form, Told, from_item, keys, revision_of, steps_of};
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
 /// What functions decided. An item that can't be read is left out: a newer function wrote it, and what Kubernetes shows
@@ -24,6 +25,8 @@ pub struct Decided {
     pub pools: Vec<PoolStatus>,
     /// Classes' statuses.
     pub classes: Vec<ClassStatus>,
+    /// What functions refuse and wait for.
+    pub told: Vec<Told>,
     counted: Option<(u64, u64)>,
 }
 
@@ -41,13 +44,14 @@ impl Decided {
         let counted = revision_of(revision.as_ref()).ok().zip(steps_of(steps.as_ref()).ok());
         let pools = read_all(table, cluster, keys::NODE_POOL, Consistency::Eventual).await?;
         let classes = read_all(table, cluster, keys::NODE_CLASS, Consistency::Eventual).await?;
+        let told = read_all(table, cluster, keys::TOLD, Consistency::Eventual).await?;
         let claims = if counted.is_some() && counted == self.counted {
             self.claims
         } else {
             let claims: Vec<Claim> = read_all(table, cluster, keys::NODE_CLAIM, Consistency::Strong).await?;
             claims.into_iter().map(|claim| (claim.name.to_string(), claim)).collect()
         };
-        Ok(Self { claims, pools, classes, counted })
+        Ok(Self { claims, pools, classes, told, counted })
     }
 }
 

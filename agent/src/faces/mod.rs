@@ -10,6 +10,7 @@
 mod conditions;
 mod node_claim;
 mod notes;
+mod told;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::class_status::ClassStatus;
+use tenon_domain::journal::SubjectKind;
 use tenon_domain::labels;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::reservation::ClassReservation;
@@ -100,13 +102,18 @@ pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, K
 #[must_use]
 pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Timestamp) -> Faces {
     let mut faces = Faces::default();
-    for pool in &decided.pools {
-        let object = shown.pools.iter().find(|object| object::name(object) == pool.name.as_str());
-        faces.ops.extend(object.and_then(|object| changed_status(object, pool_status(pool))));
+    faces.notes.extend(told::notes(&decided.told, now));
+    for object in &shown.pools {
+        let name = object::name(object);
+        let pool = decided.pools.iter().find(|pool| pool.name.as_str() == name);
+        let status = with_told(pool.map(pool_status), decided, (SubjectKind::Pool, object));
+        faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
-    for class in &decided.classes {
-        let object = shown.classes.iter().find(|object| object::name(object) == class.name.as_str());
-        faces.ops.extend(object.and_then(|object| changed_status(object, class_status(class))));
+    for object in &shown.classes {
+        let name = object::name(object);
+        let class = decided.classes.iter().find(|class| class.name.as_str() == name);
+        let status = with_told(class.map(class_status), decided, (SubjectKind::Class, object));
+        faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
     let actions: BTreeMap<&str, &Action> =
         actions.iter().map(|action| (action.claim.as_str(), action)).collect();
@@ -137,6 +144,25 @@ pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Tim
         }
     }
     faces
+}
+
+/// A status with the conditions that findings about the object show; nothing where nothing is known of it.
+fn with_told(
+    status: Option<Value>,
+    decided: &Decided,
+    (kind, object): (SubjectKind, &Value),
+) -> Option<Value> {
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or_default();
+    let decides = status.is_some();
+    let mut status = status.unwrap_or_else(|| json!({}));
+    let conditions = object::list(&status, "/conditions").to_vec();
+    let about = (kind, object::name(object), generation);
+    let conditions = told::with_told(conditions, &decided.told, about);
+    if conditions.is_empty() && !decides {
+        return None;
+    }
+    status.as_object_mut()?.insert("conditions".to_owned(), Value::Array(conditions));
+    Some(status)
 }
 
 fn plan_claim(claim: &Claim, object: &Object, nodes: &Nodes<'_>, (faces, now): (&mut Faces, Timestamp)) {

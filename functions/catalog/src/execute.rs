@@ -5,12 +5,12 @@ use tenon_domain::evidence::{CatalogPart, Origin};
 use tenon_runtime::{BusEvent, Ports, Signals};
 
 use crate::commit::{Committed, Refreshed};
-use crate::plan::{Report, Stale};
+use crate::plan::{Announcements, Stale};
 
 /// The most names of types in an event: they say what to look for, and the event stays small.
 const NAMES: usize = 20;
 
-pub(crate) async fn execute<P: Ports>(ports: &P, report: &Report, committed: &Committed) {
+pub(crate) async fn execute<P: Ports>(ports: &P, report: &Announcements, committed: &Committed) {
     let event = |kind, detail| BusEvent::new(ports.installation(), None, kind, Value::Object(detail));
     let refreshed = committed.refreshed.iter();
     let mut events: Vec<BusEvent> = refreshed
@@ -22,7 +22,7 @@ pub(crate) async fn execute<P: Ports>(ports: &P, report: &Report, committed: &Co
     }
 }
 
-fn refreshed_detail(part: CatalogPart, refreshed: &Refreshed, report: &Report) -> Map<String, Value> {
+fn refreshed_detail(part: CatalogPart, refreshed: &Refreshed, report: &Announcements) -> Map<String, Value> {
     let Refreshed { meta, failed_since } = refreshed;
     let left_out = report.left_out.get(&part).map_or(&[][..], Vec::as_slice);
     let named: Vec<Value> = left_out

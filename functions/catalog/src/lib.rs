@@ -18,9 +18,14 @@ pub mod types;
 use std::collections::BTreeSet;
 
 use tenon_domain::evidence::CatalogPart;
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::{Handler, HandlerError, Ports, Scope};
+use tenon_state::pass::{End, Next, Of, Pass, run};
 use tenon_table::items::CatalogCache;
+
+use crate::commit::Committed;
+use crate::plan::{Announcements, Input, Plan};
 
 /// The function. Keeps unpacked parts between wakes: they never change under their digest.
 #[derive(Debug, Default)]
@@ -37,17 +42,77 @@ impl Handler for Catalog {
         // Part by part: a call that hangs takes no answer along that another part was given.
         let mut failed = None;
         for part in observe::due_parts(ports, &asked(causes)).await? {
-            let input = observe::observe(ports, part, &self.cache).await?;
-            let (plan, report) = plan::plan(&input);
-            let committed = commit::commit(ports, &plan).await;
-            execute::execute(ports, &report, &committed).await;
-            failed = committed.failed.or(failed);
+            let looked = run(&CatalogPass { ports, part, cache: &self.cache }).await?;
+            failed = looked.and_then(|looked| looked.committed.failed).or(failed);
         }
         if let Some(error) = failed {
             return Err(error);
         }
         let Some(input) = observe::observe_types(ports, &self.cache).await? else { return Ok(()) };
         commit::commit_types(ports, &types::plan(&input)).await
+    }
+}
+
+/// A look at one part.
+struct CatalogPass<'a, P> {
+    ports: &'a P,
+    part: CatalogPart,
+    cache: &'a CatalogCache,
+}
+
+/// What the look came to.
+#[derive(Debug, Default)]
+struct Looked {
+    announcements: Announcements,
+    committed: Committed,
+}
+
+impl<'a, P: Ports> Pass for CatalogPass<'a, P> {
+    type Ports = P;
+    type Input = Input<'a>;
+    type Plan = (Plan, Announcements);
+    type Done = Looked;
+
+    fn ports(&self) -> &P {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Catalog
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Region(&self.ports.installation().region)
+    }
+
+    async fn observe(&self, _: &mut Looked) -> Result<Option<Input<'a>>, HandlerError> {
+        observe::observe(self.ports, self.part, self.cache).await.map(Some)
+    }
+
+    fn plan(&self, input: &Input<'a>) -> (Self::Plan, Report) {
+        let (plan, announcements) = plan::plan(input);
+        let mut report = Report::default();
+        announcements.tell(&mut report);
+        ((plan, announcements), report)
+    }
+
+    async fn commit(
+        &self,
+        _: &Input<'a>,
+        (plan, announcements): Self::Plan,
+        looked: &mut Looked,
+    ) -> Result<Next, HandlerError> {
+        *looked = Looked { announcements, committed: commit::commit(self.ports, &plan).await };
+        Ok(Next::Settled)
+    }
+
+    async fn execute(&self, _: &Input<'a>, looked: &mut Looked) -> Result<(), HandlerError> {
+        execute::execute(self.ports, &looked.announcements, &looked.committed).await;
+        Ok(())
+    }
+
+    fn end(&self, _: Input<'a>, _: &Looked) -> End {
+        End::default()
     }
 }
 

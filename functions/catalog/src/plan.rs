@@ -15,7 +15,9 @@ use tenon_domain::catalog::describe::Limits;
 use tenon_domain::catalog::facts::UsageClass;
 use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin, RefreshFailure};
 use tenon_domain::id::{InstanceType, Region, Zone};
+use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::money::{Currency, UsdPerHour};
+use tenon_domain::report::{Finding, Report};
 use tenon_ec2::data::{AS_OF, Ec2Data};
 use tenon_table::items::{CatalogMeta, PartMeta, Parts};
 
@@ -95,16 +97,39 @@ pub struct StandIn {
     pub origin: Origin,
 }
 
-/// What was left out and what is stale.
+/// What is said on the bus: what was left out and what is stale.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
-pub struct Report {
+pub struct Announcements {
     /// Entries that were left out, by part.
     pub left_out: BTreeMap<CatalogPart, Vec<LeftOut>>,
     /// Types that are offered without a price, by the part that should have it.
     pub unpriced: BTreeMap<CatalogPart, BTreeSet<InstanceType>>,
     /// Parts that a person must look at.
     pub stale: Vec<Stale>,
+}
+
+impl Announcements {
+    /// Tells it. Types without a price are planned with all the same, and only said on the bus.
+    pub fn tell(&self, to: &mut Report) {
+        let Self { left_out, unpriced: _, stale } = self;
+        let of = |part: CatalogPart| Subject { kind: SubjectKind::Catalog, name: part.to_string() };
+        for (part, left_out) in left_out.iter().filter(|(_, left_out)| !left_out.is_empty()) {
+            let first = left_out.first().map_or("", |first| first.instance_type.as_str());
+            let reason = left_out.first().map_or("", |first| first.reason.as_str());
+            let why = format!("`{first}` ({reason}), {} in all: no node is planned of them", left_out.len());
+            let found = Finding::refused(of(*part), "LeftOut", "types are left out of {}", why);
+            to.tell(found.condition(left_out.len().to_string()));
+        }
+        for stale in stale {
+            let (kind, since) = (stale.failure.kind.as_str(), stale.failing_since);
+            let why = format!("{} (since {since})", stale.failure.message);
+            to.tell(
+                Finding::refused(of(stale.part), kind, "{} isn't refreshed", why)
+                    .condition(since.to_string()),
+            );
+        }
+    }
 }
 
 /// A part beyond its limit, or one that won't be refreshed until a person does something.
@@ -153,9 +178,9 @@ fn failed_and_may_not(known: &PartMeta) -> bool {
 }
 
 /// Plans what to write.
-pub fn plan(input: &Input<'_>) -> (Plan, Report) {
+pub fn plan(input: &Input<'_>) -> (Plan, Announcements) {
     let mut plan = Plan { now: input.now, broken: input.broken.clone(), ..Plan::default() };
-    let mut report = Report::default();
+    let mut report = Announcements::default();
     for (part, answer) in &input.answers {
         let taken = match answer {
             Ok(answer) => take(answer, *part, input),
@@ -318,7 +343,7 @@ mod tests {
         check(&alone, &[], 1, &[]);
     }
 
-    fn look(meta: CatalogMeta, now: i64) -> (Plan, Report) {
+    fn look(meta: CatalogMeta, now: i64) -> (Plan, Announcements) {
         let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(Answer::SpotPrices(vec![])))]);
         let limits = &Limits::default();
         let (before, broken) = (Parts::new(), BTreeSet::new());

@@ -85,6 +85,7 @@ pub fn plan(input: &Input) -> Plan {
             deadline: None,
             at: input.now,
             refusals: None,
+            told_at: None,
         },
     }
 }
@@ -162,6 +163,7 @@ mod tests {
             deadline: None,
             at: at(0),
             refusals: None,
+            told_at: None,
         });
         assert_eq!(due(&now, seen.as_ref(), at(hours)), expected, "{now:?} {before:?} {hours}");
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_catalog::Catalog;
-use tenon_catalog::plan::{Input, Plan, Report, Shipped, plan};
+use tenon_catalog::plan::{Announcements, Input, Plan, Shipped, plan};
 use tenon_catalog::read::{Answer, read};
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, Ready, RefreshFailure, Waiting, require};
@@ -139,7 +139,7 @@ fn at(hours: i64) -> Timestamp {
 }
 
 /// A look at the types some hours after all of them were known.
-fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (Plan, Report) {
+fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (Plan, Announcements) {
     look_after(types, hours, None)
 }
 
@@ -148,7 +148,7 @@ fn look_after(
     types: Vec<InstanceTypeInfo>,
     hours: i64,
     last_error_kind: Option<ErrorKind>,
-) -> (Plan, Report) {
+) -> (Plan, Announcements) {
     let limits = &Ec2Data::get().unwrap().limits;
     let (known, _) = read(&Answer::InstanceTypes(described()), limits).unwrap();
     let known = Part { data: Arc::new(known), generation: 1, refreshed_at: at(0) };

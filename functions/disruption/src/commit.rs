@@ -9,20 +9,20 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimState, RemovalReason, Terms};
+use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, ProviderId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
-use tenon_launching::build::{LaunchInput, build, launch_writes};
+use tenon_launching::build::{LaunchInput, launch_writes};
 use tenon_planning::disruption::{Advance, Mark, NewCommand, Step};
-use tenon_planning::provision::Plan as Provision;
 use tenon_runtime::HandlerError;
 use tenon_snapshot::action::{Action, ActionKind, action_key};
 use tenon_state::view::ClusterView;
 use tenon_table::items::{JournalOf, add_step, journal_writes, keys, set, set_expiring};
 use tenon_table::{Condition, Expect, Group, Write};
+
+use crate::plan::Planned;
 
 /// How long a command that is done is kept.
 const COMMAND_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -35,8 +35,7 @@ pub(crate) struct Context<'a> {
     pub(crate) launch: &'a LaunchInput<'a>,
     /// What the agent has to do now, by claim.
     pub(crate) actions: &'a BTreeMap<ClaimName, Action>,
-    /// How long drains may take, by claim.
-    pub(crate) terms: &'a BTreeMap<ClaimName, Terms>,
+    pub(crate) planned: &'a Planned,
 }
 
 /// A group of writes and what it does to the world outside.
@@ -57,7 +56,7 @@ impl Context<'_> {
     /// A new command; nothing where no launch can be made for a replacement.
     pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<Decided>, HandlerError> {
         let mut decided = Decided::default();
-        if !self.launches(&mut decided, &new.id, &new.replacement) {
+        if !self.launches(&mut decided, &new.id) {
             return Ok(None);
         }
         let now = self.now();
@@ -103,7 +102,7 @@ impl Context<'_> {
                 }
             }
             Step::Replace { failed, plan, attempts, not_before } => {
-                if !self.launches(&mut decided, &command.id, plan) {
+                if !self.launches(&mut decided, &command.id) {
                     return Ok(None);
                 }
                 let since = match command.state {
@@ -158,12 +157,11 @@ impl Context<'_> {
         Some(decided)
     }
 
-    /// Adds the launches of a plan; whether each of its claims has one.
-    fn launches(&self, decided: &mut Decided, command: &CommandId, plan: &Provision) -> bool {
-        let built = build(self.launch, &plan.claims, &LaunchCause::Replacement(command.clone()));
-        if !built.refused.is_empty() {
+    /// Adds the launches of a command's replacements; whether each of them has one.
+    fn launches(&self, decided: &mut Decided, command: &CommandId) -> bool {
+        let Some(built) = self.planned.built.get(command).filter(|built| built.refused.is_empty()) else {
             return false;
-        }
+        };
         let known = |name: &str, writes: &[Write]| {
             let key = keys::template(self.cluster, name);
             self.view.templates.contains_key(name) || writes.iter().any(|write| *write.key() == key)
@@ -221,7 +219,7 @@ impl Context<'_> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let Some(instance) = before.state.instance() else { return Ok(()) };
         let now = self.now();
-        let deadline = self.terms.get(name).and_then(|terms| terms.deadline(now, None));
+        let deadline = self.planned.terms.get(name).and_then(|terms| terms.deadline(now, None));
         let state = ClaimState::Draining {
             instance: instance.clone(),
             node: before.state.node().cloned(),

@@ -12,24 +12,23 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::evidence::{CatalogPart, Waiting};
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClaimName, ClusterName};
-use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
-use tenon_launching::build::LaunchInput;
-use tenon_planning::disruption::{self, Plan, Report, Step};
+use tenon_planning::disruption::{Plan, Step};
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope, Signals};
 use tenon_snapshot::action::{Action, action_key};
 use tenon_state::commit::{Outcome, commit};
-use tenon_state::observe::{Caches, Observed, evidence, observe};
-use tenon_state::pass::{End, Look, ROUNDS, changed, finish, told_waiting, wake_again};
+use tenon_state::observe::{Caches, Observed, observe};
+use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, run};
 use tenon_state::view::{Want, Wants, Watch};
-use tenon_state::world::World;
 use tenon_table::content_commit;
 use tenon_table::{CommitError, Consistency, Group, Key, Table, limits};
 
 use commit::{Context, Decided};
+use plan::Planned;
 
 /// What disruption looks at.
 const WANTS: Wants<'static> = Wants {
@@ -38,8 +37,6 @@ const WANTS: Wants<'static> = Wants {
     sets: &[Want::Claims, Want::Launches, Want::Commands, Want::Classes, Want::Templates, Want::Marks],
     watch: Watch::Facts,
 };
-/// Refusals that are told at most.
-const REFUSALS_TOLD: usize = 20;
 
 /// The function.
 #[derive(Debug, Default)]
@@ -54,95 +51,101 @@ impl Handler for Disruption {
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
-        match changed(ports, scope, causes, WANTS).await? {
-            Some(cluster) => self.disrupt(ports, cluster).await,
-            None => Ok(()),
+        if let Some(cluster) = changed(ports, scope, causes, WANTS).await? {
+            run(&DisruptionPass { ports, cluster, caches: &self.caches }).await?;
         }
+        Ok(())
     }
 }
 
-/// What a look did.
+/// A pass of a cluster.
+struct DisruptionPass<'a, P> {
+    ports: &'a Patient<'a, P>,
+    cluster: &'a ClusterName,
+    caches: &'a Caches,
+}
+
+/// What the looks of a pass came to.
 #[derive(Debug, Default)]
-struct Done {
+struct Looked {
     launches: usize,
     actions: usize,
     commits: usize,
+    /// When the last plan asks for another look.
+    wake_at: Option<Timestamp>,
+    /// Whether the last look wrote nothing.
+    idle: bool,
 }
 
-impl Disruption {
-    async fn disrupt<P: Ports>(&self, ports: &P, cluster: &ClusterName) -> Result<(), HandlerError> {
-        let now = ports.now();
-        let mut done = Done::default();
-        let mut end = None;
-        for _ in 0..ROUNDS {
-            let observed = observe(ports, cluster, WANTS, &self.caches).await?;
-            let before = done.commits;
-            let look = look(ports, cluster, &observed, &mut done).await?;
-            end = Some(End::of(FunctionName::Disruption, now, &observed.view, look));
-            if done.commits == before {
-                self.caches.keep(cluster, observed.view);
-                break;
-            }
+impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
+    type Ports = Patient<'a, P>;
+    type Input = Observed;
+    type Plan = Option<Planned>;
+    type Done = Looked;
+
+    fn ports(&self) -> &Self::Ports {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Disruption
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Cluster(self.cluster)
+    }
+
+    async fn observe(&self, _: &mut Looked) -> Result<Option<Observed>, HandlerError> {
+        observe(self.ports, self.cluster, WANTS, self.caches).await.map(Some)
+    }
+
+    fn plan(&self, observed: &Observed) -> (Option<Planned>, Report) {
+        plan::plan(self.cluster, &self.ports.installation().region, observed)
+    }
+
+    async fn commit(
+        &self,
+        observed: &Observed,
+        planned: Option<Planned>,
+        done: &mut Looked,
+    ) -> Result<Next, HandlerError> {
+        let before = done.commits;
+        done.wake_at = None;
+        if let (Some(planned), Ok(registry)) = (planned, &observed.view.registry) {
+            done.wake_at = planned.plan.wake_at;
+            let (view, cluster) = (&observed.view, self.cluster);
+            let launch = planned.launch_input(registry, &self.ports.installation().region, view);
+            let actions = read_actions(self.ports, cluster, &planned.plan, observed).await?;
+            let context = Context { cluster, view, launch: &launch, actions: &actions, planned: &planned };
+            carry_out(self.ports, &context, &planned.plan, done).await?;
         }
+        done.idle = done.commits == before;
+        Ok(if done.idle { Next::Settled } else { Next::LookAgain })
+    }
+
+    async fn execute(&self, _: &Observed, done: &mut Looked) -> Result<(), HandlerError> {
+        let signals = self.ports.signals();
         if done.launches > 0 {
-            ports.signals().wake(FunctionName::Provisioner, cluster, SignedDuration::ZERO).await;
+            signals.wake(FunctionName::Provisioner, self.cluster, SignedDuration::ZERO).await;
         }
         if done.actions > 0 {
-            ports.signals().ring_agent(cluster).await;
+            signals.ring_agent(self.cluster).await;
         }
-        let Some(end) = end else { return Ok(()) };
-        if let Some(at) = end.deadline {
-            wake_again(ports, FunctionName::Disruption, cluster, at).await;
-        }
-        finish(ports, cluster, now, end).await
+        Ok(())
     }
-}
 
-async fn look<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    observed: &Observed,
-    done: &mut Done,
-) -> Result<Look, HandlerError> {
-    let view = &observed.view;
-    let waiting = |waiting: &Waiting| Ok(Look::waiting(FunctionName::Disruption, view.now, waiting));
-    let registry = match &view.registry {
-        Ok(registry) => registry,
-        Err(missing) => return waiting(missing),
-    };
-    if view.halt.is_some() {
-        return waiting(&Waiting::TableRestored);
+    fn end(&self, observed: Observed, done: &Looked) -> End {
+        let seen = SeenOf {
+            generations: observed.view.generations.clone(),
+            deadline: done.wake_at,
+            before: observed.view.seen.clone(),
+            waits: Waits::LookAgain,
+        };
+        if done.idle {
+            self.caches.keep(self.cluster, observed.view);
+        }
+        End { seen: Some(seen), wake_at: done.wake_at }
     }
-    let snapshot = match &observed.snapshot {
-        Ok(snapshot) => snapshot,
-        Err(missing) => return waiting(missing),
-    };
-    if view.claims.is_empty() {
-        return Ok(Look::default());
-    }
-    let mut world = World::new(cluster, registry, view, snapshot);
-    world.resolve(&ports.installation().region);
-    let (plan, report) = disruption::plan(&plan::input(&world, view, snapshot));
-    let evidence = evidence(view, snapshot.generation);
-    let launch = LaunchInput {
-        now: view.now,
-        by: FunctionName::Disruption,
-        registry,
-        classes: &world.classes,
-        types: &world.types,
-        region: &ports.installation().region,
-        marks: &view.marks,
-        evidence: &evidence,
-    };
-    let terms = view.claims.values().filter_map(|claim| {
-        let pool = snapshot.node_pools.iter().find(|pool| pool.name == claim.pool);
-        Some((claim.name.clone(), claim.terms_or(pool)?))
-    });
-    let (actions, terms) = (read_actions(ports, cluster, &plan, observed).await?, terms.collect());
-    let context = Context { cluster, view, launch: &launch, actions: &actions, terms: &terms };
-    carry_out(ports, &context, &plan, done).await?;
-    let waits = !report.waiting.is_empty();
-    Ok(Look { told: told(&report, view.now), wake_at: plan.wake_at, waits })
 }
 
 /// Commits a plan: steps and marks on their own revisions, then what is under the cluster's.
@@ -150,7 +153,7 @@ async fn carry_out<P: Ports>(
     ports: &P,
     context: &Context<'_>,
     plan: &Plan,
-    done: &mut Done,
+    done: &mut Looked,
 ) -> Result<(), HandlerError> {
     for decided in plan.marks.iter().filter_map(|mark| context.mark(mark)) {
         commit_step(ports, decided, done).await?;
@@ -188,7 +191,7 @@ async fn carry_out<P: Ports>(
     Ok(())
 }
 
-async fn commit_step<P: Ports>(ports: &P, decided: Decided, done: &mut Done) -> Result<(), HandlerError> {
+async fn commit_step<P: Ports>(ports: &P, decided: Decided, done: &mut Looked) -> Result<(), HandlerError> {
     let Group { conditions, writes } = decided.group;
     done.commits += 1;
     match ports.table().commit(&content_commit(conditions, writes)).await {
@@ -222,17 +225,4 @@ async fn read_actions<P: Ports>(
         }
     }
     Ok(actions)
-}
-
-fn told(report: &Report, now: Timestamp) -> Vec<JournalRecord> {
-    let by = FunctionName::Disruption;
-    let mut told: Vec<JournalRecord> =
-        report.waiting.iter().map(|waiting| told_waiting(by, now, waiting)).collect();
-    told.extend(report.refusals.iter().take(REFUSALS_TOLD).map(|refusal| {
-        let subject = Subject { kind: SubjectKind::Claim, name: refusal.claim.to_string() };
-        let message = format!("NodeClaim `{}` stays: {}", refusal.claim, refusal.reason);
-        JournalRecord::new(subject, now, by.as_str(), Decision::Refused, message)
-            .detail("reason", refusal.reason.as_str())
-    }));
-    told
 }

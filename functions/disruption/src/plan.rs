@@ -1,23 +1,133 @@
-//! The input of disruption from what was observed. Pure.
+//! Plans disruption from what was observed. Pure.
 //!
-//! Decides nothing of its own: which nodes go is `tenon_planning`'s.
+//! Decides which observation supports a plan, and that a command whose replacements can't be launched isn't begun. Which
+//! nodes go is `tenon_planning`'s.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tenon_domain::api::pod::DoNotDisrupt;
+use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::claim::Terms;
 use tenon_domain::class_status::ClassStatus;
+use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
+use tenon_domain::launch::LaunchCause;
+use tenon_domain::registry::Registry;
+use tenon_domain::report;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
+use tenon_domain::wake::FunctionName;
+use tenon_launching::build::{Built, LaunchInput, build};
 use tenon_planning::disruption::{
-    ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView,
+    self, ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView, Plan, Step,
 };
 use tenon_planning::provision::Purpose;
+use tenon_state::observe::{Observed, evidence};
 use tenon_state::view::ClusterView;
-use tenon_state::world::World;
+use tenon_state::world::{ReadyClass, World};
+
+/// A plan with all that its writes are made from.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    /// The launches of commands' replacements, by command; none of one that can't be launched.
+    pub(crate) built: BTreeMap<CommandId, Built>,
+    /// How long drains may take, by claim.
+    pub(crate) terms: BTreeMap<ClaimName, Terms>,
+    classes: BTreeMap<NodeClassName, ReadyClass>,
+    types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
+    evidence: BTreeMap<String, u64>,
+}
+
+impl Planned {
+    /// What launches are made from.
+    pub(crate) fn launch_input<'a>(
+        &'a self,
+        registry: &'a Registry,
+        region: &'a Region,
+        view: &'a ClusterView,
+    ) -> LaunchInput<'a> {
+        LaunchInput {
+            now: view.now,
+            by: FunctionName::Disruption,
+            registry,
+            classes: &self.classes,
+            types: &self.types,
+            region,
+            marks: &view.marks,
+            evidence: &self.evidence,
+        }
+    }
+}
+
+/// Plans; nothing where evidence is missing or there is nothing to disrupt.
+pub(crate) fn plan(
+    cluster: &ClusterName,
+    region: &Region,
+    observed: &Observed,
+) -> (Option<Planned>, report::Report) {
+    let view = &observed.view;
+    let mut told = report::Report::default();
+    let found = match (&view.registry, &view.halt, &observed.snapshot) {
+        (Ok(registry), None, Ok(snapshot)) => Ok((registry, snapshot)),
+        (Err(missing), _, _) | (Ok(_), None, Err(missing)) => Err(missing.clone()),
+        (Ok(_), Some(_), _) => Err(Waiting::TableRestored),
+    };
+    let (registry, snapshot) = match found {
+        Ok(found) => found,
+        Err(missing) => {
+            told.wait(&missing);
+            return (None, told);
+        }
+    };
+    if view.claims.is_empty() {
+        return (None, told);
+    }
+    let mut world = World::new(cluster, registry, view, snapshot);
+    world.resolve(region);
+    let (plan, report) = disruption::plan(&input(&world, view, snapshot));
+    report.tell(&mut told);
+    let terms = view.claims.values().filter_map(|claim| {
+        let pool = snapshot.node_pools.iter().find(|pool| pool.name == claim.pool);
+        Some((claim.name.clone(), claim.terms_or(pool)?))
+    });
+    let mut planned = Planned {
+        terms: terms.collect(),
+        built: BTreeMap::new(),
+        classes: world.classes,
+        types: world.types,
+        evidence: evidence(view, snapshot.generation),
+        plan,
+    };
+    planned.built = built(&planned, (registry, region, view), &mut told);
+    (Some(planned), told)
+}
+
+/// Builds the launches of replacements, and tells those that can't be.
+fn built(
+    planned: &Planned,
+    (registry, region, view): (&Registry, &Region, &ClusterView),
+    told: &mut report::Report,
+) -> BTreeMap<CommandId, Built> {
+    let input = planned.launch_input(registry, region, view);
+    let new = planned.plan.commands.iter().map(|command| (&command.id, &command.replacement));
+    let more = planned.plan.advances.iter().filter_map(|advance| match &advance.step {
+        Step::Replace { plan, .. } => Some((&advance.command, plan)),
+        Step::Drain { .. } | Step::Finish => None,
+    });
+    let mut all = BTreeMap::new();
+    for (command, replacement) in new.chain(more) {
+        let built = build(&input, &replacement.claims, &LaunchCause::Replacement(command.clone()));
+        built.tell(told);
+        all.insert(command.clone(), built);
+    }
+    all
+}
 
 /// The input of disruption.
-pub(crate) fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) -> Input {
+fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) -> Input {
     let claims = view.claims.values().map(|claim| ClaimView {
         claim: claim.clone(),
         architecture: world.architecture(claim),

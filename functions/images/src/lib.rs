@@ -12,10 +12,14 @@ pub mod plan;
 use std::collections::BTreeSet;
 
 use tenon_domain::id::ImageId;
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::{Handler, HandlerError, Ports, Scope};
+use tenon_state::pass::{End, Next, Of, Pass, run};
 
 pub use observe::Look;
+use observe::Observed;
+use plan::Plan;
 
 /// The function.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,15 +31,60 @@ impl Handler for Images {
     }
 
     async fn handle<P: Ports>(&self, ports: &P, _: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
-        let observed = observe::observe(ports, &look(causes)).await?;
-        let (plan, report) = plan::plan(&observed.input);
-        commit::commit(ports, &plan).await?;
-        execute::execute(ports, &plan).await;
+        run(&ImagesPass { ports, look: look(causes) }).await?;
+        Ok(())
+    }
+}
+
+/// A look at some images, or at all.
+struct ImagesPass<'a, P> {
+    ports: &'a P,
+    look: Look,
+}
+
+impl<P: Ports> Pass for ImagesPass<'_, P> {
+    type Ports = P;
+    type Input = Observed;
+    type Plan = Plan;
+    type Done = Plan;
+
+    fn ports(&self) -> &P {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Images
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Region(&self.ports.installation().region)
+    }
+
+    async fn observe(&self, _: &mut Plan) -> Result<Option<Observed>, HandlerError> {
+        observe::observe(self.ports, &self.look).await.map(Some)
+    }
+
+    fn plan(&self, observed: &Observed) -> (Plan, Report) {
+        (plan::plan(&observed.input), Report::default())
+    }
+
+    async fn commit(&self, _: &Observed, plan: Plan, done: &mut Plan) -> Result<Next, HandlerError> {
+        commit::commit(self.ports, &plan).await?;
+        *done = plan;
+        Ok(Next::Settled)
+    }
+
+    async fn execute(&self, observed: &Observed, plan: &mut Plan) -> Result<(), HandlerError> {
+        execute::execute(self.ports, plan).await;
         // What was seen is kept; what wasn't is looked at again when the message comes back.
-        match observed.failed {
-            Some(error) if report.unseen > 0 => Err(HandlerError::Ec2(error)),
+        match &observed.failed {
+            Some(error) if plan.unanswered > 0 => Err(HandlerError::Ec2(error.clone())),
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn end(&self, _: Observed, _: &Plan) -> End {
+        End::default()
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Input {
 pub struct Plan {
     /// Changes, by image.
     pub changes: Vec<Change>,
+    /// Queries and ids that EC2 gave no answer to: what was known of them stays, and the pass fails for them.
+    pub unanswered: usize,
 }
 
 /// One image's change.
@@ -73,16 +75,6 @@ impl Announcement {
     }
 }
 
-/// What was seen and what wasn't.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[must_use]
-pub struct Report {
-    /// Images by their state.
-    pub states: BTreeMap<ImageState, usize>,
-    /// Queries and ids that EC2 gave no answer to: what was known of them stays.
-    pub unseen: usize,
-}
-
 /// Whether EC2 will never say anything else of an image: it isn't asked for by id again.
 #[must_use]
 pub const fn is_final(state: ImageState) -> bool {
@@ -92,10 +84,10 @@ pub const fn is_final(state: ImageState) -> bool {
     }
 }
 
-/// Plans what to write and to say.
-pub fn plan(input: &Input) -> (Plan, Report) {
-    let mut plan = Plan::default();
-    let mut report = Report { unseen: input.unanswered, ..Report::default() };
+/// Plans what to write and to say. Nothing is refused here: a state that no class can use is a decision.
+#[must_use]
+pub fn plan(input: &Input) -> Plan {
+    let mut plan = Plan { unanswered: input.unanswered, ..Plan::default() };
     let mut looked: BTreeSet<&ImageId> = input.asked.iter().collect();
     looked.extend(input.seen.keys());
     for id in looked {
@@ -104,12 +96,11 @@ pub fn plan(input: &Input) -> (Plan, Report) {
             Some(image) => described(image, input.now),
             None => gone(id, known, input.now),
         };
-        *report.states.entry(record.state).or_default() += 1;
         if let Some(change) = change(known, record, input.now) {
             plan.changes.push(change);
         }
     }
-    (plan, report)
+    plan
 }
 
 fn described(image: &Image, now: Timestamp) -> ImageRecord {
@@ -222,7 +213,7 @@ mod tests {
         }
     }
 
-    fn look(known: Option<ImageState>, seen: Option<ImageState>) -> (Plan, Report) {
+    fn look(known: Option<ImageState>, seen: Option<ImageState>) -> Plan {
         let known = known.map(|state| ImageRecord { state, ..described(&image(ImageState::Pending), at(2)) });
         plan(&Input {
             now: at(9),
@@ -238,8 +229,7 @@ mod tests {
         seen: Option<ImageState>,
         expected: Option<(ImageState, Option<Announcement>)>,
     ) {
-        let found =
-            look(known, seen).0.changes.pop().map(|change| (change.record.state, change.announcement));
+        let found = look(known, seen).changes.pop().map(|change| (change.record.state, change.announcement));
         assert_eq!(found, expected, "{known:?} {seen:?}");
     }
 
@@ -270,7 +260,7 @@ mod tests {
         let check = |state: ImageState, expected: Option<Announcement>| {
             let known = ImageRecord { state, ..described(&image(state), at(2)) };
             let tags = BTreeMap::from([("channel".to_owned(), "stable".to_owned())]);
-            let (plan, _) = plan(&Input {
+            let plan = plan(&Input {
                 now: at(9),
                 known: BTreeMap::from([(id(), known)]),
                 seen: BTreeMap::from([(id(), Image { tags: tags.clone(), ..image(state) })]),
@@ -286,22 +276,6 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_the_images_of_each_state() {
-        let named = |n: usize| ImageId::parse(format!("ami-{n}")).unwrap();
-        let seen = |(n, state): (usize, &ImageState)| (named(n), Image { id: named(n), ..image(*state) });
-        let states = [ImageState::Available, ImageState::Pending, ImageState::Available];
-        let (_, report) = plan(&Input {
-            now: at(9),
-            known: BTreeMap::new(),
-            seen: states.iter().enumerate().map(seen).collect(),
-            asked: BTreeSet::from([named(9)]),
-            unanswered: 0,
-        });
-        let counted = [(ImageState::Pending, 1), (ImageState::Available, 2), (ImageState::Deregistered, 1)];
-        assert_eq!(report.states, BTreeMap::from(counted));
-    }
-
-    #[test]
     fn what_ec2_did_not_answer_stays_as_it_was() {
         let known = described(&image(ImageState::Available), at(2));
         let input = Input {
@@ -311,7 +285,7 @@ mod tests {
             asked: BTreeSet::new(),
             unanswered: 1,
         };
-        let (plan, report) = plan(&input);
-        assert_eq!((plan.changes.len(), report.unseen), (0, 1));
+        let plan = plan(&input);
+        assert_eq!((plan.changes.len(), plan.unanswered), (0, 1));
     }
 }

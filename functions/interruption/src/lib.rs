@@ -21,8 +21,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
 use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
+use tenon_state::pass::{End, Next, Of, Pass, run};
 use tenon_table::CommitError;
 
 use crate::observe::Observed;
@@ -46,36 +48,91 @@ impl Interruption {
     pub const fn new() -> Self {
         Self
     }
+}
 
-    /// One instance: observe, plan, commit. A lost race is planned again from what is then, in the same invocation.
-    async fn instance<P: Ports>(
+/// A pass of one instance; a lost race is planned again from what is then, in the same invocation.
+struct InstancePass<'a, P> {
+    ports: &'a Patient<'a, P>,
+    instance: &'a InstanceId,
+    warning: Warning,
+}
+
+/// What the looks of a pass came to.
+#[derive(Debug, Default)]
+struct Looked {
+    /// What was written, and in which cluster.
+    written: Option<(ClusterName, Plan)>,
+    /// Whether the last look lost its race.
+    lost: bool,
+}
+
+impl<'a, P: Ports> Pass for InstancePass<'a, P> {
+    type Ports = Patient<'a, P>;
+    type Input = Input;
+    type Plan = Option<Plan>;
+    type Done = Looked;
+
+    const ROUNDS: usize = RACES;
+
+    fn ports(&self) -> &Self::Ports {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Interruption
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Region(&self.ports.installation().region)
+    }
+
+    async fn observe(&self, _: &mut Looked) -> Result<Option<Input>, HandlerError> {
+        let now = self.ports.now();
+        let Some(observed) = observe::observe(self.ports, self.instance).await? else { return Ok(None) };
+        let Observed { cluster, claim, offering, mark } = observed;
+        let (Warning { kind, deadline }, instance) = (self.warning, self.instance.clone());
+        Ok(Some(Input { now, cluster, instance, kind, deadline, claim, offering, mark }))
+    }
+
+    /// A warning is acted on or has been: nothing of it is refused.
+    fn plan(&self, input: &Input) -> (Option<Plan>, Report) {
+        (plan::plan(input), Report::default())
+    }
+
+    async fn commit(
         &self,
-        ports: &Patient<'_, P>,
-        (instance, warning): (&InstanceId, Warning),
-    ) -> Result<Option<(ClusterName, Plan)>, HandlerError> {
-        let mut name = None;
-        for _ in 0..RACES {
-            let now = ports.now();
-            let Some(observed) = observe::observe(ports, instance).await? else { return Ok(None) };
-            let Observed { cluster, claim, offering, mark } = observed;
-            let Warning { kind, deadline } = warning;
-            let instance = instance.clone();
-            let input = Input { now, cluster, instance, kind, deadline, claim, offering, mark };
-            let (plan, report) = plan::plan(&input);
-            match commit::commit(ports, &input, &plan).await {
-                Ok(()) => return Ok(report.nothing.is_none().then_some((input.cluster, plan))),
-                // The claim went on meanwhile.
-                Err(HandlerError::Commit(CommitError::LostRace { .. } | CommitError::Conflict { .. })) => {
-                    name = Some(input.claim.name);
-                }
-                Err(error) => return Err(error),
+        input: &Input,
+        plan: Option<Plan>,
+        looked: &mut Looked,
+    ) -> Result<Next, HandlerError> {
+        looked.lost = false;
+        let Some(plan) = plan else { return Ok(Next::Settled) };
+        match commit::commit(self.ports, input, &plan).await {
+            Ok(()) => {
+                looked.written = Some((input.cluster.clone(), plan));
+                Ok(Next::Settled)
             }
-            if ports.is_over() {
-                break;
+            // The claim went on meanwhile.
+            Err(HandlerError::Commit(CommitError::LostRace { .. } | CommitError::Conflict { .. })) => {
+                looked.lost = true;
+                Ok(if self.ports.is_over() { Next::Settled } else { Next::LookAgain })
             }
+            Err(error) => Err(error),
         }
-        let name = name.map_or_else(|| instance.to_string(), |name| name.to_string());
-        Err(HandlerError::Waiting(format!("NodeClaim `{name}` is changed by other functions all the time")))
+    }
+
+    /// Doorbells are rung for all instances of a cluster together.
+    async fn execute(&self, input: &Input, looked: &mut Looked) -> Result<(), HandlerError> {
+        if looked.lost {
+            let name = &input.claim.name;
+            let message = format!("NodeClaim `{name}` is changed by other functions all the time");
+            return Err(HandlerError::Waiting(message));
+        }
+        Ok(())
+    }
+
+    fn end(&self, _: Input, _: &Looked) -> End {
+        End::default()
     }
 }
 
@@ -129,7 +186,8 @@ impl Handler for Interruption {
         let mut plans: BTreeMap<ClusterName, Vec<Plan>> = BTreeMap::new();
         let mut failed = None;
         for (instance, warning) in interrupted(causes) {
-            match self.instance(ports, (&instance, warning)).await {
+            let looked = run(&InstancePass { ports, instance: &instance, warning }).await;
+            match looked.map(|looked| looked.and_then(|looked| looked.written)) {
                 Ok(Some((cluster, plan))) => plans.entry(cluster).or_default().push(plan),
                 Ok(None) => {}
                 Err(error) => failed = Some(failed.unwrap_or(error)),

@@ -65,31 +65,12 @@ pub struct Event {
     pub deadline: Option<Timestamp>,
 }
 
-/// Why nothing is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nothing {
-    /// The claim is on its way out, or gone.
-    AlreadyLeaving,
-    /// The claim has another instance.
-    OtherInstance,
-}
-
-/// What wasn't done.
+/// Plans; nothing where the claim has another instance, or is on its way out already: EC2 says the same twice.
 #[must_use]
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Why nothing is done, if that is so.
-    pub nothing: Option<Nothing>,
-}
-
-/// Plans.
-pub fn plan(input: &Input) -> (Plan, Report) {
-    let nothing = |why| (Plan::default(), Report { nothing: Some(why) });
-    let Some(held) = input.claim.state.instance().filter(|held| held.id == input.instance) else {
-        return nothing(Nothing::OtherInstance);
-    };
+pub fn plan(input: &Input) -> Option<Plan> {
+    let held = input.claim.state.instance().filter(|held| held.id == input.instance)?;
     if !may_follow(input.claim.phase(), ClaimPhase::Draining) {
-        return nothing(Nothing::AlreadyLeaving);
+        return None;
     }
     let (reason, deadline) = match input.kind {
         InterruptionKind::Spot => (RemovalReason::SpotInterrupted, deadline(input)),
@@ -97,26 +78,25 @@ pub fn plan(input: &Input) -> (Plan, Report) {
             (RemovalReason::CapacityReservationInterrupted, deadline(input))
         }
         InterruptionKind::ScheduledChange => (RemovalReason::ScheduledChange, None),
-        InterruptionKind::Rebalance => return (recommendation(input, held), Report::default()),
+        InterruptionKind::Rebalance => return Some(recommendation(input, held)),
     };
     let node = input.claim.state.node().cloned();
     // Its own `terminationGracePeriod` bounds this drain, too.
     let drained_by = input.claim.terms.map_or(deadline, |terms| terms.deadline(input.now, deadline));
     let (instance, at) = (held.clone(), input.now);
     let to = ClaimState::Draining { instance, node: node.clone(), reason, at, deadline: drained_by };
-    let Ok(claim) = input.claim.stepped(to) else { return nothing(Nothing::AlreadyLeaving) };
+    let claim = input.claim.stepped(to).ok()?;
     let message = match deadline {
         Some(deadline) => format!("EC2 takes instance {} back by {deadline}: it drains", held.id),
         None => format!("AWS announced a change of instance {}: it drains", held.id),
     };
-    let plan = Plan {
+    Some(Plan {
         action: Some(drain(&claim, held, node.as_ref(), drained_by)),
         mark: mark(input),
         journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
         event: Some(event(input, held, reason.as_str(), deadline)),
         claim: Some(claim),
-    };
-    (plan, Report::default())
+    })
 }
 
 /// EC2's own; of a warning without a time, as if it had come at once.

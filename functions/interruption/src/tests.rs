@@ -212,6 +212,7 @@ fn known(until: i64) -> Mark {
         key: UnavailableKey::Offering(offering_of(&spot(0))),
         revision: 9,
         code: "InsufficientInstanceCapacity".to_owned(),
+        message: None,
         count: 5,
         since: EPOCH - SignedDuration::from_mins(40),
         asked_at: EPOCH - SignedDuration::from_mins(10),
@@ -294,7 +295,7 @@ fn a_drain_does_not_wait_for_a_mark() {
         mark: observed.mark,
     };
     put_mark(&world, &known(360));
-    let (plan, _) = crate::plan::plan(&input);
+    let plan = crate::plan::plan(&input).unwrap();
     assert!(plan.mark.is_some());
     block_on(crate::commit::commit(&world, &input, &plan)).unwrap();
     assert_eq!(claim(&world, 0).phase(), ClaimPhase::Draining);

@@ -14,7 +14,7 @@ use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::Action;
 use tenon_snapshot::action::action_key;
 use tenon_table::content_commit;
-use tenon_table::items::{JournalOf, Seen, add_step, form, journal_writes, keys};
+use tenon_table::items::{JournalOf, add_step, form, journal_writes, keys};
 use tenon_table::{Commit, CommitError, Condition, Expect, Key, Table, Write};
 
 use crate::audit::AuditPlan;
@@ -90,20 +90,6 @@ pub async fn commit<P: Ports>(
         send(ports, content_commit(vec![condition], vec![write]), &mut done).await?;
     }
     Ok(done)
-}
-
-/// Writes down what was planned from, so that an unchanged world ends a sweep after one read.
-///
-/// # Errors
-/// [`HandlerError`] when it can't be written.
-pub async fn commit_seen<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    seen: &Seen,
-) -> Result<(), HandlerError> {
-    let write = form::put(keys::seen(cluster, seen.function), seen);
-    ports.table().commit(&content_commit(Vec::new(), vec![write])).await?;
-    Ok(())
 }
 
 /// Whether it went through; a lost race didn't.

@@ -17,7 +17,7 @@ use tenon_table::items::keys;
 use tenon_table::{Consistency, Table};
 
 use crate::commit::{AuditCommit, Committed};
-use crate::plan::{ClaimStep, Plan, Report};
+use crate::plan::{ClaimStep, Plan};
 use crate::remind::halted;
 
 /// Schedules sweep every three minutes; what is due earlier is woken for.
@@ -32,7 +32,7 @@ const TERMINATE_AT_ONCE: usize = 100;
 pub async fn execute<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    (plan, report): (&Plan, &Report),
+    plan: &Plan,
     (done, now): (&Committed, Timestamp),
 ) -> Result<(), Ec2Error> {
     let ids = to_terminate(plan, done);
@@ -40,7 +40,7 @@ pub async fn execute<P: Ports>(
     let holds = !ids.is_empty() && is_halted(ports, cluster).await;
     let terminated = if holds { Ok(()) } else { terminate(ports, &ids).await };
     let tagged = tag(ports, plan).await;
-    ring(ports, cluster, (plan, report), (done, now)).await;
+    ring(ports, cluster, plan, (done, now)).await;
     terminated.and(tagged)
 }
 
@@ -116,12 +116,7 @@ fn unless_busy(answer: Result<(), Ec2Error>) -> Result<(), Ec2Error> {
     }
 }
 
-async fn ring<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    (plan, report): (&Plan, &Report),
-    (done, now): (&Committed, Timestamp),
-) {
+async fn ring<P: Ports>(ports: &P, cluster: &ClusterName, plan: &Plan, (done, now): (&Committed, Timestamp)) {
     if done.actions > 0 {
         ports.signals().ring_agent(cluster).await;
     }
@@ -138,7 +133,7 @@ async fn ring<P: Ports>(
     if committed.iter().any(|step| step.loses_room()) {
         ports.signals().wake(FunctionName::Provisioner, cluster, SignedDuration::ZERO).await;
     }
-    let wait = report.wake_at.duration_since(now).max(SignedDuration::ZERO);
+    let wait = plan.wake_at.duration_since(now).max(SignedDuration::ZERO);
     if done.lost > 0 {
         ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::from_secs(1)).await;
     } else if wait < SWEEP_EVERY {

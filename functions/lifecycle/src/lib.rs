@@ -25,14 +25,21 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_ec2::Ec2Error;
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
 use tenon_snapshot::snapshot::ChunkCaches;
+use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, run};
 use tenon_state::view::sharpness;
+
 use tenon_table::Consistency;
-use tenon_table::items::Seen;
+
+use crate::commit::Committed;
+use crate::input::Input;
+use crate::observe::Gate;
+use crate::plan::Plan;
 
 /// The function's name in journal records.
 pub const NAME: &str = "lifecycle";
@@ -71,42 +78,103 @@ impl Lifecycle {
         if unchanged && look == Look::IfChanged {
             return Ok(());
         }
-        let mut cache = self.chunks.take(cluster);
-        let observed = observe::observe(ports, cluster, &gate, (now, &mut cache)).await;
-        self.chunks.put(cluster, cache);
+        run(&LifecyclePass { ports, cluster, chunks: &self.chunks, gate, look }).await?;
+        Ok(())
+    }
+}
+
+/// A pass of a cluster in which something changed or is due.
+struct LifecyclePass<'a, P> {
+    ports: &'a P,
+    cluster: &'a ClusterName,
+    chunks: &'a ChunkCaches,
+    gate: Gate,
+    look: Look,
+}
+
+/// What the look of a pass came to.
+#[derive(Debug, Default)]
+struct Looked {
+    plan: Plan,
+    done: Committed,
+    /// Why EC2 gave no answer, where it was asked and gave none.
+    refused: Option<Ec2Error>,
+}
+
+impl<P: Ports> Pass for LifecyclePass<'_, P> {
+    type Ports = P;
+    type Input = Input;
+    type Plan = Plan;
+    type Done = Looked;
+
+    fn ports(&self) -> &P {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Lifecycle
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Cluster(self.cluster)
+    }
+
+    async fn observe(&self, looked: &mut Looked) -> Result<Option<Input>, HandlerError> {
+        let now = self.ports.now();
+        let mut cache = self.chunks.take(self.cluster);
+        let observed = observe::observe(self.ports, self.cluster, &self.gate, (now, &mut cache)).await;
+        self.chunks.put(self.cluster, cache);
         let mut input = observed?;
-        let due = gate.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
-        let mut refused = None;
-        if due || look == Look::AtInstances {
-            refused = ask_ec2(ports, &mut input).await?;
+        let due = self.gate.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
+        if due || self.look == Look::AtInstances {
+            looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
-        let (mut plan, mut report) = plan::plan(&input);
-        if report.asks_ec2 && input.ec2.is_none() && refused.is_none() {
-            refused = ask_ec2(ports, &mut input).await?;
-            (plan, report) = plan::plan(&input);
+        Ok(Some(input))
+    }
+
+    fn plan(&self, input: &Input) -> (Plan, Report) {
+        plan::plan(input)
+    }
+
+    async fn commit(&self, input: &Input, plan: Plan, looked: &mut Looked) -> Result<Next, HandlerError> {
+        if plan.asks_ec2 && input.ec2.is_none() && looked.refused.is_none() {
+            return Ok(Next::SeeMore);
         }
-        if refused.is_some() {
-            report.wake_at = now.saturating_add(TERMINATION_POLL).unwrap_or(now);
+        looked.plan = plan;
+        if looked.refused.is_some() {
+            looked.plan.wake_at = input.now.saturating_add(TERMINATION_POLL).unwrap_or(input.now);
         }
-        let done = commit::commit(ports, cluster, &plan, now).await?;
-        let executed = execute::execute(ports, cluster, (&plan, &report), (&done, now)).await;
-        let seen = Seen {
-            function: FunctionName::Lifecycle,
-            generations: gate.generations,
-            deadline: Some(if done.lost > 0 { now } else { report.wake_at }),
-            at: now,
-            refusals: None,
-        };
-        commit::commit_seen(ports, cluster, &seen).await?;
+        looked.done = commit::commit(self.ports, self.cluster, &looked.plan, input.now).await?;
+        Ok(Next::Settled)
+    }
+
+    async fn see_more(&self, input: &mut Input, looked: &mut Looked) -> Result<(), HandlerError> {
+        looked.refused = ask_ec2(self.ports, input).await?;
+        Ok(())
+    }
+
+    async fn execute(&self, input: &Input, looked: &mut Looked) -> Result<(), HandlerError> {
+        let Looked { plan, done, refused } = looked;
+        let executed = execute::execute(self.ports, self.cluster, plan, (done, input.now)).await;
         executed?;
-        done.not_learned.map_or(Ok(()), Err)?;
-        match refused {
+        done.not_learned.take().map_or(Ok(()), Err)?;
+        match refused.take() {
             None
             | Some(Ec2Error::Throttled { .. } | Ec2Error::ServerError { .. } | Ec2Error::NoAnswer { .. }) => {
                 Ok(())
             }
             Some(error) => Err(error.into()),
         }
+    }
+
+    fn end(&self, input: Input, looked: &Looked) -> End {
+        let seen = SeenOf {
+            generations: self.gate.generations.clone(),
+            deadline: Some(if looked.done.lost > 0 { input.now } else { looked.plan.wake_at }),
+            before: self.gate.seen.clone(),
+            waits: Waits::Deadline,
+        };
+        End { seen: Some(seen), wake_at: None }
     }
 }
 
@@ -120,7 +188,7 @@ enum Look {
 }
 
 /// Asks EC2; what it refuses is handed back, so that everything else is planned all the same.
-async fn ask_ec2<P: Ports>(ports: &P, input: &mut input::Input) -> Result<Option<Ec2Error>, HandlerError> {
+async fn ask_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<Option<Ec2Error>, HandlerError> {
     match observe::observe_ec2(ports, input).await {
         Ok(()) => Ok(None),
         Err(HandlerError::Ec2(error)) => Ok(Some(error)),

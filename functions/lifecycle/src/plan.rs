@@ -13,6 +13,8 @@ use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
+use tenon_domain::report::{Finding, Report};
+use tenon_domain::snapshot::Unreadable;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 use tenon_snapshot::Action;
@@ -52,6 +54,16 @@ pub struct Plan {
     /// Instances of claims that are to be terminated once the steps are committed: by the claim, so that one whose step
     /// lost its race stays.
     pub terminate: BTreeMap<ClaimName, InstanceId>,
+    /// Whether EC2 must be asked before more can be said.
+    pub asks_ec2: bool,
+    /// When to look again, whether or not anything changes.
+    pub wake_at: Timestamp,
+}
+
+impl Plan {
+    fn look_at(&mut self, at: Timestamp) {
+        self.wake_at = self.wake_at.min(at);
+    }
 }
 
 /// A claim that goes on.
@@ -89,37 +101,29 @@ pub struct Forgotten {
     pub instance: Option<InstanceId>,
 }
 
-/// What was refused and what is waited for.
-#[must_use]
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Claims that need a person, and why.
-    pub refused: BTreeMap<ClaimName, String>,
-    /// What is waited for.
-    pub waiting: BTreeSet<Waiting>,
-    /// Whether EC2 must be asked before more can be said.
-    pub asks_ec2: bool,
-    /// When to look again, whether or not anything changes.
-    pub wake_at: Timestamp,
-}
-
 /// Plans.
 pub fn plan(input: &Input) -> (Plan, Report) {
     let mut plan = Plan::default();
     if let Some(view) = &input.ec2 {
         plan.audit = audit(input, view);
     }
-    let mut report = Report { wake_at: next_audit(input, &plan.audit), ..Report::default() };
+    plan.wake_at = next_audit(input, &plan.audit);
+    let mut report = Report::default();
     let halted = if input.halt.is_some() || plan.audit.halt.is_some() { Halted::Yes } else { Halted::No };
     if halted == Halted::Yes {
-        report.waiting.insert(Waiting::TableRestored);
+        report.wait(&Waiting::TableRestored);
     }
-    report.waiting.extend(plan.audit.waiting.clone());
+    if let Some(waiting) = &plan.audit.waiting {
+        report.wait(waiting);
+    }
     if let (Err(waiting), true) =
         (&input.snapshot, input.claims.values().any(|claim| !claim.phase().is_final()))
     {
         // An agent that comes back may say no more than that nothing changed: no generation would tell.
-        report.waiting.insert(waiting.clone());
+        report.wait(waiting);
+    }
+    if let Ok(snapshot) = &input.snapshot {
+        report.unreadable(snapshot.unreadable.iter().filter(|object| is_told_here(object)));
     }
     for claim in input.claims.values() {
         plan_claim(claim, input, halted, (&mut plan, &mut report));
@@ -128,12 +132,18 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     plan.pools = pools::changed(input);
     plan.learned = learn::learned(&plan.steps, input);
     if !plan.audit.orphans.is_empty() {
-        look_at(&mut report, after(input.now, TERMINATION_POLL));
+        plan.look_at(after(input.now, TERMINATION_POLL));
     }
-    if !report.waiting.is_empty() || !report.refused.is_empty() {
-        look_at(&mut report, after(input.now, LOOK_AGAIN));
+    if report.waits() {
+        plan.look_at(after(input.now, LOOK_AGAIN));
     }
     (plan, report)
+}
+
+/// Whether this function tells of an object that can't be read. `provisioner` tells of pods, which it is rung for, and
+/// `node-classes` of classes.
+fn is_told_here(object: &Unreadable) -> bool {
+    !matches!(object.kind.as_str(), "Pod" | "EC2NodeClass")
 }
 
 fn next_audit(input: &Input, audit: &AuditPlan) -> Timestamp {
@@ -142,10 +152,6 @@ fn next_audit(input: &Input, audit: &AuditPlan) -> Timestamp {
         (None, Some(at)) => after(at, AUDIT_EVERY),
         (None, None) => input.now,
     }
-}
-
-fn look_at(report: &mut Report, at: Timestamp) {
-    report.wake_at = report.wake_at.min(at);
 }
 
 fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
@@ -158,7 +164,7 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
         let unsure = input.snapshot.is_ok() && !input.expiring.contains(&claim.name) && forgotten.is_none();
         if unsure && claim.state.instance().is_some_and(|held| is_unseen(claim, held, input)) {
             // The agent's next word tells, and it may be no more than that nothing changed.
-            look_at(report, after(input.now, LOOK_AGAIN));
+            plan.look_at(after(input.now, LOOK_AGAIN));
         }
         plan.forgotten.extend(forgotten);
         return;
@@ -168,12 +174,11 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {
             Next::Step(found) => found,
-            other @ (Next::Stay | Next::At(_) | Next::AskEc2(_) | Next::Wait(_) | Next::Refuse(_)) => {
-                note(&step.after, other, report);
+            other => {
+                note(&step.after, other, input.now, (&mut *plan, &mut *report));
                 break;
             }
         };
-        let reason = found.to.removal();
         match step.after.stepped(found.to) {
             Ok(stepped) => {
                 step.journal.push(record(&stepped, found.decision, found.message, input));
@@ -181,8 +186,13 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
                 step.after = stepped;
             }
             Err(impossible) => {
-                let why = reason.map_or("", |reason| reason.as_str());
-                report.refused.insert(claim.name.clone(), format!("{impossible} ({why})"));
+                report.tell(Finding::refused(
+                    of(claim),
+                    "ImpossibleStep",
+                    "not stepping {}",
+                    impossible.to_string(),
+                ));
+                plan.look_at(after(input.now, LOOK_AGAIN));
                 break;
             }
         }
@@ -200,22 +210,31 @@ fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &Input) -> bool {
     matches!(input.node_of(held, since), NodeSeen::Unknown)
 }
 
-/// What stays is written down, and looked at when it is due.
-fn note(claim: &Claim, next: Next, report: &mut Report) {
+/// What stays is told where somebody must know why, and looked at when it is due.
+fn note(claim: &Claim, next: Next, now: Timestamp, (plan, report): (&mut Plan, &mut Report)) {
     match next {
         Next::Stay | Next::Step(_) => {}
-        Next::At(at) => look_at(report, at),
+        Next::At(at) => plan.look_at(at),
         Next::AskEc2(at) => {
-            report.asks_ec2 = true;
-            look_at(report, at);
+            plan.asks_ec2 = true;
+            plan.look_at(at);
         }
-        Next::Wait(waiting) => {
-            report.waiting.insert(waiting);
+        Next::Wait(waiting) => report.wait(&waiting),
+        Next::Refuse(refused) => {
+            report.tell(Finding::refused(of(claim), refused.reason, refused.sentence, refused.why));
+            plan.look_at(after(now, LOOK_AGAIN));
         }
-        Next::Refuse(why) => {
-            report.refused.insert(claim.name.clone(), why);
+        Next::NotInitialized { why, again } => {
+            report.tell(Finding::refused(of(claim), "NotInitialized", "{} isn't initialised yet", why));
+            if let Some(again) = again {
+                plan.look_at(again);
+            }
         }
     }
+}
+
+fn of(claim: &Claim) -> Subject {
+    Subject { kind: SubjectKind::Claim, name: claim.name.to_string() }
 }
 
 /// Tells EC2 to terminate, again and again until it says that it does: the call is idempotent.
@@ -244,8 +263,7 @@ fn execute_termination(claim: &Claim, input: &Input, (plan, halted): (&mut Plan,
 }
 
 fn record(claim: &Claim, decision: Decision, message: String, input: &Input) -> JournalRecord {
-    let subject = Subject { kind: SubjectKind::Claim, name: claim.name.to_string() };
-    let mut record = JournalRecord::new(subject, input.now, NAME, decision, message);
+    let mut record = JournalRecord::new(of(claim), input.now, NAME, decision, message);
     if let Some(instance) = claim.state.instance() {
         record = record
             .detail("instance", &instance.id)

@@ -22,6 +22,9 @@ use crate::{TERMINATION_POLL, node};
 
 /// A Node must have joined so long after its launch. Source: KARPENTER.md 3.6, 5.
 pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
+/// A Node that isn't initialised so long after its registration is told with what is missing; most are by then, and none
+/// costs a wake of its own, since the sweep comes as often.
+pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(3);
 /// The pods of a stopped instance are given so long to be evicted; its kubelet can't stop them in good order.
 pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
@@ -34,6 +37,17 @@ pub struct Step {
     pub decision: Decision,
     /// One sentence for a person.
     pub message: String,
+}
+
+/// What needs a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// A CamelCase reason.
+    pub reason: &'static str,
+    /// What isn't done to `{}`, the claim.
+    pub sentence: &'static str,
+    /// Why, and what to do.
+    pub why: String,
 }
 
 /// What comes of a look at a claim.
@@ -52,7 +66,14 @@ pub enum Next {
     /// It stays as it is for want of evidence.
     Wait(Waiting),
     /// It stays as it is; what is in the way needs a person.
-    Refuse(String),
+    Refuse(Refused),
+    /// It stays registered, and has been for so long that somebody should know why.
+    NotInitialized {
+        /// What is missing.
+        why: String,
+        /// When it is looked at again although nothing may have changed.
+        again: Option<Timestamp>,
+    },
     /// It goes on.
     Step(Step),
 }
@@ -118,10 +139,10 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &I
     }
     let seen = input.node_of(instance, at);
     if let NodeSeen::Several = seen {
-        return Next::Refuse(format!(
-            "several Nodes carry the providerID of instance {}: delete the wrong one",
-            instance.id
-        ));
+        let why =
+            format!("several Nodes carry the providerID of instance {}: delete the wrong one", instance.id);
+        let (reason, sentence) = ("SeveralNodes", "not registering a Node for {}");
+        return Next::Refuse(Refused { reason, sentence, why });
     }
     if let Some(found) = seen.node() {
         if node::is_registered(found) {
@@ -161,7 +182,13 @@ fn registration_timeout(
     match (seen, &input.snapshot) {
         // The kubelet is alive, so the registration is what hangs: the agent's matter, not a reason to lose the node.
         (NodeSeen::Present(node), _) if node.readiness == Readiness::Ready => {
-            Next::Refuse(format!("Node {} is Ready and isn't registered: look at the agent", node.name))
+            let why = format!(
+                "Node {} is Ready, but the agent hasn't registered it: look at the agent's log",
+                node.name
+            );
+            let (reason, sentence) =
+                ("NotRegistered", "not terminating {}, whose Node isn't registered in time");
+            Next::Refuse(Refused { reason, sentence, why })
         }
         (NodeSeen::Present(_) | NodeSeen::Absent, _) => step(),
         // An agent that never reported can't show a Node: a cluster that is woken from zero and whose node fails.
@@ -174,7 +201,12 @@ fn registration_timeout(
 fn registered(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Input) -> Next {
     match leave(claim, instance, name, input) {
         step @ Next::Step(_) => return step,
-        Next::Stay | Next::At(_) | Next::AskEc2(_) | Next::Wait(_) | Next::Refuse(_) => {}
+        Next::Stay
+        | Next::At(_)
+        | Next::AskEc2(_)
+        | Next::Wait(_)
+        | Next::Refuse(_)
+        | Next::NotInitialized { .. } => {}
     }
     let since = claim.state.since().unwrap_or(claim.created_at);
     match input.node_of(instance, since) {
@@ -186,7 +218,14 @@ fn registered(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input
                     format!("Node {name} is Ready, without start-up taints, and has what was asked for");
                 Next::Step(Step { to, decision: Decision::Initialized, message })
             }
-            Some(_) => expiry(claim, input).map_or(Next::Stay, Next::At),
+            Some(why) => {
+                let expiry = expiry(claim, input);
+                let told_at = since.saturating_add(INITIALIZED_SOON).unwrap_or(since);
+                if input.now < told_at {
+                    return Next::At(expiry.map_or(told_at, |expiry| expiry.min(told_at)));
+                }
+                Next::NotInitialized { why, again: expiry }
+            }
         },
         NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => Next::Stay,
     }

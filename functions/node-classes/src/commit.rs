@@ -2,13 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, NodeClassName};
-use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::wake::FunctionName;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::content_commit;
-use tenon_table::items::{self, JournalOf, Seen, add_step, journal_writes, keys};
+use tenon_table::items::{self, JournalOf, add_step, journal_writes, keys};
 use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
 
 use crate::item::ClassItem;
@@ -46,31 +43,7 @@ pub(crate) async fn commit<P: Ports>(
             ) => return Err(HandlerError::Commit(error)),
         }
     }
-    // A look that lost a race isn't the one that the next sweep may rely on.
-    if committed.lost.is_empty() {
-        let seen = items::set(keys::seen(cluster, FunctionName::NodeClasses), &plan.seen);
-        ports.table().commit(&content_commit(Vec::new(), vec![seen])).await?;
-    }
     Ok(committed)
-}
-
-/// Writes that the classes are waited for, with its record.
-pub(crate) async fn commit_waiting<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    waiting: &Waiting,
-    seen: &Seen,
-) -> Result<(), HandlerError> {
-    let by = FunctionName::NodeClasses.as_str();
-    let subject = Subject { kind: SubjectKind::Class, name: "*".to_owned() };
-    let message = format!("{by} waits: {waiting}");
-    let record = JournalRecord::new(subject, seen.at, by, Decision::Waiting, message)
-        .detail("reason", waiting.reason())
-        .evidence("snapshot", seen.generations.snapshot);
-    let mut writes = vec![items::set(keys::seen(cluster, FunctionName::NodeClasses), seen)];
-    writes.extend(journal_writes(JournalOf::Cluster(cluster), &record, seen.generations.revision, 0));
-    ports.table().commit(&content_commit(Vec::new(), writes)).await?;
-    Ok(())
 }
 
 fn class_commit(cluster: &ClusterName, change: &Change) -> Commit {

@@ -1,12 +1,11 @@
-//! Says on the bus which classes changed, and asks to be woken where EC2 or ARC didn't answer.
+//! Says on the bus which classes changed.
 
 use serde_json::json;
 use tenon_domain::id::ClusterName;
-use tenon_domain::wake::FunctionName;
 use tenon_runtime::{BusEvent, Ports, Signals};
 
 use crate::commit::Committed;
-use crate::plan::{Change, Plan, RETRY_AFTER};
+use crate::plan::{Change, Plan};
 
 pub(crate) async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plan: &Plan, committed: &Committed) {
     let said = |change: &&Change| change.record.is_some() && !committed.lost.contains(&change.status.name);
@@ -14,10 +13,6 @@ pub(crate) async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plan: &P
         plan.changes.iter().filter(said).map(|change| event(ports, cluster, change)).collect();
     if !events.is_empty() {
         ports.signals().publish(&events).await;
-    }
-    let again = if committed.lost.is_empty() { plan.retry_after } else { Some(RETRY_AFTER) };
-    if let Some(after) = again {
-        ports.signals().wake(FunctionName::NodeClasses, cluster, after).await;
     }
 }
 

@@ -20,13 +20,17 @@ pub mod spec;
 use std::collections::BTreeSet;
 
 use tenon_domain::id::{ClusterName, ImageId};
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::{Handler, HandlerError, Ports, Scope};
 use tenon_snapshot::snapshot::ChunkCaches;
+use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, run};
 use tenon_state::view::sharpness;
 use tenon_table::Consistency;
 
+use crate::commit::Committed;
 use crate::observe::Observed;
+use crate::plan::{Plan, RETRY_AFTER};
 
 /// The function. Keeps chunks of snapshots between wakes: they never change under their digest.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub(crate) struct Told {
     pub(crate) images: Images,
     /// Whether ARC said something of a zone.
     pub(crate) shifts: bool,
+    /// Whether `provisioner` was told something of launches.
+    pub(crate) launches: bool,
 }
 
 /// Which images a wake is about.
@@ -72,7 +78,9 @@ impl Handler for NodeClasses {
         // A cluster that can't be looked at keeps no other from it.
         let mut failed = None;
         for cluster in clusters {
-            if let Err(error) = self.look(ports, &cluster, (&told, sharpness(causes))).await {
+            let (chunks, sharpness) = (&self.chunks, sharpness(causes));
+            let pass = ClassesPass { ports, cluster: &cluster, chunks, told: &told, sharpness };
+            if let Err(error) = run(&pass).await {
                 failed = Some(error);
             }
         }
@@ -80,33 +88,101 @@ impl Handler for NodeClasses {
     }
 }
 
-impl NodeClasses {
-    async fn look<P: Ports>(
-        &self,
-        ports: &P,
-        cluster: &ClusterName,
-        (told, sharpness): (&Told, Consistency),
-    ) -> Result<(), HandlerError> {
-        let mut chunks = self.chunks.take(cluster);
-        let observed = observe::observe(ports, cluster, (told, sharpness), &mut chunks).await;
-        self.chunks.put(cluster, chunks);
-        let input = match observed? {
-            Observed::Nothing => return Ok(()),
-            Observed::Waits { told_before: true, .. } => return Ok(()),
-            Observed::Waits { waiting, seen, told_before: false } => {
-                return commit::commit_waiting(ports, cluster, &waiting, &seen).await;
+/// A look at a cluster's classes.
+struct ClassesPass<'a, P> {
+    ports: &'a P,
+    cluster: &'a ClusterName,
+    chunks: &'a ChunkCaches,
+    told: &'a Told,
+    sharpness: Consistency,
+}
+
+/// What the look came to.
+#[derive(Debug, Default)]
+struct Looked {
+    plan: Option<Plan>,
+    committed: Committed,
+}
+
+impl<P: Ports> Pass for ClassesPass<'_, P> {
+    type Ports = P;
+    type Input = Observed;
+    type Plan = Option<Plan>;
+    type Done = Looked;
+
+    fn ports(&self) -> &P {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::NodeClasses
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Cluster(self.cluster)
+    }
+
+    async fn observe(&self, _: &mut Looked) -> Result<Option<Observed>, HandlerError> {
+        let mut chunks = self.chunks.take(self.cluster);
+        let asked = (self.told, self.sharpness);
+        let observed = observe::observe(self.ports, self.cluster, asked, &mut chunks).await;
+        self.chunks.put(self.cluster, chunks);
+        observed
+    }
+
+    fn plan(&self, observed: &Observed) -> (Option<Plan>, Report) {
+        match &observed.found {
+            Ok(input) => {
+                let (plan, report) = plan::plan(input);
+                (Some(plan), report)
             }
-            Observed::Input(input) => input,
-        };
-        let (plan, _report) = plan::plan(&input);
-        let committed = commit::commit(ports, cluster, &plan).await?;
-        execute::execute(ports, cluster, &plan, &committed).await;
+            Err(waiting) => {
+                let mut report = Report::default();
+                report.wait(waiting);
+                (None, report)
+            }
+        }
+    }
+
+    async fn commit(
+        &self,
+        _: &Observed,
+        plan: Option<Plan>,
+        looked: &mut Looked,
+    ) -> Result<Next, HandlerError> {
+        if let Some(plan) = &plan {
+            looked.committed = commit::commit(self.ports, self.cluster, plan).await?;
+        }
+        looked.plan = plan;
+        Ok(Next::Settled)
+    }
+
+    async fn execute(&self, _: &Observed, looked: &mut Looked) -> Result<(), HandlerError> {
+        if let Some(plan) = &looked.plan {
+            execute::execute(self.ports, self.cluster, plan, &looked.committed).await;
+        }
         Ok(())
+    }
+
+    fn end(&self, observed: Observed, looked: &Looked) -> End {
+        let after = |by| self.ports.now().saturating_add(by).ok();
+        // A look that lost a race isn't the one that the next sweep may rely on.
+        if !looked.committed.lost.is_empty() {
+            return End { seen: None, wake_at: after(RETRY_AFTER) };
+        }
+        let seen = SeenOf {
+            generations: observed.generations,
+            deadline: looked.plan.as_ref().map(|plan| plan.look_at),
+            before: observed.before,
+            waits: Waits::Deadline,
+        };
+        let wake_at = looked.plan.as_ref().and_then(|plan| plan.retry_after).and_then(after);
+        End { seen: Some(seen), wake_at }
     }
 }
 
 fn told(causes: &[Cause]) -> Told {
-    let mut told = Told { images: Images::These(BTreeSet::new()), shifts: false };
+    let mut told = Told { images: Images::These(BTreeSet::new()), shifts: false, launches: false };
     for cause in causes {
         match cause {
             Cause::ImageChanged(None) => told.images = Images::Any,
@@ -116,10 +192,10 @@ fn told(causes: &[Cause]) -> Told {
                 }
             }
             Cause::ZonalShift => told.shifts = true,
+            Cause::StateChanged => told.launches = true,
             Cause::Sweep
             | Cause::Refresh(_)
             | Cause::SnapshotChanged
-            | Cause::StateChanged
             | Cause::InstanceState { .. }
             | Cause::Interruption { .. } => {}
         }

@@ -10,6 +10,7 @@ use tenon_domain::image::ImageRecord;
 use tenon_domain::registry::{Gate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
+use tenon_domain::unavailable::{Mark, MarkState, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
@@ -48,20 +49,13 @@ pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, Ha
 }
 
 /// What a look found.
-pub(crate) enum Observed {
-    /// Nothing changed and nothing is due.
-    Nothing,
-    /// What is planned from.
-    Input(Box<Input>),
-    /// The classes can't be read as they are reported: the known ones stay as they are.
-    Waits {
-        /// Why.
-        waiting: Waiting,
-        /// What the look was of.
-        seen: Seen,
-        /// Whether the look before said so already.
-        told_before: bool,
-    },
+pub(crate) struct Observed {
+    /// What is planned from; or why the classes can't be read as they are reported: the known ones stay as they are.
+    pub(crate) found: Result<Box<Input>, Waiting>,
+    /// What the look was of.
+    pub(crate) generations: Generations,
+    /// What the look before was of.
+    pub(crate) before: Option<Seen>,
 }
 
 /// What is planned from.
@@ -70,32 +64,25 @@ pub(crate) async fn observe<P: Ports>(
     cluster: &ClusterName,
     (told, sharpness): (&Told, Consistency),
     chunks: &mut ChunkCache,
-) -> Result<Observed, HandlerError> {
+) -> Result<Option<Observed>, HandlerError> {
     let now = ports.now();
     let of_images = match &told.images {
         Images::Any => true,
         Images::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
     };
-    let told = of_images || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
+    let told = of_images || told.launches || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
     if !told && ends(&glance(ports, cluster, wants(&[]), sharpness).await?, now) {
-        return Ok(Observed::Nothing);
+        return Ok(None);
     }
     let view = ClusterView::observe(ports, cluster, wants(&[Want::Classes]), &CatalogCache::new()).await?;
     let snapshot = match snapshot::read_classes(ports.table(), cluster, Consistency::Strong, chunks).await {
         Ok(Some(snapshot)) => snapshot,
         // An agent that never reported has no classes, and says nothing of those that are known.
-        Ok(None) => return Ok(Observed::Nothing),
+        Ok(None) => return Ok(None),
         Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
             let waiting = Waiting::SnapshotTooLarge { size, most, unit };
-            let seen = Seen {
-                function: FunctionName::NodeClasses,
-                generations: view.generations,
-                deadline: None,
-                at: now,
-                refusals: Some(waiting.reason().to_owned()),
-            };
-            let told_before = view.seen.is_some_and(|before| before.refusals == seen.refusals);
-            return Ok(Observed::Waits { waiting, seen, told_before });
+            let (generations, before) = (view.generations, view.seen);
+            return Ok(Some(Observed { found: Err(waiting), generations, before }));
         }
         Err(error) => return Err(read_error(error)),
     };
@@ -121,18 +108,46 @@ pub(crate) async fn observe<P: Ports>(
             looked.push((class.clone(), answers));
         }
     }
+    let refused = refused_launches(ports, cluster, &view.classes).await?;
     let gone = gone(ports, cluster, &snapshot, &view.classes).await?;
-    Ok(Observed::Input(Box::new(Input {
+    let generations = Generations { snapshot: snapshot.generation, ..Generations::default() };
+    let input = Input {
         now,
         cluster: cluster.clone(),
         account: ports.installation().account.clone(),
         registry: view.registry,
         looked,
         statuses: view.classes,
+        refused,
         gone,
+        unreadable: snapshot.unreadable.into_iter().filter(|object| object.kind == "EC2NodeClass").collect(),
         snapshot: snapshot.generation,
         look_at,
-    })))
+    };
+    Ok(Some(Observed { found: Ok(Box::new(input)), generations, before: view.seen }))
+}
+
+/// What EC2 refuses of launches from classes as they resolved last.
+async fn refused_launches<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    statuses: &BTreeMap<NodeClassName, ClassStatus>,
+) -> Result<BTreeMap<NodeClassName, Mark>, HandlerError> {
+    let key = |status: &ClassStatus| {
+        let request = UnavailableKey::Request(RequestDigest::of_class(cluster, status));
+        (keys::unavailable(&ports.installation().region, &request), status.name.clone())
+    };
+    let names: BTreeMap<Key, NodeClassName> = statuses.values().map(key).collect();
+    let wanted: Vec<Key> = names.keys().cloned().collect();
+    let mut refused = BTreeMap::new();
+    for some in wanted.chunks(limits::BATCH_KEYS) {
+        for (key, item) in ports.table().batch_get(some, Consistency::Strong).await? {
+            let mark: Mark = items::from_item(&key, &item).map_err(form_error)?;
+            let lasts = mark.state(ports.now()) != MarkState::Forgotten;
+            refused.extend(names.get(&key).filter(|_| lasts).map(|name| (name.clone(), mark)));
+        }
+    }
+    Ok(refused)
 }
 
 /// Whether a class of the cluster resolved to one of these images, or may.

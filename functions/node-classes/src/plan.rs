@@ -18,14 +18,16 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::registry::Registry;
+use tenon_domain::report::{Finding, Report};
 use tenon_domain::reservation::ReservedCapacity;
+use tenon_domain::snapshot::Unreadable;
+use tenon_domain::unavailable::Mark;
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftedZone;
-use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
+use tenon_ec2::{ClassPart, Ec2Error, blame};
 use tenon_runtime::error::chain;
 use tenon_state::image_query::{ClassImages, queries};
-use tenon_table::items;
 
 use crate::resolve::{self, Judged};
 use crate::spec;
@@ -55,8 +57,12 @@ pub struct Input {
     pub looked: Vec<(Ec2NodeClass, Answers)>,
     /// Statuses as they are.
     pub statuses: BTreeMap<NodeClassName, ClassStatus>,
+    /// What EC2 refuses of launches from classes as they resolved last, and what is the class's to mend.
+    pub refused: BTreeMap<NodeClassName, Mark>,
     /// Classes that a fresh snapshot doesn't have and that no claim uses.
     pub gone: BTreeSet<NodeClassName>,
+    /// Classes that the agent reported and that can't be read.
+    pub unreadable: Vec<Unreadable>,
     /// The generation of the snapshot.
     pub snapshot: u64,
     /// When all classes are to be looked at again, as it was before; now or earlier where this look was at all.
@@ -111,8 +117,8 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// Classes that go, with the revision that was observed.
     pub gone: Vec<(NodeClassName, u64)>,
-    /// What this look saw; written when all of it went through.
-    pub seen: items::Seen,
+    /// When all classes are to be looked at again.
+    pub look_at: Timestamp,
     /// After how long EC2 or ARC is to be asked again, where it didn't answer.
     pub retry_after: Option<SignedDuration>,
 }
@@ -141,17 +147,6 @@ pub enum Reach {
     Nobody,
 }
 
-/// What was refused and waited for: the obstacle of each class that isn't ready, and parts that were kept because EC2
-/// didn't answer.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[must_use]
-pub struct Report {
-    /// By class, why it isn't ready.
-    pub not_ready: BTreeMap<NodeClassName, ConditionReason>,
-    /// By class, conditions that stand from an earlier look.
-    pub kept: BTreeMap<NodeClassName, BTreeSet<ConditionType>>,
-}
-
 /// Whether a class is looked at, if this isn't a look at all: it is new or changed, or its next try has come.
 #[must_use]
 pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -> bool {
@@ -163,6 +158,7 @@ pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -
 /// Plans the statuses.
 pub fn plan(input: &Input) -> (Plan, Report) {
     let mut report = Report::default();
+    report.unreadable(&input.unreadable);
     let mut changes = Vec::new();
     let everything = input.look_at <= input.now;
     let shifts = input.looked.iter().any(|(_, answers)| answers.shifts.is_some());
@@ -174,28 +170,31 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         let mut look = Look { input, class, previous, kept: BTreeSet::new(), unseen: false };
         let status = ClassStatus::observed(look.observe(answers), previous, input.now);
         unanswered |= look.unseen || !look.kept.is_empty();
-        if !look.kept.is_empty() {
-            report.kept.insert(class.name.clone(), look.kept);
-        }
-        if let Some(obstacle) = status.obstacle() {
-            report.not_ready.insert(class.name.clone(), obstacle.reason);
-        }
+        tell_kept(&mut report, &class.name, &look.kept);
         changes.extend(change(input, class, previous, status));
     }
     if unanswered {
         next = next.min(later(input.now, RETRY_AFTER));
     }
     let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
-    let generations = items::Generations { snapshot: input.snapshot, ..items::Generations::default() };
-    let seen = items::Seen {
-        function: FunctionName::NodeClasses,
-        generations,
-        deadline: Some(next),
-        at: input.now,
-        refusals: None,
-    };
     let retry_after = unanswered.then_some(RETRY_AFTER);
-    (Plan { changes, gone: gone.collect(), seen, retry_after }, report)
+    (Plan { changes, gone: gone.collect(), look_at: next, retry_after }, report)
+}
+
+/// Tells which conditions of a class stand from an earlier look, because EC2 or ARC gave no answer in this one.
+fn tell_kept(report: &mut Report, class: &NodeClassName, kept: &BTreeSet<ConditionType>) {
+    if kept.is_empty() {
+        return;
+    }
+    let kept: Vec<&str> = kept.iter().map(|condition| condition.as_str()).collect();
+    let subject = Subject { kind: SubjectKind::Class, name: class.to_string() };
+    let why = format!(
+        "AWS didn't answer about `{}`; asked again in {} s",
+        kept.join("`, `"),
+        RETRY_AFTER.as_secs()
+    );
+    let found = Finding::waiting(subject, "NoAnswer", "{} keeps what it resolved to before", why);
+    report.tell(found.condition(kept.join(" ")));
 }
 
 struct Look<'a> {
@@ -229,7 +228,10 @@ impl Look<'_> {
             ),
         };
         let validation = match spec::validate(class, registry) {
-            Seen::Holds(()) => self.snapshots(judged, &images, answers),
+            Seen::Holds(()) => match self.snapshots(judged, &images, answers) {
+                Seen::Holds(()) => self.launches(&images),
+                obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
+            },
             obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
         };
         ClassObservation {
@@ -266,6 +268,28 @@ impl Look<'_> {
             validation,
             unsupported,
         }
+    }
+
+    /// Whether EC2 takes launches from the class, as far as it was asked with this spec and these images.
+    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Seen<()> {
+        let known = self.previous.filter(|known| known.spec_digest == spec::digest(self.class));
+        let (Some(known), Some(mark)) = (known, self.input.refused.get(&self.class.name)) else {
+            return Seen::Holds(());
+        };
+        let ids = |images: &[ResolvedImage]| images.iter().map(|image| image.id.clone()).collect::<Vec<_>>();
+        if let Seen::Holds(images) = images
+            && ids(images) != ids(&known.images)
+        {
+            return Seen::Holds(());
+        }
+        let words = mark.message.as_deref().unwrap_or(&mark.code);
+        let remedy = blame(words).map_or("look at the class's spec", ClassPart::remedy);
+        let until = mark.blocked_until().min(mark.last_resort_at());
+        let message = format!(
+            "EC2 refuses launches from this class ({words}); {remedy}; the next launch is tried at {until}, or as soon as \
+             the class changes"
+        );
+        Seen::Refused { reason: ConditionReason::LaunchRefused, message }
     }
 
     /// Whether the class may use the snapshots that it names. Without images nothing depends on it.

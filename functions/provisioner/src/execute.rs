@@ -53,6 +53,8 @@ pub(crate) struct Sent {
     pub(crate) plan_again: bool,
     /// When the first launch that was put off is due.
     pub(crate) retry_at: Option<Timestamp>,
+    /// Whether EC2 said something of launches from a class, for what they are.
+    pub(crate) classes: bool,
 }
 
 /// What EC2 said to a launch, or when to ask.
@@ -196,6 +198,7 @@ impl Sent {
 
     fn take(&mut self, settlement: Settlement) {
         self.settled += 1;
+        self.classes |= settlement.marks.iter().any(|word| matches!(word.key, UnavailableKey::Request(_)));
         match settlement.failed {
             None | Some(Failure::Request) => {}
             Some(Failure::Capacity | Failure::TemplateMissing) => self.plan_again = true,
@@ -217,6 +220,7 @@ impl Sent {
         self.failed.extend(other.failed);
         self.settled += other.settled;
         self.plan_again = other.plan_again;
+        self.classes |= other.classes;
         if let Some(at) = other.retry_at {
             self.put_off(at);
         }

@@ -18,16 +18,18 @@ use serde_json::json;
 use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Scope, Signals};
 use tenon_state::commit::Outcome;
 use tenon_state::observe::{Caches, Observed, observe};
-use tenon_state::pass::{End, ROUNDS, changed, finish, look_again, wake_again};
+use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, look_again, run};
 use tenon_state::view::{Want, Wants, Watch};
 
 use commit::commit_and_send;
 use execute::{Sent, due, send_all, tag};
+use plan::Planned;
 
 /// What the provisioner looks at.
 const WANTS: Wants<'static> = Wants {
@@ -50,114 +52,146 @@ impl Handler for Provisioner {
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
-        match changed(ports, scope, causes, WANTS).await? {
-            Some(cluster) => self.provision(ports, cluster).await,
-            None => Ok(()),
+        if let Some(cluster) = changed(ports, scope, causes, WANTS).await? {
+            let pass = ProvisionerPass { ports, cluster, caches: &self.caches, began: ports.now() };
+            run(&pass).await?;
         }
+        Ok(())
     }
 }
 
-impl Provisioner {
-    async fn provision<P: Ports>(
-        &self,
-        ports: &Patient<'_, P>,
-        cluster: &ClusterName,
-    ) -> Result<(), HandlerError> {
-        let now = ports.now();
-        let mut sent = Sent::default();
-        let mut end = None;
-        let mut lost = false;
-        for _ in 0..ROUNDS {
-            let observed = self.observe_settled(ports, cluster, &mut sent).await?;
-            let mut planned = plan::plan(cluster, &ports.installation().region, &observed);
-            let view = &observed.view;
-            let retry_at = sent.retry_at.filter(|at| *at > now);
-            planned.look.wake_at = [planned.look.wake_at, retry_at].into_iter().flatten().min();
-            end = Some(End::of(FunctionName::Provisioner, now, view, planned.look));
-            if planned.built.launches.is_empty() {
-                if due(view).is_empty() {
-                    self.caches.keep(cluster, observed.view);
-                }
-                sent.plan_again = false;
-                lost = false;
-                break;
-            }
-            let launches: Vec<_> = planned.built.launches.iter().map(execute::Due::built).collect();
-            let (outcome, now_sent) =
-                commit_and_send(ports, cluster, view, (planned.groups, &launches)).await?;
-            lost = outcome == Outcome::Lost;
-            sent = sent.and(now_sent);
-            if !lost && !sent.plan_again {
-                break;
-            }
-        }
-        // Who lost every round, perhaps for a mark alone, of which no generation tells, looks again all the same.
-        if sent.plan_again || lost {
-            sent.put_off(ports.now());
-        }
-        self.signal(ports, cluster, &sent, end.as_ref().and_then(|end| end.deadline)).await;
-        match end {
-            Some(end) => finish(ports, cluster, now, with_retry(end, &sent, now)).await,
-            None => Ok(()),
-        }
+/// A pass of a cluster.
+struct ProvisionerPass<'a, P> {
+    ports: &'a Patient<'a, P>,
+    cluster: &'a ClusterName,
+    caches: &'a Caches,
+    began: Timestamp,
+}
+
+/// What the looks of a pass came to.
+#[derive(Debug, Default)]
+struct Looked {
+    /// What became of the launches that were sent.
+    sent: Sent,
+    /// When the last plan asks for another look.
+    wake_at: Option<Timestamp>,
+    /// Whether the last commit lost its race.
+    lost: bool,
+    /// Whether the last look found nothing to launch.
+    idle: bool,
+}
+
+impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
+    type Ports = Patient<'a, P>;
+    type Input = Observed;
+    type Plan = Planned;
+    type Done = Looked;
+
+    fn ports(&self) -> &Self::Ports {
+        self.ports
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Provisioner
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Cluster(self.cluster)
     }
 
     /// Observes, after every launch that is due has been settled.
-    async fn observe_settled<P: Ports>(
-        &self,
-        ports: &P,
-        cluster: &ClusterName,
-        sent: &mut Sent,
-    ) -> Result<Observed, HandlerError> {
-        let observed = observe(ports, cluster, WANTS, &self.caches).await?;
+    async fn observe(&self, done: &mut Looked) -> Result<Option<Observed>, HandlerError> {
+        let (ports, cluster) = (self.ports, self.cluster);
+        let observed = observe(ports, cluster, WANTS, self.caches).await?;
         let launches = due(&observed.view);
         if launches.is_empty() {
-            return Ok(observed);
+            return Ok(Some(observed));
         }
         let now = send_all(ports, cluster, &observed.view, &launches).await?;
         let settled = now.settled;
-        *sent = std::mem::take(sent).and(now);
+        done.sent = std::mem::take(&mut done.sent).and(now);
         if settled == 0 {
-            return Ok(observed);
+            return Ok(Some(observed));
         }
-        let observed = observe(ports, cluster, WANTS, &self.caches).await?;
+        let observed = observe(ports, cluster, WANTS, self.caches).await?;
         // What another run committed or put off meanwhile is in what this one has seen: nobody is woken for it again.
         for launch in due(&observed.view) {
-            sent.put_off(launch.due_at(ports.now()));
+            done.sent.put_off(launch.due_at(ports.now()));
         }
-        Ok(observed)
+        Ok(Some(observed))
     }
 
-    async fn signal<P: Ports>(
+    fn plan(&self, observed: &Observed) -> (Planned, Report) {
+        plan::plan(self.cluster, &self.ports.installation().region, observed)
+    }
+
+    async fn commit(
         &self,
-        ports: &P,
-        cluster: &ClusterName,
-        sent: &Sent,
-        deadline: Option<Timestamp>,
-    ) {
-        tag(ports, &sent.launched).await;
-        let claims = sent.launched.iter().chain(&sent.failed);
-        let events: Vec<BusEvent> = claims.map(|claim| event(ports, cluster, claim)).collect();
-        if !events.is_empty() {
-            ports.signals().publish(&events).await;
-            ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::ZERO).await;
+        observed: &Observed,
+        planned: Planned,
+        done: &mut Looked,
+    ) -> Result<Next, HandlerError> {
+        let view = &observed.view;
+        let retry_at = done.sent.retry_at.filter(|at| *at > self.began);
+        done.wake_at = [planned.wake_at, retry_at].into_iter().flatten().min();
+        done.idle = planned.built.launches.is_empty();
+        done.lost = false;
+        if done.idle {
+            done.sent.plan_again = false;
+            return Ok(Next::Settled);
         }
-        let replaces = |claim: &&Claim| claim.role != tenon_domain::claim::CommandRole::None;
-        if sent.failed.iter().any(|claim| replaces(&claim)) {
-            ports.signals().wake(FunctionName::Disruption, cluster, SignedDuration::ZERO).await;
+        let launches: Vec<_> = planned.built.launches.iter().map(execute::Due::built).collect();
+        let (outcome, now_sent) =
+            commit_and_send(self.ports, self.cluster, view, (planned.groups, &launches)).await?;
+        done.lost = outcome == Outcome::Lost;
+        done.sent = std::mem::take(&mut done.sent).and(now_sent);
+        Ok(if done.lost || done.sent.plan_again { Next::LookAgain } else { Next::Settled })
+    }
+
+    async fn execute(&self, _: &Observed, done: &mut Looked) -> Result<(), HandlerError> {
+        // Who lost every round, perhaps for a mark alone, of which no generation tells, looks again all the same.
+        if done.sent.plan_again || done.lost {
+            done.sent.put_off(self.ports.now());
         }
-        let next = [deadline, sent.retry_at].into_iter().flatten().min();
-        if let Some(at) = next {
-            wake_again(ports, FunctionName::Provisioner, cluster, at).await;
+        signal(self.ports, self.cluster, &done.sent).await;
+        Ok(())
+    }
+
+    fn end(&self, observed: Observed, done: &Looked) -> End {
+        // A launch that was put off while sending is due again by itself; one that failed is planned anew by the next
+        // sweep.
+        let failed = (!done.sent.failed.is_empty()).then(|| look_again(self.began));
+        let wake_at = [done.wake_at, done.sent.retry_at].into_iter().flatten().min();
+        let seen = SeenOf {
+            generations: observed.view.generations.clone(),
+            deadline: [wake_at, failed].into_iter().flatten().min(),
+            before: observed.view.seen.clone(),
+            waits: Waits::LookAgain,
+        };
+        if done.idle && due(&observed.view).is_empty() {
+            self.caches.keep(self.cluster, observed.view);
         }
+        End { seen: Some(seen), wake_at }
     }
 }
 
-/// A launch that was put off while sending is due again by itself; one that failed is planned anew by the next sweep.
-fn with_retry(mut end: End, sent: &Sent, now: Timestamp) -> End {
-    let again = (!sent.failed.is_empty()).then(|| look_again(now));
-    end.deadline = [end.deadline, sent.retry_at, again].into_iter().flatten().min();
-    end
+/// Tells others of launches that were answered.
+async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &Sent) {
+    tag(ports, &sent.launched).await;
+    let claims = sent.launched.iter().chain(&sent.failed);
+    let events: Vec<BusEvent> = claims.map(|claim| event(ports, cluster, claim)).collect();
+    if !events.is_empty() {
+        ports.signals().publish(&events).await;
+        ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::ZERO).await;
+    }
+    // What EC2 refuses of a class is the class's condition.
+    if sent.classes {
+        ports.signals().wake(FunctionName::NodeClasses, cluster, SignedDuration::ZERO).await;
+    }
+    let replaces = |claim: &&Claim| claim.role != tenon_domain::claim::CommandRole::None;
+    if sent.failed.iter().any(|claim| replaces(&claim)) {
+        ports.signals().wake(FunctionName::Disruption, cluster, SignedDuration::ZERO).await;
+    }
 }
 
 fn event<P: Ports>(ports: &P, cluster: &ClusterName, claim: &Claim) -> BusEvent {

@@ -190,6 +190,7 @@ fn a_refusal_never_lowers_what_others_know() {
         key: dry_key(&cluster),
         revision: 7,
         code: "InsufficientInstanceCapacity".to_owned(),
+        message: None,
         count: 5,
         since: now,
         asked_at: now,

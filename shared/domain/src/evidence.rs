@@ -246,6 +246,17 @@ pub enum Waiting {
         /// The reason of its first condition that isn't True.
         reason: String,
     },
+    /// EC2 refuses a pool's launches for what they are.
+    LaunchRefused {
+        /// The pool.
+        pool: String,
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: Option<String>,
+        /// When a launch is tried again.
+        until: Timestamp,
+    },
     /// The cluster isn't in the registry: its per-cluster stack isn't deployed.
     ClusterNotRegistered,
     /// The table was restored, or instances that nobody knows have our tags, and a person hasn't confirmed it yet.
@@ -258,6 +269,7 @@ impl Waiting {
     pub fn condition(&self) -> Option<&str> {
         match self {
             Self::NodeClassNotReady { reason, .. } => Some(reason),
+            Self::LaunchRefused { code, .. } => Some(code),
             Self::CatalogNotHydrated { part } | Self::CatalogStale { part, .. } => Some(part.as_str()),
             Self::SnapshotMissing
             | Self::SnapshotStale { .. }
@@ -277,6 +289,7 @@ impl Waiting {
             Self::SnapshotStale { .. } => "SnapshotStale",
             Self::SnapshotTooLarge { .. } => "SnapshotTooLarge",
             Self::NodeClassNotReady { .. } => "NodeClassNotReady",
+            Self::LaunchRefused { .. } => "LaunchRefused",
             Self::ClusterNotRegistered => "ClusterNotRegistered",
             Self::TableRestored => "TableRestored",
         }
@@ -301,6 +314,14 @@ impl fmt::Display for Waiting {
             ),
             Self::NodeClassNotReady { class, reason } => {
                 write!(f, "EC2NodeClass `{class}` isn't ready: {reason}")
+            }
+            Self::LaunchRefused { pool, code, message, until } => {
+                write!(f, "EC2 refuses the launches of NodePool `{pool}` ({code}")?;
+                message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))?;
+                write!(
+                    f,
+                    "); the next launch is tried at {until}, or as soon as the NodePool or its EC2NodeClass changes"
+                )
             }
             Self::ClusterNotRegistered => f.write_str("the cluster isn't in the registry"),
             Self::TableRestored => {

@@ -37,12 +37,25 @@ pub enum SubjectKind {
     Instance,
     /// A disruption command.
     Command,
+    /// Another object of Kubernetes, as `<kind>/<name>`.
+    Object,
+    /// A part of the region's catalogue.
+    Catalog,
 }
 
 impl SubjectKind {
     /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Claim, Self::Pod, Self::Pool, Self::Class, Self::Image, Self::Instance, Self::Command];
+    pub const ALL: [Self; 9] = [
+        Self::Claim,
+        Self::Pod,
+        Self::Pool,
+        Self::Class,
+        Self::Image,
+        Self::Instance,
+        Self::Command,
+        Self::Object,
+        Self::Catalog,
+    ];
 
     /// The kind in keys and on the command line.
     #[must_use]
@@ -55,6 +68,36 @@ impl SubjectKind {
             Self::Image => "image",
             Self::Instance => "instance",
             Self::Command => "command",
+            Self::Object => "object",
+            Self::Catalog => "catalog",
+        }
+    }
+
+    /// The kind as people call one of it.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Claim => "NodeClaim",
+            Self::Pool => "NodePool",
+            Self::Class => "EC2NodeClass",
+            Self::Catalog => "the catalogue's part",
+            Self::Pod | Self::Image | Self::Instance | Self::Command | Self::Object => self.as_str(),
+        }
+    }
+
+    /// The kind as people call several of it.
+    #[must_use]
+    pub const fn nouns(self) -> &'static str {
+        match self {
+            Self::Claim => "NodeClaims",
+            Self::Pod => "pods",
+            Self::Pool => "NodePools",
+            Self::Class => "EC2NodeClasses",
+            Self::Image => "images",
+            Self::Instance => "instances",
+            Self::Command => "commands",
+            Self::Object => "objects",
+            Self::Catalog => "parts of the catalogue",
         }
     }
 

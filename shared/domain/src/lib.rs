@@ -21,6 +21,7 @@ pub mod money;
 pub mod pool_status;
 pub mod quantity;
 pub mod registry;
+pub mod report;
 pub mod requirement;
 pub mod reservation;
 pub mod resources;

@@ -201,6 +201,7 @@ fn what_ec2_refused_of_one_reservation_keeps_no_other_from_being_had() {
         key: UnavailableKey::Reservation(ReservationId::parse("cr-1").unwrap()),
         revision: 1,
         code: "ReservationCapacityExceeded".to_owned(),
+        message: None,
         count: 1,
         since: at(0),
         asked_at: at(0),

@@ -4,12 +4,14 @@
 //! Decides what a call to EC2 looks like and what its errors mean to the caller. Doesn't decide what to launch,
 //! and never retries: retries belong to the next wake.
 
+mod blame;
 mod classify;
 pub mod data;
 mod effect;
 mod error;
 pub mod port;
 
+pub use blame::{ClassPart, blame};
 pub use classify::{Class, classify};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::Ec2Error;

@@ -3,6 +3,7 @@
 //! Decides the level and the form. `error_type` is stable and documented in docs/functions.md: alarms key on it.
 
 use std::collections::BTreeMap;
+use tenon_domain::journal::JournalRecord;
 
 use tenon_runtime::batch::Failure;
 use tracing_subscriber::filter::LevelFilter;
@@ -55,6 +56,13 @@ pub(crate) fn failures(failures: &[Failure]) {
 /// Tells of an invocation that failed before any message was looked at.
 pub(crate) fn invocation(error: &InvocationError) {
     tracing::error!(error_type = error.error_type, "{}", error.message);
+}
+
+/// Tells what was refused or is waited for.
+pub(crate) fn told(record: &JournalRecord) {
+    let JournalRecord { subject, decision, message, details, .. } = record;
+    let reason = details.get("reason").map_or("", String::as_str);
+    tracing::info!(subject = %subject, decision = decision.as_str(), reason, "{message}");
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::time::Duration;
+use tenon_domain::journal::JournalRecord;
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use aws_sdk_eventbridge::types::PutEventsResultEntry;
@@ -105,6 +106,10 @@ impl Signals for AwsSignals {
 
     async fn ring_agent(&self, cluster: &ClusterName) {
         self.send(self.queues.of_agent(cluster), cluster, 0).await;
+    }
+
+    fn log(&self, record: &JournalRecord) {
+        crate::log::told(record);
     }
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {

@@ -23,6 +23,7 @@ use tenon_domain::launch::{
     CLAIMS_PER_LAUNCH, Launch, LaunchCause, LaunchClaim, LaunchState, PODS_PER_LAUNCH,
 };
 use tenon_domain::registry::Registry;
+use tenon_domain::report::{Finding, Report};
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
@@ -32,6 +33,7 @@ use tenon_ec2::port::{
     SpotAllocation, TargetCapacityType,
 };
 use tenon_planning::provision::{Asked, PlannedClaim};
+use tenon_runtime::error::chain;
 use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
 use tenon_table::{Condition, Expect, Write};
 
@@ -39,7 +41,7 @@ use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
-use tenon_state::world::{ReadyClass, refused_request};
+use tenon_state::world::{ReadyClass, refused_requests};
 
 /// The tag that names an instance's launch.
 pub const LAUNCH_TAG: &str = "tenon.dev/launch";
@@ -116,6 +118,19 @@ pub struct Built {
     pub refused: Vec<(Vec<ClaimName>, BuildError)>,
 }
 
+impl Built {
+    /// Tells the claims that no launch could be built for. One that another launch asks for is planned again after it.
+    pub fn tell(&self, to: &mut Report) {
+        let refused = self.refused.iter().filter(|(_, error)| !matches!(error, BuildError::Taken));
+        for (names, error) in refused {
+            for name in names {
+                let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
+                to.tell(Finding::refused(subject, "NoLaunch", "no launch for {}", chain(error)));
+            }
+        }
+    }
+}
+
 /// Builds the launches of planned claims.
 #[must_use]
 pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCause) -> Built {
@@ -175,8 +190,8 @@ fn build_one(
     let types = input.types.get(&first.pool).map_or(&[][..], |types| types.as_slice());
     let status = &ready.status;
     let cluster = &input.registry.cluster;
-    let (digests, whole) =
-        ([RequestDigest::of_class(cluster, status)], refused_request(cluster, &first.pool, status));
+    let digests = [RequestDigest::of_class(cluster, status)];
+    let whole = refused_requests(cluster, &first.pool, status);
     let requests = Requests { digests: &digests, whole: &whole };
     let purpose = match cause {
         LaunchCause::PendingPods => FleetPurpose::PendingPods,

@@ -66,7 +66,7 @@ pub struct Requests<'a> {
     /// As they are marked with offerings.
     pub digests: &'a [RequestDigest],
     /// As they are marked by themselves.
-    pub whole: &'a UnavailableKey,
+    pub whole: &'a [UnavailableKey],
 }
 
 /// Why there is no fleet.
@@ -258,7 +258,7 @@ fn leases(
     let reservation = offering.reservation.as_ref().map(|of| &of.id);
     let wanted = Wanted { requests: input.requests.digests, reservation, ..Wanted::new(&key, facts.vcpus) };
     let subnet = UnavailableKey::Subnet(subnet.id.clone());
-    let named = [&subnet, input.requests.whole].into_iter().filter_map(|key| input.marks.get(key));
+    let named = std::iter::once(&subnet).chain(input.requests.whole).filter_map(|key| input.marks.get(key));
     let mut keys = BTreeSet::new();
     for mark in input.marks.concerning(&wanted).chain(named) {
         match mark.state(input.now) {
@@ -357,7 +357,7 @@ mod tests {
         let (status, types, marks) = (status("default"), types(), Marks::default());
         let now = Timestamp::UNIX_EPOCH;
         let (whole, taken) = (UnavailableKey::parse("request#12ab").unwrap(), BTreeSet::new());
-        let requests = Requests { digests: &[], whole: &whole };
+        let requests = Requests { digests: &[], whole: std::slice::from_ref(&whole) };
         let input = FleetInput {
             status: &status,
             types: &types,

@@ -163,6 +163,7 @@ pub(crate) fn mark(key: &str) -> tenon_domain::unavailable::Mark {
         key: UnavailableKey::parse(key).unwrap(),
         revision: 1,
         code: "InsufficientInstanceCapacity".to_owned(),
+        message: None,
         count: 1,
         since: Timestamp::UNIX_EPOCH,
         asked_at: Timestamp::UNIX_EPOCH,

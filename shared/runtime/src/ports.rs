@@ -5,6 +5,7 @@ use std::future::Future;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, InstallationId, Region};
+use tenon_domain::journal::JournalRecord;
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::{Ec2, Pricing, ZonalShift};
 use tenon_table::Table;
@@ -50,6 +51,8 @@ pub trait Signals: Send + Sync {
     fn publish(&self, events: &[BusEvent]) -> impl Future<Output = ()> + Send;
     /// Rings a cluster's agent: there are actions to read.
     fn ring_agent(&self, cluster: &ClusterName) -> impl Future<Output = ()> + Send;
+    /// Writes a record into the function's log.
+    fn log(&self, record: &JournalRecord);
     /// Wakes a function for a cluster after a while, at most [`WAKE_AT_MOST`].
     fn wake(
         &self,

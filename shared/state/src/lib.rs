@@ -10,5 +10,6 @@ mod learned;
 pub mod observe;
 pub mod pass;
 pub mod step;
+mod tell;
 pub mod view;
 pub mod world;

@@ -1,45 +1,197 @@
-//! A pass of a function that plans a cluster's nodes, from its first glance to its end.
+//! The frame of a pass: observe, plan, commit, execute, and the end.
 //!
-//! Decides whether there is anything to plan, when to look again, and what is told: what is refused and waited for is
-//! told once, and again only when it changed. What a look plans and commits is the function's.
+//! Decides in which order a function's four steps run, how often a pass looks again at what it left, and what is written
+//! at its end. It alone has a planner's [`Report`], and gives it to the sink. What a look reads, plans and commits is the
+//! function's.
+//!
+//! Invariants: no report is dropped, also where a commit fails; a pass ends after [`Pass::ROUNDS`] looks.
 
-use crate::view::{ClusterView, Wants, glance, sharpness};
+use std::future::Future;
+
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::digest::Digest;
-use tenon_domain::evidence::Waiting;
 use tenon_domain::id::ClusterName;
-use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::ports::WAKE_AT_MOST;
 use tenon_runtime::{HandlerError, Ports, Scope, Signals};
-use tenon_table::Table;
-use tenon_table::content_commit;
-use tenon_table::items::{Generations, JournalOf, Seen, journal_writes, keys, set};
+use tenon_table::items::{Generations, Seen, keys, set};
+use tenon_table::{CommitError, Table, Write, content_commit};
 
-/// Looks of one wake: the first, and those at what it left: a lost race, or what it failed at.
-pub const ROUNDS: usize = 3;
-/// Where something waits or failed, the function wakes itself to look again.
+pub use crate::tell::Of;
+use crate::tell::{TOLD_AGAIN_AFTER, Telling};
+use crate::view::{Wants, glance, sharpness};
+
+/// Where something waits, the function looks again after this.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
-/// Letters and digits of the digest of what was refused.
-const DIGEST_DIGITS: usize = 24;
 
-/// What one look of a pass found, beside what it committed.
-#[derive(Debug, Default)]
-pub struct Look {
-    /// What was refused and is waited for.
-    pub told: Vec<JournalRecord>,
-    /// When the world must be looked at again, where that is known.
-    pub wake_at: Option<Timestamp>,
-    /// Whether something waits, so that the next sweep looks again.
-    pub waits: bool,
+/// What a function does of its own in a pass.
+pub trait Pass: Sync {
+    /// The ports.
+    type Ports: Ports;
+    /// Everything that a look saw.
+    type Input: Send + Sync;
+    /// What is to be done.
+    type Plan: Send;
+    /// What the looks of the pass came to.
+    type Done: Default + Send + Sync;
+
+    /// Looks of a pass at most: the first, and those at what it left.
+    const ROUNDS: usize = 3;
+
+    /// The ports.
+    fn ports(&self) -> &Self::Ports;
+    /// The function.
+    fn function(&self) -> FunctionName;
+    /// Of whom it is.
+    fn of(&self) -> Of<'_>;
+    /// Reads everything; nothing where there is nothing to plan.
+    fn observe(
+        &self,
+        done: &mut Self::Done,
+    ) -> impl Future<Output = Result<Option<Self::Input>, HandlerError>> + Send;
+    /// Plans, purely.
+    fn plan(&self, input: &Self::Input) -> (Self::Plan, Report);
+    /// Writes a plan.
+    fn commit(
+        &self,
+        input: &Self::Input,
+        plan: Self::Plan,
+        done: &mut Self::Done,
+    ) -> impl Future<Output = Result<Next, HandlerError>> + Send;
+    /// Sees more of what it looks at: what [`Next::SeeMore`] asks for.
+    fn see_more(
+        &self,
+        _input: &mut Self::Input,
+        _done: &mut Self::Done,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send {
+        async { Ok(()) }
+    }
+    /// Does what is committed: rings doorbells, calls EC2.
+    fn execute(
+        &self,
+        input: &Self::Input,
+        done: &mut Self::Done,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+    /// What the pass ends with.
+    fn end(&self, input: Self::Input, done: &Self::Done) -> End;
 }
 
-impl Look {
-    /// A look that ended because evidence is missing.
-    #[must_use]
-    pub fn waiting(by: FunctionName, now: Timestamp, waiting: &Waiting) -> Self {
-        Self { told: vec![told_waiting(by, now, waiting)], wake_at: None, waits: true }
+/// What comes after a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: all that was planned is written.
+    Settled,
+    /// Another look: a race was lost, or what was written changes what can be planned.
+    LookAgain,
+    /// Nothing was written: the same look must see more first.
+    SeeMore,
+}
+
+/// What a pass ends with.
+#[derive(Debug, Default)]
+pub struct End {
+    /// What a sweep compares, where the function keeps it.
+    pub seen: Option<SeenOf>,
+    /// When the function wakes itself.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// What a pass of a cluster planned from.
+#[derive(Debug, Default)]
+pub struct SeenOf {
+    /// The generations.
+    pub generations: Generations,
+    /// When it must look again at the latest.
+    pub deadline: Option<Timestamp>,
+    /// What the pass before wrote here.
+    pub before: Option<Seen>,
+    /// Whether what waits is looked at again by this function itself, before the next sweep.
+    pub waits: Waits,
+}
+
+/// What a function does about what it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Waits {
+    /// It wakes itself.
+    #[default]
+    LookAgain,
+    /// It has a deadline of its own for it.
+    Deadline,
+}
+
+/// Runs a pass; gives what its looks came to, and nothing where there was nothing to plan.
+///
+/// # Errors
+/// [`HandlerError`] sends the messages back to the queue; what was committed stays valid.
+pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
+    let now = pass.ports().now();
+    let mut done = F::Done::default();
+    let Some(mut input) = pass.observe(&mut done).await? else { return Ok(None) };
+    let mut rounds = 1;
+    let (report, mut failed) = loop {
+        let (plan, report) = pass.plan(&input);
+        match pass.commit(&input, plan, &mut done).await {
+            Ok(Next::LookAgain) if rounds < F::ROUNDS => match pass.observe(&mut done).await {
+                Ok(Some(next)) => input = next,
+                Ok(None) => break (report, None),
+                Err(error) => break (report, Some(error)),
+            },
+            Ok(Next::SeeMore) if rounds < F::ROUNDS => {
+                if let Err(error) = pass.see_more(&mut input, &mut done).await {
+                    break (report, Some(error));
+                }
+            }
+            Ok(Next::Settled | Next::LookAgain | Next::SeeMore) => break (report, None),
+            Err(error) => break (report, Some(error)),
+        }
+        rounds += 1;
+    };
+    if failed.is_none() {
+        failed = pass.execute(&input, &mut done).await.err();
+        finish(pass, pass.end(input, &done), (report, now)).await?;
+    } else {
+        // The messages come back, and the next pass sees the same; what was refused is told all the same.
+        finish(pass, End::default(), (report, now)).await?;
     }
+    failed.map_or(Ok(Some(done)), Err)
+}
+
+/// Tells what was refused, writes what was planned from, and wakes the function when it must look again.
+async fn finish<F: Pass>(pass: &F, end: End, (report, now): (Report, Timestamp)) -> Result<(), HandlerError> {
+    let (ports, function) = (pass.ports(), pass.function());
+    let looks_again = report.waits().then(|| later(now, LOOK_AGAIN));
+    let End { seen, mut wake_at } = end;
+    let before = seen.as_ref().and_then(|seen| seen.before.as_ref());
+    let revision = seen.as_ref().map_or(0, |seen| seen.generations.revision);
+    let telling = Telling { function, of: pass.of(), now, revision };
+    let telltale = telling.tell(ports, report, before).await?;
+    let mut writes = telltale.writes;
+    if let (Some(seen), Of::Cluster(cluster)) = (seen, pass.of()) {
+        let waits = looks_again.filter(|_| seen.waits == Waits::LookAgain);
+        wake_at = [wake_at, waits].into_iter().flatten().min();
+        let told_again = telltale.told_at.map(|at| later(at, TOLD_AGAIN_AFTER));
+        let seen = Seen {
+            function,
+            generations: seen.generations,
+            deadline: [seen.deadline, waits, told_again].into_iter().flatten().min(),
+            at: now,
+            refusals: telltale.digest,
+            told_at: telltale.told_at,
+        };
+        writes.push(set(keys::seen(cluster, function), &seen));
+    }
+    if let (Some(at), Of::Cluster(cluster)) = (wake_at, pass.of()) {
+        wake_again(ports, function, cluster, at).await;
+    }
+    write(ports, writes).await
+}
+
+/// Writes all of it, or what belongs together where that is too much for one transaction.
+async fn write<P: Ports>(ports: &P, writes: Vec<Write>) -> Result<(), HandlerError> {
+    if writes.is_empty() {
+        return Ok(());
+    }
+    ports.table().commit(&content_commit(Vec::new(), writes)).await.map_err(CommitError::into)
 }
 
 /// The cluster that a wake is about, where anything changed that the function plans from. Launches and commands are a
@@ -62,109 +214,21 @@ pub async fn changed<'s, P: Ports>(
     Ok((!glance.unchanged(now)).then_some(cluster))
 }
 
-/// When the next sweep looks again at a pass that began at `now`.
+/// When a function that waits since `now` looks again.
 #[must_use]
 pub fn look_again(now: Timestamp) -> Timestamp {
-    now.saturating_add(LOOK_AGAIN).unwrap_or(now)
+    later(now, LOOK_AGAIN)
 }
 
-/// What a pass ends with.
-#[derive(Debug)]
-pub struct End {
-    /// Who ends.
-    pub function: FunctionName,
-    /// What it planned from.
-    pub generations: Generations,
-    /// When it must look again at the latest.
-    pub deadline: Option<Timestamp>,
-    /// What was refused and is waited for.
-    pub told: Vec<JournalRecord>,
-    /// Digest of what the pass before told.
-    pub told_before: Option<String>,
-}
-
-impl End {
-    /// The end of a pass that began at `now` and whose last look at `view` found this.
-    #[must_use]
-    pub fn of(function: FunctionName, now: Timestamp, view: &ClusterView, look: Look) -> Self {
-        let again = look.waits.then(|| look_again(now));
-        Self {
-            function,
-            generations: view.generations.clone(),
-            deadline: [look.wake_at, again].into_iter().flatten().min(),
-            told: look.told,
-            told_before: view.seen.as_ref().and_then(|seen| seen.refusals.clone()),
-        }
-    }
+fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+    at.saturating_add(by).unwrap_or(at)
 }
 
 /// Wakes the function itself at a moment, or as late as a wake can be before it.
-pub async fn wake_again<P: Ports>(ports: &P, function: FunctionName, cluster: &ClusterName, at: Timestamp) {
+async fn wake_again<P: Ports>(ports: &P, function: FunctionName, cluster: &ClusterName, at: Timestamp) {
     let after = at.duration_since(ports.now()).clamp(SignedDuration::ZERO, WAKE_AT_MOST);
     ports.signals().wake(function, cluster, after).await;
 }
 
-/// Writes what the pass planned from, and what it refused where that changed.
-///
-/// # Errors
-/// [`HandlerError::Commit`].
-pub async fn finish<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    now: Timestamp,
-    end: End,
-) -> Result<(), HandlerError> {
-    let identities: Vec<String> = end.told.iter().map(identity).collect();
-    let digest = (!identities.is_empty())
-        .then(|| Digest::of_texts(identities.iter().map(String::as_str)).base36(DIGEST_DIGITS));
-    let seen = Seen {
-        function: end.function,
-        generations: end.generations,
-        deadline: end.deadline,
-        at: now,
-        refusals: digest.clone(),
-    };
-    let revision = seen.generations.revision;
-    let mut writes = vec![set(keys::seen(cluster, end.function), &seen)];
-    if digest != end.told_before {
-        for (n, record) in end.told.iter().enumerate() {
-            writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, n));
-        }
-    }
-    ports.table().commit(&content_commit(Vec::new(), writes)).await?;
-    Ok(())
-}
-
-/// That something is waited for. An age changes with every look, so it isn't part of what the record is known by.
-#[must_use]
-pub fn told_waiting(by: FunctionName, now: Timestamp, waiting: &Waiting) -> JournalRecord {
-    let (kind, name) = match waiting {
-        Waiting::NodeClassNotReady { class, .. } => (SubjectKind::Class, class.clone()),
-        Waiting::CatalogNotHydrated { .. }
-        | Waiting::CatalogStale { .. }
-        | Waiting::SnapshotMissing
-        | Waiting::SnapshotStale { .. }
-        | Waiting::SnapshotTooLarge { .. }
-        | Waiting::ClusterNotRegistered
-        | Waiting::TableRestored => (SubjectKind::Pool, ALL_POOLS.to_owned()),
-    };
-    let message = format!("{by} waits: {waiting}");
-    let record = JournalRecord::new(Subject { kind, name }, now, by.as_str(), Decision::Waiting, message)
-        .detail("reason", waiting.reason());
-    match waiting.condition() {
-        Some(condition) => record.detail(CONDITION, condition),
-        None => record,
-    }
-}
-
-/// The subject of what holds for all pools of a cluster.
-const ALL_POOLS: &str = "*";
-
-/// The detail with what may change of a reason; see [`Waiting::condition`].
-pub const CONDITION: &str = "condition";
-
-/// What makes two records of different times the same: subject, decision, and reason with its condition.
-fn identity(record: &JournalRecord) -> String {
-    let detail = |key| record.details.get(key).map_or("", String::as_str);
-    format!("{} {} {} {}", record.subject, record.decision.as_str(), detail("reason"), detail(CONDITION))
-}
+#[cfg(test)]
+mod tests;

@@ -474,6 +474,7 @@ mod tests {
             deadline: None,
             at: Timestamp::UNIX_EPOCH,
             refusals: refused.map(str::to_owned),
+            told_at: None,
         };
         let glance = Glance { generations: now, seen: Some(seen), watch, pending_pods };
         glance.unchanged(Timestamp::UNIX_EPOCH)

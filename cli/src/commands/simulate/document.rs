@@ -214,6 +214,7 @@ impl WaitingDocument {
             Waiting::NodeClassNotReady { class, .. } => (None, None, Some(class.clone())),
             Waiting::SnapshotMissing
             | Waiting::SnapshotTooLarge { .. }
+            | Waiting::LaunchRefused { .. }
             | Waiting::ClusterNotRegistered
             | Waiting::TableRestored => (None, None, None),
         };

@@ -1,6 +1,7 @@
 //! What a command writes: its replacements with their templates, and what is told of each step.
 
 use tenon_domain::claim::LaunchFailure;
+use tenon_domain::journal::{Decision, JournalRecord};
 use tenon_ec2::port::CreateFleetRequest;
 use tenon_table::items::{Template, add_step, from_item};
 

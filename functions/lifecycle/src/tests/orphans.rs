@@ -92,11 +92,11 @@ fn an_audit_that_finds_nothing_is_written_down_every_ten_minutes() {
     let check = |before: Option<Timestamp>, due: bool| {
         let mut seen = unowned(minutes(20), 0);
         seen.audit.at = before;
-        let (plan, report) = planned(&seen);
+        let (plan, _) = planned(&seen);
         let record = plan.audit.record.map(|record| (record.revision, record.at));
         assert_eq!(record, due.then_some((2, Some(minutes(20)))), "after {before:?}");
         let next = if due { minutes(30) } else { before.unwrap() + SignedDuration::from_mins(10) };
-        assert_eq!(report.wake_at, next, "after {before:?}");
+        assert_eq!(plan.wake_at, next, "after {before:?}");
     };
     check(None, true);
     check(Some(minutes(9)), true);

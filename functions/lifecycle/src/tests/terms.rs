@@ -51,8 +51,8 @@ fn a_pool_that_is_edited_doesnt_change_when_its_claims_expire() {
 
 #[test]
 fn a_claim_is_looked_at_when_it_expires_and_not_when_its_pool_says() {
-    let (_, report) = planned(&with_audit(seen(minutes(30), terms(Some(1), None), (Some(720), None))));
-    assert_eq!(report.wake_at, EPOCH + hours(1));
+    let (plan, _) = planned(&with_audit(seen(minutes(30), terms(Some(1), None), (Some(720), None))));
+    assert_eq!(plan.wake_at, EPOCH + hours(1));
 }
 
 /// An audit that is due later than anything here.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::json;
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType, Seen};
+use tenon_domain::class_status::{ClassStatus, ConditionReason, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::Registry;
+use tenon_domain::report::{Finding, Report};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{Architecture, Image, ImageFilter, ImageState, ResourceFilter};
 use tenon_memory_table::block_on;
@@ -101,19 +102,28 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
             looked: vec![(class.clone(), answers)],
             statuses: before.map(|status| (status.name.clone(), status.clone())).into_iter().collect(),
             gone: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            unreadable: Vec::new(),
             snapshot: 1,
             look_at: now,
         })
     };
-    let named = |part| BTreeMap::from([(class.name.clone(), part)]);
+    let told = |report: Report| {
+        let mut findings: Vec<Finding> = Vec::new();
+        report.deliver(&mut findings);
+        findings.iter().map(|finding| finding.message("node-classes")).collect::<Vec<_>>()
+    };
     let (first, report) = look(answered(&running), None);
-    assert_eq!((report.not_ready, report.kept), (BTreeMap::new(), BTreeMap::new()));
+    assert_eq!(told(report), [""; 0]);
     let status = &first.changes[0].status;
     let unanswered = || Answers { subnets: Err(throttled(Call::DescribeSubnets)), ..answered(&running) };
     let (_, report) = look(unanswered(), Some(status));
-    let kept = BTreeSet::from([ConditionType::SubnetsReady]);
-    assert_eq!((report.not_ready, report.kept), (BTreeMap::new(), named(kept)));
-    let (_, report) = look(unanswered(), None);
-    let obstacle = BTreeMap::from([(class.name.clone(), ConditionReason::SubnetResolutionFailed)]);
-    assert_eq!((report.not_ready, report.kept), (obstacle, BTreeMap::new()));
+    let kept = "EC2NodeClass `default` keeps what it resolved to before: AWS didn't answer about `SubnetsReady`; asked \
+                again in 20 s";
+    assert_eq!(told(report), [kept]);
+    // A class that never resolved says so in its conditions.
+    let (plan, report) = look(unanswered(), None);
+    assert_eq!(told(report), [""; 0]);
+    let obstacle = plan.changes[0].status.obstacle().unwrap();
+    assert_eq!(obstacle.reason, ConditionReason::SubnetResolutionFailed);
 }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::image::{ImageRecord, ImageState};
-use tenon_domain::journal::Decision;
+use tenon_domain::journal::{Decision, Subject, SubjectKind};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_ec2::port::Tags;
@@ -311,7 +311,7 @@ fn classes_that_are_too_large_to_be_read_are_waited_for_and_said_once() {
     };
     forge(2);
     forge(3);
-    let told = running.recorded("*");
+    let told = running.recorded_of(Subject { kind: SubjectKind::Pool, name: "*".to_owned() });
     assert_eq!(told.len(), 1);
     assert_eq!(
         (told[0].decision, told[0].details["reason"].as_str()),

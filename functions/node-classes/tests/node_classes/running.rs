@@ -155,7 +155,11 @@ impl Running {
 
     /// What was recorded of a class, in its order; of all of them under `*`.
     pub(crate) fn recorded(&self, class: &str) -> Vec<JournalRecord> {
-        let subject = Subject { kind: SubjectKind::Class, name: class.to_owned() };
+        self.recorded_of(Subject { kind: SubjectKind::Class, name: class.to_owned() })
+    }
+
+    /// The records of a subject.
+    pub(crate) fn recorded_of(&self, subject: Subject) -> Vec<JournalRecord> {
         let pk = JournalOf::Cluster(&self.cluster).subject_pk(&subject);
         let items = self.world.table.dump().filter(|(key, _)| key.pk == pk);
         items.map(|(key, item)| journal_from_item(&key, &item).unwrap()).collect()

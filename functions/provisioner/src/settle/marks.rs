@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, InstanceTypeFacts, PartData};
-use tenon_domain::claim::LaunchedInstance;
+use tenon_domain::claim::{LaunchFailure, LaunchedInstance};
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::unavailable::{
     LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, Wanted,
 };
 use tenon_ec2::port::{FleetItemError, FleetOverride};
-use tenon_ec2::{Class, Effect, effect};
-use tenon_state::world::refused_request;
+use tenon_ec2::{Class, Effect, blame, effect};
+use tenon_state::world::refused_requests;
 use tenon_table::items::Parts;
 
 use super::{Answer, SettleInput};
@@ -38,6 +38,8 @@ pub enum Said {
     Refused {
         /// The code.
         code: String,
+        /// EC2's words, of a request that is refused for what it is.
+        message: Option<String>,
         /// Of a quota: the vCPUs of the smallest type that was refused, where they are known.
         vcpus: Option<u32>,
     },
@@ -54,10 +56,11 @@ impl MarkWord {
     #[must_use]
     pub fn next(&self, before: Option<&Mark>, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Mark> {
         match &self.said {
-            Said::Refused { code, vcpus } => {
+            Said::Refused { code, message, vcpus } => {
                 let cause = RefusalCause::Launch(asked.launch);
                 let (key, vcpus) = (&self.key, *vcpus);
-                Mark::refused(before, &Refusal { key, code, cluster: asked.cluster, cause, vcpus, now })
+                let refusal = Refusal { key, code, cluster: asked.cluster, cause, vcpus, now };
+                Some(Mark { message: message.clone(), ..Mark::refused(before, &refusal)? })
             }
             Said::Had => before?.cleared(asked, now),
             Said::Untried => before?.untried(asked, now),
@@ -104,23 +107,27 @@ pub(super) fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -
 }
 
 /// What an answer says, each thing once: what was refused counts before what was had, since it was had before it was
-/// refused. `refused` is the reason of a request that is refused for what it is.
+/// refused. `refused` is why a request is refused for what it is: a mark of its class where the class is to blame, else of
+/// its pool.
 pub(super) fn words(
     input: SettleInput<'_>,
     answer: &Answer,
     instances: &[LaunchedInstance],
-    refused: Option<&str>,
+    refused: Option<&LaunchFailure>,
 ) -> Vec<MarkWord> {
     let mut words: BTreeMap<UnavailableKey, Said> = BTreeMap::new();
     for (key, code, vcpus) in refusals(input, answer) {
-        let said = words.entry(key).or_insert_with(|| Said::Refused { code: code.to_owned(), vcpus });
+        let said =
+            words.entry(key).or_insert_with(|| Said::Refused { code: code.to_owned(), message: None, vcpus });
         if let Said::Refused { vcpus: least, .. } = said {
             *least = least.zip(vcpus).map(|(a, b)| a.min(b));
         }
     }
-    if let (Some(reason), Some(status)) = (refused, input.status) {
-        let key = refused_request(input.cluster, &input.launch.pool, status);
-        words.entry(key).or_insert_with(|| Said::Refused { code: reason.to_owned(), vcpus: None });
+    if let (Some(LaunchFailure { reason, message }), Some(status)) = (refused, input.status) {
+        let [of_class, of_pool] = refused_requests(input.cluster, &input.launch.pool, status);
+        let key = if blame(message).is_some() { of_class } else { of_pool };
+        let (code, message) = (reason.clone(), Some(message.clone()));
+        words.entry(key).or_insert_with(|| Said::Refused { code, message, vcpus: None });
     }
     for key in instances.iter().flat_map(|instance| had(input, instance)) {
         words.entry(key).or_insert(Said::Had);
@@ -194,8 +201,8 @@ fn had(input: SettleInput<'_>, instance: &LaunchedInstance) -> Vec<UnavailableKe
     let requests: Vec<RequestDigest> =
         input.status.iter().map(|status| RequestDigest::of_class(input.cluster, status)).collect();
     let subnet = instance.subnet.clone().map(UnavailableKey::Subnet);
-    let request = input.status.map(|status| refused_request(input.cluster, &input.launch.pool, status));
-    let named = [subnet, request].into_iter().flatten();
+    let requests_of = |status| refused_requests(input.cluster, &input.launch.pool, status);
+    let named = subnet.into_iter().chain(input.status.map(requests_of).into_iter().flatten());
     let mut keys: Vec<UnavailableKey> = named.filter(|key| input.marks.get(key).is_some()).collect();
     if let Some(offering) = offering_of(input, instance) {
         // A type of unknown size says nothing against a quota.

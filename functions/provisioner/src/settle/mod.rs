@@ -136,7 +136,7 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
         settlement.records.push(record(input, claim, &state));
         settlement.claims.extend(claim.stepped(state).ok());
     }
-    let refused = (settlement.failed == Some(Failure::Request)).then_some(failure.reason.as_str());
+    let refused = (settlement.failed == Some(Failure::Request)).then_some(&failure);
     settlement.marks = marks::words(input, answer, &instances, refused);
     let is_marked = settlement.marks.iter().any(|word| matches!(word.said, Said::Refused { .. }));
     if settlement.failed == Some(Failure::Capacity) && matches!(answer, Answer::Fleet(_)) && !is_marked {

@@ -317,7 +317,7 @@ fn a_word_said_again_changes_nothing() {
         planned_at: world.launch.created_at,
     };
     let (key, code) = (key("offering#on-demand#use1-az1#m5.large"), "X".to_owned());
-    let word = MarkWord { key, said: Said::Refused { code, vcpus: None } };
+    let word = MarkWord { key, said: Said::Refused { code, message: None, vcpus: None } };
     let first = word.next(None, asked, at(101)).unwrap();
     assert_eq!(word.next(Some(&first), asked, at(101)), None);
     let raised = word.next(Some(&leased(&first, &world)), asked, at(103)).unwrap();

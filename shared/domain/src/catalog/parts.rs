@@ -338,6 +338,7 @@ mod tests {
             key: UnavailableKey::parse(key).unwrap(),
             revision: 1,
             code: "InsufficientInstanceCapacity".to_owned(),
+            message: None,
             count: 1,
             since: Timestamp::UNIX_EPOCH,
             asked_at: Timestamp::UNIX_EPOCH,

@@ -114,6 +114,8 @@ words! {
         CreateFleetAuthCheckFailed => "CreateFleetAuthCheckFailed",
         /// EC2 refuses RunInstances.
         RunInstancesAuthCheckFailed => "RunInstancesAuthCheckFailed",
+        /// EC2 refuses launches for what the class says.
+        LaunchRefused => "LaunchRefused",
         /// EC2 couldn't be asked whether it would take a launch.
         ValidationIncomplete => "ValidationIncomplete",
         /// One of the conditions below it isn't True.
@@ -184,6 +186,7 @@ impl Condition {
             | ConditionReason::CreateLaunchTemplateAuthCheckFailed
             | ConditionReason::CreateFleetAuthCheckFailed
             | ConditionReason::RunInstancesAuthCheckFailed
+            | ConditionReason::LaunchRefused
             | ConditionReason::ValidationIncomplete
             | ConditionReason::UnhealthyDependents
             | ConditionReason::UnsupportedFields

@@ -51,6 +51,8 @@ pub struct Mark {
     pub revision: u64,
     /// EC2's code, such as `InsufficientInstanceCapacity`.
     pub code: String,
+    /// EC2's words, where a request is refused for what it is.
+    pub message: Option<String>,
     /// How often in a row it was refused, a storm counting once; 0 once it was had again.
     pub count: u32,
     /// When it was refused first.
@@ -270,6 +272,7 @@ impl Mark {
             key: refusal.key.clone(),
             revision,
             code: String::new(),
+            message: None,
             count: 1,
             since: refusal.now,
             asked_at: refusal.now,

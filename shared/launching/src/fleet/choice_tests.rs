@@ -42,7 +42,7 @@ impl Market {
             status: &self.status,
             types: &self.types,
             marks: &self.marks,
-            requests: Requests { digests: &[], whole: &whole },
+            requests: Requests { digests: &[], whole: std::slice::from_ref(&whole) },
             taken: &self.taken,
             purpose: self.purpose,
             now: Timestamp::UNIX_EPOCH,

@@ -29,7 +29,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NodePoolName};
 
 pub use input::{ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView};
-pub use output::{Advance, Mark, NewCommand, Plan, Refusal, RefusalReason, Report, Step};
+pub use output::{Advance, InvalidAnnotation, Mark, NewCommand, Plan, Refusal, RefusalReason, Report, Step};
 
 use advance::{Look, look_again};
 use blocked::{PodsWord, blocked, reschedulable};
@@ -38,7 +38,7 @@ use moving::{World, is_going};
 /// Plans for all drifted claims and active commands of a cluster.
 pub fn plan(input: &Input) -> (Plan, Report) {
     let mut plan = Plan { marks: drift::marks(input), ..Plan::default() };
-    let mut report = Report { warnings: invalid_annotations(input), ..Report::default() };
+    let mut report = Report { invalid: invalid_annotations(input), ..Report::default() };
     if input.halt == Halt::Halted {
         report.waiting.push(Waiting::TableRestored);
         return (plan, report);
@@ -228,17 +228,15 @@ fn command_id(input: &Input, candidate: &Candidate<'_>) -> Option<CommandId> {
     CommandId::parse(format!("command-{}", digest.base36(12))).ok()
 }
 
-fn invalid_annotations(input: &Input) -> Vec<String> {
+fn invalid_annotations(input: &Input) -> Vec<InvalidAnnotation> {
     let pods = input.claims.iter().filter_map(|view| view.node.as_ref()).flat_map(|node| &node.pods);
-    let mut warnings: Vec<String> = pods
-        .filter_map(|pod| match &pod.shape.do_not_disrupt {
-            DoNotDisrupt::Invalid(value) => Some(format!(
-                "pod `{}` has `karpenter.sh/do-not-disrupt: {value}`, which is neither `true` nor a duration: ignored",
-                pod.name
-            )),
-            DoNotDisrupt::No | DoNotDisrupt::Always | DoNotDisrupt::For(_) => None,
-        })
-        .collect();
-    warnings.sort();
-    warnings
+    let invalid = pods.filter_map(|pod| match &pod.shape.do_not_disrupt {
+        DoNotDisrupt::Invalid(value) => {
+            Some(InvalidAnnotation { pod: pod.name.clone(), value: value.clone() })
+        }
+        DoNotDisrupt::No | DoNotDisrupt::Always | DoNotDisrupt::For(_) => None,
+    });
+    let mut invalid: Vec<InvalidAnnotation> = invalid.collect();
+    invalid.sort();
+    invalid
 }

@@ -7,6 +7,9 @@ use tenon_domain::claim::{Drift, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName};
 
+use tenon_domain::journal::{Subject, SubjectKind};
+use tenon_domain::report::{self, Finding};
+
 use crate::provision;
 
 /// A plan. A settled world gives an empty one.
@@ -103,8 +106,39 @@ pub struct Report {
     pub refusals: Vec<Refusal>,
     /// What is waited for.
     pub waiting: Vec<Waiting>,
-    /// Things that a person should look at; sentences.
-    pub warnings: Vec<String>,
+    /// Annotations that say nothing, by pod.
+    pub invalid: Vec<InvalidAnnotation>,
+}
+
+/// A pod whose `karpenter.sh/do-not-disrupt` is neither `true` nor a duration.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InvalidAnnotation {
+    /// The pod.
+    pub pod: NamespacedName,
+    /// What it says.
+    pub value: String,
+}
+
+impl Report {
+    /// Tells it.
+    pub fn tell(self, to: &mut report::Report) {
+        let Self { refusals, waiting, invalid } = self;
+        for waiting in &waiting {
+            to.wait(waiting);
+        }
+        for Refusal { claim, reason } in &refusals {
+            let subject = Subject { kind: SubjectKind::Claim, name: claim.to_string() };
+            to.tell(Finding::refused(subject, reason.as_str(), "not disrupting {} now", reason.to_string()));
+        }
+        for InvalidAnnotation { pod, value } in invalid {
+            let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };
+            let why = format!(
+                "the annotation says `{value}`, which is neither `true` nor a duration such as `30m`: correct it"
+            );
+            let sentence = "ignoring `karpenter.sh/do-not-disrupt` of {}";
+            to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, why).condition(value));
+        }
+    }
 }
 
 /// A claim that drifted and isn't disrupted now.

@@ -6,7 +6,9 @@ use std::fmt;
 use jiff::Timestamp;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
+use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::CountedPod;
+use tenon_domain::report::{self, ALL_POOLS, Finding};
 use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::Taint;
@@ -241,6 +243,28 @@ impl fmt::Display for Cause {
         match &self.pool {
             Some(pool) => write!(f, "NodePool `{pool}`: {}", self.reason),
             None => write!(f, "{}", self.reason),
+        }
+    }
+}
+
+impl Report {
+    /// Tells it. How many steps it took is of no matter where a plan was finished, and each pod that was left out by an
+    /// unfinished one says so.
+    pub fn tell(self, to: &mut report::Report) {
+        let Self { unschedulable, waiting, warnings, steps: _, outcome: _ } = self;
+        for waiting in &waiting {
+            to.wait(waiting);
+        }
+        for refused in &unschedulable {
+            let subject = Subject { kind: SubjectKind::Pod, name: refused.pod.name.to_string() };
+            let reason = refused.reason();
+            let found = Finding::refused(subject, reason.as_str(), "no node for {}", refused.message());
+            to.tell(found.condition(reason.waiting().and_then(Waiting::condition).unwrap_or_default()));
+        }
+        for warning in warnings {
+            let subject = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
+            let found = Finding::refused(subject, "Ignored", "planning for {}", warning.clone());
+            to.tell(found.condition(warning));
         }
     }
 }

@@ -10,6 +10,7 @@ mod meeting;
 mod over;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenon_domain::journal::JournalRecord;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region, Zone};
@@ -86,9 +87,15 @@ pub enum Rung {
 
 /// Doorbells, written down in their order.
 #[derive(Debug, Clone, Default)]
-pub struct Recorder(Arc<Mutex<Vec<Rung>>>);
+pub struct Recorder(Arc<Mutex<Vec<Rung>>>, Arc<Mutex<Vec<JournalRecord>>>);
 
 impl Recorder {
+    /// What was written into the log since this was asked last.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<JournalRecord> {
+        std::mem::take(&mut *held(&self.1))
+    }
+
     /// What was rung since this was asked last.
     #[must_use]
     pub fn take(&self) -> Vec<Rung> {
@@ -115,6 +122,10 @@ impl Signals for Recorder {
 
     async fn ring_agent(&self, cluster: &ClusterName) {
         held(&self.0).push(Rung::Agent(cluster.clone()));
+    }
+
+    fn log(&self, record: &JournalRecord) {
+        held(&self.1).push(record.clone());
     }
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {

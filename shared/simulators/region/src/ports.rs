@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use tenon_domain::journal::JournalRecord;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::ClusterName;
@@ -136,6 +137,9 @@ impl Signals for LocalSignals {
     async fn ring_agent(&self, cluster: &ClusterName) {
         self.push(Signal::RingAgent(cluster.clone()));
     }
+
+    /// What is told is in the journal, where a transcript has it from.
+    fn log(&self, _: &JournalRecord) {}
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
         let body = wake_body(&self.installation, cluster);

@@ -112,11 +112,12 @@ impl Sabotage {
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
         match self {
             Self::StatesGoBack => {
-                if number() % 20 == 19 {
-                    for item in claims_written(commit) {
-                        if item.get("phase").and_then(Value::as_text) == Some("Initialized") {
-                            item.insert("phase".to_owned(), Value::text("Planned"));
-                        }
+                let is_initialized =
+                    |item: &&mut Item| item.get("phase").and_then(Value::as_text) == Some("Initialized");
+                // Every third of the commits that it can be done to, whatever else is committed.
+                if claims_written(commit).any(|item| is_initialized(&item)) && number() % 3 == 2 {
+                    for item in claims_written(commit).filter(is_initialized) {
+                        item.insert("phase".to_owned(), Value::text("Planned"));
                     }
                 }
             }

@@ -14,7 +14,7 @@ use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
     AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
-use tenon_domain::class_status::ClassStatus;
+use tenon_domain::class_status::{ClassStatus, ConditionReason};
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
@@ -126,19 +126,32 @@ impl<'a> World<'a> {
         if status.generation != class.meta.generation {
             return not_ready("AwaitingReconciliation");
         }
-        if !status.ready() {
+        // Refused launches are the class's condition too, and only a launch finds out that they aren't any more.
+        let obstacle = status.obstacle().map(|obstacle| obstacle.reason);
+        if !status.ready() && obstacle != Some(ConditionReason::LaunchRefused) {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
         }
-        let Some(mark) = self.view.marks.get(&refused_request(self.cluster, &pool.name, status)) else {
-            return Ok(PoolStanding::Trusted);
-        };
-        match mark.state(self.view.now) {
-            MarkState::Forgotten => Ok(PoolStanding::Trusted),
-            MarkState::Due => Ok(PoolStanding::OnProbation),
-            // Whoever mends what was refused doesn't wait longer than for a mark of capacity.
-            MarkState::Held if mark.last_resort_at() <= self.view.now => Ok(PoolStanding::OnProbation),
-            MarkState::Held | MarkState::Probing(_) => not_ready(&mark.code),
+        let [of_class, of_pool] = refused_requests(self.cluster, &pool.name, status);
+        let mut standing = PoolStanding::Trusted;
+        for mark in [of_class, of_pool].iter().filter_map(|key| self.view.marks.get(key)) {
+            match mark.state(self.view.now) {
+                MarkState::Forgotten => {}
+                MarkState::Due => standing = PoolStanding::OnProbation,
+                // Whoever mends what was refused doesn't wait longer than for a mark of capacity.
+                MarkState::Held if mark.last_resort_at() <= self.view.now => {
+                    standing = PoolStanding::OnProbation;
+                }
+                MarkState::Held | MarkState::Probing(_) => {
+                    return Err(PoolReadiness::NotReady(Waiting::LaunchRefused {
+                        pool: pool.name.to_string(),
+                        code: mark.code.clone(),
+                        message: mark.message.clone(),
+                        until: mark.blocked_until().min(mark.last_resort_at()),
+                    }));
+                }
+            }
         }
+        Ok(standing)
     }
 
     /// A list of prices that isn't there or is too old, where the pool can do without; as an error what it must wait
@@ -229,10 +242,19 @@ impl<'a> World<'a> {
     }
 }
 
-/// What is marked where EC2 refuses the launches of a pool for what they are: another spec or other images of the class
-/// are another request.
+/// What is marked where EC2 refuses the launches of a pool for what they are: of its class where the class is to blame,
+/// and of the pool. Another spec or other images of the class are another request.
 #[must_use]
-pub fn refused_request(cluster: &ClusterName, pool: &NodePoolName, status: &ClassStatus) -> UnavailableKey {
+pub fn refused_requests(
+    cluster: &ClusterName,
+    pool: &NodePoolName,
+    status: &ClassStatus,
+) -> [UnavailableKey; 2] {
+    let of_class = UnavailableKey::Request(RequestDigest::of_class(cluster, status));
+    [of_class, refused_request(cluster, pool, status)]
+}
+
+fn refused_request(cluster: &ClusterName, pool: &NodePoolName, status: &ClassStatus) -> UnavailableKey {
     let images: Vec<&str> = status.images.iter().map(|image| image.id.as_str()).collect();
     let images = images.join(" ");
     let class = [status.name.as_str(), status.spec_digest.as_str(), images.as_str()];

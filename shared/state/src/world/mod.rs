@@ -27,7 +27,7 @@ use tenon_planning::provision::{Input, Purpose, StepBudget, Storage};
 
 use classes::Judged;
 
-pub use classes::{ReadyClass, refused_request};
+pub use classes::{ReadyClass, refused_requests};
 
 /// The kind of owner whose pods make no nodes.
 const DAEMON_SET: &str = "DaemonSet";

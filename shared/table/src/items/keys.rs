@@ -41,6 +41,8 @@ pub const TEMPLATE: &str = "TEMPLATE#";
 pub const ACTION: &str = "ACTION#";
 /// What functions planned from.
 pub const SEEN: &str = "SEEN#";
+/// What functions refuse and wait for.
+pub const TOLD: &str = "TOLD#";
 /// What functions began with.
 pub const TRIAL: &str = "TRIAL#";
 /// Chunks of an agent's snapshot.
@@ -171,6 +173,18 @@ pub fn action(cluster: &ClusterName, claim: &ClaimName) -> Key {
 #[must_use]
 pub fn seen(cluster: &ClusterName, function: FunctionName) -> Key {
     Key::new(cluster_pk(cluster), format!("{SEEN}{function}"))
+}
+
+/// What a function refuses and waits for in a cluster.
+#[must_use]
+pub fn told(cluster: &ClusterName, function: FunctionName) -> Key {
+    Key::new(cluster_pk(cluster), format!("{TOLD}{function}"))
+}
+
+/// What a function refused and waited for in the region within the last hour.
+#[must_use]
+pub fn region_told(region: &Region, function: FunctionName) -> Key {
+    Key::new(region_pk(region), format!("{TOLD}{function}"))
 }
 
 /// A function's trial of a cluster.

@@ -26,6 +26,7 @@ pub mod registry;
 mod reservation;
 pub mod seen;
 pub mod template;
+pub mod told;
 pub mod trial;
 pub mod type_record;
 pub mod unavailable;
@@ -40,6 +41,7 @@ pub use packed::{
 };
 pub use seen::{Generations, Halt, Seen, add_step, revision_of, steps_of};
 pub use template::Template;
+pub use told::{Told, ToldFinding};
 pub use trial::Trial;
 pub use type_record::TypeRecord;
 

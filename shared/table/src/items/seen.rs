@@ -41,8 +41,10 @@ pub struct Seen {
     pub deadline: Option<Timestamp>,
     /// When it looked.
     pub at: Timestamp,
-    /// Digest of what it refused and waits for, so that the same isn't journalled twice.
+    /// Digest of what it refused and waits for, so that the same isn't told twice.
     pub refusals: Option<String>,
+    /// When the first of that was told last.
+    pub told_at: Option<Timestamp>,
 }
 
 impl Seen {
@@ -64,6 +66,7 @@ impl Form for Seen {
         to.time_if("deadline", self.deadline);
         to.time("at", self.at);
         to.text_if("refusals", self.refusals.as_ref());
+        to.time_if("told_at", self.told_at);
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
@@ -85,6 +88,7 @@ impl Form for Seen {
             deadline: from.time_if("deadline")?,
             at: from.time("at")?,
             refusals: from.string_if("refusals")?,
+            told_at: from.time_if("told_at")?,
         })
     }
 }
@@ -150,6 +154,7 @@ mod tests {
             deadline: deadline.map(at),
             at: at(0),
             refusals: None,
+            told_at: None,
         };
         assert_eq!(seen.unchanged(at(now), &Generations { steps, ..Generations::default() }), expected);
     }

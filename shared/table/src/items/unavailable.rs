@@ -13,6 +13,7 @@ impl Form for Mark {
         to.number(REVISION, self.revision);
         to.text("what", self.key.to_string());
         to.text("code", &self.code);
+        to.text_if("message", self.message.as_ref());
         to.number("count", self.count);
         to.time("since", self.since);
         to.time("asked_at", self.asked_at);
@@ -35,6 +36,7 @@ impl Form for Mark {
             key: from.word("what", UnavailableKey::parse)?,
             revision: from.u64_if(REVISION)?.unwrap_or(0),
             code: from.string("code")?,
+            message: from.string_if("message")?,
             count: from.u32("count")?,
             since,
             // Marks of before say only since when.

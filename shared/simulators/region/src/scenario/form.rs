@@ -120,6 +120,15 @@ pub enum Step {
     TerminateInstance {},
     /// Somebody deletes all launch templates.
     DeleteTemplates {},
+    /// EC2 refuses every CreateFleet with this error.
+    RefuseLaunches {
+        /// EC2's code.
+        code: String,
+        /// EC2's words.
+        message: String,
+    },
+    /// EC2 takes launches again.
+    AcceptLaunches {},
     /// EC2 withdraws the instance type of that name.
     WithdrawType(String),
     /// Kubelets that join from now on report so much memory on instances of a type.

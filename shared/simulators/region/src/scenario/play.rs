@@ -8,12 +8,14 @@ use tenon_domain::id::{ClusterName, ImageId, InstanceType, ParseIdError, Reserva
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
+use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CapacityReservation, InstanceState, TargetCapacityType, cluster_arn};
 use tenon_memory_table::block_on;
 use tenon_runtime::error::chain;
 use tenon_snapshot::Kind;
 use tenon_table::marks::{MarksError, Meant, clear_marks};
 use tenon_twin::Pool;
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 use super::form::{Scenario, Step};
 use crate::engine::Region;
@@ -137,6 +139,12 @@ impl Player {
             Step::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
             Step::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
             Step::DeleteTemplates {} => region.twin().delete_templates(),
+            Step::RefuseLaunches { code, message } => {
+                let error = Ec2Error::from_code("CreateFleet", code, message);
+                let (call, when) = (Call::CreateFleet, FaultWhen::Permille(1000));
+                region.twin().inject(Fault { call, when, effect: FaultEffect::Refused(error) });
+            }
+            Step::AcceptLaunches {} => region.twin().clear_faults(),
             Step::WithdrawType(name) => {
                 let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
                 region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
@@ -226,6 +234,8 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
         | Step::StopInstance {}
         | Step::TerminateInstance {}
         | Step::DeleteTemplates {}
+        | Step::RefuseLaunches { .. }
+        | Step::AcceptLaunches {}
         | Step::WithdrawType(_)
         | Step::ReportedMemory { .. }
         | Step::RestartFunctions {}

@@ -135,6 +135,8 @@ fn describe(step: &Step) -> String {
         Step::StopInstance {} => "somebody stops an instance".to_owned(),
         Step::TerminateInstance {} => "somebody terminates an instance".to_owned(),
         Step::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
+        Step::RefuseLaunches { code, .. } => format!("EC2 refuses launches: {code}"),
+        Step::AcceptLaunches {} => "EC2 takes launches again".to_owned(),
         Step::ReportedMemory { instance_type, mebibytes } => {
             format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
         }

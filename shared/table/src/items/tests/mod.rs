@@ -89,6 +89,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
     golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
     golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
+    golden(text, keys::told(c, FunctionName::Provisioner), &told());
     golden(text, keys::trial(c, FunctionName::Provisioner), &trial());
     golden(text, keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
     let owner = InstanceOwner {
@@ -220,7 +221,7 @@ fn a_mark_expires_when_it_is_forgotten() {
     check(&probed_quota(), "02:07:00");
     check(&Mark { count: 0, ..mark() }, "00:03:30");
     let Write::Set { remove, .. } = set(keys::halt(&cluster()), &mark()) else { panic!() };
-    assert_eq!(remove, ["from_vcpus", "probe"]);
+    assert_eq!(remove, ["message", "from_vcpus", "probe"]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::report::Shown;
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
@@ -271,6 +272,7 @@ pub(super) fn mark() -> Mark {
         key: UnavailableKey::parse("offering#spot#use1-az1#m5.large").unwrap(),
         revision: 3,
         code: "InsufficientInstanceCapacity".into(),
+        message: None,
         count: 2,
         since: at("00:00:00"),
         asked_at: at("00:01:30"),
@@ -291,6 +293,7 @@ pub(super) fn probed_quota() -> Mark {
     Mark {
         key: UnavailableKey::parse("quota#on-demand#m5").unwrap(),
         code: "VcpuLimitExceeded".into(),
+        message: None,
         from_vcpus: Some(48),
         probe: Some(probe),
         ..mark()
@@ -324,7 +327,23 @@ pub(super) fn seen_by_provisioner() -> Seen {
         deadline: Some(at("00:01:00")),
         at: at("00:00:01"),
         refusals: Some("12ab".into()),
+        told_at: Some(at("00:00:01")),
     }
+}
+
+pub(super) fn told() -> Told {
+    let finding = ToldFinding {
+        identity: "0a1b2c3d".into(),
+        kind: SubjectKind::Pod,
+        names: ["web/a", "web/b"].map(str::to_owned).into(),
+        decision: Decision::Refused,
+        reason: "NoOffering".into(),
+        message: "no node for 2 pods (`web/a`, `web/b`): no instance type is offered".into(),
+        shown: Shown::Event,
+        since: at("00:00:00"),
+        told_at: at("00:00:01"),
+    };
+    Told { function: FunctionName::Provisioner, findings: vec![finding] }
 }
 
 pub(super) fn catalog_meta() -> CatalogMeta {

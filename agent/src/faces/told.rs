@@ -1,0 +1,108 @@
+//! What functions refuse and wait for, as Kubernetes shows it: conditions of NodePools and EC2NodeClasses, and Events.
+//!
+//! Decides the conditions' types and which findings are Events. It doesn't decide what is told again and when: a finding
+//! is news for as long as an Event isn't told again.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenon_domain::journal::{Decision, SubjectKind};
+use tenon_domain::report::{ALL_POOLS, Shown};
+use tenon_snapshot::note::TOLD_AGAIN_AFTER;
+use tenon_snapshot::object::{Kind, ObjectKey, text};
+use tenon_snapshot::{Note, NoteKind};
+use tenon_table::items::{Told, ToldFinding};
+
+use super::conditions;
+
+/// Events of one look at most; the journal has all.
+const NOTES_MOST: usize = 50;
+
+/// A condition's type and status.
+type Face = (&'static str, &'static str);
+
+/// What a finding shows of its NodePool or EC2NodeClass.
+const fn faces(shown: Shown) -> &'static [Face] {
+    match shown {
+        Shown::Event => &[],
+        Shown::LaunchRefused => &[("tenon.dev/LaunchRefused", "True")],
+        Shown::Waiting => &[("tenon.dev/Waiting", "True")],
+        Shown::Invalid => &[("ValidationSucceeded", "False"), ("Ready", "False")],
+    }
+}
+
+/// The conditions of an object with those that findings about it show over them.
+pub(super) fn with_told(
+    conditions: Vec<Value>,
+    told: &[Told],
+    (kind, name, generation): (SubjectKind, &str, u64),
+) -> Vec<Value> {
+    let is_about = |finding: &&ToldFinding| {
+        finding.kind == kind
+            && (finding.names.contains(name)
+                || (kind == SubjectKind::Pool && finding.names.contains(ALL_POOLS)))
+    };
+    let mut found: BTreeMap<&str, (&str, &ToldFinding, Vec<&str>)> = BTreeMap::new();
+    for finding in told.iter().flat_map(|told| &told.findings).filter(is_about) {
+        for (condition, status) in faces(finding.shown) {
+            let messages = &mut found.entry(condition).or_insert((status, finding, Vec::new())).2;
+            if !messages.contains(&finding.message.as_str()) {
+                messages.push(&finding.message);
+            }
+        }
+    }
+    let is_over = |condition: &Value| text(condition, "/type").is_some_and(|of| found.contains_key(of));
+    let mut all: Vec<Value> = conditions.into_iter().filter(|condition| !is_over(condition)).collect();
+    all.extend(found.into_iter().map(|(condition, (status, finding, messages))| {
+        conditions::form(conditions::Shown {
+            kind: condition,
+            status,
+            reason: &finding.reason,
+            message: &messages.join("; "),
+            since: finding.since,
+            generation,
+        })
+    }));
+    all
+}
+
+/// Events of what is news.
+pub(super) fn notes(told: &[Told], now: Timestamp) -> Vec<Note> {
+    let news = |finding: &&ToldFinding| now.duration_since(finding.told_at) < TOLD_AGAIN_AFTER;
+    let findings = told.iter().flat_map(|told| &told.findings).filter(news);
+    findings.flat_map(notes_of).take(NOTES_MOST).collect()
+}
+
+fn notes_of(finding: &ToldFinding) -> impl Iterator<Item = Note> {
+    let kind = if finding.decision == Decision::Refused { NoteKind::Warning } else { NoteKind::Normal };
+    finding.names.iter().filter_map(move |name| {
+        Some(Note {
+            about: about(finding.kind, name)?,
+            uid: String::new(),
+            kind,
+            reason: finding.reason.clone(),
+            message: finding.message.clone(),
+        })
+    })
+}
+
+/// The object of a subject; nothing where it isn't one of Kubernetes.
+fn about(kind: SubjectKind, name: &str) -> Option<ObjectKey> {
+    let (kind, name) = match kind {
+        SubjectKind::Claim => (Kind::NodeClaim, name),
+        SubjectKind::Pod => (Kind::Pod, name),
+        SubjectKind::Pool if name == ALL_POOLS => return None,
+        SubjectKind::Pool => (Kind::NodePool, name),
+        SubjectKind::Class => (Kind::Ec2NodeClass, name),
+        SubjectKind::Object => {
+            let (kind, name) = name.split_once('/')?;
+            (Kind::parse(kind)?, name)
+        }
+        SubjectKind::Image | SubjectKind::Instance | SubjectKind::Command | SubjectKind::Catalog => {
+            return None;
+        }
+    };
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    Some(ObjectKey::new(kind, namespace, name))
+}

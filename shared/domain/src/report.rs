@@ -1,0 +1,366 @@
+//! What a planner refuses, waits for and warns of, for people.
+//!
+//! Decides how refusals for one cause become one [`Finding`] that counts them, how many findings a report holds, and
+//! what makes two findings of different times the same. It doesn't decide when a finding is told again, nor where.
+//!
+//! Invariants: a [`Report`] has no field that can be read, and one way out, [`Report::deliver`]; equal refusals in any
+//! order give the same report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::evidence::Waiting;
+use crate::journal::{Decision, Subject, SubjectKind};
+use crate::snapshot::Unreadable;
+
+/// Findings of one report. Each is two items of the journal, and all of them must fit one transaction of 100.
+pub const FINDINGS_MOST: usize = 40;
+/// Names in a sentence; the others are counted.
+const NAMES_IN_SENTENCE: usize = 3;
+/// Subjects of a finding that are kept by name.
+pub const NAMES_KEPT: usize = 20;
+/// Characters of a cause: EC2 encodes whole policies into some messages.
+const WHY_CHARS: usize = 600;
+/// The subject of what holds for all pools of a cluster.
+pub const ALL_POOLS: &str = "*";
+
+/// What Kubernetes shows of a finding besides an Event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shown {
+    /// Nothing.
+    Event,
+    /// The condition `tenon.dev/LaunchRefused`, True, of its NodePool.
+    LaunchRefused,
+    /// The condition `tenon.dev/Waiting`, True, of its NodePool, or of all of them.
+    Waiting,
+    /// `ValidationSucceeded` and `Ready` of its NodePool or EC2NodeClass are False.
+    Invalid,
+}
+
+impl Shown {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Event, Self::LaunchRefused, Self::Waiting, Self::Invalid];
+
+    /// The name in the table.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Event => "Event",
+            Self::LaunchRefused => "LaunchRefused",
+            Self::Waiting => "Waiting",
+            Self::Invalid => "Invalid",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shown| shown.as_str() == text)
+    }
+}
+
+/// One refusal, wait or warning, of one subject or of several alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Whether something is refused or waited for.
+    pub decision: Decision,
+    /// The kind of its subjects.
+    pub kind: SubjectKind,
+    /// The first subjects by name, at most [`NAMES_KEPT`].
+    pub names: BTreeSet<String>,
+    /// How many subjects there are.
+    pub count: usize,
+    /// A CamelCase reason.
+    pub reason: String,
+    /// What of the reason makes it another one; `why` may change without that, such as an age.
+    pub condition: String,
+    /// What is done or not done to `{}`, the subjects, by the function `{by}`.
+    pub sentence: String,
+    /// Why, and what to do about it.
+    pub why: String,
+    /// What Kubernetes shows.
+    pub shown: Shown,
+    /// What was chosen and refused, by name.
+    pub details: BTreeMap<String, String>,
+}
+
+impl Finding {
+    /// Something is refused to a subject. The sentence says what, of `{}`.
+    #[must_use]
+    pub fn refused(
+        subject: Subject,
+        reason: impl Into<String>,
+        sentence: &str,
+        why: impl Into<String>,
+    ) -> Self {
+        let why: String = why.into().chars().take(WHY_CHARS).collect();
+        Self {
+            decision: Decision::Refused,
+            kind: subject.kind,
+            names: BTreeSet::from([subject.name]),
+            count: 1,
+            reason: reason.into(),
+            condition: String::new(),
+            sentence: sentence.to_owned(),
+            why,
+            shown: Shown::Event,
+            details: BTreeMap::new(),
+        }
+    }
+
+    /// Something waits.
+    #[must_use]
+    pub fn waiting(
+        subject: Subject,
+        reason: impl Into<String>,
+        sentence: &str,
+        why: impl Into<String>,
+    ) -> Self {
+        Self { decision: Decision::Waiting, ..Self::refused(subject, reason, sentence, why) }
+    }
+
+    /// An object that can't be read, with the fields that are wrong.
+    #[must_use]
+    pub fn unreadable(object: &Unreadable) -> Self {
+        let (kind, name) = match object.kind.as_str() {
+            "Pod" => (SubjectKind::Pod, object.name.clone()),
+            "NodePool" => (SubjectKind::Pool, object.name.clone()),
+            "EC2NodeClass" => (SubjectKind::Class, object.name.clone()),
+            "NodeClaim" => (SubjectKind::Claim, object.name.clone()),
+            other => (SubjectKind::Object, format!("{other}/{}", object.name)),
+        };
+        let why =
+            if object.errors.is_empty() { "no reason is known".to_owned() } else { object.errors.join("; ") };
+        let shown = match kind {
+            SubjectKind::Pool | SubjectKind::Class => Shown::Invalid,
+            SubjectKind::Claim
+            | SubjectKind::Pod
+            | SubjectKind::Image
+            | SubjectKind::Instance
+            | SubjectKind::Command
+            | SubjectKind::Object
+            | SubjectKind::Catalog => Shown::Event,
+        };
+        let found =
+            Self::refused(Subject { kind, name }, "Unreadable", "ignoring {}, which can't be read", why);
+        Self { condition: found.why.clone(), shown, ..found }
+    }
+
+    /// The same, shown so.
+    #[must_use]
+    pub fn shown(self, shown: Shown) -> Self {
+        Self { shown, ..self }
+    }
+
+    /// The same, which is another one where this changes.
+    #[must_use]
+    pub fn condition(self, condition: impl Into<String>) -> Self {
+        Self { condition: condition.into(), ..self }
+    }
+
+    /// The same, with a detail.
+    #[must_use]
+    pub fn detail(mut self, name: &str, value: impl ToString) -> Self {
+        self.details.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// Its first subject, which stands for all.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        Subject { kind: self.kind, name: self.names.first().cloned().unwrap_or_default() }
+    }
+
+    /// What makes two findings of different times the same.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        format!("{} {} {} {}", self.subject(), self.decision.as_str(), self.reason, self.condition)
+    }
+
+    /// One sentence for a person, of what a function found.
+    #[must_use]
+    pub fn message(&self, by: &str) -> String {
+        let sentence = self.sentence.replacen("{}", &self.subjects(), 1).replacen("{by}", by, 1);
+        format!("{sentence}: {}", self.why)
+    }
+
+    fn subjects(&self) -> String {
+        let first = self.names.first().map_or("", String::as_str);
+        if self.kind == SubjectKind::Object {
+            let (kind, name) = first.split_once('/').unwrap_or(("object", first));
+            return format!("{kind} `{name}`");
+        }
+        if self.kind == SubjectKind::Pool && first == ALL_POOLS {
+            return "all NodePools".to_owned();
+        }
+        if self.count == 1 {
+            return format!("{} `{first}`", self.kind.noun());
+        }
+        let named: Vec<String> =
+            self.names.iter().take(NAMES_IN_SENTENCE).map(|name| format!("`{name}`")).collect();
+        let more = if self.count > NAMES_IN_SENTENCE { ", …" } else { "" };
+        format!("{} {} ({}{more})", self.count, self.kind.nouns(), named.join(", "))
+    }
+
+    /// Whether the other is the same but for its subjects.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.decision, self.kind, self.shown) == (other.decision, other.kind, other.shown)
+            && (&self.reason, &self.condition, &self.sentence)
+                == (&other.reason, &other.condition, &other.sentence)
+            && self.why == other.why
+            && matches!(self.kind, SubjectKind::Pod | SubjectKind::Claim)
+    }
+}
+
+/// What a planner refuses, waits for and warns of. The frame of a pass takes it to the one place that tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use = "what a planner refuses or waits for is told"]
+pub struct Report {
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Adds a finding; one like another, of another subject, is counted with it.
+    pub fn tell(&mut self, finding: Finding) {
+        match self.findings.iter_mut().find(|known| known.is_like(&finding)) {
+            Some(known) => {
+                if finding.names.iter().all(|name| known.names.contains(name)) {
+                    return;
+                }
+                known.count = known.count.saturating_add(finding.count);
+                known.names.extend(finding.names);
+                while known.names.len() > NAMES_KEPT {
+                    known.names.pop_last();
+                }
+            }
+            None => self.findings.push(finding),
+        }
+    }
+
+    /// Adds what all pools, one pool or one class wait for.
+    pub fn wait(&mut self, waiting: &Waiting) {
+        let all = ALL_POOLS.to_owned();
+        let (kind, name, shown) = match waiting {
+            Waiting::NodeClassNotReady { class, .. } => (SubjectKind::Class, class.clone(), Shown::Event),
+            Waiting::LaunchRefused { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::LaunchRefused),
+            Waiting::CatalogNotHydrated { .. }
+            | Waiting::CatalogStale { .. }
+            | Waiting::SnapshotMissing
+            | Waiting::SnapshotStale { .. }
+            | Waiting::SnapshotTooLarge { .. }
+            | Waiting::ClusterNotRegistered
+            | Waiting::TableRestored => (SubjectKind::Pool, all, Shown::Waiting),
+        };
+        let (subject, why) = (Subject { kind, name }, waiting.to_string());
+        let found = Finding::waiting(subject, waiting.reason(), "{by} waits", why);
+        self.tell(found.condition(waiting.condition().unwrap_or_default()).shown(shown));
+    }
+
+    /// Adds objects that can't be read.
+    pub fn unreadable<'a>(&mut self, objects: impl IntoIterator<Item = &'a Unreadable>) {
+        for object in objects {
+            self.tell(Finding::unreadable(object));
+        }
+    }
+
+    /// Adds all of another report.
+    pub fn and(&mut self, other: Self) {
+        for finding in other.findings {
+            self.tell(finding);
+        }
+    }
+
+    /// Whether something waits, so that the world is looked at again before long.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.findings.iter().any(|finding| finding.decision == Decision::Waiting)
+    }
+
+    /// Gives the findings away, by subject: the first [`FINDINGS_MOST`], and one that counts the others.
+    pub fn deliver(self, to: &mut impl Extend<Finding>) {
+        let mut findings = self.findings;
+        findings.sort_by(|a, b| {
+            (a.decision, a.kind, &a.names, &a.reason).cmp(&(b.decision, b.kind, &b.names, &b.reason))
+        });
+        let left_out = findings.len().saturating_sub(FINDINGS_MOST);
+        if left_out > 0 {
+            findings.truncate(FINDINGS_MOST - 1);
+            let all = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
+            let why = format!("{} more refusals and waits aren't told one by one", left_out + 1);
+            findings.push(Finding::refused(all, "Others", "not told for {}", why));
+        }
+        to.extend(findings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> Subject {
+        Subject { kind: SubjectKind::Pod, name: name.to_owned() }
+    }
+
+    fn told(report: Report) -> Vec<String> {
+        let mut findings: Vec<Finding> = Vec::new();
+        report.deliver(&mut findings);
+        findings.iter().map(|finding| finding.message("provisioner")).collect()
+    }
+
+    #[test]
+    fn a_thousand_pods_refused_for_one_cause_are_one_finding_that_counts_them() {
+        let mut report = Report::default();
+        for n in (0..1_000).rev() {
+            report.tell(Finding::refused(
+                pod(&format!("web/p-{n:04}")),
+                "NoOffering",
+                "no node for {}",
+                "why",
+            ));
+        }
+        report.tell(Finding::refused(pod("web/other"), "NoOffering", "no node for {}", "another why"));
+        let expected = [
+            "no node for pod `web/other`: another why",
+            "no node for 1000 pods (`web/p-0000`, `web/p-0001`, `web/p-0002`, …): why",
+        ];
+        assert_eq!(told(report), expected);
+    }
+
+    #[test]
+    fn the_same_said_twice_is_said_once() {
+        let mut report = Report::default();
+        for _ in 0..2 {
+            report.tell(Finding::refused(pod("a"), "NoOffering", "no node for {}", "why"));
+            report.wait(&Waiting::SnapshotMissing);
+        }
+        let told = told(report);
+        assert_eq!(told.iter().filter(|text| text.starts_with("no node for pod `a`")).count(), 1, "{told:?}");
+    }
+
+    #[test]
+    fn a_report_is_bounded_and_says_how_much_it_left_out() {
+        let mut report = Report::default();
+        for n in 0..100 {
+            report.tell(Finding::refused(pod("a"), format!("R{n}"), "no node for {}", format!("why {n}")));
+        }
+        let told = told(report);
+        assert_eq!(told.len(), FINDINGS_MOST);
+        let left_out = "not told for all NodePools: 61 more refusals and waits aren't told one by one";
+        assert_eq!(told.iter().filter(|text| *text == left_out).count(), 1, "{told:?}");
+    }
+
+    #[test]
+    fn an_object_that_cant_be_read_is_named_with_its_fields() {
+        let object = |kind: &str, name: &str| Unreadable {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            errors: vec!["spec.taints[0].effect: `Never` isn't an effect".to_owned()],
+        };
+        let mut report = Report::default();
+        report.unreadable(&[object("Node", "n"), object("NodePool", "p")]);
+        let expected = [
+            "ignoring NodePool `p`, which can't be read: spec.taints[0].effect: `Never` isn't an effect",
+            "ignoring Node `n`, which can't be read: spec.taints[0].effect: `Never` isn't an effect",
+        ];
+        assert_eq!(told(report), expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! Which part of an EC2NodeClass a refused launch is about.
+//!
+//! Decides it from EC2's words: what a class names and EC2 doesn't take is the class's to mend, and everything else isn't.
+//!
+//! Source: "Error codes for the Amazon EC2 API" (read November 2026).
+
+/// A part of a class that EC2 refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClassPart {
+    /// The instance profile, or the right to pass its role.
+    InstanceProfile,
+    /// An image.
+    Image,
+    /// A key pair.
+    KeyPair,
+    /// A block device.
+    BlockDevice,
+    /// A security group.
+    SecurityGroup,
+}
+
+impl ClassPart {
+    /// What an operator looks at.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::InstanceProfile => {
+                "check `spec.role` or `spec.instanceProfile`: the instance profile must exist, hold its role, and be allowed \
+                 in the cluster's stack"
+            }
+            Self::Image => {
+                "check `spec.amiSelectorTerms`: the image must be available to this account and region"
+            }
+            Self::KeyPair => "check the key pair",
+            Self::BlockDevice => "check `spec.blockDeviceMappings`",
+            Self::SecurityGroup => {
+                "check `spec.securityGroupSelectorTerms`: the groups must exist in the subnets' VPC"
+            }
+        }
+    }
+}
+
+/// The part that EC2's words, the code among them, are about.
+#[must_use]
+pub fn blame(words: &str) -> Option<ClassPart> {
+    let words = words.to_ascii_lowercase();
+    let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+    if says(&["iam instance profile", "iaminstanceprofile", "iam:passrole"]) {
+        Some(ClassPart::InstanceProfile)
+    } else if says(&["invalidamiid"]) {
+        Some(ClassPart::Image)
+    } else if says(&["invalidkeypair"]) {
+        Some(ClassPart::KeyPair)
+    } else if says(&["invalidblockdevicemapping", "invalidsnapshot", "invalidvolume", "blockdevicemapping"]) {
+        Some(ClassPart::BlockDevice)
+    } else if says(&["invalidgroup", "invalidsecuritygroup"]) {
+        Some(ClassPart::SecurityGroup)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_class_names_is_its_own_to_mend() {
+        let check = |words: &str, expected: Option<ClassPart>| assert_eq!(blame(words), expected, "{words}");
+        let profile = "InvalidParameterValue: Value (nodes) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
+        check(profile, Some(ClassPart::InstanceProfile));
+        check("InvalidIamInstanceProfileArn.Malformed: no", Some(ClassPart::InstanceProfile));
+        check("not authorized to perform: iam:PassRole on resource", Some(ClassPart::InstanceProfile));
+        check("InvalidAMIID.NotFound: The image id '[ami-1]' does not exist", Some(ClassPart::Image));
+        check("InvalidKeyPair.NotFound: gone", Some(ClassPart::KeyPair));
+        check("InvalidBlockDeviceMapping: the snapshot is larger", Some(ClassPart::BlockDevice));
+        check("InvalidSnapshot.NotFound: gone", Some(ClassPart::BlockDevice));
+        check("InvalidGroup.NotFound: gone", Some(ClassPart::SecurityGroup));
+        check("UnauthorizedOperation: You are not authorized", None);
+        check("VcpuLimitExceeded: too many", None);
+    }
+}

@@ -1,0 +1,153 @@
+//! Passes of a function that only refuses: what is told, and when again.
+
+use tenon_domain::journal::{Subject, SubjectKind};
+use tenon_domain::report::Finding;
+use tenon_harness::{EPOCH, Rung, World, WorldConfig};
+use tenon_memory_table::block_on;
+use tenon_table::Consistency;
+use tenon_table::items::{Told, from_item};
+
+use super::*;
+
+/// Refuses these pods, and fails at its commit where it is told to.
+struct Refusing<'a> {
+    world: &'a World,
+    cluster: ClusterName,
+    pods: Vec<(&'static str, &'static str)>,
+    commit: Result<Next, ()>,
+}
+
+impl Refusing<'_> {
+    fn of(world: &World, pods: &[(&'static str, &'static str)]) -> Vec<String> {
+        let (pods, cluster) = (pods.to_vec(), "prod".parse().unwrap());
+        block_on(run(&Refusing { world, cluster, pods, commit: Ok(Next::Settled) })).unwrap();
+        told(world)
+    }
+}
+
+impl Pass for Refusing<'_> {
+    type Ports = World;
+    type Input = Option<Seen>;
+    type Plan = ();
+    type Done = ();
+
+    fn ports(&self) -> &World {
+        self.world
+    }
+
+    fn function(&self) -> FunctionName {
+        FunctionName::Provisioner
+    }
+
+    fn of(&self) -> Of<'_> {
+        Of::Cluster(&self.cluster)
+    }
+
+    async fn observe(&self, (): &mut ()) -> Result<Option<Option<Seen>>, HandlerError> {
+        let key = keys::seen(&self.cluster, FunctionName::Provisioner);
+        let item = self.world.table.get(&key, Consistency::Strong).await?;
+        Ok(Some(item.map(|item| from_item(&key, &item).unwrap())))
+    }
+
+    fn plan(&self, _: &Option<Seen>) -> ((), Report) {
+        let mut report = Report::default();
+        for (pod, why) in &self.pods {
+            let subject = Subject { kind: SubjectKind::Pod, name: (*pod).to_owned() };
+            report.tell(Finding::refused(subject, "NoOffering", "no node for {}", *why).condition(*why));
+        }
+        ((), report)
+    }
+
+    async fn commit(&self, _: &Option<Seen>, (): (), (): &mut ()) -> Result<Next, HandlerError> {
+        self.commit.map_err(|()| HandlerError::Waiting("the table is away".to_owned()))
+    }
+
+    async fn execute(&self, _: &Option<Seen>, (): &mut ()) -> Result<(), HandlerError> {
+        Ok(())
+    }
+
+    fn end(&self, before: Option<Seen>, (): &()) -> End {
+        End { seen: Some(SeenOf { before, ..SeenOf::default() }), wake_at: None }
+    }
+}
+
+fn world() -> World {
+    World::new(&WorldConfig::default()).unwrap()
+}
+
+/// What was written into the log since this was asked last; as much is in the journal.
+fn told(world: &World) -> Vec<String> {
+    world.signals.take_log().into_iter().map(|record| record.message).collect()
+}
+
+fn records(world: &World) -> usize {
+    world.table.dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#prod#pod#")).count()
+}
+
+fn shown(world: &World) -> Option<Told> {
+    let key = keys::told(&"prod".parse().unwrap(), FunctionName::Provisioner);
+    world.table.peek(&key).map(|item| from_item(&key, &item).unwrap())
+}
+
+#[test]
+fn a_refusal_is_told_once_and_again_after_an_hour() {
+    let world = world();
+    let first = ["no node for pod `a`: full"];
+    assert_eq!(Refusing::of(&world, &[("a", "full")]), first);
+    assert_eq!((records(&world), shown(&world).unwrap().findings.len()), (1, 1));
+    world.clock.advance(SignedDuration::from_mins(59));
+    assert_eq!(Refusing::of(&world, &[("a", "full")]), [""; 0]);
+    world.clock.advance(SignedDuration::from_mins(1));
+    assert_eq!(Refusing::of(&world, &[("a", "full")]), first);
+    assert_eq!(records(&world), 2);
+    let finding = &shown(&world).unwrap().findings[0];
+    assert_eq!((finding.since, finding.told_at), (EPOCH, EPOCH + SignedDuration::from_hours(1)));
+}
+
+#[test]
+fn only_what_changed_is_told_and_what_is_over_is_shown_no_more() {
+    let world = world();
+    let _ = Refusing::of(&world, &[("a", "full")]);
+    world.clock.advance(SignedDuration::from_mins(1));
+    assert_eq!(Refusing::of(&world, &[("a", "full"), ("b", "tainted")]), ["no node for pod `b`: tainted"]);
+    assert_eq!(shown(&world).unwrap().findings.len(), 2);
+    assert_eq!(Refusing::of(&world, &[("b", "tainted")]), [""; 0]);
+    assert_eq!(shown(&world).unwrap().findings.len(), 1);
+    assert_eq!(Refusing::of(&world, &[]), [""; 0]);
+    assert_eq!(shown(&world), None);
+    // It is news again once it was over.
+    assert_eq!(Refusing::of(&world, &[("a", "full")]), ["no node for pod `a`: full"]);
+}
+
+#[test]
+fn what_is_refused_is_looked_at_again_within_the_hour() {
+    let world = world();
+    let _ = Refusing::of(&world, &[("a", "full")]);
+    let key = keys::seen(&"prod".parse().unwrap(), FunctionName::Provisioner);
+    let seen: Seen = from_item(&key, &world.table.peek(&key).unwrap()).unwrap();
+    assert_eq!(seen.deadline, Some(EPOCH + SignedDuration::from_hours(1)));
+}
+
+/// The message comes back, and may do so for long.
+#[test]
+fn a_pass_that_fails_tells_all_the_same_and_once() {
+    let world = world();
+    let fails = |pods| {
+        let (world, cluster) = (&world, "prod".parse().unwrap());
+        let pass = Refusing { world, cluster, pods, commit: Err(()) };
+        assert!(block_on(run(&pass)).is_err());
+        told(world)
+    };
+    assert_eq!(fails(vec![("a", "full")]), ["no node for pod `a`: full"]);
+    assert_eq!(fails(vec![("a", "full")]), [""; 0]);
+}
+
+#[test]
+fn a_pass_ends_after_its_rounds() {
+    let world = world();
+    let (pods, cluster) = (vec![("a", "full")], "prod".parse().unwrap());
+    let pass = Refusing { world: &world, cluster, pods, commit: Ok(Next::LookAgain) };
+    block_on(run(&pass)).unwrap();
+    assert_eq!(told(&world).len(), 1);
+    assert!(world.signals.take().iter().all(|rung| !matches!(rung, Rung::Event(_))));
+}

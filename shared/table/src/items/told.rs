@@ -1,0 +1,88 @@
+//! `TOLD#<function>`: what a function refuses and waits for in a cluster now, for the agent to show and for people.
+//!
+//! Decides the form. Each finding has the time since when it holds and the time when it was told last; the sink decides
+//! both.
+
+use std::collections::BTreeSet;
+
+use tenon_domain::Timestamp;
+use tenon_domain::journal::{Decision, Subject, SubjectKind};
+use tenon_domain::report::Shown;
+use tenon_domain::wake::FunctionName;
+
+use super::form::{Attributes, FieldError, Fields, Form};
+
+/// What a function refuses and waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The function.
+    pub function: FunctionName,
+    /// Its findings, by subject.
+    pub findings: Vec<ToldFinding>,
+}
+
+/// A finding, as it was told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldFinding {
+    /// What makes it the same the next time.
+    pub identity: String,
+    /// The kind of its subjects.
+    pub kind: SubjectKind,
+    /// Its first subjects, by name.
+    pub names: BTreeSet<String>,
+    /// Whether something is refused or waited for.
+    pub decision: Decision,
+    /// A CamelCase reason.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+    /// What Kubernetes shows besides an Event.
+    pub shown: Shown,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it was told last.
+    pub told_at: Timestamp,
+}
+
+impl ToldFinding {
+    /// Its subjects.
+    pub fn subjects(&self) -> impl Iterator<Item = Subject> {
+        self.names.iter().map(|name| Subject { kind: self.kind, name: name.clone() })
+    }
+}
+
+impl Form for Told {
+    fn write(&self, to: &mut Attributes) {
+        to.text("function", self.function.as_str());
+        to.list("findings", &self.findings, |finding, to| {
+            to.text("identity", &finding.identity);
+            to.text("kind", finding.kind.as_str());
+            to.texts("names", &finding.names);
+            to.text("decision", finding.decision.as_str());
+            to.text("reason", &finding.reason);
+            to.text("message", &finding.message);
+            to.text("shown", finding.shown.as_str());
+            to.time("since", finding.since);
+            to.time("told_at", finding.told_at);
+        });
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self {
+            function: from.word("function", FunctionName::parse)?,
+            findings: from.list("findings", |from| {
+                Ok(ToldFinding {
+                    identity: from.string("identity")?,
+                    kind: from.word("kind", SubjectKind::parse)?,
+                    names: from.texts("names")?,
+                    decision: from.word("decision", Decision::parse)?,
+                    reason: from.string("reason")?,
+                    message: from.string("message")?,
+                    shown: from.word("shown", Shown::parse)?,
+                    since: from.time("since")?,
+                    told_at: from.time("told_at")?,
+                })
+            })?,
+        })
+    }
+}
