@@ -12,10 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
+use tenon_domain::tags;
 use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, UnavailableKey};
 use tenon_ec2::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
 use tenon_ec2::{Class, Ec2, Ec2Error};
-use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
+use tenon_launching::build::BuiltLaunch;
 use tenon_launching::template::from_stored;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::view::{ClusterView, form_error};
@@ -325,7 +326,7 @@ async fn make_template<P: Ports>(
 
 async fn find<P: Ports>(ports: &P, launch: &LaunchId) -> Result<Vec<Instance>, Ec2Error> {
     let filter = InstanceFilter {
-        tags: vec![TagFilter::equals(LAUNCH_TAG, launch.as_str())],
+        tags: vec![TagFilter::equals(tags::LAUNCH, launch.as_str())],
         ..InstanceFilter::default()
     };
     let mut found = Vec::new();
@@ -453,11 +454,8 @@ fn unless_lost(outcome: Result<(), CommitError>) -> Result<(), HandlerError> {
 pub(crate) async fn tag<P: Ports>(ports: &P, launched: &[Claim]) {
     for claim in launched {
         let Some(instance) = claim.state.instance() else { continue };
-        let tags = Tags::from(
-            [("karpenter.sh/nodeclaim", claim.name.as_str()), ("Name", claim.name.as_str())]
-                .map(|(key, value)| (key.to_owned(), value.to_owned())),
-        );
-        let answer = ports.ec2().create_tags(std::slice::from_ref(&instance.id), &tags).await;
+        let named = Tags::from([tags::CLAIM, tags::NAME].map(|tag| (tag.to_owned(), claim.name.to_string())));
+        let answer = ports.ec2().create_tags(std::slice::from_ref(&instance.id), &named).await;
         if matches!(answer, Err(Ec2Error::Throttled { .. } | Ec2Error::Unauthorized { .. })) {
             break;
         }

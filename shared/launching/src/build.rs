@@ -24,6 +24,7 @@ use tenon_domain::launch::{
 };
 use tenon_domain::registry::Registry;
 use tenon_domain::reservation::LaunchedInto;
+use tenon_domain::tags;
 use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
@@ -41,10 +42,6 @@ use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
 use tenon_state::world::{ReadyClass, refused_request};
 
-/// The tag that names an instance's launch.
-pub const LAUNCH_TAG: &str = "tenon.dev/launch";
-/// The tag that names an instance's cluster.
-pub const CLUSTER_TAG: &str = "tenon.dev/cluster";
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
 
@@ -242,9 +239,9 @@ fn request(
         });
         templates.push((image.clone(), template));
     }
-    let mut tags = shared_tags(&setup);
-    tags.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
-    tags.insert(LAUNCH_TAG.to_owned(), id.to_string());
+    let mut tagged = shared_tags(&setup);
+    tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
+    tagged.insert(tags::LAUNCH.to_owned(), id.to_string());
     let request = CreateFleetRequest {
         client_token: token.clone(),
         // At most CLAIMS_PER_LAUNCH.
@@ -253,7 +250,7 @@ fn request(
         on_demand_allocation: OnDemandAllocation::LowestPrice,
         spot_allocation: SpotAllocation::PriceCapacityOptimized,
         launch_templates,
-        tags: FleetTags { instance: tags.clone(), volume: tags.clone(), fleet: tags },
+        tags: FleetTags { instance: tagged.clone(), volume: tagged.clone(), fleet: tagged },
         context: ready.class.context.clone(),
     };
     Ok((request, templates))
@@ -454,7 +451,7 @@ mod tests {
         let request = CreateFleetRequest::from_stored(&first.launch.request).unwrap();
         assert_eq!((request.target_capacity, request.to_stored()), (20, first.launch.request.clone()));
         assert_eq!(request.client_token, first.launch.token);
-        assert_eq!(request.tags.instance[LAUNCH_TAG], first.launch.id.to_string());
+        assert_eq!(request.tags.instance[tags::LAUNCH], first.launch.id.to_string());
         assert_eq!(request.tags.instance["karpenter.sh/nodepool"], "default");
         let tokens: std::collections::BTreeSet<_> =
             found.launches.iter().map(|l| l.launch.token.clone()).collect();

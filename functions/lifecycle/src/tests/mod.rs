@@ -209,8 +209,8 @@ fn instance(n: usize, state: InstanceState, launched_at: Timestamp) -> Instance 
         client_token: None,
         fleet: None,
         tags: Tags::from([
-            ("tenon.dev/launch".to_owned(), "launch-1".to_owned()),
-            ("karpenter.sh/nodeclaim".to_owned(), name(n).to_string()),
+            (tenon_domain::tags::LAUNCH.to_owned(), "launch-1".to_owned()),
+            (tenon_domain::tags::CLAIM.to_owned(), name(n).to_string()),
             ("Name".to_owned(), name(n).to_string()),
         ]),
     }
