@@ -26,7 +26,6 @@ use tenon_state::observe::{Caches, Observed, evidence, observe};
 use tenon_state::pass::{End, Look, ROUNDS, changed, finish, told_waiting, wake_again};
 use tenon_state::view::{Want, Wants, Watch};
 use tenon_state::world::World;
-use tenon_table::content_commit;
 use tenon_table::{CommitError, Consistency, Group, Key, Table, limits};
 
 use commit::{Context, Decided};
@@ -157,10 +156,10 @@ async fn carry_out<P: Ports>(
     }
     let mut groups: Vec<Group> = Vec::new();
     let (mut launches, mut actions) = (0, 0);
-    let mut under_revision = |decided: Decided| {
+    let mut under_revision = |decided: Decided<'_>| {
         launches += decided.launches;
         actions += decided.actions;
-        groups.push(decided.group);
+        groups.push(decided.change.group());
     };
     for advance in &plan.advances {
         let Some(decided) = context.advance(advance)? else { continue };
@@ -188,12 +187,12 @@ async fn carry_out<P: Ports>(
     Ok(())
 }
 
-async fn commit_step<P: Ports>(ports: &P, decided: Decided, done: &mut Done) -> Result<(), HandlerError> {
-    let Group { conditions, writes } = decided.group;
+async fn commit_step<P: Ports>(ports: &P, decided: Decided<'_>, done: &mut Done) -> Result<(), HandlerError> {
     done.commits += 1;
-    match ports.table().commit(&content_commit(conditions, writes)).await {
+    let actions = decided.actions;
+    match ports.table().commit(&decided.change.commit()).await {
         Ok(()) => {
-            done.actions += decided.actions;
+            done.actions += actions;
             Ok(())
         }
         Err(CommitError::LostRace { .. }) => Ok(()),

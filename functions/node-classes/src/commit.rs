@@ -7,9 +7,10 @@ use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
 use tenon_runtime::{HandlerError, Ports};
+use tenon_state::step::Change as Changed;
 use tenon_table::content_commit;
-use tenon_table::items::{self, JournalOf, Seen, add_step, journal_writes, keys};
-use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
+use tenon_table::items::{self, Seen, keys};
+use tenon_table::{Commit, CommitError, Expect, Table, Write};
 
 use crate::item::ClassItem;
 use crate::plan::{Change, Plan, Reach};
@@ -67,29 +68,31 @@ pub(crate) async fn commit_waiting<P: Ports>(
     let record = JournalRecord::new(subject, seen.at, by, Decision::Waiting, message)
         .detail("reason", waiting.reason())
         .evidence("snapshot", seen.generations.snapshot);
-    let mut writes = vec![items::set(keys::seen(cluster, FunctionName::NodeClasses), seen)];
-    writes.extend(journal_writes(JournalOf::Cluster(cluster), &record, seen.generations.revision, 0));
-    ports.table().commit(&content_commit(Vec::new(), writes)).await?;
+    let mut change = Changed::of(cluster);
+    change.write(items::set(keys::seen(cluster, FunctionName::NodeClasses), seen));
+    change.record(&record, seen.generations.revision);
+    ports.table().commit(&change.commit()).await?;
     Ok(())
 }
 
 fn class_commit(cluster: &ClusterName, change: &Change) -> Commit {
-    let key = keys::node_class(cluster, &change.status.name);
-    let expect = change.before.map_or(Expect::Absent, Expect::Revision);
+    let before = change.before.map_or(Expect::Absent, Expect::Revision);
     let item = ClassItem { status: change.status.clone(), images: change.images.clone() };
-    let mut writes = vec![items::set(key.clone(), &item)];
+    let mut changed = Changed::of(cluster);
+    changed.replace(before, items::set(keys::node_class(cluster, &change.status.name), &item));
     match change.reach {
-        Reach::Planners => writes.push(add_step(cluster)),
+        Reach::Planners => changed.count(),
         Reach::Nobody => {}
     }
     if let Some(record) = &change.record {
-        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, change.status.revision, 0));
+        changed.record(record, change.status.revision);
     }
-    content_commit(vec![Condition::Item { key, expect }], writes)
+    changed.commit()
 }
 
 fn gone_commit(cluster: &ClusterName, name: &NodeClassName, revision: u64) -> Commit {
-    let key = keys::node_class(cluster, name);
-    let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(revision) };
-    content_commit(vec![condition], vec![Write::Delete { key }, add_step(cluster)])
+    let mut changed = Changed::of(cluster);
+    changed.replace(Expect::Revision(revision), Write::Delete { key: keys::node_class(cluster, name) });
+    changed.count();
+    changed.commit()
 }

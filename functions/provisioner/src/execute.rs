@@ -19,10 +19,9 @@ use tenon_ec2::{Class, Ec2, Ec2Error};
 use tenon_launching::build::BuiltLaunch;
 use tenon_launching::template::from_stored;
 use tenon_runtime::{HandlerError, Ports};
+use tenon_state::step::Change;
 use tenon_state::view::{ClusterView, form_error};
-use tenon_table::items::{
-    InstanceOwner, JournalOf, Template, add_step, form, journal_writes, keys, put, set, set_expiring,
-};
+use tenon_table::items::{InstanceOwner, Template, form, keys, put, set, set_expiring};
 use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
 use tenon_table::{commit_through_conflicts, content_commit};
 
@@ -354,10 +353,10 @@ async fn put_off<P: Ports>(
     };
     let state = LaunchState::Requested { attempts, not_before: at };
     let next = Launch { revision: launch.revision.saturating_add(1), state, ..launch.clone() };
-    let key = keys::launch(cluster, &launch.id);
-    let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(launch.revision) };
-    let commit = content_commit(vec![condition], vec![set(key, &next), add_step(cluster)]);
-    unless_lost(commit_through_conflicts(ports.table(), &commit).await)
+    let mut change = Change::of(cluster);
+    change.replace(Expect::Revision(launch.revision), set(keys::launch(cluster, &launch.id), &next));
+    change.count();
+    unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }
 
 /// Marks as this pass wrote or read them since it looked.
@@ -402,44 +401,43 @@ async fn record<P: Ports>(
 ) -> Result<(), HandlerError> {
     let launch = &settlement.launch;
     let launch_key = keys::launch(cluster, &launch.id);
-    let mut conditions =
-        vec![Condition::Item { key: launch_key.clone(), expect: Expect::Revision(before.revision) }];
     let all_failed = settlement.claims.iter().all(|claim| claim.phase().is_final());
     let now = settlement.claims.first().and_then(|claim| claim.state.since()).unwrap_or_else(|| ports.now());
     let after = |kept: SignedDuration| now.saturating_add(kept).unwrap_or(now);
-    let mut writes = vec![
-        if all_failed {
-            set_expiring(launch_key, launch, after(LAUNCH_KEPT))
-        } else {
-            set(launch_key, launch)
-        },
-        add_step(cluster),
-    ];
+    let settled = if all_failed {
+        set_expiring(launch_key, launch, after(LAUNCH_KEPT))
+    } else {
+        set(launch_key, launch)
+    };
+    let mut change = Change::of(cluster);
+    change.replace(Expect::Revision(before.revision), settled);
+    change.count();
     for claim in &settlement.claims {
-        let key = keys::claim(cluster, &claim.name);
-        let expect = Expect::Revision(claim.revision.saturating_sub(1));
-        conditions.push(Condition::Item { key: key.clone(), expect });
+        let before = Expect::Revision(claim.revision.saturating_sub(1));
         let Some(instance) = claim.state.instance() else {
-            writes.push(set_expiring(key, claim, after(CLAIM_KEPT)));
+            change.last_of_claim(before, claim, after(CLAIM_KEPT));
             continue;
         };
+        change.claim(before, claim);
         let owner = InstanceOwner {
             instance: instance.id.clone(),
             cluster: cluster.clone(),
             claim: claim.name.clone(),
             offering: settlement.offerings.get(&instance.id).cloned(),
         };
-        writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
+        change.write(put(keys::instance(&instance.id), &owner));
     }
     if settlement.failed == Some(Failure::TemplateMissing) {
         let request = CreateFleetRequest::from_stored(&before.request);
         let names = request.iter().flat_map(|request| &request.launch_templates).map(|t| t.name.clone());
-        writes.extend(names.map(|name| Write::Delete { key: keys::template(cluster, &name) }));
+        for name in names {
+            change.write(Write::Delete { key: keys::template(cluster, &name) });
+        }
     }
-    for (n, record) in settlement.records.iter().enumerate() {
-        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, launch.revision, n));
+    for record in &settlement.records {
+        change.record(record, launch.revision);
     }
-    unless_lost(commit_through_conflicts(ports.table(), &content_commit(conditions, writes)).await)
+    unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }
 
 /// A lost race: somebody else settled the launch.

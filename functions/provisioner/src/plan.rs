@@ -11,10 +11,11 @@ use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::wake::FunctionName;
-use tenon_launching::build::{BuildError, Built, LaunchInput, build, launch_writes};
+use tenon_launching::build::{BuildError, Built, LaunchInput, build, write_launch};
 use tenon_planning::provision::{self, Purpose, Unschedulable};
 use tenon_state::observe::{Observed, evidence};
 use tenon_state::pass::{CONDITION, Look, told_waiting};
+use tenon_state::step::Change;
 use tenon_state::world::World;
 use tenon_table::Group;
 
@@ -72,9 +73,9 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     let mut groups = Vec::new();
     let revision = view.generations.revision.saturating_add(1);
     for launch in &built.launches {
-        let (conditions, writes) =
-            launch_writes(&launch_input, launch, revision, |name| known.contains(name));
-        groups.push(Group { conditions, writes });
+        let mut change = Change::of(&registry.cluster);
+        write_launch(&launch_input, launch, revision, |name| known.contains(name), &mut change);
+        groups.push(change.group());
         known.extend(launch.templates.iter().map(|(_, template)| template.name.as_str()));
     }
     let mut told: Vec<JournalRecord> =

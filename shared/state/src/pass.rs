@@ -14,7 +14,7 @@ use tenon_runtime::ports::WAKE_AT_MOST;
 use tenon_runtime::{HandlerError, Ports, Scope, Signals};
 use tenon_table::Table;
 use tenon_table::content_commit;
-use tenon_table::items::{Generations, JournalOf, Seen, journal_writes, keys, set};
+use tenon_table::items::{Generations, Journal, JournalOf, Seen, keys, set};
 
 /// Looks of one wake: the first, and those at what it left: a lost race, or what it failed at.
 pub const ROUNDS: usize = 3;
@@ -127,9 +127,8 @@ pub async fn finish<P: Ports>(
     let revision = seen.generations.revision;
     let mut writes = vec![set(keys::seen(cluster, end.function), &seen)];
     if digest != end.told_before {
-        for (n, record) in end.told.iter().enumerate() {
-            writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, n));
-        }
+        let mut journal = Journal::of(JournalOf::Cluster(cluster));
+        writes.extend(end.told.iter().flat_map(|record| journal.writes(record, revision)));
     }
     ports.table().commit(&content_commit(Vec::new(), writes)).await?;
     Ok(())

@@ -97,7 +97,7 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
         ],
     );
     let lifecycle = Lifecycle::new();
-    let provider_id = crate::input::provider_id(&instance).to_string();
+    let provider_id = tenon_state::action::provider_id(&instance).to_string();
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "node-0", "deletionTimestamp": "2026-01-01T00:01:00Z",

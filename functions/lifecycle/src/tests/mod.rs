@@ -128,7 +128,7 @@ fn node(n: usize) -> Node {
             ..ObjectMeta::default()
         },
         name: node_name(n),
-        provider_id: Some(crate::input::provider_id(&held(n))),
+        provider_id: Some(tenon_state::action::provider_id(&held(n))),
         taints: vec![],
         schedulable: Schedulable::Yes,
         capacity: offers.clone(),
