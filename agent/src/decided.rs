@@ -13,7 +13,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_table::items::{Form, Told, from_item, keys, revision_of, steps_of};
-use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
+use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
 /// What functions decided. An item that can't be read is left out: a newer function wrote it, and what Kubernetes shows
 /// of it stays.
@@ -42,8 +42,11 @@ impl Decided {
         let [revision, steps] = heads.map(|key| found.get(&key).cloned());
         // A counter that can't be read is another than before.
         let counted = revision_of(revision.as_ref()).ok().zip(steps_of(steps.as_ref()).ok());
-        let pools = read_all(table, cluster, keys::NODE_POOL, Consistency::Eventual).await?;
-        let classes = read_all(table, cluster, keys::NODE_CLASS, Consistency::Eventual).await?;
+        // Classes and pools lie beside each other: one call for both.
+        let both = SkRange::Between(keys::NODE_CLASS.to_owned(), format!("{}~", keys::NODE_POOL));
+        let both =
+            query_all(table, &Query::new(keys::cluster_pk(cluster), both, Consistency::Eventual)).await?;
+        let (classes, pools) = (readable(&both, keys::NODE_CLASS), readable(&both, keys::NODE_POOL));
         let told = read_all(table, cluster, keys::TOLD, Consistency::Eventual).await?;
         let claims = if counted.is_some() && counted == self.counted {
             self.claims
@@ -63,5 +66,10 @@ async fn read_all<T: Table, F: Form>(
 ) -> Result<Vec<F>, TableError> {
     let query = Query::new(keys::cluster_pk(cluster), SkRange::Prefix(prefix.to_owned()), consistency);
     let items = query_all(table, &query).await?;
-    Ok(items.iter().filter_map(|(key, item)| from_item(key, item).ok()).collect())
+    Ok(readable(&items, prefix))
+}
+
+fn readable<F: Form>(items: &[(Key, Item)], prefix: &str) -> Vec<F> {
+    let of_kind = items.iter().filter(|(key, _)| key.sk.starts_with(prefix));
+    of_kind.filter_map(|(key, item)| from_item(key, item).ok()).collect()
 }

@@ -6,21 +6,23 @@
 //!
 //! Invariant: a candidate is taken only in the transaction that commits what replaces it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
-use tenon_domain::id::{ClaimName, ClusterName, CommandId, ProviderId};
+use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
-use tenon_launching::build::{LaunchInput, launch_writes};
+use tenon_launching::build::{LaunchInput, write_launch};
 use tenon_planning::disruption::{Advance, Mark, NewCommand, Step};
 use tenon_runtime::HandlerError;
-use tenon_snapshot::action::{Action, ActionKind, action_key};
+use tenon_snapshot::Action;
+use tenon_state::action::{Registration, asked};
+use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
-use tenon_table::items::{JournalOf, add_step, journal_writes, keys, set, set_expiring};
-use tenon_table::{Condition, Expect, Group, Write};
+use tenon_table::Expect;
+use tenon_table::items::{keys, set, set_expiring};
 
 use crate::plan::Planned;
 
@@ -38,24 +40,28 @@ pub(crate) struct Context<'a> {
     pub(crate) planned: &'a Planned,
 }
 
-/// A group of writes and what it does to the world outside.
-#[derive(Debug, Default)]
-pub(crate) struct Decided {
-    pub(crate) group: Group,
+/// A change and what it does to the world outside.
+#[derive(Debug)]
+pub(crate) struct Decided<'a> {
+    pub(crate) change: Change<'a>,
     /// Launches that the provisioner has to send.
     pub(crate) launches: usize,
     /// Actions that the agent has to read.
     pub(crate) actions: usize,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     fn now(&self) -> Timestamp {
         self.view.now
     }
 
+    fn nothing(&self) -> Decided<'a> {
+        Decided { change: Change::of(self.cluster), launches: 0, actions: 0 }
+    }
+
     /// A new command; nothing where no launch can be made for a replacement.
-    pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<Decided>, HandlerError> {
-        let mut decided = Decided::default();
+    pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<Decided<'a>>, HandlerError> {
+        let mut decided = self.nothing();
         if !self.launches(&mut decided, &new.id) {
             return Ok(None);
         }
@@ -75,9 +81,7 @@ impl Context<'_> {
             state,
             created_at: now,
         };
-        let key = keys::command(self.cluster, &new.id);
-        decided.group.conditions.push(Condition::Item { key: key.clone(), expect: Expect::Absent });
-        decided.group.writes.push(set(key, &command));
+        decided.change.replace(Expect::Absent, set(keys::command(self.cluster, &new.id), &command));
         for name in &new.candidates {
             if new.drains_at_once() {
                 self.drain(&mut decided, name, new.reason)?;
@@ -89,9 +93,9 @@ impl Context<'_> {
     }
 
     /// A step of a command that is active; nothing where no launch can be made.
-    pub(crate) fn advance(&self, advance: &Advance) -> Result<Option<Decided>, HandlerError> {
+    pub(crate) fn advance(&self, advance: &Advance) -> Result<Option<Decided<'a>>, HandlerError> {
         let Some(command) = self.view.commands.get(&advance.command) else { return Ok(None) };
-        let mut decided = Decided::default();
+        let mut decided = self.nothing();
         let now = self.now();
         let mut next = Command { revision: command.revision.saturating_add(1), ..command.clone() };
         match &advance.step {
@@ -116,26 +120,20 @@ impl Context<'_> {
             Step::Finish => next.state = CommandState::Done { at: now },
         }
         let key = keys::command(self.cluster, &command.id);
-        let expect = Expect::Revision(command.revision);
-        decided.group.conditions.push(Condition::Item { key: key.clone(), expect });
         let kept = now.saturating_add(COMMAND_KEPT).unwrap_or(now);
-        decided.group.writes.push(if next.is_active() {
-            set(key, &next)
-        } else {
-            set_expiring(key, &next, kept)
-        });
-        decided.group.writes.push(add_step(self.cluster));
+        let write = if next.is_active() { set(key, &next) } else { set_expiring(key, &next, kept) };
+        decided.change.replace(Expect::Revision(command.revision), write);
+        decided.change.count();
         Ok(Some(decided))
     }
 
     /// A drift mark.
-    pub(crate) fn mark(&self, mark: &Mark) -> Option<Decided> {
+    pub(crate) fn mark(&self, mark: &Mark) -> Option<Decided<'a>> {
         let before = self.view.claims.get(&mark.claim)?;
         let revision = before.revision.saturating_add(1);
         let claim = Claim { drift: mark.drift.clone(), revision, ..before.clone() };
-        let mut decided = Decided::default();
-        self.write_claim(&mut decided, before, &claim);
-        decided.group.writes.push(add_step(self.cluster));
+        let mut decided =
+            Decided { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
         let message = match &mark.drift {
             Some(drift) => {
                 let reason = drift.reason.as_str();
@@ -153,27 +151,20 @@ impl Context<'_> {
                 .detail("from", &drift.from)
                 .detail("to", &drift.to);
         }
-        self.tell(&mut decided, &claim, &record);
+        decided.change.record(&record, claim.revision);
         Some(decided)
     }
 
     /// Adds the launches of a command's replacements; whether each of them has one.
-    fn launches(&self, decided: &mut Decided, command: &CommandId) -> bool {
+    fn launches(&self, decided: &mut Decided<'_>, command: &CommandId) -> bool {
         let Some(built) = self.planned.built.get(command).filter(|built| built.refused.is_empty()) else {
             return false;
         };
-        let known = |name: &str, writes: &[Write]| {
-            let key = keys::template(self.cluster, name);
-            self.view.templates.contains_key(name) || writes.iter().any(|write| *write.key() == key)
-        };
+        let mut known: BTreeSet<&str> = self.view.templates.keys().map(String::as_str).collect();
         let revision = self.view.generations.revision.saturating_add(1);
         for launch in &built.launches {
-            let written = std::mem::take(&mut decided.group.writes);
-            let (conditions, writes) =
-                launch_writes(self.launch, launch, revision, |name| known(name, &written));
-            decided.group.writes = written;
-            decided.group.conditions.extend(conditions);
-            decided.group.writes.extend(writes);
+            write_launch(self.launch, launch, revision, |name| known.contains(name), &mut decided.change);
+            known.extend(launch.templates.iter().map(|(_, template)| template.name.as_str()));
         }
         decided.launches += built.launches.len();
         true
@@ -181,7 +172,7 @@ impl Context<'_> {
 
     fn disrupt(
         &self,
-        decided: &mut Decided,
+        decided: &mut Decided<'_>,
         name: &ClaimName,
         command: &Command,
     ) -> Result<(), HandlerError> {
@@ -207,12 +198,12 @@ impl Context<'_> {
             .detail("command", &command.id)
             .detail("reason", command.reason.as_str())
             .detail("replacements", replacements.join(", "));
-        self.step(decided, before, (&claim, ActionKind::Disrupt, None), &record)
+        self.step(decided, before, &claim, &record)
     }
 
     fn drain(
         &self,
-        decided: &mut Decided,
+        decided: &mut Decided<'_>,
         name: &ClaimName,
         reason: RemovalReason,
     ) -> Result<(), HandlerError> {
@@ -231,49 +222,23 @@ impl Context<'_> {
         let message =
             format!("NodeClaim `{name}` drains ({}): nothing has to come first any more", reason.as_str());
         let record = self.record(&claim, Decision::Draining, message).detail("reason", reason.as_str());
-        self.step(decided, before, (&claim, ActionKind::Drain, deadline), &record)
+        self.step(decided, before, &claim, &record)
     }
 
     fn step(
         &self,
-        decided: &mut Decided,
+        decided: &mut Decided<'_>,
         before: &Claim,
-        (claim, kind, deadline): (&Claim, ActionKind, Option<Timestamp>),
+        claim: &Claim,
         record: &JournalRecord,
     ) -> Result<(), HandlerError> {
-        self.write_claim(decided, before, claim);
-        let known = self.actions.get(&claim.name);
-        let provider =
-            claim.state.instance().map(|i| ProviderId { zone: i.zone.clone(), instance: i.id.clone() });
-        let action = Action {
-            claim: claim.name.clone(),
-            number: claim.revision,
-            kind,
-            provider_id: provider.map(|id| id.to_string()),
-            node: claim.state.node().map(ToString::to_string),
-            labels: known.map(|action| action.labels.clone()).unwrap_or_default(),
-            annotations: known.map(|action| action.annotations.clone()).unwrap_or_default(),
-            taints: known.map(|action| action.taints.clone()).unwrap_or_default(),
-            startup_taints: known.map(|action| action.startup_taints.clone()).unwrap_or_default(),
-            deadline,
-        };
-        let item = action.to_item().map_err(|error| HandlerError::Internal(error.to_string()))?;
-        decided.group.writes.push(Write::Put { key: action_key(self.cluster, &claim.name), item });
-        decided.actions += 1;
-        self.tell(decided, claim, record);
+        decided.change.claim(Expect::Revision(before.revision), claim);
+        if let Some(action) = asked(claim, self.actions.get(&claim.name), |_| Registration::default()) {
+            decided.change.action(&action)?;
+            decided.actions += 1;
+        }
+        decided.change.record(record, claim.revision);
         Ok(())
-    }
-
-    fn write_claim(&self, decided: &mut Decided, before: &Claim, claim: &Claim) {
-        let key = keys::claim(self.cluster, &claim.name);
-        let expect = Expect::Revision(before.revision);
-        decided.group.conditions.push(Condition::Item { key: key.clone(), expect });
-        decided.group.writes.push(set(key, claim));
-    }
-
-    fn tell(&self, decided: &mut Decided, claim: &Claim, record: &JournalRecord) {
-        let of = JournalOf::Cluster(self.cluster);
-        decided.group.writes.extend(journal_writes(of, record, claim.revision, 0));
     }
 
     fn record(&self, claim: &Claim, decision: Decision, message: String) -> JournalRecord {

@@ -24,7 +24,6 @@ use tenon_state::commit::{Outcome, commit};
 use tenon_state::observe::{Caches, Observed, observe};
 use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, run};
 use tenon_state::view::{Want, Wants, Watch};
-use tenon_table::content_commit;
 use tenon_table::{CommitError, Consistency, Group, Key, Table, limits};
 
 use commit::{Context, Decided};
@@ -160,10 +159,10 @@ async fn carry_out<P: Ports>(
     }
     let mut groups: Vec<Group> = Vec::new();
     let (mut launches, mut actions) = (0, 0);
-    let mut under_revision = |decided: Decided| {
+    let mut under_revision = |decided: Decided<'_>| {
         launches += decided.launches;
         actions += decided.actions;
-        groups.push(decided.group);
+        groups.push(decided.change.group());
     };
     for advance in &plan.advances {
         let Some(decided) = context.advance(advance)? else { continue };
@@ -191,12 +190,16 @@ async fn carry_out<P: Ports>(
     Ok(())
 }
 
-async fn commit_step<P: Ports>(ports: &P, decided: Decided, done: &mut Looked) -> Result<(), HandlerError> {
-    let Group { conditions, writes } = decided.group;
+async fn commit_step<P: Ports>(
+    ports: &P,
+    decided: Decided<'_>,
+    done: &mut Looked,
+) -> Result<(), HandlerError> {
     done.commits += 1;
-    match ports.table().commit(&content_commit(conditions, writes)).await {
+    let actions = decided.actions;
+    match ports.table().commit(&decided.change.commit()).await {
         Ok(()) => {
-            done.actions += decided.actions;
+            done.actions += actions;
             Ok(())
         }
         Err(CommitError::LostRace { .. }) => Ok(()),

@@ -4,7 +4,7 @@
 
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::content_commit;
-use tenon_table::items::{self, JournalOf, journal_writes, keys};
+use tenon_table::items::{self, Journal, JournalOf, keys};
 use tenon_table::{Table, Write};
 
 use crate::plan::{Change, Plan};
@@ -14,13 +14,14 @@ const CHANGES_A_COMMIT: usize = 30;
 
 pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Result<(), HandlerError> {
     for changes in plan.changes.chunks(CHANGES_A_COMMIT) {
-        let writes = changes.iter().flat_map(|change| writes(ports, change)).collect();
+        let mut journal = Journal::of(JournalOf::Region(&ports.installation().region));
+        let writes = changes.iter().flat_map(|change| writes(ports, change, &mut journal)).collect();
         ports.table().commit(&content_commit(Vec::new(), writes)).await?;
     }
     Ok(())
 }
 
-fn writes<P: Ports>(ports: &P, change: &Change) -> Vec<Write> {
+fn writes<P: Ports>(ports: &P, change: &Change, journal: &mut Journal<'_>) -> Vec<Write> {
     let region = &ports.installation().region;
     let key = keys::image(region, &change.record.id);
     let mut writes = vec![match change.expires_at {
@@ -28,7 +29,7 @@ fn writes<P: Ports>(ports: &P, change: &Change) -> Vec<Write> {
         None => items::set(key, &change.record),
     }];
     if let Some(record) = &change.journal {
-        writes.extend(journal_writes(JournalOf::Region(region), record, 0, 0));
+        writes.extend(journal.writes(record, 0));
     }
     writes
 }

@@ -5,11 +5,9 @@
 
 use tenon_domain::unavailable::Mark;
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::action::action_key;
-use tenon_state::step::ClaimStep;
-use tenon_table::items::{JournalOf, journal_writes, keys, set};
-use tenon_table::{Commit, CommitError, Condition, Expect, Write};
-use tenon_table::{commit_through_conflicts, content_commit};
+use tenon_state::step::Change;
+use tenon_table::items::{keys, set};
+use tenon_table::{Commit, CommitError, Condition, Expect, commit_through_conflicts};
 
 use crate::plan::{Input, Plan};
 
@@ -42,26 +40,20 @@ fn build<P: Ports>(
     plan: &Plan,
     mark: Option<&Mark>,
 ) -> Result<Option<Commit>, HandlerError> {
-    Ok(match (&plan.claim, &plan.journal) {
-        (Some(claim), journal) => {
-            let mut step = ClaimStep::new(&input.cluster, input.claim.revision, claim);
-            if let Some(action) = &plan.action {
-                let item = action.to_item().map_err(|error| HandlerError::Internal(error.to_string()))?;
-                step = step.write(Write::Put { key: action_key(&input.cluster, &action.claim), item });
-            }
-            if let Some(mark) = mark {
-                let key = keys::unavailable(&ports.installation().region, &mark.key);
-                let before = input.mark.as_ref();
-                let expect = before.map_or(Expect::Absent, |mark| Expect::Revision(mark.revision));
-                step = step.condition(Condition::Item { key: key.clone(), expect }).write(set(key, mark));
-            }
-            Some(journal.iter().fold(step, ClaimStep::record).commit())
-        }
-        (None, Some(journal)) => {
-            let of = JournalOf::Cluster(&input.cluster);
-            let writes = journal_writes(of, journal, input.claim.revision, 0);
-            Some(content_commit(Vec::new(), writes.into()))
-        }
-        (None, None) => None,
-    })
+    let mut change = match (&plan.claim, &plan.journal) {
+        (Some(claim), _) => Change::step(&input.cluster, input.claim.revision, claim),
+        (None, Some(_)) => Change::of(&input.cluster),
+        (None, None) => return Ok(None),
+    };
+    if let Some(action) = &plan.action {
+        change.action(action)?;
+    }
+    if let Some(mark) = mark {
+        let before = input.mark.as_ref().map_or(Expect::Absent, |mark| Expect::Revision(mark.revision));
+        change.replace(before, set(keys::unavailable(&ports.installation().region, &mark.key), mark));
+    }
+    if let Some(record) = &plan.journal {
+        change.record(record, plan.claim.as_ref().unwrap_or(&input.claim).revision);
+    }
+    Ok(Some(change.commit()))
 }

@@ -4,13 +4,14 @@
 
 use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
-use tenon_domain::id::{ClusterName, InstanceId, NodeName, ProviderId};
+use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::unavailable::{
     Mark, OfferingKey, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
 };
 use tenon_domain::wake::{InterruptionKind, NOTICE};
-use tenon_snapshot::{Action, ActionKind};
+use tenon_snapshot::Action;
+use tenon_state::action::{Registration, asked};
 
 use crate::NAME;
 
@@ -84,14 +85,15 @@ pub fn plan(input: &Input) -> Option<Plan> {
     // Its own `terminationGracePeriod` bounds this drain, too.
     let drained_by = input.claim.terms.map_or(deadline, |terms| terms.deadline(input.now, deadline));
     let (instance, at) = (held.clone(), input.now);
-    let to = ClaimState::Draining { instance, node: node.clone(), reason, at, deadline: drained_by };
+    let to = ClaimState::Draining { instance, node, reason, at, deadline: drained_by };
     let claim = input.claim.stepped(to).ok()?;
     let message = match deadline {
         Some(deadline) => format!("EC2 takes instance {} back by {deadline}: it drains", held.id),
         None => format!("AWS announced a change of instance {}: it drains", held.id),
     };
     Some(Plan {
-        action: Some(drain(&claim, held, node.as_ref(), drained_by)),
+        // The action before isn't read, which would be another call: no action takes away what a Node was given.
+        action: asked(&claim, None, |_| Registration::default()),
         mark: mark(input),
         journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
         event: Some(event(input, held, reason.as_str(), deadline)),
@@ -112,27 +114,6 @@ fn recommendation(input: &Input, held: &LaunchedInstance) -> Plan {
         journal: Some(record(input, held, Decision::Refused, message)),
         event: Some(event(input, held, "RebalanceRecommendation", None)),
         ..Plan::default()
-    }
-}
-
-fn drain(
-    claim: &Claim,
-    held: &LaunchedInstance,
-    node: Option<&NodeName>,
-    deadline: Option<Timestamp>,
-) -> Action {
-    let provider_id = ProviderId { zone: held.zone.clone(), instance: held.id.clone() };
-    Action {
-        claim: claim.name.clone(),
-        number: claim.revision,
-        kind: ActionKind::Drain,
-        provider_id: Some(provider_id.to_string()),
-        node: node.map(ToString::to_string),
-        labels: std::collections::BTreeMap::new(),
-        annotations: std::collections::BTreeMap::new(),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        deadline,
     }
 }
 

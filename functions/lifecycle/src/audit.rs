@@ -15,12 +15,12 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{InstanceId, LaunchId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchState;
+use tenon_domain::tags;
 use tenon_ec2::port::{Instance, Tags};
 use tenon_table::items::Halt;
 
 use crate::audit_record::{AuditRecord, allowed};
 use crate::input::{Ec2View, Input, has_instance};
-use crate::observe::TAG_CLUSTER;
 use crate::{AUDIT_EVERY, NAME};
 
 /// An instance that nobody owns is left alone for so long: its launch's answer may be on its way to the table.
@@ -29,12 +29,6 @@ pub const ORPHAN_GRACE: SignedDuration = SignedDuration::from_mins(5);
 const ORPHANS_MOST: usize = 40;
 /// So many of the instances that halt everything are named; the rest is found by their tags.
 const NAMED_MOST: usize = 5;
-/// The tag that names an instance's launch.
-pub const TAG_LAUNCH: &str = "tenon.dev/launch";
-/// The tag that names an instance's claim.
-pub const TAG_CLAIM: &str = "karpenter.sh/nodeclaim";
-/// The tag that EC2's console shows.
-pub const TAG_NAME: &str = "Name";
 
 /// What an audit asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,7 +76,7 @@ pub fn audit(input: &Input, view: &Ec2View) -> AuditPlan {
 /// Instances whose launch the table doesn't know: it was put back to a time before that launch, or they are foreign.
 fn of_unknown_launches<'a>(unowned: &[&'a Instance], view: &Ec2View) -> Vec<&'a Instance> {
     let unknown = |instance: &&&Instance| {
-        instance.tags.get(TAG_LAUNCH).is_none_or(|launch| view.unknown_launches.contains(launch))
+        instance.tags.get(tags::LAUNCH).is_none_or(|launch| view.unknown_launches.contains(launch))
     };
     unowned.iter().filter(unknown).copied().collect()
 }
@@ -104,7 +98,8 @@ fn restored(unknown: &[&Instance], input: &Input) -> Option<Halt> {
         since: input.now,
         reason: format!(
             "{instances}: the table was restored to an earlier time, or somebody else launches with our tags. \
-             Terminate each of them or remove its tag `{TAG_CLUSTER}`, then delete the item `HALT`"
+             Terminate each of them or remove its tag `{}`, then delete the item `HALT`",
+            tags::CLUSTER
         ),
     })
 }
@@ -163,7 +158,7 @@ fn orphan(instance: &Instance, input: &Input) -> Orphan {
     if input.since(instance.launched_at) < ORPHAN_GRACE {
         return Orphan::No;
     }
-    let launch = instance.tags.get(TAG_LAUNCH).and_then(|id| LaunchId::parse(id.as_str()).ok());
+    let launch = instance.tags.get(tags::LAUNCH).and_then(|id| LaunchId::parse(id.as_str()).ok());
     let settled = launch.and_then(|id| input.launches.get(&id)).is_some_and(|launch| match launch.state {
         LaunchState::Settled { at, .. } => input.since(at) >= ORPHAN_GRACE,
         // Its instances are dealt to its claims yet.
@@ -204,10 +199,10 @@ fn missing_tags(input: &Input, view: &Ec2View) -> BTreeMap<InstanceId, Tags> {
         if instance.state.is_going() {
             continue;
         }
-        let wanted = [TAG_CLAIM, TAG_NAME].into_iter().filter(|tag| !instance.tags.contains_key(*tag));
-        let tags: Tags = wanted.map(|tag| (tag.to_owned(), claim.name.to_string())).collect();
-        if !tags.is_empty() {
-            missing.insert(instance.id.clone(), tags);
+        let wanted = [tags::CLAIM, tags::NAME].into_iter().filter(|tag| !instance.tags.contains_key(*tag));
+        let named: Tags = wanted.map(|tag| (tag.to_owned(), claim.name.to_string())).collect();
+        if !named.is_empty() {
+            missing.insert(instance.id.clone(), named);
         }
     }
     missing
@@ -220,7 +215,7 @@ fn subject(instance: &Instance) -> Subject {
 fn told(instance: &Instance, input: &Input) -> JournalRecord {
     let message =
         format!("no NodeClaim owns instance {} of {}: it terminates", instance.id, instance.instance_type);
-    let launch = instance.tags.get(TAG_LAUNCH).map_or("", String::as_str);
+    let launch = instance.tags.get(tags::LAUNCH).map_or("", String::as_str);
     let record = JournalRecord::new(subject(instance), input.now, NAME, Decision::OrphanTerminated, message);
     let record = record.detail("launch", launch).detail("launched_at", instance.launched_at);
     match &input.snapshot {

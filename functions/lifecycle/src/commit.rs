@@ -7,15 +7,13 @@ use std::collections::BTreeSet;
 use tenon_domain::Timestamp;
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
-use tenon_domain::journal::JournalRecord;
 use tenon_domain::launch::Launch;
-use tenon_domain::pool_status::PoolStatus;
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::Action;
 use tenon_snapshot::action::action_key;
+use tenon_state::step::Change;
 use tenon_table::content_commit;
-use tenon_table::items::{JournalOf, add_step, form, journal_writes, keys};
-use tenon_table::{Commit, CommitError, Condition, Expect, Key, Table, Write};
+use tenon_table::items::{Journal, JournalOf, form, keys};
+use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
 
 use crate::audit::AuditPlan;
 use crate::audit_record::AuditRecord;
@@ -59,8 +57,8 @@ pub async fn commit<P: Ports>(
     now: Timestamp,
 ) -> Result<Committed, HandlerError> {
     let mut done = Committed::default();
-    if let Some((conditions, writes)) = audit_writes(cluster, &plan.audit)
-        && !send(ports, content_commit(conditions, writes), &mut done).await?
+    if let Some(audit) = audit_commit(cluster, &plan.audit)
+        && !send(ports, audit, &mut done).await?
     {
         done.audit = AuditCommit::Lost;
     }
@@ -72,22 +70,23 @@ pub async fn commit<P: Ports>(
         }
     }
     for (claim, action) in &plan.actions {
-        let writes = vec![action_write(cluster, action)?];
-        if send(ports, content_commit(vec![on_claim(cluster, claim)], writes), &mut done).await? {
+        let mut change = Change::of(cluster);
+        change.condition(on_claim(cluster, claim));
+        change.action(action)?;
+        if send(ports, change.commit(), &mut done).await? {
             done.actions += 1;
         }
     }
     for forgotten in &plan.forgotten {
-        let writes = forget_writes(cluster, forgotten, now);
-        send(ports, content_commit(vec![on_claim(cluster, &forgotten.claim)], writes), &mut done).await?;
+        send(ports, forget_commit(cluster, forgotten, now), &mut done).await?;
     }
     for launch in &plan.launches {
-        let (condition, write) = launch_write(cluster, launch, now);
-        send(ports, content_commit(vec![condition], vec![write]), &mut done).await?;
+        send(ports, launch_commit(cluster, launch, now), &mut done).await?;
     }
     for pool in &plan.pools {
-        let (condition, write) = pool_write(cluster, pool);
-        send(ports, content_commit(vec![condition], vec![write]), &mut done).await?;
+        let mut change = Change::of(cluster);
+        change.replace(before(pool.revision), form::set(keys::node_pool(cluster, &pool.name), pool));
+        send(ports, change.commit(), &mut done).await?;
     }
     Ok(done)
 }
@@ -119,16 +118,17 @@ async fn commit_learned<P: Ports>(
     learned: &[Lesson],
 ) -> Result<(), HandlerError> {
     let region = &ports.installation().region;
-    for (n, Lesson { record, refused }) in learned.iter().enumerate() {
+    let mut journal = Journal::of(JournalOf::Region(region));
+    for Lesson { record, refused } in learned {
         let (mut conditions, mut writes) = (Vec::new(), Vec::new());
         if let Some(record) = record {
             let key = keys::learned(region, &record.instance_type, &record.image, cluster);
-            conditions.push(on_revision(key.clone(), record.revision));
+            conditions.push(Condition::Item { key: key.clone(), expect: before(record.revision) });
             writes.push(form::set(key, record));
         }
         let revision = record.as_ref().map_or(0, |record| record.revision);
         if let Some(told) = refused {
-            writes.extend(journal_writes(JournalOf::Region(region), told, revision, n));
+            writes.extend(journal.writes(told, revision));
         }
         send(ports, content_commit(conditions, writes), &mut Committed::default()).await?;
     }
@@ -140,65 +140,57 @@ fn on_claim(cluster: &ClusterName, claim: &Claim) -> Condition {
 }
 
 fn step_commit(cluster: &ClusterName, step: &ClaimStep) -> Result<Commit, HandlerError> {
-    let mut commit = tenon_state::step::ClaimStep::new(cluster, step.before.revision, &step.after);
+    let mut change = Change::step(cluster, step.before.revision, &step.after);
     if let Some(action) = &step.action {
-        commit = commit.write(action_write(cluster, action)?);
+        change.action(action)?;
     }
-    Ok(step.journal.iter().fold(commit, tenon_state::step::ClaimStep::record).commit())
+    for record in &step.journal {
+        change.record(record, step.after.revision);
+    }
+    Ok(change.commit())
 }
 
-fn action_write(cluster: &ClusterName, action: &Action) -> Result<Write, HandlerError> {
-    let item = action.to_item().map_err(|error| HandlerError::Internal(error.to_string()))?;
-    Ok(Write::Put { key: action_key(cluster, &action.claim), item })
-}
-
-fn journal(cluster: &ClusterName, records: &[JournalRecord], revision: u64) -> Vec<Write> {
-    let of = JournalOf::Cluster(cluster);
-    records.iter().enumerate().flat_map(|(n, record)| journal_writes(of, record, revision, n)).collect()
-}
-
-fn forget_writes(cluster: &ClusterName, forgotten: &Forgotten, now: Timestamp) -> Vec<Write> {
+fn forget_commit(cluster: &ClusterName, forgotten: &Forgotten, now: Timestamp) -> Commit {
+    let before = Expect::Revision(forgotten.claim.revision);
     let claim = Claim { revision: forgotten.claim.revision.saturating_add(1), ..forgotten.claim.clone() };
-    let until = now.saturating_add(CLAIM_KEPT).unwrap_or(now);
-    let mut writes = vec![
-        form::set_expiring(keys::claim(cluster, &claim.name), &claim, until),
-        Write::Delete { key: action_key(cluster, &claim.name) },
-        add_step(cluster),
-    ];
-    writes.extend(forgotten.instance.iter().map(|id| Write::Delete { key: keys::instance(id) }));
-    writes
+    let mut change = Change::of(cluster);
+    change.last_of_claim(before, &claim, now.saturating_add(CLAIM_KEPT).unwrap_or(now));
+    change.write(Write::Delete { key: action_key(cluster, &claim.name) });
+    change.count();
+    if let Some(instance) = &forgotten.instance {
+        change.write(Write::Delete { key: keys::instance(instance) });
+    }
+    change.commit()
 }
 
-fn launch_write(cluster: &ClusterName, launch: &Launch, now: Timestamp) -> (Condition, Write) {
-    let key = keys::launch(cluster, &launch.id);
-    let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(launch.revision) };
+fn launch_commit(cluster: &ClusterName, launch: &Launch, now: Timestamp) -> Commit {
     let next = Launch { revision: launch.revision.saturating_add(1), ..launch.clone() };
-    (condition, form::set_expiring(key, &next, now.saturating_add(LAUNCH_KEPT).unwrap_or(now)))
+    let until = now.saturating_add(LAUNCH_KEPT).unwrap_or(now);
+    let mut change = Change::of(cluster);
+    let key = keys::launch(cluster, &launch.id);
+    change.replace(Expect::Revision(launch.revision), form::set_expiring(key, &next, until));
+    change.commit()
 }
 
-fn pool_write(cluster: &ClusterName, pool: &PoolStatus) -> (Condition, Write) {
-    let key = keys::node_pool(cluster, &pool.name);
-    (on_revision(key.clone(), pool.revision), form::set(key, pool))
-}
-
-/// The condition of an item that now gets this revision.
-fn on_revision(key: Key, next: u64) -> Condition {
-    let before = next.saturating_sub(1);
-    Condition::Item { key, expect: if before == 0 { Expect::Absent } else { Expect::Revision(before) } }
+/// How an item was that now gets this revision.
+fn before(next: u64) -> Expect {
+    match next.saturating_sub(1) {
+        0 => Expect::Absent,
+        before => Expect::Revision(before),
+    }
 }
 
 /// The audit's record, its decisions and a halt.
-fn audit_writes(cluster: &ClusterName, audit: &AuditPlan) -> Option<(Vec<Condition>, Vec<Write>)> {
+fn audit_commit(cluster: &ClusterName, audit: &AuditPlan) -> Option<Commit> {
     let record = audit.record.as_ref()?;
-    let key = AuditRecord::key(cluster);
-    let mut conditions = vec![on_revision(key.clone(), record.revision)];
-    let mut writes = vec![form::set(key, record)];
+    let mut change = Change::of(cluster);
+    change.replace(before(record.revision), form::set(AuditRecord::key(cluster), record));
     if let Some(halt) = &audit.halt {
-        let key = keys::halt(cluster);
-        conditions.push(Condition::Item { key: key.clone(), expect: Expect::Absent });
-        writes.push(form::put(key, halt));
-        writes.push(add_step(cluster));
+        change.replace(Expect::Absent, form::put(keys::halt(cluster), halt));
+        change.count();
     }
-    writes.extend(journal(cluster, &audit.journal, record.revision));
-    Some((conditions, writes))
+    for told in &audit.journal {
+        change.record(told, record.revision);
+    }
+    Some(change.commit())
 }

@@ -10,8 +10,8 @@ use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{Ready, Waiting};
 use tenon_domain::id::{
-    ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodePoolName,
-    ProviderId, Region, ZoneId,
+    ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodePoolName, Region,
+    ZoneId,
 };
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
@@ -188,12 +188,6 @@ impl Input {
 #[must_use]
 pub fn has_instance(node: &Node, instance: &InstanceId) -> bool {
     node.provider_id.as_ref().is_some_and(|id| id.instance == *instance)
-}
-
-/// The `spec.providerID` of an instance's Node.
-#[must_use]
-pub fn provider_id(instance: &LaunchedInstance) -> ProviderId {
-    ProviderId { zone: instance.zone.clone(), instance: instance.id.clone() }
 }
 
 fn is_unreadable(snapshot: &Snapshot, kind: &str, name: Option<&str>) -> bool {

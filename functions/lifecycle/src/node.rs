@@ -1,6 +1,6 @@
 //! What a claim's Node should be, and whether it is.
 //!
-//! Decides the action of each state, and what counts as registered and initialised. It doesn't decide when a claim
+//! Decides what a Node is given first, and what counts as registered and initialised. It doesn't decide when a claim
 //! steps: that is [`crate::step`]'s. Source: KARPENTER.md 3.6, 4 and 6.
 
 use std::collections::BTreeMap;
@@ -11,9 +11,10 @@ use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::{Taint, UNREGISTERED};
-use tenon_snapshot::{Action, ActionKind};
+use tenon_snapshot::Action;
+use tenon_state::action::{Registration, asked};
 
-use crate::input::{Input, provider_id};
+use crate::input::Input;
 
 /// Whether the agent has registered the Node: it carries the label and the taint of its boot is gone.
 #[must_use]
@@ -48,62 +49,34 @@ fn startup_taints<'a>(claim: &Claim, input: &'a Input) -> &'a [Taint] {
     }
 }
 
-/// The action for a claim that has come to its state, where the state asks for one.
-#[must_use]
-pub fn action_of(claim: &Claim, input: &Input) -> Option<Action> {
-    match &claim.state {
-        ClaimState::Initialized { instance, .. } => {
-            Some(action(claim, ActionKind::Initialize, Some(instance), input))
-        }
-        ClaimState::Draining { instance, deadline, .. } => {
-            Some(Action { deadline: *deadline, ..action(claim, ActionKind::Drain, Some(instance), input) })
-        }
-        ClaimState::Terminated { instance: Some(instance), .. } => {
-            Some(action(claim, ActionKind::Finalize, Some(instance), input))
-        }
-        ClaimState::Planned
-        | ClaimState::LaunchFailed { .. }
-        | ClaimState::Launched { .. }
-        | ClaimState::Registered { .. }
-        | ClaimState::Disrupting { .. }
-        | ClaimState::Drained { .. }
-        | ClaimState::Terminating { .. }
-        | ClaimState::Terminated { instance: None, .. } => None,
-    }
-}
-
 /// What registers the Node of a launched claim, as its pool is now; nothing while the pool can't be seen, and nothing
 /// where the claim already has its action.
 #[must_use]
 pub fn registration(claim: &Claim, input: &Input) -> Option<Action> {
-    let ClaimState::Launched { instance, .. } = &claim.state else { return None };
-    if input.actions.contains_key(&claim.name) {
+    if !matches!(claim.state, ClaimState::Launched { .. }) || input.actions.contains_key(&claim.name) {
         return None;
     }
     input.pool_of(claim)?;
-    Some(action(claim, ActionKind::Register, Some(instance), input))
+    action_of(claim, input)
 }
 
-/// An action: what the claim's Node was given before, or what its pool says where it was given nothing yet.
-fn action(claim: &Claim, kind: ActionKind, instance: Option<&LaunchedInstance>, input: &Input) -> Action {
-    let node = claim.state.node().map(ToString::to_string);
-    let provider_id = instance.map(|instance| provider_id(instance).to_string());
-    let number = claim.revision;
-    if let Some(before) = input.actions.get(&claim.name) {
-        return Action { number, kind, provider_id, node, deadline: None, ..before.clone() };
-    }
-    let template = input.pool_of(claim).map(|pool| &pool.template);
-    Action {
-        claim: claim.name.clone(),
-        number,
-        kind,
-        provider_id,
-        node,
-        labels: instance.map(|instance| node_labels(claim, instance, input)).unwrap_or_default(),
-        annotations: template.map(|template| template.annotations.clone()).unwrap_or_default(),
-        taints: template.map(|template| template.taints.clone()).unwrap_or_default(),
-        startup_taints: template.map(|template| template.startup_taints.clone()).unwrap_or_default(),
-        deadline: None,
+/// The action for a claim that has come to its state, where the state asks for one.
+#[must_use]
+pub fn action_of(claim: &Claim, input: &Input) -> Option<Action> {
+    asked(claim, input.actions.get(&claim.name), |instance| first(claim, instance, input))
+}
+
+/// What a Node is given that was given nothing yet: its labels, and what its pool says.
+fn first(claim: &Claim, instance: &LaunchedInstance, input: &Input) -> Registration {
+    let labels = node_labels(claim, instance, input);
+    match input.pool_of(claim).map(|pool| &pool.template) {
+        Some(template) => Registration {
+            labels,
+            annotations: template.annotations.clone(),
+            taints: template.taints.clone(),
+            startup_taints: template.startup_taints.clone(),
+        },
+        None => Registration { labels, ..Registration::default() },
     }
 }
 

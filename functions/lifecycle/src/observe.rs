@@ -14,6 +14,7 @@ use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting, 
 use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_domain::snapshot::Snapshot;
+use tenon_domain::tags;
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{Instance, InstanceFilter, TagFilter};
@@ -28,15 +29,10 @@ use tenon_table::items::{
 };
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
-use crate::audit::TAG_LAUNCH;
 use crate::audit_record::AuditRecord;
 use crate::input::{Ec2View, Input};
 use crate::plan::{needs_launch, needs_type};
 
-/// The tag that names an instance's installation.
-pub const TAG_INSTALLATION: &str = "tenon.dev/installation";
-/// The tag that names an instance's cluster.
-pub const TAG_CLUSTER: &str = "tenon.dev/cluster";
 /// DynamoDB's most keys of one batch.
 const BATCH: usize = 100;
 
@@ -257,8 +253,8 @@ async fn observe_snapshot<P: Ports>(
 pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
     let filter = InstanceFilter {
         tags: vec![
-            TagFilter::equals(TAG_INSTALLATION, ports.installation().id.as_str()),
-            TagFilter::equals(TAG_CLUSTER, input.cluster.as_str()),
+            TagFilter::equals(tags::INSTALLATION, ports.installation().id.as_str()),
+            TagFilter::equals(tags::CLUSTER, input.cluster.as_str()),
         ],
         ..InstanceFilter::default()
     };
@@ -297,7 +293,7 @@ async fn observe_owners<P: Ports>(
                 claim.phase().is_final() || claim.state.instance().is_none_or(|held| held.id != instance.id)
             })
         })
-        .filter_map(|instance| instance.tags.get(TAG_LAUNCH).map(String::as_str))
+        .filter_map(|instance| instance.tags.get(tags::LAUNCH).map(String::as_str))
         .collect();
     let mut wanted: Vec<Key> = unowned.iter().map(|instance| keys::instance(&instance.id)).collect();
     let parsed = named.iter().filter_map(|id| LaunchId::parse(*id).ok());

@@ -22,9 +22,9 @@ use crate::{TERMINATION_POLL, node};
 
 /// A Node must have joined so long after its launch. Source: KARPENTER.md 3.6, 5.
 pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
-/// A Node that isn't initialised so long after its registration is told with what is missing; most are by then, and none
-/// costs a wake of its own, since the sweep comes as often.
-pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(3);
+/// A Node that isn't initialised so long after its registration is told with what is missing. Most are by then; longer
+/// than a sweep's interval, so that none of those costs a wake of its own.
+pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(4);
 /// The pods of a stopped instance are given so long to be evicted; its kubelet can't stop them in good order.
 pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 

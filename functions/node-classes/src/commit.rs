@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_runtime::{HandlerError, Ports};
-use tenon_table::content_commit;
-use tenon_table::items::{self, JournalOf, add_step, journal_writes, keys};
-use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
+use tenon_state::step::Change as Changed;
+use tenon_table::items::{self, keys};
+use tenon_table::{Commit, CommitError, Expect, Table, Write};
 
 use crate::item::ClassItem;
 use crate::plan::{Change, Plan, Reach};
@@ -47,22 +47,23 @@ pub(crate) async fn commit<P: Ports>(
 }
 
 fn class_commit(cluster: &ClusterName, change: &Change) -> Commit {
-    let key = keys::node_class(cluster, &change.status.name);
-    let expect = change.before.map_or(Expect::Absent, Expect::Revision);
+    let before = change.before.map_or(Expect::Absent, Expect::Revision);
     let item = ClassItem { status: change.status.clone(), images: change.images.clone() };
-    let mut writes = vec![items::set(key.clone(), &item)];
+    let mut changed = Changed::of(cluster);
+    changed.replace(before, items::set(keys::node_class(cluster, &change.status.name), &item));
     match change.reach {
-        Reach::Planners => writes.push(add_step(cluster)),
+        Reach::Planners => changed.count(),
         Reach::Nobody => {}
     }
     if let Some(record) = &change.record {
-        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, change.status.revision, 0));
+        changed.record(record, change.status.revision);
     }
-    content_commit(vec![Condition::Item { key, expect }], writes)
+    changed.commit()
 }
 
 fn gone_commit(cluster: &ClusterName, name: &NodeClassName, revision: u64) -> Commit {
-    let key = keys::node_class(cluster, name);
-    let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(revision) };
-    content_commit(vec![condition], vec![Write::Delete { key }, add_step(cluster)])
+    let mut changed = Changed::of(cluster);
+    changed.replace(Expect::Revision(revision), Write::Delete { key: keys::node_class(cluster, name) });
+    changed.count();
+    changed.commit()
 }

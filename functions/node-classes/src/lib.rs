@@ -16,6 +16,7 @@ mod observe;
 pub mod plan;
 pub mod resolve;
 pub mod spec;
+pub mod spec_form;
 
 use std::collections::BTreeSet;
 

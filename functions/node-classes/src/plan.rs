@@ -30,7 +30,7 @@ use tenon_runtime::error::chain;
 use tenon_state::image_query::{ClassImages, queries};
 
 use crate::resolve::{self, Judged};
-use crate::spec;
+use crate::{spec, spec_form};
 
 /// EC2 is asked at least so often: events of images can be lost.
 pub const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
@@ -151,7 +151,7 @@ pub enum Reach {
 #[must_use]
 pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -> bool {
     status.is_none_or(|status| {
-        status.spec_digest != spec::digest(class) || status.next_try().is_some_and(|at| at <= now)
+        !spec_form::is_of(status, class) || status.next_try().is_some_and(|at| at <= now)
     })
 }
 
@@ -166,7 +166,9 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     let mut next = if everything { later(input.now, every) } else { input.look_at };
     let mut unanswered = false;
     for (class, answers) in &input.looked {
-        let previous = input.statuses.get(&class.name);
+        let stored = input.statuses.get(&class.name);
+        let previous = stored.map(|status| spec_form::in_this_form(status, class));
+        let previous = previous.as_deref();
         let mut look = Look { input, class, previous, kept: BTreeSet::new(), unseen: false };
         let status = ClassStatus::observed(look.observe(answers), previous, input.now);
         unanswered |= look.unseen || !look.kept.is_empty();
@@ -217,7 +219,7 @@ impl Look<'_> {
             Err(_) => return self.unregistered(unsupported),
         };
         let judged = Judged { class, registry, account: &self.input.account, now: self.input.now };
-        let known = self.previous.filter(|known| known.spec_digest == spec::digest(class));
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(class));
         let images = match asked.unserved.first() {
             Some((field, value)) => unserved(field, value),
             None => self.part(
@@ -237,7 +239,7 @@ impl Look<'_> {
         ClassObservation {
             name: class.name.clone(),
             generation: class.meta.generation,
-            spec_digest: spec::digest(class),
+            spec_digest: spec_form::digest(class),
             subnets: self.part(
                 (ConditionType::SubnetsReady, ConditionReason::SubnetResolutionFailed),
                 &answers.subnets,
@@ -272,7 +274,7 @@ impl Look<'_> {
 
     /// Whether EC2 takes launches from the class, as far as it was asked with this spec and these images.
     fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Seen<()> {
-        let known = self.previous.filter(|known| known.spec_digest == spec::digest(self.class));
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
         let (Some(known), Some(mark)) = (known, self.input.refused.get(&self.class.name)) else {
             return Seen::Holds(());
         };
@@ -307,7 +309,8 @@ impl Look<'_> {
             (Ok(images), Ok(snapshots)) => Ok((images, snapshots)),
             (Err(error), _) | (_, Err(error)) => Err(error.clone()),
         };
-        let known = self.previous.filter(|known| known.spec_digest == spec::digest(self.class)).map(|_| ());
+        let known =
+            self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class)).map(|_| ());
         self.part(
             (ConditionType::ValidationSucceeded, ConditionReason::ValidationIncomplete),
             &answer,
@@ -424,7 +427,7 @@ impl Look<'_> {
         ClassObservation {
             name: self.class.name.clone(),
             generation: self.class.meta.generation,
-            spec_digest: spec::digest(self.class),
+            spec_digest: spec_form::digest(self.class),
             subnets: refused(cluster),
             security_groups: refused(cluster),
             images: refused(cluster),
@@ -467,7 +470,8 @@ fn change(
     status: ClassStatus,
 ) -> Option<Change> {
     // What is launched into reservations after a look is taken from its counts, so each look at them is dated.
-    let same = previous.is_some_and(|previous| previous.same_as(&status));
+    let stored = input.statuses.get(&class.name);
+    let same = stored.is_some_and(|stored| stored.same_as(&status));
     if same && status.reservations.is_empty() {
         return None;
     }

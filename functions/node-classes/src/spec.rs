@@ -8,50 +8,14 @@ use tenon_domain::api::node_class::{
 };
 use tenon_domain::catalog::AmiFamily;
 use tenon_domain::class_status::{ConditionReason, Seen};
-use tenon_domain::digest::Digest;
 use tenon_domain::registry::Registry;
+use tenon_domain::tags;
 use tenon_ec2::port::{CapacityReservationFilter, ResourceFilter, TagFilter};
 use tenon_state::image_query::tag_filter;
 
 /// EC2 takes so many bytes of user data, before base64 ("Run commands when you launch an EC2 instance", read November
 /// 2026).
 pub const USER_DATA_BYTES: usize = 16 * 1024;
-
-/// What our own tags begin with. The peer's are refused when a manifest is read; these it accepts, so they are a
-/// condition of the class.
-const OWN_TAGS: &str = "tenon.dev/";
-
-/// Digest of everything that the user said of a class. It differs too where a class was made anew under its name.
-#[must_use]
-pub fn digest(class: &Ec2NodeClass) -> String {
-    let Ec2NodeClass {
-        meta,
-        name,
-        subnet_selector,
-        security_group_selector,
-        ami_selector,
-        reservation_selector,
-        settings,
-        user_data,
-        identity,
-        tags,
-        metadata_options,
-        associate_public_ip,
-        detailed_monitoring,
-        context,
-        // What it was resolved to is no word of the user's.
-        status_subnets: _,
-        unsupported,
-    } = class;
-    let uid = meta.uid.as_ref().map_or("", |uid| uid.as_str());
-    let mut selectors = format!("{subnet_selector:?}{security_group_selector:?}{ami_selector:?}");
-    if !reservation_selector.is_empty() {
-        selectors.push_str(&format!("{reservation_selector:?}"));
-    }
-    let node = format!("{settings:?}{user_data:?}{identity:?}{tags:?}{metadata_options:?}");
-    let rest = format!("{associate_public_ip:?}{detailed_monitoring:?}{context:?}{unsupported:?}");
-    Digest::of_texts([uid, name.as_str(), &meta.generation.to_string(), &selectors, &node, &rest]).base36(16)
-}
 
 /// The queries for a class's subnets: one for all ids, one for each other term.
 #[must_use]
@@ -160,7 +124,8 @@ impl Queries {
 /// What EC2 or the nodes would refuse of the spec itself.
 #[must_use]
 pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
-    let reserved = |tag: &&String| is_restricted_tag(tag) || tag.starts_with(OWN_TAGS);
+    // The peer's are refused when a manifest is read; ours it accepts, so they are a condition of the class.
+    let reserved = |tag: &&String| is_restricted_tag(tag) || tag.starts_with(tags::OWN);
     if let Some(tag) = class.tags.keys().find(reserved) {
         let message = format!("`spec.tags` has `{tag}`, which launches set themselves: remove it");
         return Seen::Refused { reason: ConditionReason::TagValidationFailed, message };

@@ -12,16 +12,16 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
+use tenon_domain::tags;
 use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, UnavailableKey};
 use tenon_ec2::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
 use tenon_ec2::{Class, Ec2, Ec2Error};
-use tenon_launching::build::{BuiltLaunch, LAUNCH_TAG};
+use tenon_launching::build::BuiltLaunch;
 use tenon_launching::template::from_stored;
 use tenon_runtime::{HandlerError, Ports};
+use tenon_state::step::Change;
 use tenon_state::view::{ClusterView, form_error};
-use tenon_table::items::{
-    InstanceOwner, JournalOf, Template, add_step, form, journal_writes, keys, put, set, set_expiring,
-};
+use tenon_table::items::{InstanceOwner, Template, form, keys, put, set, set_expiring};
 use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
 use tenon_table::{commit_through_conflicts, content_commit};
 
@@ -329,7 +329,7 @@ async fn make_template<P: Ports>(
 
 async fn find<P: Ports>(ports: &P, launch: &LaunchId) -> Result<Vec<Instance>, Ec2Error> {
     let filter = InstanceFilter {
-        tags: vec![TagFilter::equals(LAUNCH_TAG, launch.as_str())],
+        tags: vec![TagFilter::equals(tags::LAUNCH, launch.as_str())],
         ..InstanceFilter::default()
     };
     let mut found = Vec::new();
@@ -357,10 +357,10 @@ async fn put_off<P: Ports>(
     };
     let state = LaunchState::Requested { attempts, not_before: at };
     let next = Launch { revision: launch.revision.saturating_add(1), state, ..launch.clone() };
-    let key = keys::launch(cluster, &launch.id);
-    let condition = Condition::Item { key: key.clone(), expect: Expect::Revision(launch.revision) };
-    let commit = content_commit(vec![condition], vec![set(key, &next), add_step(cluster)]);
-    unless_lost(commit_through_conflicts(ports.table(), &commit).await)
+    let mut change = Change::of(cluster);
+    change.replace(Expect::Revision(launch.revision), set(keys::launch(cluster, &launch.id), &next));
+    change.count();
+    unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }
 
 /// Marks as this pass wrote or read them since it looked.
@@ -405,44 +405,43 @@ async fn record<P: Ports>(
 ) -> Result<(), HandlerError> {
     let launch = &settlement.launch;
     let launch_key = keys::launch(cluster, &launch.id);
-    let mut conditions =
-        vec![Condition::Item { key: launch_key.clone(), expect: Expect::Revision(before.revision) }];
     let all_failed = settlement.claims.iter().all(|claim| claim.phase().is_final());
     let now = settlement.claims.first().and_then(|claim| claim.state.since()).unwrap_or_else(|| ports.now());
     let after = |kept: SignedDuration| now.saturating_add(kept).unwrap_or(now);
-    let mut writes = vec![
-        if all_failed {
-            set_expiring(launch_key, launch, after(LAUNCH_KEPT))
-        } else {
-            set(launch_key, launch)
-        },
-        add_step(cluster),
-    ];
+    let settled = if all_failed {
+        set_expiring(launch_key, launch, after(LAUNCH_KEPT))
+    } else {
+        set(launch_key, launch)
+    };
+    let mut change = Change::of(cluster);
+    change.replace(Expect::Revision(before.revision), settled);
+    change.count();
     for claim in &settlement.claims {
-        let key = keys::claim(cluster, &claim.name);
-        let expect = Expect::Revision(claim.revision.saturating_sub(1));
-        conditions.push(Condition::Item { key: key.clone(), expect });
+        let before = Expect::Revision(claim.revision.saturating_sub(1));
         let Some(instance) = claim.state.instance() else {
-            writes.push(set_expiring(key, claim, after(CLAIM_KEPT)));
+            change.last_of_claim(before, claim, after(CLAIM_KEPT));
             continue;
         };
+        change.claim(before, claim);
         let owner = InstanceOwner {
             instance: instance.id.clone(),
             cluster: cluster.clone(),
             claim: claim.name.clone(),
             offering: settlement.offerings.get(&instance.id).cloned(),
         };
-        writes.extend([set(key, claim), put(keys::instance(&instance.id), &owner)]);
+        change.write(put(keys::instance(&instance.id), &owner));
     }
     if settlement.failed == Some(Failure::TemplateMissing) {
         let request = CreateFleetRequest::from_stored(&before.request);
         let names = request.iter().flat_map(|request| &request.launch_templates).map(|t| t.name.clone());
-        writes.extend(names.map(|name| Write::Delete { key: keys::template(cluster, &name) }));
+        for name in names {
+            change.write(Write::Delete { key: keys::template(cluster, &name) });
+        }
     }
-    for (n, record) in settlement.records.iter().enumerate() {
-        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, launch.revision, n));
+    for record in &settlement.records {
+        change.record(record, launch.revision);
     }
-    unless_lost(commit_through_conflicts(ports.table(), &content_commit(conditions, writes)).await)
+    unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }
 
 /// A lost race: somebody else settled the launch.
@@ -457,11 +456,8 @@ fn unless_lost(outcome: Result<(), CommitError>) -> Result<(), HandlerError> {
 pub(crate) async fn tag<P: Ports>(ports: &P, launched: &[Claim]) {
     for claim in launched {
         let Some(instance) = claim.state.instance() else { continue };
-        let tags = Tags::from(
-            [("karpenter.sh/nodeclaim", claim.name.as_str()), ("Name", claim.name.as_str())]
-                .map(|(key, value)| (key.to_owned(), value.to_owned())),
-        );
-        let answer = ports.ec2().create_tags(std::slice::from_ref(&instance.id), &tags).await;
+        let named = Tags::from([tags::CLAIM, tags::NAME].map(|tag| (tag.to_owned(), claim.name.to_string())));
+        let answer = ports.ec2().create_tags(std::slice::from_ref(&instance.id), &named).await;
         if matches!(answer, Err(Ec2Error::Throttled { .. } | Ec2Error::Unauthorized { .. })) {
             break;
         }

@@ -10,10 +10,11 @@ use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::report::Report;
 use tenon_domain::wake::FunctionName;
-use tenon_launching::build::{Built, LaunchInput, build, launch_writes};
+use tenon_launching::build::{Built, LaunchInput, build, write_launch};
 use tenon_planning::provision::{self, Purpose};
 use tenon_state::observe::{Observed, evidence};
 use tenon_state::pass::look_again;
+use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
 use tenon_state::world::World;
 use tenon_table::Group;
@@ -75,9 +76,10 @@ fn groups(input: &LaunchInput<'_>, built: &Built, view: &ClusterView) -> Vec<Gro
     let mut known: BTreeSet<&str> = view.templates.keys().map(String::as_str).collect();
     let revision = view.generations.revision.saturating_add(1);
     let group = |launch| {
-        let (conditions, writes) = launch_writes(input, launch, revision, |name| known.contains(name));
+        let mut change = Change::of(&input.registry.cluster);
+        write_launch(input, launch, revision, |name| known.contains(name), &mut change);
         known.extend(launch.templates.iter().map(|(_, template)| template.name.as_str()));
-        Group { conditions, writes }
+        change.group()
     };
     built.launches.iter().map(group).collect()
 }

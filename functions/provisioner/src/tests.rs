@@ -99,8 +99,8 @@ fn pending_pods_become_claims_and_claims_become_instances() {
     assert!(launched > 0);
     check_settled(&cluster, launched);
     let record = &cluster.world.ec2.instances()[0];
-    assert!(record.instance.tags.contains_key("karpenter.sh/nodeclaim"), "{:?}", record.instance.tags);
-    assert_eq!(record.instance.tags["tenon.dev/cluster"], "prod");
+    assert!(record.instance.tags.contains_key(tenon_domain::tags::CLAIM), "{:?}", record.instance.tags);
+    assert_eq!(record.instance.tags[tenon_domain::tags::CLUSTER], "prod");
     let events = cluster.world.signals.take_events();
     assert_eq!(events.iter().filter(|(kind, _)| kind == "NodeClaim Launched").count(), launched);
     let journal = |word: &str| {

@@ -26,6 +26,7 @@ pub mod requirement;
 pub mod reservation;
 pub mod resources;
 pub mod snapshot;
+pub mod tags;
 pub mod taint;
 pub mod unavailable;
 pub mod wake;

@@ -25,6 +25,7 @@ use tenon_domain::launch::{
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::reservation::LaunchedInto;
+use tenon_domain::tags;
 use tenon_domain::taint::merge_taints;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
@@ -34,8 +35,9 @@ use tenon_ec2::port::{
 };
 use tenon_planning::provision::{Asked, PlannedClaim};
 use tenon_runtime::error::chain;
-use tenon_table::items::{JournalOf, Template, journal_writes, keys, set};
-use tenon_table::{Condition, Expect, Write};
+use tenon_state::step::Change;
+use tenon_table::Expect;
+use tenon_table::items::{Template, keys, set};
 
 use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
@@ -43,10 +45,6 @@ use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
 use tenon_state::world::{ReadyClass, refused_requests};
 
-/// The tag that names an instance's launch.
-pub const LAUNCH_TAG: &str = "tenon.dev/launch";
-/// The tag that names an instance's cluster.
-pub const CLUSTER_TAG: &str = "tenon.dev/cluster";
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
 
@@ -257,9 +255,9 @@ fn request(
         });
         templates.push((image.clone(), template));
     }
-    let mut tags = shared_tags(&setup);
-    tags.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
-    tags.insert(LAUNCH_TAG.to_owned(), id.to_string());
+    let mut tagged = shared_tags(&setup);
+    tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
+    tagged.insert(tags::LAUNCH.to_owned(), id.to_string());
     let request = CreateFleetRequest {
         client_token: token.clone(),
         // At most CLAIMS_PER_LAUNCH.
@@ -268,7 +266,7 @@ fn request(
         on_demand_allocation: OnDemandAllocation::LowestPrice,
         spot_allocation: SpotAllocation::PriceCapacityOptimized,
         launch_templates,
-        tags: FleetTags { instance: tags.clone(), volume: tags.clone(), fleet: tags },
+        tags: FleetTags { instance: tagged.clone(), volume: tagged.clone(), fleet: tagged },
         context: ready.class.context.clone(),
     };
     Ok((request, templates))
@@ -365,23 +363,19 @@ fn record(
     record
 }
 
-/// Everything that commits a launch, but for the condition on the cluster's revision, which this commit makes `revision`.
-/// Templates that `known` names are there already.
-#[must_use]
-pub fn launch_writes(
+/// Adds everything that commits a launch, but for the condition on the cluster's revision, which this commit makes
+/// `revision`. Templates that `known` names are there already.
+pub fn write_launch(
     input: &LaunchInput<'_>,
     built: &BuiltLaunch,
     revision: u64,
     known: impl Fn(&str) -> bool,
-) -> (Vec<Condition>, Vec<Write>) {
+    change: &mut Change<'_>,
+) {
     let cluster = &input.registry.cluster;
-    let launch_key = keys::launch(cluster, &built.launch.id);
-    let mut conditions = vec![Condition::Item { key: launch_key.clone(), expect: Expect::Absent }];
-    let mut writes = vec![set(launch_key, &built.launch)];
+    change.replace(Expect::Absent, set(keys::launch(cluster, &built.launch.id), &built.launch));
     for claim in &built.claims {
-        let key = keys::claim(cluster, &claim.name);
-        conditions.push(Condition::Item { key: key.clone(), expect: Expect::Absent });
-        writes.push(set(key, claim));
+        change.claim(Expect::Absent, claim);
     }
     for (image, request) in built.templates.iter().filter(|(_, template)| !known(&template.name)) {
         let item = Template {
@@ -393,19 +387,16 @@ pub fn launch_writes(
             request: to_stored(request),
             made_at: None,
         };
-        writes.push(set(keys::template(cluster, &request.name), &item));
+        change.write(set(keys::template(cluster, &request.name), &item));
     }
     // Who commits first asks; whoever else wants to finds the mark's revision changed.
     for lease in &built.leases {
-        let key = keys::unavailable(input.region, &lease.key);
-        let expect = Expect::Revision(lease.revision.saturating_sub(1));
-        conditions.push(Condition::Item { key: key.clone(), expect });
-        writes.push(set(key, lease));
+        let before = Expect::Revision(lease.revision.saturating_sub(1));
+        change.replace(before, set(keys::unavailable(input.region, &lease.key), lease));
     }
-    for (n, record) in built.records.iter().enumerate() {
-        writes.extend(journal_writes(JournalOf::Cluster(cluster), record, revision, n));
+    for record in &built.records {
+        change.record(record, revision);
     }
-    (conditions, writes)
 }
 
 #[cfg(test)]
@@ -419,7 +410,7 @@ mod tests {
     use tenon_domain::requirement::Requirement;
     use tenon_memory_table::block_on;
     use tenon_memory_table::{MemoryConfig, MemoryTable};
-    use tenon_table::{Commit, CommitToken, Table};
+    use tenon_table::{Commit, CommitToken, Group, Table, Write};
 
     use super::*;
     use crate::testing::{self, class, many_types, planned, registry, status, types};
@@ -469,7 +460,7 @@ mod tests {
         let request = CreateFleetRequest::from_stored(&first.launch.request).unwrap();
         assert_eq!((request.target_capacity, request.to_stored()), (20, first.launch.request.clone()));
         assert_eq!(request.client_token, first.launch.token);
-        assert_eq!(request.tags.instance[LAUNCH_TAG], first.launch.id.to_string());
+        assert_eq!(request.tags.instance[tags::LAUNCH], first.launch.id.to_string());
         assert_eq!(request.tags.instance["karpenter.sh/nodepool"], "default");
         let tokens: std::collections::BTreeSet<_> =
             found.launches.iter().map(|l| l.launch.token.clone()).collect();
@@ -610,7 +601,9 @@ mod tests {
             if let Some(write) = there(input, &launch) {
                 assert!(commit("there", Vec::new(), vec![write]));
             }
-            let (conditions, writes) = launch_writes(input, &launch, 1, |_| false);
+            let mut change = Change::of(&input.registry.cluster);
+            write_launch(input, &launch, 1, |_| false, &mut change);
+            let Group { conditions, writes } = change.group();
             let before: Vec<_> = table.dump().collect();
             let committed = commit("launch", conditions, writes);
             assert_eq!(committed, table.dump().collect::<Vec<_>>() != before);

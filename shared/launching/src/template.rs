@@ -19,6 +19,7 @@ use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
 use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
+use tenon_domain::tags;
 use tenon_ec2::port::{
     BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
     Monitoring, ReservationPreference, Tags,
@@ -79,18 +80,18 @@ pub fn template(
 #[must_use]
 pub fn shared_tags(setup: &NodeSetup<'_>) -> Tags {
     let cluster = setup.registry.cluster.as_str();
-    let mut tags = setup.class.tags.clone();
-    tags.extend(
+    let mut found = setup.class.tags.clone();
+    found.extend(
         [
-            ("tenon.dev/installation", setup.registry.installation.as_str()),
-            ("tenon.dev/cluster", cluster),
+            (tags::INSTALLATION, setup.registry.installation.as_str()),
+            (tags::CLUSTER, cluster),
             (labels::EC2NODECLASS, setup.class.name.as_str()),
-            ("eks:eks-cluster-name", cluster),
+            (tags::EKS_CLUSTER, cluster),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
-    tags.insert(format!("kubernetes.io/cluster/{cluster}"), "owned".to_owned());
-    tags
+    found.insert(tags::kubernetes_cluster(cluster), "owned".to_owned());
+    found
 }
 
 /// The class's devices, else the family's own: gp3, encrypted, as the peer makes them. Without the stack's allowance no

@@ -5,8 +5,7 @@
 
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{HandlerError, Ports};
-use tenon_table::commit_through_conflicts;
-use tenon_table::{Commit, CommitError, CommitToken, Group, Slices, Table};
+use tenon_table::{Commit, CommitError, Group, Slices, Table, commit_through_conflicts, plan_token};
 
 /// How far a plan was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +32,7 @@ pub enum SliceOutcome {
 /// # Errors
 /// [`HandlerError::Internal`] for a group that no transaction holds.
 pub fn cut(cluster: &ClusterName, revision: u64, groups: Vec<Group>) -> Result<Slices, HandlerError> {
-    let texts = [format!("{revision}"), format!("{groups:?}")];
-    let token = CommitToken::of_texts(texts.iter().map(String::as_str));
+    let token = plan_token(cluster, revision, &groups);
     Slices::cut(&token, cluster, revision, groups)
         .map_err(|error| HandlerError::Internal(tenon_runtime::error::chain(&error)))
 }

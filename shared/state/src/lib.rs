@@ -1,9 +1,10 @@
 //! The state of a cluster in the table: how a function observes it, changes it and tells of it.
 //!
 //! Decides what is read in which order ([`view`], [`observe`]), what planners plan from ([`world`]), how a claim's step
-//! and a plan become transactions ([`step`], [`commit`]), and what a pass begins and ends with ([`pass`]). It doesn't
+//! and a plan become transactions ([`step`], [`commit`]), what the agent is asked ([`action`]), and what a pass begins and ends with ([`pass`]). It doesn't
 //! decide what any function does.
 
+pub mod action;
 pub mod commit;
 pub mod image_query;
 mod learned;

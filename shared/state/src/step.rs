@@ -1,76 +1,100 @@
-//! Commit: how a claim's step becomes a transaction.
+//! A change of a cluster's items: how a claim's step, and whatever goes with it, becomes a transaction.
 //!
-//! Decides what goes together: a step is one transaction of its own, with its action, its instance's owner, its
-//! records and the cluster's counter, so that a step that loses its race takes no other with it. Its token follows from
-//! the content.
+//! Decides what goes together: a claim's item under the revision that its step was planned from, its action, and records
+//! that are numbered. It doesn't decide whether a change stands alone, as a commit whose token follows from its content,
+//! or is a group of a plan under the cluster's revision.
 //!
-//! Invariant: there is no step without a condition on the revision that it was planned from.
+//! Invariant: a claim is written only under a condition on how it was observed.
 
 use jiff::Timestamp;
 use tenon_domain::claim::Claim;
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::JournalRecord;
-use tenon_table::items::{JournalOf, add_step, journal_writes, keys, set, set_expiring};
-use tenon_table::{Commit, Condition, Expect, Write};
+use tenon_runtime::HandlerError;
+use tenon_snapshot::action::{Action, action_key};
+use tenon_table::items::{Journal, JournalOf, add_step, keys, set, set_expiring};
+use tenon_table::{Commit, Condition, Expect, Group, Write, content_commit};
 
-use tenon_table::content_commit;
-
-/// A claim's step, being put together.
+/// A change, being put together.
 #[derive(Debug, Clone)]
-pub struct ClaimStep<'a> {
+pub struct Change<'a> {
     cluster: &'a ClusterName,
-    claim: &'a Claim,
-    conditions: Vec<Condition>,
-    writes: Vec<Write>,
-    records: usize,
+    group: Group,
+    journal: Journal<'a>,
 }
 
-impl<'a> ClaimStep<'a> {
-    /// The step to this claim from the revision that was observed.
+impl<'a> Change<'a> {
+    /// Nothing yet.
     #[must_use]
-    pub fn new(cluster: &'a ClusterName, from_revision: u64, claim: &'a Claim) -> Self {
-        let key = keys::claim(cluster, &claim.name);
-        let writes = vec![set(key.clone(), claim), add_step(cluster)];
-        let conditions = vec![Condition::Item { key, expect: Expect::Revision(from_revision) }];
-        Self { cluster, claim, conditions, writes, records: 0 }
+    pub fn of(cluster: &'a ClusterName) -> Self {
+        Self { cluster, group: Group::default(), journal: Journal::of(JournalOf::Cluster(cluster)) }
     }
 
-    /// The claim's item goes after a moment: the step was its last.
+    /// A claim's step, which `STEPS` counts, to this claim from the revision that was observed.
     #[must_use]
-    pub fn expiring(mut self, at: Timestamp) -> Self {
-        let key = keys::claim(self.cluster, &self.claim.name);
-        self.writes.retain(|write| *write.key() != key);
-        self.writes.push(set_expiring(key, self.claim, at));
-        self
+    pub fn step(cluster: &'a ClusterName, from_revision: u64, claim: &Claim) -> Self {
+        let mut change = Self::of(cluster);
+        change.claim(Expect::Revision(from_revision), claim);
+        change.count();
+        change
     }
 
-    /// Another write of the step: its action, its instance's owner, a mark.
-    #[must_use]
-    pub fn write(mut self, write: Write) -> Self {
-        self.writes.push(write);
-        self
+    /// A claim as it is from now on.
+    pub fn claim(&mut self, before: Expect, claim: &Claim) {
+        self.replace(before, set(keys::claim(self.cluster, &claim.name), claim));
     }
 
-    /// Another condition of the step, on another item.
-    #[must_use]
-    pub fn condition(mut self, condition: Condition) -> Self {
-        self.conditions.push(condition);
-        self
+    /// The same, and the claim's item goes after a moment: the step was its last.
+    pub fn last_of_claim(&mut self, before: Expect, claim: &Claim, until: Timestamp) {
+        self.replace(before, set_expiring(keys::claim(self.cluster, &claim.name), claim, until));
     }
 
-    /// A record that explains the step.
-    #[must_use]
-    pub fn record(mut self, record: &JournalRecord) -> Self {
-        let of = JournalOf::Cluster(self.cluster);
-        self.writes.extend(journal_writes(of, record, self.claim.revision, self.records));
-        self.records += 1;
-        self
+    /// The write of an item on the condition that it is as it was observed.
+    pub fn replace(&mut self, before: Expect, write: Write) {
+        self.condition(Condition::Item { key: write.key().clone(), expect: before });
+        self.write(write);
     }
 
-    /// The transaction.
+    /// A write without a condition of its own.
+    pub fn write(&mut self, write: Write) {
+        self.group.writes.push(write);
+    }
+
+    /// A condition on an item that isn't written.
+    pub fn condition(&mut self, condition: Condition) {
+        self.group.conditions.push(condition);
+    }
+
+    /// Has `STEPS` count the change: planners look again.
+    pub fn count(&mut self) {
+        self.write(add_step(self.cluster));
+    }
+
+    /// What the agent is asked from now on.
+    ///
+    /// # Errors
+    /// [`HandlerError::Internal`] for an action that is no item.
+    pub fn action(&mut self, action: &Action) -> Result<(), HandlerError> {
+        let item = action.to_item().map_err(|error| HandlerError::Internal(error.to_string()))?;
+        self.write(Write::Put { key: action_key(self.cluster, &action.claim), item });
+        Ok(())
+    }
+
+    /// A record of the decision, which has this revision.
+    pub fn record(&mut self, record: &JournalRecord, revision: u64) {
+        self.group.writes.extend(self.journal.writes(record, revision));
+    }
+
+    /// The change as a group of a plan.
+    #[must_use]
+    pub fn group(self) -> Group {
+        self.group
+    }
+
+    /// The change as a transaction of its own.
     #[must_use]
     pub fn commit(self) -> Commit {
-        content_commit(self.conditions, self.writes)
+        content_commit(self.group.conditions, self.group.writes)
     }
 }
 
@@ -145,6 +169,13 @@ mod tests {
         claim.stepped(ClaimState::LaunchFailed { at, failure }).unwrap()
     }
 
+    fn last(cluster: &ClusterName, before: &Claim, after: &Claim, until: Timestamp) -> Commit {
+        let mut change = Change::of(cluster);
+        change.last_of_claim(Expect::Revision(before.revision), after, until);
+        change.count();
+        change.commit()
+    }
+
     fn record(at: Timestamp) -> JournalRecord {
         let subject = Subject { kind: SubjectKind::Claim, name: "default-3k9x2".to_owned() };
         JournalRecord::new(subject, at, "provisioner", Decision::LaunchFailed, "EC2 has no room")
@@ -158,8 +189,9 @@ mod tests {
         assert_eq!(before.registry, Err(Waiting::ClusterNotRegistered));
         let (cluster, now) = (cluster(), world.now());
         let after = failed(&claim, now);
-        let step = ClaimStep::new(&cluster, claim.revision, &after).record(&record(now)).commit();
-        block_on(world.table.commit(&step)).unwrap();
+        let mut step = Change::step(&cluster, claim.revision, &after);
+        step.record(&record(now), after.revision);
+        block_on(world.table.commit(&step.commit())).unwrap();
         let view = observe(&world);
         assert_eq!(view.claims[&claim.name], after);
         assert_eq!(view.generations.steps, 1);
@@ -168,8 +200,7 @@ mod tests {
         assert_eq!(block_on(query_all(&world.table, &journal)).unwrap().len(), 1);
         // Another step from the same revision loses.
         let other = Claim { drift: None, ..failed(&claim, now) };
-        let other = ClaimStep::new(&cluster, claim.revision, &other).expiring(now).commit();
-        let lost = block_on(world.table.commit(&other)).unwrap_err();
+        let lost = block_on(world.table.commit(&last(&cluster, &claim, &other, now))).unwrap_err();
         assert!(matches!(lost, tenon_table::CommitError::LostRace { .. }), "{lost}");
     }
 
@@ -179,8 +210,7 @@ mod tests {
         let (cluster, now) = (cluster(), world.now());
         let after = failed(&claim, now);
         let at = now + jiff::SignedDuration::from_secs(60);
-        let step = ClaimStep::new(&cluster, claim.revision, &after).expiring(at).commit();
-        block_on(world.table.commit(&step)).unwrap();
+        block_on(world.table.commit(&last(&cluster, &claim, &after, at))).unwrap();
         let view = observe(&world);
         assert!(view.claims.contains_key(&claim.name) && view.expiring.contains(&claim.name));
         world.clock.advance(jiff::SignedDuration::from_secs(60));
@@ -205,7 +235,7 @@ mod tests {
         world.table.reset_meter();
         assert!(look().unchanged(now));
         assert_eq!(world.table.meter().operations.len(), 1);
-        let step = ClaimStep::new(&cluster, claim.revision, &failed(&claim, now)).commit();
+        let step = Change::step(&cluster, claim.revision, &failed(&claim, now)).commit();
         block_on(world.table.commit(&step)).unwrap();
         assert!(!look().unchanged(now));
     }
@@ -224,7 +254,7 @@ mod tests {
         let (queries, same) = look(&first);
         // The region's marks have no counter.
         assert_eq!((queries, &same.claims), (1, &first.claims));
-        let step = ClaimStep::new(&cluster(), claim.revision, &failed(&claim, world.now())).commit();
+        let step = Change::step(&cluster(), claim.revision, &failed(&claim, world.now())).commit();
         block_on(world.table.commit(&step)).unwrap();
         let (queries, changed) = look(&same);
         assert_eq!(queries, WANTS.sets.len() as u64);

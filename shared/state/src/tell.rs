@@ -16,7 +16,7 @@ use tenon_domain::journal::{JournalRecord, SubjectKind};
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::wake::FunctionName;
 use tenon_runtime::{HandlerError, Ports, Signals};
-use tenon_table::items::{JournalOf, Seen, Told, ToldFinding, from_item, journal_writes, keys, put};
+use tenon_table::items::{Journal, JournalOf, Seen, Told, ToldFinding, from_item, keys, put};
 use tenon_table::{Consistency, Key, Table, Write};
 
 use crate::view::form_error;
@@ -95,13 +95,13 @@ impl Telling<'_> {
         let key = self.key();
         let mut told = known_findings(ports, &key).await?;
         let mut telltale = Telltale { digest, ..Telltale::default() };
+        let mut journal = Journal::of(self.journal());
         let mut next = Vec::new();
         for finding in findings {
             let (finding, record) = self.finding(finding, &told);
             if let Some(record) = record {
                 ports.signals().log(&record);
-                let n = next.len();
-                telltale.writes.extend(journal_writes(self.journal(), &record, self.revision, n));
+                telltale.writes.extend(journal.writes(&record, self.revision));
             }
             told.remove(&finding.identity);
             telltale.told_at = [telltale.told_at, Some(finding.told_at)].into_iter().flatten().min();
@@ -114,11 +114,7 @@ impl Telling<'_> {
         if let (true, Of::Region(_)) = (telltale.writes.is_empty(), self.of) {
             return Ok(telltale);
         }
-        telltale.writes.push(if next.is_empty() {
-            Write::Delete { key }
-        } else {
-            put(key, &Told { function: self.function, findings: next })
-        });
+        telltale.writes.push(put(key, &Told { function: self.function, findings: next }));
         Ok(telltale)
     }
 
@@ -181,8 +177,9 @@ async fn known_findings<P: Ports>(
     ports: &P,
     key: &Key,
 ) -> Result<BTreeMap<String, ToldFinding>, HandlerError> {
-    let item = ports.table().get(key, Consistency::Strong).await?;
-    let told: Option<Told> = item.map(|item| from_item(key, &item)).transpose().map_err(form_error)?;
+    let found = ports.table().batch_get(std::slice::from_ref(key), Consistency::Strong).await?;
+    let told: Option<Told> =
+        found.get(key).map(|item| from_item(key, item)).transpose().map_err(form_error)?;
     let findings = told.into_iter().flat_map(|told| told.findings);
     Ok(findings.map(|finding| (finding.identity.clone(), finding)).collect())
 }

@@ -46,7 +46,13 @@ impl CommitToken {
     /// The token of what these texts tell: the same texts, the same token. Leaves room for slices' numbers.
     #[must_use]
     pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(Digest::of_texts(texts).base36(TOKEN_DIGITS))
+        Self::of(Digest::of_texts(texts))
+    }
+
+    /// The token of that digest. Leaves room for slices' numbers.
+    #[must_use]
+    pub fn of(digest: Digest) -> Self {
+        Self(digest.base36(TOKEN_DIGITS))
     }
 
     /// The token of the `n`-th slice of the plan that has this token: `<token>-<n>`.

@@ -12,8 +12,8 @@ use tenon_domain::id::Region;
 use crate::items::{from_item, keys, set};
 use crate::marks::Meant;
 use crate::{
-    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
-    TableError, query_all,
+    CommitError, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table, TableError,
+    content_commit, query_all,
 };
 
 /// Why records can't be cleared.
@@ -52,12 +52,10 @@ pub async fn clear_learned<T: Table>(
     let mut cleared = Vec::new();
     for (name, key, record) in choose(there(table, region, now).await?, meant)? {
         let Some(after) = record.cleared_by_operator(now) else { continue };
-        let (what, revision, at) = (key.to_string(), record.revision.to_string(), now.to_string());
-        let commit = Commit {
-            token: CommitToken::of_texts(["clear", what.as_str(), revision.as_str(), at.as_str()]),
-            conditions: vec![Condition::Item { key: key.clone(), expect: Expect::Revision(record.revision) }],
-            writes: vec![set(key, &after)],
-        };
+        let commit = content_commit(
+            vec![Condition::Item { key: key.clone(), expect: Expect::Revision(record.revision) }],
+            vec![set(key, &after)],
+        );
         table.commit(&commit).await?;
         cleared.push((name, record));
     }

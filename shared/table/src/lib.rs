@@ -25,5 +25,5 @@ pub use key::Key;
 pub use number::Number;
 pub use port::{Consistency, Order, Page, Query, SkRange, Table, TableError, query_all};
 pub use slices::{Group, SliceError, Slices};
-pub use token::content_commit;
+pub use token::{content_commit, form_digest, plan_token};
 pub use value::{Item, ItemError, Value, from_item, to_item};

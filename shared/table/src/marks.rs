@@ -14,8 +14,7 @@ use tenon_domain::unavailable::{Mark, MarkState};
 
 use crate::items::{FormError, from_item, from_items, keys, set};
 use crate::{
-    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Query, SkRange, Table, TableError,
-    query_all,
+    CommitError, Condition, Consistency, Expect, Query, SkRange, Table, TableError, content_commit, query_all,
 };
 
 /// How often a mark is read again because a function was faster: each write is an answer of EC2 or a lease, and there are
@@ -111,12 +110,10 @@ pub async fn clear_mark<T: Table>(
     for _ in 0..RACES {
         let Some(cleared) = mark.cleared_by_operator(now) else { return Ok(None) };
         let expect = Expect::Revision(mark.revision);
-        let (what, revision, at) = (key.to_string(), mark.revision.to_string(), now.to_string());
-        let commit = Commit {
-            token: CommitToken::of_texts(["clear", what.as_str(), revision.as_str(), at.as_str()]),
-            conditions: vec![Condition::Item { key: key.clone(), expect }],
-            writes: vec![set(key.clone(), &cleared)],
-        };
+        let commit = content_commit(
+            vec![Condition::Item { key: key.clone(), expect }],
+            vec![set(key.clone(), &cleared)],
+        );
         match table.commit(&commit).await {
             Ok(()) => return Ok(Some(mark)),
             Err(error @ CommitError::LostRace { .. }) => lost = Some(error),

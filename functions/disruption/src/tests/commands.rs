@@ -71,7 +71,7 @@ fn a_replacement_that_failed_is_planned_anew_and_named_no_more() {
     let at = cluster.world.clock.now();
     let ended = failed.stepped(ClaimState::LaunchFailed { at, failure }).unwrap();
     let step = vec![set(keys::claim(&cluster.name, &ended.name), &ended), add_step(&cluster.name)];
-    block_on(cluster.world.table.commit(&content_commit(Vec::new(), step))).unwrap();
+    block_on(cluster.world.table.commit(&tenon_table::content_commit(Vec::new(), step))).unwrap();
     cluster.beat(at).unwrap();
     wake(&cluster);
     let planned: Vec<ClaimName> =

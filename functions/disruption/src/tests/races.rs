@@ -24,7 +24,7 @@ fn wake_beside(cluster: &Cluster, claim: &Claim, writes: &'static str) {
     let meets = move |commit: &Commit| commit.writes.iter().any(|write| write.key().sk.starts_with(writes));
     let ports = Meeting::new(
         &cluster.world,
-        content_commit(Vec::new(), vec![step, tenon_table::items::add_step(&cluster.name)]),
+        tenon_table::content_commit(Vec::new(), vec![step, tenon_table::items::add_step(&cluster.name)]),
         meets,
     );
     let scope = Scope::Cluster(cluster.name.clone());

@@ -156,7 +156,7 @@ fn missing_tags_are_repaired() {
     let (plan, _) =
         planned(&with_ec2(input(minutes(9), vec![claim(0, launched(0, minutes(1)))], vec![]), vec![bare]));
     assert_eq!(
-        plan.audit.tags[&id(0)].get("karpenter.sh/nodeclaim").map(String::as_str),
+        plan.audit.tags[&id(0)].get(tenon_domain::tags::CLAIM).map(String::as_str),
         Some(name(0).as_str())
     );
     let whole = vec![instance(0, InstanceState::Running, EPOCH)];

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tenon_domain::id::ClientToken;
+use tenon_domain::tags;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags,
@@ -22,8 +23,8 @@ pub(super) fn launch_instance(world: &World) -> LaunchedInstance {
     let data = LaunchTemplateData { image: Some(image.clone()), ..LaunchTemplateData::default() };
     let template = CreateLaunchTemplate { name: "nodes".to_owned(), data, tags: Tags::new() };
     block_on(world.ec2.create_launch_template(&template)).unwrap();
-    let tags = [("installation", "tenon"), ("cluster", "prod"), ("launch", "launch-1")];
-    let tags: Tags = tags.map(|(key, value)| (format!("tenon.dev/{key}"), value.to_owned())).into();
+    let tags = [(tags::INSTALLATION, "tenon"), (tags::CLUSTER, "prod"), (tags::LAUNCH, "launch-1")];
+    let tags: Tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let request = CreateFleetRequest {
         client_token: ClientToken::parse("token").unwrap(),
         target_capacity: 1,
@@ -96,7 +97,7 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
         ],
     );
     let lifecycle = Lifecycle::new();
-    let provider_id = crate::input::provider_id(&instance).to_string();
+    let provider_id = tenon_state::action::provider_id(&instance).to_string();
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "node-0", "deletionTimestamp": "2026-01-01T00:01:00Z",

@@ -129,7 +129,7 @@ fn node(n: usize) -> Node {
             ..ObjectMeta::default()
         },
         name: node_name(n),
-        provider_id: Some(crate::input::provider_id(&held(n))),
+        provider_id: Some(tenon_state::action::provider_id(&held(n))),
         taints: vec![],
         schedulable: Schedulable::Yes,
         capacity: offers.clone(),
@@ -210,8 +210,8 @@ fn instance(n: usize, state: InstanceState, launched_at: Timestamp) -> Instance 
         client_token: None,
         fleet: None,
         tags: Tags::from([
-            ("tenon.dev/launch".to_owned(), "launch-1".to_owned()),
-            ("karpenter.sh/nodeclaim".to_owned(), name(n).to_string()),
+            (tenon_domain::tags::LAUNCH.to_owned(), "launch-1".to_owned()),
+            (tenon_domain::tags::CLAIM.to_owned(), name(n).to_string()),
             ("Name".to_owned(), name(n).to_string()),
         ]),
     }

@@ -80,7 +80,7 @@ fn an_agent_that_never_reported_is_silent() {
 fn the_journal_names_the_instance_that_halts() {
     let orphan = instance(0, InstanceState::Running, EPOCH);
     let mut foreign = instance(1, InstanceState::Running, EPOCH);
-    foreign.tags.insert("tenon.dev/launch".to_owned(), "launch-of-others".to_owned());
+    foreign.tags.insert(tenon_domain::tags::LAUNCH.to_owned(), "launch-of-others".to_owned());
     let mut seen = with_launch(with_ec2(input(minutes(9), vec![], vec![]), vec![orphan, foreign]), settled());
     seen.ec2.as_mut().unwrap().unknown_launches.insert("launch-of-others".to_owned());
     let (plan, _) = planned(&seen);

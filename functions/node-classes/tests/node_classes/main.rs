@@ -12,4 +12,5 @@ mod reservations;
 mod resolving;
 mod running;
 mod snapshots;
+mod upgrade;
 mod zonal_shift;

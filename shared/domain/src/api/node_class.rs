@@ -7,6 +7,7 @@ use crate::catalog::NodeSettings;
 use crate::id::{ImageId, NodeClassName, ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId};
 use crate::labels;
 use crate::reservation::MatchCriteria;
+use crate::tags;
 
 /// An EC2NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,13 +48,12 @@ pub struct Ec2NodeClass {
 }
 
 /// Tags that every launch sets itself (KARPENTER.md 1.1.1).
-const RESTRICTED_TAGS: [&str; 4] =
-    ["eks:eks-cluster-name", labels::NODEPOOL, "karpenter.sh/nodeclaim", labels::EC2NODECLASS];
+const RESTRICTED_TAGS: [&str; 4] = [tags::EKS_CLUSTER, labels::NODEPOOL, tags::CLAIM, labels::EC2NODECLASS];
 
 /// Whether every launch sets this tag itself, so that `spec.tags` may not have it.
 #[must_use]
 pub fn is_restricted_tag(key: &str) -> bool {
-    RESTRICTED_TAGS.contains(&key) || key.starts_with("kubernetes.io/cluster")
+    RESTRICTED_TAGS.contains(&key) || key.starts_with(tags::KUBERNETES_CLUSTER)
 }
 
 /// Who the nodes of a class are.

@@ -129,7 +129,9 @@ fn a_template_that_is_there_is_not_written_again_and_records_are_numbered() {
         let launch = build(input, &claims, &LaunchCause::PendingPods).launches.remove(0);
         let name = &launch.templates[0].1.name;
         let written = |known: &str| -> Vec<String> {
-            let (_, writes) = launch_writes(input, &launch, 7, |name| name == known);
+            let mut change = Change::of(&input.registry.cluster);
+            write_launch(input, &launch, 7, |name| name == known, &mut change);
+            let writes = change.group().writes;
             writes.iter().map(|write| write.key().to_string()).collect()
         };
         let template = keys::template(&input.registry.cluster, name).to_string();

@@ -83,7 +83,7 @@ impl Moment {
     #[must_use]
     pub fn of(region: &Region, cluster: &ClusterName) -> Self {
         let of_cluster = |record: &Arc<InstanceRecord>| {
-            record.instance.tags.get("tenon.dev/cluster").is_none_or(|name| name == cluster.as_str())
+            record.instance.tags.get(tenon_domain::tags::CLUSTER).is_none_or(|name| name == cluster.as_str())
         };
         let mut instances = region.twin().instances();
         if region.sites().count() > 1 {

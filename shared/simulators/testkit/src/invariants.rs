@@ -366,7 +366,7 @@ pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, hist
 /// The invariant and what was found.
 pub fn invariant_journal_explains(moment: &Moment, history: &History) -> Found {
     for record in &moment.instances {
-        let Some(launch) = record.instance.tags.get("tenon.dev/launch") else { continue };
+        let Some(launch) = record.instance.tags.get(tenon_domain::tags::LAUNCH) else { continue };
         if !history.journal.launches.contains(launch) {
             let text = format!("no record explains launch {launch} of {}", record.instance.id);
             return found(Invariant::JournalExplains, text);

@@ -206,7 +206,7 @@ pub fn invariant_marks_clear(region: &Region, seen: &MarksSeen) -> Found {
         .map(|(_, launch)| (launch.id.to_string(), launch))
         .collect();
     for given in region.twin().launches() {
-        let launch = given.tags.get("tenon.dev/launch").and_then(|launch| settled.get(launch));
+        let launch = given.tags.get(tenon_domain::tags::LAUNCH).and_then(|launch| settled.get(launch));
         let (Some(launch), Some(zone_id)) = (launch, seen.zones.get(&given.zone)) else { continue };
         let offering = OfferingKey {
             capacity_type: CapacityType::from(given.capacity_type),

@@ -222,11 +222,11 @@ impl Sabotage {
     /// The audit doesn't see what no claim was named on, or sees what isn't known as known.
     pub(crate) fn tamper_instances(self, instances: &mut Vec<Instance>, known: Option<&BTreeSet<String>>) {
         if matches!(self, Self::ExtraInstances | Self::FreshTokens) {
-            instances.retain(|instance| instance.tags.contains_key("karpenter.sh/nodeclaim"));
+            instances.retain(|instance| instance.tags.contains_key(tenon_domain::tags::CLAIM));
         }
         if let (Self::StrangersAdopted, Some(known)) = (self, known) {
             for tags in instances.iter_mut().map(|instance| &mut instance.tags) {
-                if let (Some(launch), Some(first)) = (tags.get_mut("tenon.dev/launch"), known.first())
+                if let (Some(launch), Some(first)) = (tags.get_mut(tenon_domain::tags::LAUNCH), known.first())
                     && !known.contains(launch)
                 {
                     launch.clone_from(first);

@@ -16,7 +16,7 @@ use tenon_region::engine::Region;
 use tenon_region::gate::Gate;
 use tenon_region::ports::{GatedTable, Outbox};
 use tenon_region::scenario::{self, build};
-use tenon_state::step::ClaimStep;
+use tenon_state::step::Change;
 use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Table};
 
@@ -116,7 +116,7 @@ impl Storm {
     /// A claim's step: on its own revision, with the cluster's counter.
     fn step_claim(&mut self) {
         let next = Claim { revision: self.claim.revision.saturating_add(1), ..self.claim.clone() };
-        let commit = ClaimStep::new(&self.cluster, self.claim.revision, &next).commit();
+        let commit = Change::step(&self.cluster, self.claim.revision, &next).commit();
         if block_on(self.table.commit(&commit)).is_ok() {
             self.claim = next;
         }

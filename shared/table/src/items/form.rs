@@ -168,6 +168,18 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// What is written, without a version.
+    pub(crate) fn written(write: impl FnOnce(&mut Self)) -> Item {
+        let mut attributes = Self::default();
+        write(&mut attributes);
+        attributes.set
+    }
+
+    /// A truth value, if there is one.
+    pub fn truth_if(&mut self, name: &'static str, truth: Option<bool>) {
+        self.value_if(name, truth.map(Value::Bool));
+    }
+
     /// A text.
     pub fn text(&mut self, name: &'static str, text: impl AsRef<str>) {
         self.value(name, Value::text(text.as_ref()));
@@ -271,7 +283,5 @@ impl Attributes {
 
 /// A map's value.
 fn map(write: impl FnOnce(&mut Attributes)) -> Value {
-    let mut attributes = Attributes::default();
-    write(&mut attributes);
-    Value::M(attributes.set)
+    Value::M(Attributes::written(write))
 }

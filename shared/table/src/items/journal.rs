@@ -9,13 +9,30 @@ use super::keys::{self, JournalOf};
 use crate::key::EXPIRES_AT;
 use crate::{Item, Key, Value, Write};
 
-/// The record and its line in the day's list, the `n`-th of a commit whose decision has this revision.
-#[must_use]
-pub fn journal_writes(of: JournalOf<'_>, record: &JournalRecord, revision: u64, n: usize) -> [Write; 2] {
-    let key = keys::journal(of, &record.subject, record.at, revision, n);
-    let day = keys::journal_day(of, &record.subject, record.at, revision, n);
-    let line = line(record, &key);
-    [put(key, record), Write::Put { key: day, item: line }]
+/// The records of one commit, numbered in their order, so that two of one subject and moment stay two.
+#[derive(Debug, Clone, Copy)]
+pub struct Journal<'a> {
+    of: JournalOf<'a>,
+    written: usize,
+}
+
+impl<'a> Journal<'a> {
+    /// The journal of a cluster or of the region, before the first record of a commit.
+    #[must_use]
+    pub const fn of(of: JournalOf<'a>) -> Self {
+        Self { of, written: 0 }
+    }
+
+    /// The next record, of a decision with this revision, and its line in the day's list.
+    #[must_use]
+    pub fn writes(&mut self, record: &JournalRecord, revision: u64) -> [Write; 2] {
+        let n = self.written;
+        self.written += 1;
+        let key = keys::journal(self.of, &record.subject, record.at, revision, n);
+        let day = keys::journal_day(self.of, &record.subject, record.at, revision, n);
+        let line = line(record, &key);
+        [put(key, record), Write::Put { key: day, item: line }]
+    }
 }
 
 /// A day's line: the record without its details, and where those are. Reads back as a record.

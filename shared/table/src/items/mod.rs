@@ -34,7 +34,7 @@ pub mod unavailable;
 pub use catalog::{CatalogMeta, PartMeta};
 pub use form::{FieldError, Form, FormError, from_item, from_items, put, set, set_expiring, to_item};
 pub use instance::InstanceOwner;
-pub use journal::{journal_from_item, journal_writes};
+pub use journal::{Journal, journal_from_item};
 pub use keys::JournalOf;
 pub use packed::{
     CatalogCache, CatalogError, Parts, Refresh, failed, read_parts, refresh, refresh_without_answer,

@@ -26,7 +26,7 @@ use super::keys;
 use super::packed_forms::PartForm;
 use crate::key::{EXPIRES_AT, VERSION};
 use crate::{
-    Commit, CommitToken, Condition, Consistency, Expect, Item, Key, Table, TableError, Value, Write,
+    Commit, Condition, Consistency, Expect, Item, Key, Table, TableError, Value, Write, content_commit,
 };
 
 /// The most bytes of one packed item: well under DynamoDB's 400 KB.
@@ -198,7 +198,7 @@ fn written(
         after.count = data.count() as u64;
         after.digest = digest;
     }
-    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after.clone()), now), after })
+    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after.clone())), after })
 }
 
 fn currency(region: &Region, part: CatalogPart) -> Option<Currency> {
@@ -228,7 +228,7 @@ pub fn failed(
 ) -> Refresh {
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
     let after = failing(before, failure, now);
-    let pointer = pointer_commit(region, meta, (part, after.clone()), now);
+    let pointer = pointer_commit(region, meta, (part, after.clone()));
     Refresh { pieces: Vec::new(), pointer, after }
 }
 
@@ -345,22 +345,12 @@ fn joined(
     unpack(part, &bytes)
 }
 
-fn pointer_commit(
-    region: &Region,
-    meta: &CatalogMeta,
-    (part, after): (CatalogPart, PartMeta),
-    now: Timestamp,
-) -> Commit {
+fn pointer_commit(region: &Region, meta: &CatalogMeta, (part, after): (CatalogPart, PartMeta)) -> Commit {
     let key = keys::catalog(region);
     let expect = if meta.revision == 0 { Expect::Absent } else { Expect::Revision(meta.revision) };
-    // What differs between two commits of one part and one moment: the content and the error.
-    let content = format!("{after:?}");
     let mut next = CatalogMeta { revision: meta.revision.saturating_add(1), parts: meta.parts.clone() };
     next.parts.insert(part, after);
-    let writes = vec![form::set(key.clone(), &next)];
-    let texts = [part.to_string(), content, next.revision.to_string(), now.to_string()];
-    let token = CommitToken::of_texts(texts.iter().map(String::as_str));
-    Commit { token, conditions: vec![Condition::Item { key, expect }], writes }
+    content_commit(vec![Condition::Item { key: key.clone(), expect }], vec![form::set(key, &next)])
 }
 
 fn put_piece(key: Key, chunk: &[u8], until: Timestamp) -> Commit {
@@ -368,8 +358,7 @@ fn put_piece(key: Key, chunk: &[u8], until: Timestamp) -> Commit {
     item.insert(VERSION.to_owned(), Value::number(form::VERSION_WRITTEN));
     item.insert(DATA.to_owned(), Value::B(chunk.to_vec()));
     item.insert(EXPIRES_AT.to_owned(), seconds(until));
-    let token = CommitToken::of_texts([key.to_string().as_str(), until.to_string().as_str()]);
-    Commit { token, conditions: Vec::new(), writes: vec![Write::Put { key, item }] }
+    content_commit(Vec::new(), vec![Write::Put { key, item }])
 }
 
 fn pack(data: &PartData) -> Result<Vec<u8>, CatalogError> {

@@ -36,7 +36,7 @@ use tasks::Task;
 pub use tasks::{FailedInvocation, PodDeletion};
 
 /// The tag that names an instance's cluster.
-const CLUSTER_TAG: &str = "eks:eks-cluster-name";
+const CLUSTER_TAG: &str = tenon_domain::tags::EKS_CLUSTER;
 
 /// A region on this machine.
 pub struct Region {

@@ -105,7 +105,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::learned(r, &learned().instance_type, &learned().image, &cluster()), &learned());
     golden(text, keys::catalog(r), &catalog_meta());
     golden(text, keys::instance_type(r, &type_record().name), &type_record());
-    for write in journal_writes(JournalOf::Cluster(c), &journal_record(), 12, 0) {
+    for write in Journal::of(JournalOf::Cluster(c)).writes(&journal_record(), 12) {
         let Write::Put { key, item } = write else { panic!("{write:?}") };
         journal_from_item(&key, &item).unwrap();
         render(text, &key, &item);

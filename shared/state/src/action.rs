@@ -1,0 +1,83 @@
+//! What the agent is asked to make of a claim's Node.
+//!
+//! Decides which kind of action each state of a claim asks for, and what the Node keeps of what it was given before. It
+//! doesn't decide what a Node is given first: that follows from its pool, which whoever registers it sees.
+//!
+//! Invariant: labels, annotations and taints of an action are those of the action before it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
+use tenon_domain::id::ProviderId;
+use tenon_domain::taint::Taint;
+use tenon_snapshot::{Action, ActionKind};
+
+/// What a Node is given when it is registered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registration {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+    /// Taints that others take away.
+    pub startup_taints: Vec<Taint>,
+}
+
+/// The action that the claim's state asks for, where it asks for one: with what the Node was given `before`, or `first`
+/// where it was given nothing yet.
+#[must_use]
+pub fn asked(
+    claim: &Claim,
+    before: Option<&Action>,
+    first: impl FnOnce(&LaunchedInstance) -> Registration,
+) -> Option<Action> {
+    let (kind, deadline) = kind(&claim.state)?;
+    let instance = claim.state.instance()?;
+    let given = match before {
+        Some(Action { labels, annotations, taints, startup_taints, .. }) => Registration {
+            labels: labels.clone(),
+            annotations: annotations.clone(),
+            taints: taints.clone(),
+            startup_taints: startup_taints.clone(),
+        },
+        None => first(instance),
+    };
+    let Registration { labels, annotations, taints, startup_taints } = given;
+    Some(Action {
+        claim: claim.name.clone(),
+        number: claim.revision,
+        kind,
+        provider_id: Some(provider_id(instance).to_string()),
+        node: claim.state.node().map(ToString::to_string),
+        labels,
+        annotations,
+        taints,
+        startup_taints,
+        deadline,
+    })
+}
+
+/// The `spec.providerID` of an instance's Node.
+#[must_use]
+pub fn provider_id(instance: &LaunchedInstance) -> ProviderId {
+    ProviderId { zone: instance.zone.clone(), instance: instance.id.clone() }
+}
+
+/// The kind of a state's action, and when it has to be over.
+fn kind(state: &ClaimState) -> Option<(ActionKind, Option<Timestamp>)> {
+    match state {
+        ClaimState::Launched { .. } => Some((ActionKind::Register, None)),
+        ClaimState::Initialized { .. } => Some((ActionKind::Initialize, None)),
+        ClaimState::Disrupting { .. } => Some((ActionKind::Disrupt, None)),
+        ClaimState::Draining { deadline, .. } => Some((ActionKind::Drain, *deadline)),
+        ClaimState::Terminated { .. } => Some((ActionKind::Finalize, None)),
+        ClaimState::Planned
+        | ClaimState::LaunchFailed { .. }
+        | ClaimState::Registered { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. } => None,
+    }
+}
