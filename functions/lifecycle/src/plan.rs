@@ -174,7 +174,12 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {
             Next::Step(found) => found,
-            other => {
+            other @ (Next::Stay
+            | Next::At(_)
+            | Next::AskEc2(_)
+            | Next::Wait(_)
+            | Next::Refuse(_)
+            | Next::NotInitialized { .. }) => {
                 note(&step.after, other, input.now, (&mut *plan, &mut *report));
                 break;
             }

@@ -52,10 +52,6 @@ pub struct Refused {
 
 /// What comes of a look at a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one is made for each claim that is looked at, and read at once"
-)]
 pub enum Next {
     /// It stays as it is, and need not be looked at before something changes.
     Stay,

@@ -1,5 +1,7 @@
 //! Queues with clusters that end every invocation that handles them.
 
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
+
 use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,5 +1,7 @@
 //! What is read and cleared of marks.
 
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
+
 use jiff::Timestamp;
 use std::sync::Arc;
 use tenon_domain::id::Region;

@@ -1,5 +1,7 @@
 //! Parts of the catalogue, written to a table and read back.
 
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenon_domain::catalog::PartData;

@@ -65,9 +65,10 @@ fn pod(app: usize, n: usize, extra: Value) -> PodRef {
 fn merge(target: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else { return *target = patch.clone() };
     for (key, value) in fields {
-        match value {
-            Value::Null => drop(target.as_object_mut().unwrap().remove(key)),
-            value => merge(&mut target[key.as_str()], value),
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut target[key.as_str()], value);
         }
     }
 }
