@@ -1,7 +1,7 @@
 //! What a table does: reads, queries and commits. The port that functions are written against.
 //!
 //! Decides the shapes and what each error asks of the caller. Adapters decide nothing: what one refuses, all refuse,
-//! and [`crate::conformance`] holds them to it. There are no scans and no filters: what would need one gets a prefix.
+//! and `tenon_memory_table::conformance` holds them to it. There are no scans and no filters: what would need one gets a prefix.
 //!
 //! Invariants: a query's items are in the order of their sort keys, bytewise; a page's `next` leads on without gaps
 //! or repetitions as long as nobody writes.
