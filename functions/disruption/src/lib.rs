@@ -21,9 +21,10 @@ use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope, Signals};
 use tenon_snapshot::action::{Action, action_key};
 use tenon_state::commit::{Outcome, commit};
+use tenon_state::heads::Watch;
 use tenon_state::observe::{Caches, Observed, observe};
 use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, run};
-use tenon_state::view::{Want, Wants, Watch};
+use tenon_state::view::{Want, Wants};
 use tenon_table::{CommitError, Consistency, Group, Key, Table, limits};
 
 use commit::{Context, Decided};
@@ -50,7 +51,7 @@ impl Handler for Disruption {
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
-        if let Some(cluster) = changed(ports, scope, causes, WANTS).await? {
+        if let Some(cluster) = changed(ports, scope, causes, WANTS, &self.caches).await? {
             run(&DisruptionPass { ports, cluster, caches: &self.caches }).await?;
         }
         Ok(())

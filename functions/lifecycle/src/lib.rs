@@ -31,8 +31,8 @@ use tenon_ec2::Ec2Error;
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
 use tenon_snapshot::snapshot::ChunkCaches;
+use tenon_state::heads::sharpness;
 use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, run};
-use tenon_state::view::sharpness;
 
 use tenon_table::Consistency;
 
@@ -74,8 +74,7 @@ impl Lifecycle {
         if causes.contains(&Cause::Sweep) {
             remind::remind(ports, cluster, &gate, now).await;
         }
-        let unchanged = gate.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &gate.generations));
-        if unchanged && look == Look::IfChanged {
+        if gate.heads.unchanged(now) && look == Look::IfChanged {
             return Ok(());
         }
         run(&LifecyclePass { ports, cluster, chunks: &self.chunks, gate, look }).await?;
@@ -169,9 +168,9 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
 
     fn end(&self, input: Input, looked: &Looked) -> End {
         let seen = SeenOf {
-            generations: self.gate.generations.clone(),
+            generations: self.gate.heads.generations.clone(),
             deadline: Some(if looked.done.lost > 0 { input.now } else { looked.plan.wake_at }),
-            before: self.gate.seen.clone(),
+            before: self.gate.heads.seen.clone(),
             waits: Waits::Deadline,
         };
         End { seen: Some(seen), wake_at: None }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{LearnedRecord, PartData};
-use tenon_domain::claim::{Claim, LaunchedInstance};
-use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting, require_snapshot};
+use tenon_domain::claim::LaunchedInstance;
+use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_domain::snapshot::Snapshot;
@@ -20,12 +20,13 @@ use tenon_ec2::Ec2;
 use tenon_ec2::port::{Instance, InstanceFilter, TagFilter};
 use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::Action;
-use tenon_snapshot::snapshot::{ChunkCache, Heartbeat, ReadError, TooLarge};
-use tenon_state::view::{catalog_error, is_expired};
+use tenon_snapshot::snapshot::{ChunkCache, Heartbeat, ReadError};
+use tenon_state::heads::{Heads, Watch};
+use tenon_state::observe::{read_error, reported};
+use tenon_state::view::{ClusterView, Known, Want, Wants, catalog_error, form_error};
 use tenon_table::items::form::Fields;
 use tenon_table::items::{
-    CatalogCache, CatalogError, Form, Generations, Halt, InstanceOwner, Seen, TypeRecord, from_item, keys,
-    read_parts, revision_of, steps_of,
+    CatalogCache, CatalogError, Form, Halt, InstanceOwner, TypeRecord, from_item, keys, read_parts,
 };
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
@@ -36,13 +37,19 @@ use crate::plan::{needs_launch, needs_type};
 /// DynamoDB's most keys of one batch.
 const BATCH: usize = 100;
 
-/// What one read says of whether anything changed.
+/// What a pass is made from; launches, actions and facts of types are read by name.
+const WANTS: Wants<'static> = Wants {
+    function: FunctionName::Lifecycle,
+    parts: &[],
+    sets: &[Want::Claims, Want::Classes, Want::Pools],
+    watch: Watch::Everything,
+};
+
+/// What one read says of whether anything changed, and of what lasts.
 #[derive(Debug)]
 pub struct Gate {
-    /// What is planned from.
-    pub generations: Generations,
-    /// What was planned from last.
-    pub seen: Option<Seen>,
+    /// What is planned from, and what was planned from last. They hold `HALT` as well.
+    pub heads: Heads,
     /// What holds terminations back.
     pub halt: Option<Halt>,
     /// The last audit.
@@ -60,37 +67,20 @@ pub async fn observe_gate<P: Ports>(
     cluster: &ClusterName,
     sharpness: Consistency,
 ) -> Result<Gate, HandlerError> {
-    let keys = [
-        keys::seen(cluster, FunctionName::Lifecycle),
-        keys::revision(cluster),
-        keys::steps(cluster),
-        keys::manifest(cluster),
-        keys::halt(cluster),
-        AuditRecord::key(cluster),
-        keys::heartbeat(cluster),
-    ];
-    let items = ports.table().batch_get(&keys, sharpness).await?;
-    let [seen, revision, steps, manifest, halt, audit, heartbeat] = &keys;
-    let counter = |key: &Key, found: Result<u64, tenon_table::items::FieldError>| {
-        found.map_err(|error| unreadable(key, error))
-    };
-    let generation = items.get(manifest).map(|item| Fields::of(item).u64("generation")).transpose();
+    let [halt, audit, heartbeat] = [keys::halt(cluster), AuditRecord::key(cluster), keys::heartbeat(cluster)];
+    let more = vec![halt.clone(), audit.clone(), heartbeat.clone()];
+    let heads = Heads::read(ports, cluster, WANTS, (sharpness, more)).await?;
     // A manifest is a word of the agent as well: it beats only where it has nothing to write.
-    let taken_at = items.get(manifest).map(|item| Fields::of(item).time("taken_at")).transpose();
-    let taken_at = taken_at.map_err(|error| unreadable(manifest, error))?;
-    let beat_at = items.get(heartbeat).map(Heartbeat::from_item).transpose();
-    let beat_at = beat_at.map_err(|error| unreadable(heartbeat, error))?.map(|beat| beat.seen_at);
+    let manifest = keys::manifest(cluster);
+    let taken_at = heads.items.get(&manifest).map(|item| Fields::of(item).time("taken_at")).transpose();
+    let taken_at = taken_at.map_err(|error| unreadable(&manifest, error))?;
+    let beat_at = heads.items.get(&heartbeat).map(Heartbeat::from_item).transpose();
+    let beat_at = beat_at.map_err(|error| unreadable(&heartbeat, error))?.map(|beat| beat.seen_at);
     Ok(Gate {
-        generations: Generations {
-            snapshot: counter(manifest, generation.map(Option::unwrap_or_default))?,
-            revision: counter(revision, revision_of(items.get(revision)))?,
-            steps: counter(steps, steps_of(items.get(steps)))?,
-            catalog: BTreeMap::new(),
-        },
-        seen: read_if(&items, seen)?,
-        halt: read_if(&items, halt)?,
-        audit: read_if(&items, audit)?.unwrap_or_default(),
+        halt: heads.item(&halt)?,
+        audit: heads.item(&audit)?.unwrap_or_default(),
         agent_seen_at: taken_at.max(beat_at),
+        heads,
     })
 }
 
@@ -104,29 +94,18 @@ pub async fn observe<P: Ports>(
     gate: &Gate,
     (now, cache): (Timestamp, &mut ChunkCache),
 ) -> Result<Input, HandlerError> {
-    let state = SkRange::Between(keys::NODE_CLAIM.to_owned(), format!("{}~", keys::NODE_POOL));
-    let mut state = query(ports, cluster, state).await?;
-    state.retain(|(_, item)| !is_expired(item, now));
-    let of_kind = |prefix: &'static str| state.iter().filter(move |(key, _)| key.sk.starts_with(prefix));
-    let mut claims = BTreeMap::new();
-    let mut expiring = BTreeSet::new();
-    for (key, item) in of_kind(keys::NODE_CLAIM) {
-        let claim: Claim = read(key, item)?;
-        if item.contains_key(tenon_table::key::EXPIRES_AT) {
-            expiring.insert(claim.name.clone());
-        }
-        claims.insert(claim.name.clone(), claim);
-    }
+    let known = Known { heads: Some(gate.heads.clone()), kept: None };
+    let view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
     let mut input = Input {
         now,
         cluster: cluster.clone(),
         region: ports.installation().region.clone(),
-        claims,
-        expiring,
+        claims: view.claims,
+        expiring: view.expiring,
         launches: BTreeMap::new(),
         actions: observe_actions(ports, cluster).await?,
-        pools: BTreeMap::new(),
-        classes: BTreeMap::new(),
+        pools: view.pools,
+        classes: view.classes,
         snapshot: observe_snapshot(ports, cluster, (now, cache)).await?,
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
@@ -134,14 +113,6 @@ pub async fn observe<P: Ports>(
         audit: gate.audit.clone(),
         halt: gate.halt.clone(),
     };
-    for (key, item) in of_kind(keys::NODE_POOL) {
-        let pool: tenon_domain::pool_status::PoolStatus = read(key, item)?;
-        input.pools.insert(pool.name.clone(), pool);
-    }
-    for (key, item) in of_kind(keys::NODE_CLASS) {
-        let class: tenon_domain::class_status::ClassStatus = read(key, item)?;
-        input.classes.insert(class.name.clone(), class);
-    }
     observe_details(ports, &mut input).await?;
     Ok(input)
 }
@@ -211,7 +182,9 @@ async fn observe_actions<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
 ) -> Result<BTreeMap<ClaimName, Action>, HandlerError> {
-    let items = query(ports, cluster, SkRange::Prefix(keys::ACTION.to_owned())).await?;
+    let range = SkRange::Prefix(keys::ACTION.to_owned());
+    let query = Query::new(keys::cluster_pk(cluster), range, Consistency::Strong);
+    let items = query_all(ports.table(), &query).await?;
     let action = |(key, item): &(Key, Item)| {
         let action = Action::from_item(item).map_err(|error| unreadable(key, error))?;
         Ok((action.claim.clone(), action))
@@ -224,26 +197,12 @@ async fn observe_snapshot<P: Ports>(
     cluster: &ClusterName,
     (now, cache): (Timestamp, &mut ChunkCache),
 ) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
-    let found = match tenon_snapshot::snapshot::read(ports.table(), cluster, Consistency::Strong, cache).await
-    {
-        Ok(found) => found,
+    match reported(ports, cluster, now, cache).await {
         // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,
         // and everything that needs none goes on.
-        Err(ReadError::Torn { .. }) => return Ok(Err(Waiting::SnapshotStale { age: SNAPSHOT_STALE_AFTER })),
-        // So is one that nobody reads, and it is told for what it is.
-        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
-            return Ok(Err(Waiting::SnapshotTooLarge { size, most, unit }));
-        }
-        Err(ReadError::Table(error)) => return Err(error.into()),
-        Err(error @ (ReadError::Manifest(_) | ReadError::Chunk { .. })) => {
-            return Err(unreadable(&keys::manifest(cluster), error));
-        }
-    };
-    let dated = found.map(|snapshot| {
-        let seen_at = snapshot.seen_at;
-        (snapshot, seen_at)
-    });
-    Ok(require_snapshot(dated, now))
+        Err(ReadError::Torn { .. }) => Ok(Err(Waiting::SnapshotStale { age: SNAPSHOT_STALE_AFTER })),
+        found => found.map_err(read_error),
+    }
 }
 
 /// Asks EC2 for the cluster's instances, then the table for those that no claim of the input owns.
@@ -327,15 +286,6 @@ pub async fn observe_clusters<P: Ports>(
     items.iter().map(|(key, item)| Ok(read::<InstanceOwner>(key, item)?.cluster)).collect()
 }
 
-async fn query<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    range: SkRange,
-) -> Result<Vec<(Key, Item)>, HandlerError> {
-    let query = Query::new(keys::cluster_pk(cluster), range, Consistency::Strong);
-    Ok(query_all(ports.table(), &query).await?)
-}
-
 async fn read_many<P: Ports>(
     ports: &P,
     keys: Vec<Key>,
@@ -348,12 +298,8 @@ async fn read_many<P: Ports>(
     Ok(found)
 }
 
-fn read_if<T: Form>(items: &BTreeMap<Key, Item>, key: &Key) -> Result<Option<T>, HandlerError> {
-    items.get(key).map(|item| read(key, item)).transpose()
-}
-
 fn read<T: Form>(key: &Key, item: &Item) -> Result<T, HandlerError> {
-    from_item(key, item).map_err(|error| unreadable(key, error))
+    from_item(key, item).map_err(form_error)
 }
 
 fn unreadable(key: &Key, error: impl std::error::Error + Send + Sync + 'static) -> HandlerError {

@@ -25,8 +25,8 @@ use tenon_domain::report::Report;
 use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::{Handler, HandlerError, Ports, Scope};
 use tenon_snapshot::snapshot::ChunkCaches;
+use tenon_state::heads::sharpness;
 use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, run};
-use tenon_state::view::sharpness;
 use tenon_table::Consistency;
 
 use crate::commit::Committed;

@@ -20,8 +20,9 @@ use tenon_ec2::port::{
 use tenon_ec2::{Ec2, Ec2Error, ZonalShift};
 use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, TooLarge};
+use tenon_state::heads::{Heads, Watch, glance};
 use tenon_state::image_query::{describe, may_find, queries};
-use tenon_state::view::{ClusterView, Glance, Want, Wants, Watch, form_error, glance};
+use tenon_state::view::{ClusterView, Known, Want, Wants, form_error};
 use tenon_table::items::{self, CatalogCache, Generations, Seen, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
@@ -33,9 +34,13 @@ use crate::{Images, Told};
 /// Clusters of one wake; those beyond have their own sweep.
 const CLUSTERS: usize = 200;
 
-const fn wants(sets: &[Want]) -> Wants<'_> {
-    Wants { function: FunctionName::NodeClasses, parts: &[], sets, watch: Watch::Everything }
-}
+/// What a look is made from.
+const WANTS: Wants<'static> = Wants {
+    function: FunctionName::NodeClasses,
+    parts: &[],
+    sets: &[Want::Classes],
+    watch: Watch::Everything,
+};
 
 /// The clusters of the registry.
 pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, HandlerError> {
@@ -71,10 +76,15 @@ pub(crate) async fn observe<P: Ports>(
         Images::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
     };
     let told = of_images || told.launches || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
-    if !told && ends(&glance(ports, cluster, wants(&[]), sharpness).await?, now) {
-        return Ok(None);
+    let mut known = Known::default();
+    if !told {
+        let heads = glance(ports, cluster, WANTS, sharpness).await?;
+        if ends(&heads, now) {
+            return Ok(None);
+        }
+        known.heads = heads.strong();
     }
-    let view = ClusterView::observe(ports, cluster, wants(&[Want::Classes]), &CatalogCache::new()).await?;
+    let mut view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
     let snapshot = match snapshot::read_classes(ports.table(), cluster, Consistency::Strong, chunks).await {
         Ok(Some(snapshot)) => snapshot,
         // An agent that never reported has no classes, and says nothing of those that are known.
@@ -109,7 +119,7 @@ pub(crate) async fn observe<P: Ports>(
         }
     }
     let refused = refused_launches(ports, cluster, &view.classes).await?;
-    let gone = gone(ports, cluster, &snapshot, &view.classes).await?;
+    let gone = gone(ports, cluster, &snapshot, &mut view).await?;
     let generations = Generations { snapshot: snapshot.generation, ..Generations::default() };
     let input = Input {
         now,
@@ -194,9 +204,9 @@ async fn leaves_shifted_zones<P: Ports>(ports: &P, cluster: &ClusterName) -> Res
 }
 
 /// Whether a sweep ends here: classes are planned from the snapshot alone, so claims' steps don't count.
-fn ends(glance: &Glance, now: jiff::Timestamp) -> bool {
-    let generations = Generations { snapshot: glance.generations.snapshot, ..Generations::default() };
-    glance.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &generations))
+fn ends(heads: &Heads, now: jiff::Timestamp) -> bool {
+    let generations = Generations { snapshot: heads.generations.snapshot, ..Generations::default() };
+    heads.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &generations))
 }
 
 /// Classes that went: a fresh snapshot doesn't have them, not even unreadably, and no claim uses them.
@@ -204,7 +214,7 @@ async fn gone<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     snapshot: &Snapshot,
-    statuses: &BTreeMap<NodeClassName, ClassStatus>,
+    view: &mut ClusterView,
 ) -> Result<BTreeSet<NodeClassName>, HandlerError> {
     if snapshot.age(ports.now()) > SNAPSHOT_STALE_AFTER {
         return Ok(BTreeSet::new());
@@ -212,9 +222,9 @@ async fn gone<P: Ports>(
     let mut there: BTreeSet<&str> = snapshot.node_classes.iter().map(|class| class.name.as_str()).collect();
     there.extend(snapshot.unreadable.iter().map(|object| object.name.as_str()));
     let mut gone: BTreeSet<NodeClassName> =
-        statuses.keys().filter(|name| !there.contains(name.as_str())).cloned().collect();
+        view.classes.keys().filter(|name| !there.contains(name.as_str())).cloned().collect();
     if !gone.is_empty() {
-        let view = ClusterView::observe(ports, cluster, wants(&[Want::Claims]), &CatalogCache::new()).await?;
+        view.add(ports, cluster, &BTreeSet::from([Want::Claims])).await?;
         for claim in view.claims.values() {
             gone.remove(&claim.class);
         }

@@ -6,7 +6,7 @@
 //! Invariants: only what is committed is sent, byte for byte; a settlement that loses its race changes nothing, since
 //! who won it settled the same launch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
@@ -71,12 +71,19 @@ pub(crate) struct Due<'a> {
     pub(crate) claims: Vec<&'a Claim>,
     /// Marks whose lease it took since the cluster was observed.
     pub(crate) leases: &'a [Mark],
+    /// Its templates, where it was committed since the cluster was observed.
+    pub(crate) templates: Vec<Template>,
 }
 
 impl<'a> Due<'a> {
     /// A launch that was committed just now.
     pub(crate) fn built(built: &'a BuiltLaunch) -> Self {
-        Self { launch: &built.launch, claims: built.claims.iter().collect(), leases: &built.leases }
+        Self {
+            launch: &built.launch,
+            claims: built.claims.iter().collect(),
+            leases: &built.leases,
+            templates: built.template_items().collect(),
+        }
     }
 
     /// When it is sent, or looked for, next.
@@ -110,6 +117,7 @@ pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<Due<'a>> {
             launch,
             claims: launch.claims.iter().filter_map(|c| claim(&c.name)).collect(),
             leases: &[],
+            templates: Vec::new(),
         })
         .collect()
 }
@@ -133,6 +141,8 @@ pub(crate) struct Sending<'a> {
     cluster: &'a ClusterName,
     view: &'a ClusterView,
     written: Written,
+    /// Templates that EC2 has since the cluster was observed.
+    made: BTreeSet<String>,
     /// What they came to so far.
     pub(crate) sent: Sent,
 }
@@ -140,7 +150,7 @@ pub(crate) struct Sending<'a> {
 impl<'a> Sending<'a> {
     /// None of them is sent yet.
     pub(crate) fn new(cluster: &'a ClusterName, view: &'a ClusterView) -> Self {
-        Self { cluster, view, written: Written::new(), sent: Sent::default() }
+        Self { cluster, view, written: Written::new(), made: BTreeSet::new(), sent: Sent::default() }
     }
 
     /// Sends the next launch, if there is one.
@@ -158,7 +168,7 @@ impl<'a> Sending<'a> {
     /// Sends one launch and settles it.
     async fn send<P: Ports>(&mut self, ports: &P, due: &Due<'_>) -> Result<(), HandlerError> {
         let now = ports.now();
-        match ask(ports, self.cluster, due.launch, now).await? {
+        match self.ask(ports, due, now).await? {
             Said::NotDue(at) => self.sent.put_off(at),
             Said::PutOff(at) => {
                 put_off(ports, self.cluster, due.launch, at).await?;
@@ -187,6 +197,80 @@ impl<'a> Sending<'a> {
             }
         }
         Ok(())
+    }
+
+    async fn ask<P: Ports>(
+        &mut self,
+        ports: &P,
+        due: &Due<'_>,
+        now: Timestamp,
+    ) -> Result<Said, HandlerError> {
+        let launch = due.launch;
+        let attempts = match launch.state {
+            LaunchState::Requested { not_before, .. } if now < not_before => {
+                return Ok(Said::NotDue(not_before));
+            }
+            LaunchState::Requested { attempts, .. } => attempts,
+            LaunchState::Settled { at, .. } => return Ok(Said::NotDue(at)),
+        };
+        let age = now.duration_since(launch.created_at);
+        let later = later(now, attempts);
+        if age >= REPLAY_WITHIN + EC2_CONSISTENCY {
+            return Ok(match find(ports, &launch.id).await {
+                Ok(found) => Said::Answer(Answer::Found(found)),
+                Err(_) => Said::PutOff(later),
+            });
+        }
+        let looked_for_at = looked_for_at(launch, now);
+        if age >= REPLAY_WITHIN {
+            return Ok(Said::NotDue(looked_for_at));
+        }
+        let request =
+            CreateFleetRequest::from_stored(&launch.request).map_err(|source| HandlerError::Item {
+                key: keys::launch(self.cluster, &launch.id).to_string(),
+                source: Box::new(source),
+            })?;
+        let templates = request.launch_templates.iter().map(|template| template.name.as_str());
+        for name in templates {
+            if let Err(error) = self.make_template(ports, due, name).await? {
+                return Ok(judged(error, later, looked_for_at));
+            }
+        }
+        Ok(match ports.ec2().create_fleet(&request).await {
+            Ok(result) => Said::Answer(Answer::Fleet(result)),
+            Err(error) => judged(error, later, looked_for_at),
+        })
+    }
+
+    /// Makes a template that EC2 isn't known to have. It was observed with its launch, or this pass wrote it: it isn't read
+    /// again.
+    async fn make_template<P: Ports>(
+        &mut self,
+        ports: &P,
+        due: &Due<'_>,
+        name: &str,
+    ) -> Result<Result<(), Ec2Error>, HandlerError> {
+        if self.made.contains(name) {
+            return Ok(Ok(()));
+        }
+        let key = keys::template(self.cluster, name);
+        let written = || due.templates.iter().find(|template| template.name == name);
+        // One that the table doesn't know may be in EC2 all the same: the fleet's answer says so.
+        let Some(template) = self.view.templates.get(name).or_else(written).cloned() else {
+            return Ok(Ok(()));
+        };
+        if template.made_at.is_none() {
+            let request = from_stored(&template.request)
+                .map_err(|source| HandlerError::Item { key: key.to_string(), source: Box::new(source) })?;
+            match ports.ec2().create_launch_template(&request).await {
+                Ok(_) | Err(Ec2Error::AlreadyExists { .. }) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+            let made = Template { made_at: Some(ports.now()), used_at: ports.now(), ..template };
+            ports.table().commit(&content_commit(Vec::new(), vec![set(key, &made)])).await?;
+        }
+        self.made.insert(name.to_owned());
+        Ok(Ok(()))
     }
 }
 
@@ -228,45 +312,6 @@ impl Sent {
     }
 }
 
-async fn ask<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    launch: &Launch,
-    now: Timestamp,
-) -> Result<Said, HandlerError> {
-    let attempts = match launch.state {
-        LaunchState::Requested { not_before, .. } if now < not_before => return Ok(Said::NotDue(not_before)),
-        LaunchState::Requested { attempts, .. } => attempts,
-        LaunchState::Settled { at, .. } => return Ok(Said::NotDue(at)),
-    };
-    let age = now.duration_since(launch.created_at);
-    let later = later(now, attempts);
-    if age >= REPLAY_WITHIN + EC2_CONSISTENCY {
-        return Ok(match find(ports, &launch.id).await {
-            Ok(found) => Said::Answer(Answer::Found(found)),
-            Err(_) => Said::PutOff(later),
-        });
-    }
-    let looked_for_at = looked_for_at(launch, now);
-    if age >= REPLAY_WITHIN {
-        return Ok(Said::NotDue(looked_for_at));
-    }
-    let request = CreateFleetRequest::from_stored(&launch.request).map_err(|source| HandlerError::Item {
-        key: keys::launch(cluster, &launch.id).to_string(),
-        source: Box::new(source),
-    })?;
-    let templates = request.launch_templates.iter().map(|template| template.name.as_str());
-    for name in templates {
-        if let Err(error) = make_template(ports, cluster, name).await? {
-            return Ok(judged(error, later, looked_for_at));
-        }
-    }
-    Ok(match ports.ec2().create_fleet(&request).await {
-        Ok(result) => Said::Answer(Answer::Fleet(result)),
-        Err(error) => judged(error, later, looked_for_at),
-    })
-}
-
 /// When a launch whose token is forgotten is looked for by its tag: EC2 shows by then what it launched.
 fn looked_for_at(launch: &Launch, now: Timestamp) -> Timestamp {
     launch.created_at.saturating_add(REPLAY_WITHIN + EC2_CONSISTENCY).unwrap_or(now)
@@ -300,31 +345,6 @@ fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> Said {
 fn later(now: Timestamp, attempts: u32) -> Timestamp {
     let wait = FIRST_BACK_OFF.saturating_mul(2_i32.saturating_pow(attempts.min(8))).min(LONGEST_BACK_OFF);
     now.saturating_add(wait).unwrap_or(now)
-}
-
-/// Makes a template that EC2 isn't known to have.
-async fn make_template<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    name: &str,
-) -> Result<Result<(), Ec2Error>, HandlerError> {
-    let key = keys::template(cluster, name);
-    // One that the table doesn't know may be in EC2 all the same: the fleet's answer says so.
-    let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(Ok(())) };
-    let template: Template = form::from_item(&key, &item).map_err(form_error)?;
-    if template.made_at.is_some() {
-        return Ok(Ok(()));
-    }
-    let request = from_stored(&template.request)
-        .map_err(|source| HandlerError::Item { key: key.to_string(), source: Box::new(source) })?;
-    match ports.ec2().create_launch_template(&request).await {
-        Ok(_) | Err(Ec2Error::AlreadyExists { .. }) => {
-            let made = Template { made_at: Some(ports.now()), used_at: ports.now(), ..template };
-            ports.table().commit(&content_commit(Vec::new(), vec![set(key, &made)])).await?;
-            Ok(Ok(()))
-        }
-        Err(error) => Ok(Err(error)),
-    }
 }
 
 async fn find<P: Ports>(ports: &P, launch: &LaunchId) -> Result<Vec<Instance>, Ec2Error> {
@@ -387,8 +407,9 @@ async fn write_mark<P: Ports>(
                 return Ok(());
             }
             Err(CommitError::LostRace { .. }) => {
-                let item = ports.table().get(&key, Consistency::Strong).await?;
-                *known = item.map(|item| form::from_item(&key, &item)).transpose().map_err(form_error)?;
+                let items = ports.table().batch_get(std::slice::from_ref(&key), Consistency::Strong).await?;
+                let item = items.get(&key);
+                *known = item.map(|item| form::from_item(&key, item)).transpose().map_err(form_error)?;
             }
             Err(error) => return Err(error.into()),
         }

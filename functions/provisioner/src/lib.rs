@@ -23,9 +23,10 @@ use tenon_domain::wake::{Cause, FunctionName};
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Scope, Signals};
 use tenon_state::commit::Outcome;
+use tenon_state::heads::Watch;
 use tenon_state::observe::{Caches, Observed, observe};
 use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, look_again, run};
-use tenon_state::view::{Want, Wants, Watch};
+use tenon_state::view::{Want, Wants};
 
 use commit::commit_and_send;
 use execute::{Sent, due, send_all, tag};
@@ -52,7 +53,7 @@ impl Handler for Provisioner {
 
     async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
-        if let Some(cluster) = changed(ports, scope, causes, WANTS).await? {
+        if let Some(cluster) = changed(ports, scope, causes, WANTS, &self.caches).await? {
             let pass = ProvisionerPass { ports, cluster, caches: &self.caches, began: ports.now() };
             run(&pass).await?;
         }

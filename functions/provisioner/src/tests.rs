@@ -4,6 +4,7 @@ mod commits;
 mod nodes;
 mod probes;
 mod races;
+mod reads;
 mod told;
 
 use std::collections::BTreeSet;

@@ -84,6 +84,22 @@ pub struct BuiltLaunch {
     pub leases: Vec<Mark>,
 }
 
+impl BuiltLaunch {
+    /// The items of its templates, as they are before EC2 has them.
+    pub fn template_items(&self) -> impl Iterator<Item = Template> {
+        let Launch { class, created_at, .. } = &self.launch;
+        self.templates.iter().map(|(image, request)| Template {
+            name: request.name.clone(),
+            class: class.clone(),
+            image: image.clone(),
+            created_at: *created_at,
+            used_at: *created_at,
+            request: to_stored(request),
+            made_at: None,
+        })
+    }
+}
+
 /// Why no launch could be built for a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -377,17 +393,8 @@ pub fn write_launch(
     for claim in &built.claims {
         change.claim(Expect::Absent, claim);
     }
-    for (image, request) in built.templates.iter().filter(|(_, template)| !known(&template.name)) {
-        let item = Template {
-            name: request.name.clone(),
-            class: built.launch.class.clone(),
-            image: image.clone(),
-            created_at: input.now,
-            used_at: input.now,
-            request: to_stored(request),
-            made_at: None,
-        };
-        change.write(set(keys::template(cluster, &request.name), &item));
+    for template in built.template_items().filter(|template| !known(&template.name)) {
+        change.write(set(keys::template(cluster, &template.name), &template));
     }
     // Who commits first asks; whoever else wants to finds the mark's revision changed.
     for lease in &built.leases {

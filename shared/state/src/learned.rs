@@ -92,7 +92,8 @@ fn report(node: &Node) -> Option<(&InstanceId, LearnedMemory)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::view::{Want, Wants, Watch};
+    use crate::heads::Watch;
+    use crate::view::{Want, Wants};
     use serde_json::json;
     use tenon_domain::catalog::settings::MIB;
     use tenon_domain::claim::{Claim, ClaimState};

@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::view::{ClusterView, Wants};
+use crate::heads::Heads;
+use crate::view::{ClusterView, Known, Wants};
+use jiff::Timestamp;
 use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require_snapshot};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Snapshot;
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::snapshot::{ChunkCaches, ReadError, TooLarge, read};
+use tenon_snapshot::snapshot::{ChunkCache, ChunkCaches, ReadError, TooLarge, read};
 use tenon_table::Consistency;
 use tenon_table::items::CatalogCache;
 
 use crate::learned::{LearnedCache, with_own_nodes};
 
-/// What is kept between wakes: immutable content under its digest, and the view of a look that committed nothing.
+/// What is kept between wakes: immutable content under its digest, and the view of a look that committed nothing. Within
+/// a wake: the heads that its glance read, until its first look takes them.
 #[derive(Debug, Default)]
 pub struct Caches {
     catalog: CatalogCache,
     chunks: ChunkCaches,
     views: Mutex<BTreeMap<ClusterName, ClusterView>>,
+    heads: Mutex<BTreeMap<ClusterName, Heads>>,
     learned: LearnedCache,
 }
 
@@ -42,24 +46,14 @@ pub async fn observe<P: Ports>(
     wants: Wants<'_>,
     caches: &Caches,
 ) -> Result<Observed, HandlerError> {
-    let kept = caches.views.lock().unwrap_or_else(PoisonError::into_inner).remove(cluster);
-    let mut view = ClusterView::observe_since(ports, cluster, wants, &caches.catalog, kept).await?;
+    let heads = locked(&caches.heads).remove(cluster);
+    let kept = locked(&caches.views).remove(cluster);
+    let mut view =
+        ClusterView::observe_since(ports, cluster, wants, &caches.catalog, Known { heads, kept }).await?;
     let mut cache = caches.chunks.take(cluster);
-    let read = read(ports.table(), cluster, Consistency::Strong, &mut cache).await;
+    let read = reported(ports, cluster, view.now, &mut cache).await;
     caches.chunks.put(cluster, cache);
-    let snapshot = match read {
-        Ok(found) => {
-            let dated = found.map(|snapshot| {
-                let seen_at = snapshot.seen_at;
-                (snapshot, seen_at)
-            });
-            require_snapshot(dated, view.now)
-        }
-        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
-            Err(Waiting::SnapshotTooLarge { size, most, unit })
-        }
-        Err(error) => return Err(read_error(error)),
-    };
+    let snapshot = read.map_err(read_error)?;
     let known = caches.learned.read(ports, cluster, &view).await?;
     view.learned = match &snapshot {
         Ok(snapshot) => with_own_nodes(known, &view, snapshot),
@@ -68,15 +62,53 @@ pub async fn observe<P: Ports>(
     Ok(Observed { view, snapshot })
 }
 
+/// What the agent reported, if that is fresh and isn't more than anybody reads.
+///
+/// # Errors
+/// [`ReadError`], but for a snapshot that is too large.
+pub async fn reported<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    now: Timestamp,
+    cache: &mut ChunkCache,
+) -> Result<Result<Ready<Snapshot>, Waiting>, ReadError> {
+    match read(ports.table(), cluster, Consistency::Strong, cache).await {
+        Ok(found) => {
+            let dated = found.map(|snapshot| {
+                let seen_at = snapshot.seen_at;
+                (snapshot, seen_at)
+            });
+            Ok(require_snapshot(dated, now))
+        }
+        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+            Ok(Err(Waiting::SnapshotTooLarge { size, most, unit }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Caches {
     /// Keeps the view of a look that committed nothing, for the next one. A look that does commit keeps none: what it
     /// wrote, or lost, is read anew.
     pub fn keep(&self, cluster: &ClusterName, view: ClusterView) {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner).insert(cluster.clone(), view);
+        locked(&self.views).insert(cluster.clone(), view);
+    }
+
+    /// Hands the wake's first look the heads that its glance read; those of an earlier wake are gone.
+    pub(crate) fn glanced(&self, cluster: &ClusterName, heads: Option<Heads>) {
+        let mut kept = locked(&self.heads);
+        kept.remove(cluster);
+        kept.extend(heads.map(|heads| (cluster.clone(), heads)));
     }
 }
 
-fn read_error(error: ReadError) -> HandlerError {
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A snapshot's error as the handler's.
+#[must_use]
+pub fn read_error(error: ReadError) -> HandlerError {
     match error {
         ReadError::Table(error) => HandlerError::Read(error),
         other @ (ReadError::Torn { .. }
@@ -102,7 +134,7 @@ pub fn evidence(view: &ClusterView, snapshot: u64) -> BTreeMap<String, u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::view::Watch;
+    use crate::heads::Watch;
     use tenon_domain::wake::FunctionName;
     use tenon_harness::{World, WorldConfig};
     use tenon_memory_table::block_on;

@@ -17,9 +17,11 @@ use tenon_runtime::{HandlerError, Ports, Scope, Signals};
 use tenon_table::items::{Generations, Seen, keys, set};
 use tenon_table::{CommitError, Table, Write, content_commit};
 
+use crate::heads::{glance, sharpness};
+use crate::observe::Caches;
 pub use crate::tell::Of;
 use crate::tell::{TOLD_AGAIN_AFTER, Telling};
-use crate::view::{Wants, glance, sharpness};
+use crate::view::Wants;
 
 /// Where something waits, the function looks again after this.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
@@ -194,7 +196,8 @@ async fn write<P: Ports>(ports: &P, writes: Vec<Write>) -> Result<(), HandlerErr
     ports.table().commit(&content_commit(Vec::new(), writes)).await.map_err(CommitError::into)
 }
 
-/// The cluster that a wake is about, where anything changed that the function plans from. Launches and commands are a
+/// The cluster that a wake is about, where anything changed that the function plans from. Its first look is made from
+/// what the glance read, where that was read consistently. Launches and commands are a
 /// cluster's; the region's events are for others.
 ///
 /// # Errors
@@ -204,14 +207,17 @@ pub async fn changed<'s, P: Ports>(
     scope: &'s Scope,
     causes: &[Cause],
     wants: Wants<'_>,
+    caches: &Caches,
 ) -> Result<Option<&'s ClusterName>, HandlerError> {
     let cluster = match scope {
         Scope::Region => return Ok(None),
         Scope::Cluster(cluster) => cluster,
     };
     let now = ports.now();
-    let glance = glance(ports, cluster, wants, sharpness(causes)).await?;
-    Ok((!glance.unchanged(now)).then_some(cluster))
+    let heads = glance(ports, cluster, wants, sharpness(causes)).await?;
+    let changed = !heads.unchanged(now);
+    caches.glanced(cluster, heads.strong());
+    Ok(changed.then_some(cluster))
 }
 
 /// When a function that waits since `now` looks again.

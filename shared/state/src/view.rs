@@ -20,18 +20,19 @@ use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::registry::Registry;
 use tenon_domain::unavailable::{Mark, Marks};
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_table::items::form::{self, Fields};
+use tenon_domain::wake::FunctionName;
+use tenon_table::items::form;
 use tenon_table::items::packed::each_part;
 use tenon_table::items::{
     CatalogCache, CatalogError, CatalogMeta, Form, FormError, Generations, Halt, Parts, Seen, Template, keys,
-    revision_of, steps_of,
 };
 use tenon_table::key::EXPIRES_AT;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
 use tenon_runtime::error::HandlerError;
 use tenon_runtime::ports::Ports;
+
+use crate::heads::{Heads, Watch, glance};
 
 /// A set of items that a function plans from, in the order in which sets are read: what names claims comes before the
 /// claims. Both are committed together, so a launch that is seen is seen with its claims. The other way round a launch
@@ -54,15 +55,19 @@ pub enum Want {
     Marks,
 }
 
-/// Which changes of the snapshot and the catalogue a function plans from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
-    /// All.
-    Everything,
-    /// All but prices alone.
-    Facts,
-    /// None while no pod waits, and all while one does.
-    PendingPods,
+impl Want {
+    /// What the sort keys of its items begin with.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Launches => keys::LAUNCH,
+            Self::Commands => keys::COMMAND,
+            Self::Claims => keys::NODE_CLAIM,
+            Self::Classes => keys::NODE_CLASS,
+            Self::Pools => keys::NODE_POOL,
+            Self::Templates => keys::TEMPLATE,
+            Self::Marks => keys::UNAVAILABLE,
+        }
+    }
 }
 
 /// What a function looks at.
@@ -76,45 +81,6 @@ pub struct Wants<'a> {
     pub sets: &'a [Want],
     /// What it plans from of the snapshot and the catalogue.
     pub watch: Watch,
-}
-
-/// What tells whether anything changed: one read.
-#[derive(Debug, Clone)]
-pub struct Glance {
-    /// The generations of all that the function plans from.
-    pub generations: Generations,
-    /// What its last full pass planned from.
-    pub seen: Option<Seen>,
-    /// What it plans from of the snapshot and the catalogue.
-    pub watch: Watch,
-    /// Pods that wait, as the agent counted them.
-    pub pending_pods: u64,
-}
-
-impl Glance {
-    /// Whether a sweep may end here.
-    #[must_use]
-    pub fn unchanged(&self, now: Timestamp) -> bool {
-        let Some(seen) = &self.seen else { return false };
-        let Generations { revision, steps, .. } = self.generations;
-        // What was refused must be forgotten once it is no more.
-        let refused = seen.refusals.is_some();
-        match self.watch {
-            Watch::Facts if !refused => {
-                let mut generations = self.generations.clone();
-                for prices in [CatalogPart::OnDemandPrices, CatalogPart::SpotPrices] {
-                    if let Some(before) = seen.generations.catalog.get(&prices) {
-                        generations.catalog.insert(prices, *before);
-                    }
-                }
-                seen.unchanged(now, &generations)
-            }
-            Watch::PendingPods if !refused && self.pending_pods == 0 => {
-                seen.unchanged(now, &Generations { revision, steps, ..seen.generations.clone() })
-            }
-            Watch::Everything | Watch::Facts | Watch::PendingPods => seen.unchanged(now, &self.generations),
-        }
-    }
 }
 
 /// How long the sets of a view are kept at most: a bound on what a change that nobody counted could do.
@@ -159,32 +125,6 @@ pub struct ClusterView {
     pub failing: BTreeMap<CatalogPart, Timestamp>,
 }
 
-/// How a glance reads: a sweep may see the table of a moment ago, which costs half. Whoever was rung for a change must
-/// see the change, or would wait for the next sweep.
-#[must_use]
-pub fn sharpness(causes: &[Cause]) -> Consistency {
-    if causes.iter().all(|cause| *cause == Cause::Sweep) {
-        Consistency::Eventual
-    } else {
-        Consistency::Strong
-    }
-}
-
-/// Looks whether anything changed that the function plans from.
-///
-/// # Errors
-/// [`HandlerError::Read`] and [`HandlerError::Item`].
-pub async fn glance<P: Ports>(
-    ports: &P,
-    cluster: &ClusterName,
-    wants: Wants<'_>,
-    consistency: Consistency,
-) -> Result<Glance, HandlerError> {
-    let heads = Heads::read(ports, cluster, wants, consistency).await?;
-    let Heads { generations, seen, pending_pods, .. } = heads;
-    Ok(Glance { generations, seen, watch: wants.watch, pending_pods })
-}
-
 impl ClusterView {
     /// Reads all that the function wants of a cluster.
     ///
@@ -196,11 +136,11 @@ impl ClusterView {
         wants: Wants<'_>,
         cache: &CatalogCache,
     ) -> Result<Self, HandlerError> {
-        Self::observe_since(ports, cluster, wants, cache, None).await
+        Self::observe_since(ports, cluster, wants, cache, Known::default()).await
     }
 
-    /// The same, for a function that kept the view of an earlier look: where neither the cluster's revision nor its
-    /// steps changed, the sets are as they were, and only the region's marks are read.
+    /// The same, for a function that has something already. Of a view of an earlier look, where neither the cluster's
+    /// revision nor its steps changed, the sets are as they were, and only the region's marks are read.
     ///
     /// # Errors
     /// As [`ClusterView::observe`].
@@ -209,9 +149,12 @@ impl ClusterView {
         cluster: &ClusterName,
         wants: Wants<'_>,
         cache: &CatalogCache,
-        kept: Option<Self>,
+        Known { heads, kept }: Known,
     ) -> Result<Self, HandlerError> {
-        let heads = Heads::read(ports, cluster, wants, Consistency::Strong).await?;
+        let heads = match heads {
+            Some(heads) => heads,
+            None => glance(ports, cluster, wants, Consistency::Strong).await?,
+        };
         let region = &ports.installation().region;
         let now = ports.now();
         let mut parts = Parts::new();
@@ -226,22 +169,56 @@ impl ClusterView {
         let kept = kept.filter(|kept| kept.holds(&heads.generations, now));
         let sets: BTreeSet<Want> =
             wants.sets.iter().copied().filter(|want| *want == Want::Marks || kept.is_none()).collect();
+        let (registry, halt) =
+            (heads.item(&keys::registry(region, cluster))?, heads.item(&keys::halt(cluster))?);
         let mut view = kept.unwrap_or_else(|| Self::empty(now));
         view = Self {
             now,
-            registry: heads.registry.ok_or(Waiting::ClusterNotRegistered),
+            registry: registry.ok_or(Waiting::ClusterNotRegistered),
             generations: heads.generations,
             seen: heads.seen,
-            halt: heads.halt,
+            halt,
             marks: Marks::default(),
             parts,
             failing: failing(&heads.catalog),
             ..view
         };
-        for want in sets {
-            view.read(ports, cluster, want).await?;
-        }
+        view.add(ports, cluster, &sets).await?;
         Ok(view)
+    }
+
+    /// Reads more sets of the cluster, in the order of [`Want`]. Claims, classes and pools lie side by side: where several
+    /// of them are wanted, they are one query.
+    ///
+    /// # Errors
+    /// [`HandlerError::Read`] and [`HandlerError::Item`].
+    pub async fn add<P: Ports>(
+        &mut self,
+        ports: &P,
+        cluster: &ClusterName,
+        sets: &BTreeSet<Want>,
+    ) -> Result<(), HandlerError> {
+        let (first, last) = (Want::Claims, Want::Pools);
+        for want in sets.range(..first) {
+            let range = SkRange::Prefix(want.prefix().to_owned());
+            self.read(ports, cluster, range).await?;
+        }
+        let beside = sets.range(first..=last);
+        if let (Some(first), Some(last)) = (beside.clone().next(), beside.last()) {
+            let range = SkRange::Between(first.prefix().to_owned(), format!("{}~", last.prefix()));
+            self.read(ports, cluster, range).await?;
+        }
+        if sets.contains(&Want::Templates) {
+            self.read(ports, cluster, SkRange::Prefix(Want::Templates.prefix().to_owned())).await?;
+        }
+        if sets.contains(&Want::Marks) {
+            let pk = keys::region_pk(&ports.installation().region);
+            let range = SkRange::Prefix(Want::Marks.prefix().to_owned());
+            let items = read_range(ports.table(), pk, range, self.now).await?;
+            let marks = items.iter().map(|(key, item)| parsed::<Mark>(key, item));
+            self.marks = marks.collect::<Result<_, _>>()?;
+        }
+        Ok(())
     }
 
     fn empty(now: Timestamp) -> Self {
@@ -273,121 +250,57 @@ impl ClusterView {
             && self.generations.steps == generations.steps
     }
 
-    /// The items of the cluster whose place begins so. They hold until the first of them expires.
-    async fn query<P: Ports>(
-        &mut self,
-        ports: &P,
-        cluster: &ClusterName,
-        prefix: &str,
-    ) -> Result<Vec<(Key, Item)>, HandlerError> {
-        let items = read_prefix(ports.table(), keys::cluster_pk(cluster), prefix, self.now).await?;
-        let first = items.iter().filter_map(|(_, item)| expires_at(item)).min();
-        let first = first.and_then(|seconds| Timestamp::from_second(seconds).ok());
-        self.holds_until = first.map_or(self.holds_until, |first| first.min(self.holds_until));
-        Ok(items)
-    }
-
+    /// Reads the items of a range of the cluster. The sets hold until the first of them expires.
     async fn read<P: Ports>(
         &mut self,
         ports: &P,
         cluster: &ClusterName,
-        want: Want,
+        range: SkRange,
     ) -> Result<(), HandlerError> {
-        match want {
-            Want::Claims => {
-                let items = self.query(ports, cluster, keys::NODE_CLAIM).await?;
-                for (key, item) in &items {
-                    let claim: Claim = parsed(key, item)?;
-                    if item.contains_key(EXPIRES_AT) {
-                        self.expiring.insert(claim.name.clone());
-                    }
-                    self.claims.insert(claim.name.clone(), claim);
-                }
+        let items = read_range(ports.table(), keys::cluster_pk(cluster), range, self.now).await?;
+        let first = items.iter().filter_map(|(_, item)| expires_at(item)).min();
+        let first = first.and_then(|seconds| Timestamp::from_second(seconds).ok());
+        self.holds_until = first.map_or(self.holds_until, |first| first.min(self.holds_until));
+        for (key, item) in &items {
+            self.take(key, item)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: &Key, item: &Item) -> Result<(), HandlerError> {
+        if key.sk.starts_with(keys::NODE_CLAIM) {
+            let claim: Claim = parsed(key, item)?;
+            if item.contains_key(EXPIRES_AT) {
+                self.expiring.insert(claim.name.clone());
             }
-            Want::Launches => {
-                let items = self.query(ports, cluster, keys::LAUNCH).await?;
-                self.launches = indexed(&items, |launch: &Launch| launch.id.clone())?;
-            }
-            Want::Commands => {
-                let items = self.query(ports, cluster, keys::COMMAND).await?;
-                self.commands = indexed(&items, |command: &Command| command.id.clone())?;
-            }
-            Want::Classes => {
-                let items = self.query(ports, cluster, keys::NODE_CLASS).await?;
-                self.classes = indexed(&items, |class: &ClassStatus| class.name.clone())?;
-            }
-            Want::Pools => {
-                let items = self.query(ports, cluster, keys::NODE_POOL).await?;
-                self.pools = indexed(&items, |pool: &PoolStatus| pool.name.clone())?;
-            }
-            Want::Templates => {
-                let items = self.query(ports, cluster, keys::TEMPLATE).await?;
-                self.templates = indexed(&items, |template: &Template| template.name.clone())?;
-            }
-            Want::Marks => {
-                let pk = keys::region_pk(&ports.installation().region);
-                let items = read_prefix(ports.table(), pk, keys::UNAVAILABLE, self.now).await?;
-                let marks = items.iter().map(|(key, item)| parsed::<Mark>(key, item));
-                self.marks = marks.collect::<Result<_, _>>()?;
-            }
+            self.claims.insert(claim.name.clone(), claim);
+        } else if key.sk.starts_with(keys::LAUNCH) {
+            let launch: Launch = parsed(key, item)?;
+            self.launches.insert(launch.id.clone(), launch);
+        } else if key.sk.starts_with(keys::COMMAND) {
+            let command: Command = parsed(key, item)?;
+            self.commands.insert(command.id.clone(), command);
+        } else if key.sk.starts_with(keys::NODE_CLASS) {
+            let class: ClassStatus = parsed(key, item)?;
+            self.classes.insert(class.name.clone(), class);
+        } else if key.sk.starts_with(keys::NODE_POOL) {
+            let pool: PoolStatus = parsed(key, item)?;
+            self.pools.insert(pool.name.clone(), pool);
+        } else if key.sk.starts_with(keys::TEMPLATE) {
+            let template: Template = parsed(key, item)?;
+            self.templates.insert(template.name.clone(), template);
         }
         Ok(())
     }
 }
 
-/// The single items of a cluster, read by one call.
-struct Heads {
-    registry: Option<Registry>,
-    generations: Generations,
-    seen: Option<Seen>,
-    halt: Option<Halt>,
-    catalog: CatalogMeta,
-    pending_pods: u64,
-}
-
-impl Heads {
-    async fn read<P: Ports>(
-        ports: &P,
-        cluster: &ClusterName,
-        wants: Wants<'_>,
-        consistency: Consistency,
-    ) -> Result<Self, HandlerError> {
-        let region = &ports.installation().region;
-        let [registry, revision, steps, seen, halt, manifest, catalog] = [
-            keys::registry(region, cluster),
-            keys::revision(cluster),
-            keys::steps(cluster),
-            keys::seen(cluster, wants.function),
-            keys::halt(cluster),
-            keys::manifest(cluster),
-            keys::catalog(region),
-        ];
-        let mut asked =
-            vec![revision.clone(), steps.clone(), seen.clone(), manifest.clone(), catalog.clone()];
-        match consistency {
-            Consistency::Strong => asked.extend([registry.clone(), halt.clone()]),
-            // Neither changes what a sweep that has nothing to do would do.
-            Consistency::Eventual => {}
-        }
-        let items = ports.table().batch_get(&asked, consistency).await?;
-        let counter = |key: &Key, read: fn(Option<&Item>) -> Result<u64, form::FieldError>| {
-            read(items.get(key)).map_err(|field| form_error(FormError { key: key.clone(), field }))
-        };
-        let catalog: CatalogMeta = optional(&items, &catalog)?.unwrap_or_default();
-        Ok(Self {
-            registry: optional(&items, &registry)?,
-            generations: Generations {
-                snapshot: counter(&manifest, |item| manifest_number(item, "generation"))?,
-                revision: counter(&revision, revision_of)?,
-                steps: counter(&steps, steps_of)?,
-                catalog: catalog.generations(wants.parts),
-            },
-            seen: optional(&items, &seen)?,
-            halt: optional(&items, &halt)?,
-            catalog,
-            pending_pods: counter(&manifest, |item| manifest_number(item, "pending_pods"))?,
-        })
-    }
+/// What a look has already.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The heads, read consistently in the same wake.
+    pub heads: Option<Heads>,
+    /// The view of an earlier look.
+    pub kept: Option<ClusterView>,
 }
 
 fn failing(catalog: &CatalogMeta) -> BTreeMap<CatalogPart, Timestamp> {
@@ -417,14 +330,14 @@ pub fn catalog_error(error: CatalogError) -> HandlerError {
     }
 }
 
-/// All items of a partition whose place begins so, read consistently, without those that expired.
-async fn read_prefix<T: Table>(
+/// All items of a partition's range, read consistently, without those that expired.
+async fn read_range<T: Table>(
     table: &T,
     pk: String,
-    prefix: &str,
+    range: SkRange,
     now: Timestamp,
 ) -> Result<Vec<(Key, Item)>, HandlerError> {
-    let query = Query::new(pk, SkRange::Prefix(prefix.to_owned()), Consistency::Strong);
+    let query = Query::new(pk, range, Consistency::Strong);
     let mut items = query_all(table, &query).await?;
     items.retain(|(_, item)| !is_expired(item, now));
     Ok(items)
@@ -440,68 +353,13 @@ fn expires_at(item: &Item) -> Option<i64> {
     item.get(EXPIRES_AT).and_then(|value| value.as_number()).and_then(|number| number.to_i64())
 }
 
-fn manifest_number(item: Option<&Item>, name: &str) -> Result<u64, form::FieldError> {
-    item.map_or(Ok(0), |item| Fields::of(item).u64(name))
-}
-
-fn optional<F: Form>(items: &BTreeMap<Key, Item>, key: &Key) -> Result<Option<F>, HandlerError> {
-    items.get(key).map(|item| parsed(key, item)).transpose()
-}
-
-fn parsed<F: Form>(key: &Key, item: &Item) -> Result<F, HandlerError> {
+pub(crate) fn parsed<F: Form>(key: &Key, item: &Item) -> Result<F, HandlerError> {
     form::from_item(key, item).map_err(form_error)
-}
-
-fn indexed<F: Form, K: Ord>(
-    items: &[(Key, Item)],
-    name: impl Fn(&F) -> K,
-) -> Result<BTreeMap<K, F>, HandlerError> {
-    let named = items.iter().map(|(key, item)| {
-        let value: F = parsed(key, item)?;
-        Ok((name(&value), value))
-    });
-    named.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn look(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> bool {
-        let seen = Seen {
-            function: FunctionName::Provisioner,
-            generations: generations(1, 1, 1, 1),
-            deadline: None,
-            at: Timestamp::UNIX_EPOCH,
-            refusals: refused.map(str::to_owned),
-            told_at: None,
-        };
-        let glance = Glance { generations: now, seen: Some(seen), watch, pending_pods };
-        glance.unchanged(Timestamp::UNIX_EPOCH)
-    }
-
-    fn generations(snapshot: u64, steps: u64, types: u64, prices: u64) -> Generations {
-        let catalog = [(CatalogPart::InstanceTypes, types), (CatalogPart::SpotPrices, prices)];
-        Generations { snapshot, revision: 1, steps, catalog: catalog.into() }
-    }
-
-    #[test]
-    fn a_function_looks_at_what_it_watches() {
-        let (snapshot, steps) = (generations(2, 1, 1, 1), generations(1, 2, 1, 1));
-        let (types, prices) = (generations(1, 1, 2, 1), generations(1, 1, 1, 2));
-        let check = |watch, pending, refused, expected: [bool; 4]| {
-            let found =
-                [&snapshot, &steps, &types, &prices].map(|now| look(watch, pending, refused, now.clone()));
-            assert_eq!(found, expected, "{watch:?} {pending} {refused:?}");
-        };
-        check(Watch::Everything, 0, None, [false; 4]);
-        check(Watch::Facts, 0, None, [false, false, false, true]);
-        check(Watch::Facts, 0, Some("12ab"), [false; 4]);
-        check(Watch::PendingPods, 0, None, [true, false, true, true]);
-        check(Watch::PendingPods, 1, None, [false; 4]);
-        // What was refused is forgotten by one look more.
-        check(Watch::PendingPods, 0, Some("12ab"), [false; 4]);
-    }
 
     /// Seeds 1, 2, 7, 10, 11 and 18 of the simulation: a launch committed between both reads was settled without its
     /// claims, and its instance had no owner for ever.
