@@ -21,7 +21,8 @@ use crate::requirement::hints::{UnknownWordError, parse_word};
 pub const UNBOUNDED: u32 = i32::MAX.unsigned_abs();
 
 /// Why a node is disrupted on our own will.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename = "a disruption reason")]
 pub enum DisruptionReason {
     /// It can be replaced by something cheaper.
     Underutilized,

@@ -107,7 +107,8 @@ impl LaunchedInto {
 }
 
 /// Which instances a reservation takes: `instanceMatchCriteria`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename = "an instance match criterion", rename_all = "lowercase")]
 pub enum MatchCriteria {
     /// Any that fits, unless it says otherwise.
     Open,

@@ -7,10 +7,13 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 use crate::requirement::hints::{UnknownWordError, parse_word};
 
 /// What a taint does to pods that don't tolerate it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename = "a taint effect")]
 pub enum TaintEffect {
     /// They aren't scheduled here.
     NoSchedule,
@@ -119,7 +122,8 @@ const EPHEMERAL: [(&str, TaintEffect); 5] = [
 ];
 
 /// How a toleration compares values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
+#[serde(rename = "a toleration operator")]
 pub enum TolerationOperator {
     /// The value is the same; what an absent operator means.
     #[default]

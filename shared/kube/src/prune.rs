@@ -1,9 +1,9 @@
-//! Reading objects without what nobody reads: whole subtrees are skipped while the answer is parsed.
+//! Reading objects without what nobody reads: each loses it as soon as it is parsed.
 //!
-//! Decides which fields of an answer become memory at all. A Node's images and every object's managed fields are most of
-//! its bytes; a JSON tree of them is ten times as large again, and a page of a list holds hundreds.
+//! Decides what of an answer stays in memory until it is read. A Node's images and every object's managed fields are most
+//! of its bytes; a JSON tree of them is ten times as large again, and a page of a list holds hundreds.
 //!
-//! Invariant: what is skipped here is in no projection ([`tenon_snapshot::snapshot::keep`]).
+//! Invariant: what goes here is read by nobody ([`tenon_domain::manifest::keep`], [`tenon_snapshot::snapshot::keep`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,124 +11,40 @@ use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{DynamicResourceScope, Resource};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer};
+use serde_json::Value;
+use tenon_domain::manifest;
 use tenon_snapshot::object::{Kind, text};
 
 use crate::resource::{group_version, plural};
 
-/// What of a JSON value is kept.
-pub(crate) enum Keep {
-    /// All.
-    All,
-    /// These fields of an object.
-    Fields(&'static [(&'static str, Self)]),
-    /// This of each element of a list.
-    Each(&'static Self),
-}
-
-/// What is kept of the objects of some kinds.
+/// What goes of the objects of some kinds.
 pub(crate) trait Form: Send + Sync + 'static {
-    const KEEP: &'static Keep;
+    fn prune(object: &mut Value);
 }
 
-/// A pod.
+/// A pod: it stays JSON only until it is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PodForm {}
-/// Any other object.
+/// Any other object: its kind isn't known here, and whoever keeps it takes out the rest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ObjectForm {}
 
 impl Form for PodForm {
-    const KEEP: &'static Keep = &POD;
-}
-impl Form for ObjectForm {
-    const KEEP: &'static Keep = &OBJECT;
+    fn prune(object: &mut Value) {
+        manifest::keep(Kind::Pod.as_str(), object);
+    }
 }
 
-const METADATA: Keep = Keep::Fields(&[
-    ("name", Keep::All),
-    ("namespace", Keep::All),
-    ("uid", Keep::All),
-    ("resourceVersion", Keep::All),
-    ("generation", Keep::All),
-    ("creationTimestamp", Keep::All),
-    ("deletionTimestamp", Keep::All),
-    ("labels", Keep::All),
-    ("annotations", Keep::All),
-    ("finalizers", Keep::All),
-    ("ownerReferences", Keep::All),
-]);
-static CONDITION: Keep = Keep::Fields(&[
-    ("type", Keep::All),
-    ("status", Keep::All),
-    ("reason", Keep::All),
-    ("message", Keep::All),
-    ("lastTransitionTime", Keep::All),
-    ("observedGeneration", Keep::All),
-]);
-static CONTAINER: Keep = Keep::Fields(&[
-    ("name", Keep::All),
-    ("resources", Keep::All),
-    ("restartPolicy", Keep::All),
-    ("ports", Keep::All),
-]);
-static VOLUME: Keep =
-    Keep::Fields(&[("name", Keep::All), ("persistentVolumeClaim", Keep::All), ("ephemeral", Keep::All)]);
-static CONTAINER_STATUS: Keep = Keep::Fields(&[("name", Keep::All), ("allocatedResources", Keep::All)]);
-const POD_SPEC: Keep = Keep::Fields(&[
-    ("nodeName", Keep::All),
-    ("schedulerName", Keep::All),
-    ("nodeSelector", Keep::All),
-    ("affinity", Keep::All),
-    ("topologySpreadConstraints", Keep::All),
-    ("tolerations", Keep::All),
-    ("overhead", Keep::All),
-    ("resources", Keep::All),
-    ("resourceClaims", Keep::All),
-    ("priority", Keep::All),
-    ("priorityClassName", Keep::All),
-    ("schedulingGates", Keep::All),
-    ("terminationGracePeriodSeconds", Keep::All),
-    ("containers", Keep::Each(&CONTAINER)),
-    ("initContainers", Keep::Each(&CONTAINER)),
-    ("volumes", Keep::Each(&VOLUME)),
-]);
-const POD_STATUS: Keep = Keep::Fields(&[
-    ("phase", Keep::All),
-    ("startTime", Keep::All),
-    ("nominatedNodeName", Keep::All),
-    ("conditions", Keep::Each(&CONDITION)),
-    ("containerStatuses", Keep::Each(&CONTAINER_STATUS)),
-]);
-const OBJECT_STATUS: Keep = Keep::Fields(&[
-    ("capacity", Keep::All),
-    ("allocatable", Keep::All),
-    ("conditions", Keep::Each(&CONDITION)),
-    ("disruptionsAllowed", Keep::All),
-    ("phase", Keep::All),
-    ("providerID", Keep::All),
-    ("nodeName", Keep::All),
-    ("imageID", Keep::All),
-    ("lastPodEventTime", Keep::All),
-    ("resources", Keep::All),
-    ("nodes", Keep::All),
-    ("nodeClassObservedGeneration", Keep::All),
-    ("subnets", Keep::All),
-    ("securityGroups", Keep::All),
-    ("amis", Keep::All),
-    ("capacityReservations", Keep::All),
-    ("instanceProfile", Keep::All),
-]);
-static POD: Keep = Keep::Fields(&[("metadata", METADATA), ("spec", POD_SPEC), ("status", POD_STATUS)]);
-static OBJECT: Keep = Keep::Fields(&[
-    ("metadata", METADATA),
-    ("spec", Keep::All),
-    ("status", OBJECT_STATUS),
-    ("provisioner", Keep::All),
-    ("volumeBindingMode", Keep::All),
-    ("allowedTopologies", Keep::All),
-]);
+impl Form for ObjectForm {
+    fn prune(object: &mut Value) {
+        for (part, field) in [("metadata", "managedFields"), ("status", "images")] {
+            if let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) {
+                fields.remove(field);
+            }
+        }
+    }
+}
 
 /// An object without what nobody reads.
 pub(crate) struct Pruned<F> {
@@ -152,7 +68,8 @@ impl<F> fmt::Debug for Pruned<F> {
 
 impl<'de, F: Form> Deserialize<'de> for Pruned<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = F::KEEP.deserialize(deserializer)?;
+        let mut value = Value::deserialize(deserializer)?;
+        F::prune(&mut value);
         let own = |pointer| text(&value, pointer).map(str::to_owned);
         let meta = ObjectMeta {
             name: own("/metadata/name"),
@@ -190,86 +107,6 @@ impl<F: Form> Resource for Pruned<F> {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.meta
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &Keep {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        match self {
-            Keep::All => Value::deserialize(deserializer),
-            Keep::Fields(_) | Keep::Each(_) => deserializer.deserialize_any(self),
-        }
-    }
-}
-
-/// Lists and objects are pruned; anything else where they are expected reads as absent.
-impl<'de> Visitor<'de> for &Keep {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a Kubernetes object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let Keep::Fields(fields) = self else {
-            while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(Value::Null);
-        };
-        let mut kept = Map::new();
-        while let Some(name) = access.next_key::<Cow<'de, str>>()? {
-            match fields.iter().find(|(field, _)| *field == name) {
-                Some((_, keep)) => {
-                    kept.insert(name.into_owned(), access.next_value_seed(keep)?);
-                }
-                None => {
-                    access.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(Value::Object(kept))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut kept = Vec::new();
-        match self {
-            Keep::Each(element) => {
-                while let Some(value) = access.next_element_seed(*element)? {
-                    kept.push(value);
-                }
-            }
-            Keep::All | Keep::Fields(_) => while access.next_element::<IgnoredAny>()?.is_some() {},
-        }
-        Ok(Value::Array(kept))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Value, E> {
-        Ok(Value::Null)
     }
 }
 
@@ -315,7 +152,7 @@ mod tests {
                 fields.extend(patch);
             }
             let pruned: Pruned<ObjectForm> = serde_json::from_value(whole.clone()).unwrap();
-            assert_eq!(keep(kind, &pruned.value), keep(kind, &whole), "{kind}");
+            assert_eq!(keep(kind, pruned.value), keep(kind, whole), "{kind}");
         };
         check(
             Kind::Node,
@@ -336,13 +173,5 @@ mod tests {
             "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "",
                 "observedGeneration": 2, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
         );
-    }
-
-    #[test]
-    fn what_is_of_another_type_reads_as_absent() {
-        let pruned: Pruned<PodForm> =
-            serde_json::from_value(json!({"metadata": "x", "spec": [1], "status": {"conditions": {"a": 1}}}))
-                .unwrap();
-        assert_eq!(pruned.value, json!({"metadata": null, "spec": [], "status": {"conditions": null}}));
     }
 }

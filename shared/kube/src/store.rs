@@ -349,7 +349,7 @@ pub(crate) fn keep_object(kind: Kind, mut object: Value) -> Object {
         fields.insert("apiVersion".to_owned(), kind.api_version().into());
         fields.insert("kind".to_owned(), kind.as_str().into());
     }
-    Arc::new(tenon_snapshot::snapshot::keep(kind, &object))
+    Arc::new(tenon_snapshot::snapshot::keep(kind, object))
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenon_domain::taint::{Taint, TaintEffect, Toleration, TolerationOperator};
+use tenon_domain::manifest;
+use tenon_domain::taint::{Taint, Toleration};
 
 /// An object in Kubernetes' own form, shared: listing thousands copies no JSON.
 pub type Object = Arc<Value>;
@@ -299,7 +300,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     text(found, "/status")
 }
 
-/// `spec.taints` of a Node; those with unknown effects are left out.
+/// `spec.taints` of a Node; those that no API server takes are left out.
 #[must_use]
 pub fn taints(node: &Value) -> Vec<Taint> {
     list(node, "/spec/taints").iter().filter_map(taint).collect()
@@ -308,41 +309,20 @@ pub fn taints(node: &Value) -> Vec<Taint> {
 /// A taint in Kubernetes' form.
 #[must_use]
 pub fn taint(value: &Value) -> Option<Taint> {
-    Some(Taint {
-        key: text(value, "/key")?.to_owned(),
-        value: text(value, "/value").unwrap_or_default().to_owned(),
-        effect: TaintEffect::parse(text(value, "/effect")?).ok()?,
-    })
+    manifest::part(value)
 }
 
 /// `spec.tolerations` of a pod, or of a pod template; those that no API server takes are left out.
 #[must_use]
 pub fn tolerations(pod: &Value) -> Vec<Toleration> {
-    list(pod, "/spec/tolerations").iter().filter_map(toleration).collect()
-}
-
-fn toleration(value: &Value) -> Option<Toleration> {
-    let operator = match text(value, "/operator") {
-        None | Some("") => TolerationOperator::Equal,
-        Some(word) => TolerationOperator::parse(word).ok()?,
-    };
-    let effect = match text(value, "/effect") {
-        None | Some("") => None,
-        Some(word) => Some(TaintEffect::parse(word).ok()?),
-    };
-    Some(Toleration {
-        key: text(value, "/key").unwrap_or_default().to_owned(),
-        operator,
-        value: text(value, "/value").unwrap_or_default().to_owned(),
-        effect,
-        toleration_seconds: value.get("tolerationSeconds").and_then(Value::as_i64),
-    })
+    list(pod, "/spec/tolerations").iter().filter_map(manifest::part).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+    use tenon_domain::taint::TaintEffect;
 
     #[test]
     fn keys_read_as_kubectl_writes_them() {

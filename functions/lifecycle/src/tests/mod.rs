@@ -116,6 +116,7 @@ fn pool() -> NodePool {
         limits: ResourceList::new(),
         weight: 0,
         replicas: None,
+        unknown: Vec::new(),
     }
 }
 

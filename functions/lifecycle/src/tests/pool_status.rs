@@ -29,6 +29,7 @@ fn a_pool_names_the_fields_that_nothing_acts_on() {
         Some((ConditionStatus::True, "UnsupportedFields".to_owned(), message))
     };
     assert_eq!(unsupported(|pool| pool.replicas = Some(3)), told("spec.replicas"));
+    assert_eq!(unsupported(|pool| pool.unknown = vec!["spec.new".to_owned()]), told("spec.new"));
 }
 
 #[test]

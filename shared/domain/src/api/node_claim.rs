@@ -20,4 +20,6 @@ pub struct NodeClaimObject {
     pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.
     pub node_name: Option<String>,
+    /// Fields of `spec` that this version doesn't know, by place.
+    pub unknown: Vec<String>,
 }

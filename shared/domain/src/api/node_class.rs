@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Deserializer};
+
 use crate::api::meta::ObjectMeta;
 use crate::catalog::NodeSettings;
 use crate::id::{ImageId, NodeClassName, ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId};
 use crate::labels;
+use crate::manifest::fields::{integer, one_of};
 use crate::reservation::MatchCriteria;
 use crate::tags;
 
@@ -136,15 +139,20 @@ pub enum ReservationSelectorTerm {
 }
 
 /// `spec.metadataOptions`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct MetadataOptions {
     /// `httpEndpoint`: `enabled` or `disabled`.
+    #[serde(deserialize_with = "endpoint")]
     pub http_endpoint: String,
     /// `httpProtocolIPv6`.
+    #[serde(rename = "httpProtocolIPv6", deserialize_with = "endpoint")]
     pub http_protocol_ipv6: String,
     /// `httpPutResponseHopLimit`, 1 to 64.
+    #[serde(deserialize_with = "integer::<1, 64, _, _>")]
     pub http_put_response_hop_limit: u8,
     /// `httpTokens`: `required` or `optional`.
+    #[serde(deserialize_with = "tokens")]
     pub http_tokens: String,
 }
 
@@ -159,14 +167,23 @@ impl Default for MetadataOptions {
     }
 }
 
+fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    one_of(deserializer, "a metadata option", &["enabled", "disabled"])
+}
+
+fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    one_of(deserializer, "a metadata option", &["required", "optional"])
+}
+
 /// One of `status.subnets`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct ResolvedSubnet {
     /// The subnet.
     pub id: SubnetId,
     /// Its zone's name.
     pub zone: Zone,
     /// Its zone's id; absent in older statuses.
+    #[serde(rename = "zoneID")]
     pub zone_id: Option<ZoneId>,
 }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
+use serde::Deserialize;
 
 use crate::api::meta::ObjectMeta;
 use crate::budget::Budget;
 use crate::id::{NodeClassName, NodePoolName};
+use crate::manifest::fields::text;
 use crate::requirement::Requirements;
 use crate::resources::ResourceList;
 use crate::taint::Taint;
@@ -28,20 +30,20 @@ pub struct NodePool {
     pub weight: u8,
     /// `spec.replicas`: a static pool.
     pub replicas: Option<u32>,
+    /// Fields of `spec` that this version doesn't know, by place.
+    pub unknown: Vec<String>,
 }
 
 impl NodePool {
     /// Parts of the spec that are accepted and that nothing acts on yet, by field.
     #[must_use]
-    pub fn unsupported(&self) -> Vec<&'static str> {
-        let mut fields = Vec::new();
-        if self.disruption.consolidate_after.is_some() {
-            fields.push("spec.disruption.consolidateAfter");
-        }
-        if self.replicas.is_some() {
-            fields.push("spec.replicas");
-        }
-        fields
+    pub fn unsupported(&self) -> Vec<&str> {
+        let known = [
+            ("spec.disruption.consolidateAfter", self.disruption.consolidate_after.is_some()),
+            ("spec.replicas", self.replicas.is_some()),
+        ];
+        let given = known.into_iter().filter(|(_, given)| *given).map(|(field, _)| field);
+        given.chain(self.unknown.iter().map(String::as_str)).collect()
     }
 }
 
@@ -67,11 +69,13 @@ pub struct NodeClaimTemplate {
 }
 
 /// `nodeClassRef`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct NodeClassRef {
     /// `group`; Tenon serves `karpenter.k8s.aws`.
+    #[serde(deserialize_with = "text")]
     pub group: String,
     /// `kind`; Tenon serves `EC2NodeClass`.
+    #[serde(deserialize_with = "text")]
     pub kind: String,
     /// `name`.
     pub name: NodeClassName,
@@ -89,7 +93,8 @@ pub struct DisruptionPolicy {
 }
 
 /// `consolidationPolicy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename = "a consolidation policy")]
 pub enum ConsolidationPolicy {
     /// Only empty nodes.
     WhenEmpty,

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 
 use crate::api::meta::OwnerReference;
 use crate::id::{NamespacedName, NodeName, Uid};
+use crate::manifest::fields::{MOST, integer, text, within};
 use crate::requirement::Requirement;
 use crate::resources::ResourceList;
 use crate::taint::Toleration;
@@ -142,6 +144,9 @@ pub struct PodShape {
     pub termination_grace_seconds: u32,
     /// A mirror of a static pod (annotation `kubernetes.io/config.mirror`).
     pub origin: PodOrigin,
+    /// Fields that this version doesn't know, by place, where they may decide which node fits: nobody can say where such
+    /// a pod may run.
+    pub unknown: Vec<String>,
 }
 
 /// Where a pod comes from, as far as draining cares.
@@ -178,45 +183,68 @@ pub struct NodeSelectorTerm {
 }
 
 /// A pod affinity or anti-affinity term.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PodAffinityTerm {
     /// Which pods.
+    #[serde(rename = "labelSelector")]
     pub selector: Option<LabelSelector>,
     /// In which namespaces, by name.
+    #[serde(default)]
     pub namespaces: Vec<String>,
     /// In which namespaces, by label.
     pub namespace_selector: Option<LabelSelector>,
     /// Within which domain.
+    #[serde(deserialize_with = "text")]
     pub topology_key: String,
     /// `matchLabelKeys`.
+    #[serde(default)]
     pub match_label_keys: Vec<String>,
     /// `mismatchLabelKeys`.
+    #[serde(default)]
     pub mismatch_label_keys: Vec<String>,
 }
 
 /// One of `topologySpreadConstraints`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TopologySpreadConstraint {
     /// `maxSkew`, at least 1.
+    #[serde(deserialize_with = "integer::<1, MOST, _, _>")]
     pub max_skew: u32,
     /// `topologyKey`.
+    #[serde(deserialize_with = "text")]
     pub topology_key: String,
     /// What happens when it can't be kept.
     pub when_unsatisfiable: WhenUnsatisfiable,
     /// Which pods are counted.
+    #[serde(rename = "labelSelector")]
     pub selector: Option<LabelSelector>,
     /// `minDomains`.
+    #[serde(default, deserialize_with = "within::<1, MOST, _, _>")]
     pub min_domains: Option<u32>,
     /// `nodeAffinityPolicy`; Kubernetes' default is Honor.
+    #[serde(default = "honor")]
     pub node_affinity_policy: NodeInclusionPolicy,
     /// `nodeTaintsPolicy`; Kubernetes' default is Ignore.
+    #[serde(default = "ignore")]
     pub node_taints_policy: NodeInclusionPolicy,
     /// `matchLabelKeys`.
+    #[serde(default)]
     pub match_label_keys: Vec<String>,
 }
 
+const fn honor() -> NodeInclusionPolicy {
+    NodeInclusionPolicy::Honor
+}
+
+const fn ignore() -> NodeInclusionPolicy {
+    NodeInclusionPolicy::Ignore
+}
+
 /// `whenUnsatisfiable`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename = "an action")]
 pub enum WhenUnsatisfiable {
     /// The pod waits.
     DoNotSchedule,
@@ -225,7 +253,8 @@ pub enum WhenUnsatisfiable {
 }
 
 /// Whether nodes that the pod can't use count for a spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename = "a node inclusion policy")]
 pub enum NodeInclusionPolicy {
     /// They don't count.
     Honor,

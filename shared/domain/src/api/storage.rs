@@ -1,5 +1,7 @@
 //! Storage objects: where a pod's volumes bind it to.
 
+use serde::Deserialize;
+
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::NodeSelectorTerm;
 
@@ -41,7 +43,8 @@ pub struct StorageClass {
 }
 
 /// `volumeBindingMode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(rename = "a volume binding mode")]
 pub enum VolumeBinding {
     /// At once.
     #[default]

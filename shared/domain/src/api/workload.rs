@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::{LabelSelector, PodShape};
 
@@ -76,7 +78,8 @@ pub enum IntOrPercent {
 }
 
 /// `unhealthyPodEvictionPolicy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(rename = "an unhealthy pod eviction policy")]
 pub enum UnhealthyPodEviction {
     /// Pods that aren't Ready are guarded too, unless the budget is met.
     #[default]

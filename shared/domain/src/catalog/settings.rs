@@ -5,7 +5,11 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 use crate::catalog::facts::PlacementStrategy;
+use crate::manifest::class_devices::{volume_size, volume_type};
+use crate::manifest::fields::{WIDEST, integer, within};
 use crate::quantity::Quantity;
 
 /// Bytes in a MiB.
@@ -74,11 +78,14 @@ impl PartsPerMillion {
 }
 
 /// `spec.amiFamily`: who wrote the image, and so how a node of it is set up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename = "an AMI family")]
 pub enum AmiFamily {
     /// Amazon Linux 2.
+    #[serde(rename = "AL2")]
     Al2,
     /// Amazon Linux 2023.
+    #[serde(rename = "AL2023")]
     Al2023,
     /// Bottlerocket.
     Bottlerocket,
@@ -280,7 +287,8 @@ impl EvictionThreshold {
 }
 
 /// An item of `spec.blockDeviceMappings`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct BlockDevice {
     /// `deviceName`.
     pub device_name: Option<String>,
@@ -291,48 +299,62 @@ pub struct BlockDevice {
 }
 
 /// `ebs` of a mapping; what is absent is left to EC2.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct EbsVolume {
     /// `volumeSize`, in bytes.
+    #[serde(rename = "volumeSize", deserialize_with = "volume_size")]
     pub size: Option<Quantity>,
     /// `volumeType`.
+    #[serde(deserialize_with = "volume_type")]
     pub volume_type: Option<String>,
     /// `encrypted`.
     pub encrypted: Option<bool>,
     /// `deleteOnTermination`.
     pub delete_on_termination: Option<bool>,
     /// `iops`.
+    #[serde(deserialize_with = "within::<0, WIDEST, _, _>")]
     pub iops: Option<u32>,
     /// `throughput`, in MiB/s.
+    #[serde(deserialize_with = "within::<0, WIDEST, _, _>")]
     pub throughput: Option<u32>,
     /// `kmsKeyID`.
+    #[serde(rename = "kmsKeyID")]
     pub kms_key_id: Option<String>,
     /// `snapshotID`.
+    #[serde(rename = "snapshotID")]
     pub snapshot_id: Option<String>,
     /// `volumeInitializationRate`, in MiB/s.
+    #[serde(deserialize_with = "within::<100, 300, _, _>")]
     pub volume_initialization_rate: Option<u32>,
 }
 
 /// `spec.instanceStorePolicy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename = "an instance store policy")]
 pub enum InstanceStorePolicy {
     /// `RAID0`: the host's disks as one, for the kubelet and containerd.
+    #[serde(rename = "RAID0")]
     Raid0,
 }
 
 /// An item of `spec.networkInterfaces`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NetworkInterface {
     /// `networkCardIndex`.
+    #[serde(deserialize_with = "integer::<0, WIDEST, _, _>")]
     pub network_card_index: u32,
     /// `deviceIndex`.
+    #[serde(deserialize_with = "integer::<0, WIDEST, _, _>")]
     pub device_index: u32,
     /// `interfaceType`.
     pub interface_type: InterfaceType,
 }
 
 /// `interfaceType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename = "an interface type", rename_all = "kebab-case")]
 pub enum InterfaceType {
     /// `interface`: has addresses.
     Interface,
@@ -341,18 +363,23 @@ pub enum InterfaceType {
 }
 
 /// `spec.connectionTracking`, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(default)]
 pub struct ConnectionTracking {
     /// `tcpEstablishedTimeout`.
+    #[serde(rename = "tcpEstablishedTimeout", deserialize_with = "within::<60, 432_000, _, _>")]
     pub tcp_established_timeout_seconds: Option<u32>,
     /// `udpStreamTimeout`.
+    #[serde(rename = "udpStreamTimeout", deserialize_with = "within::<60, 180, _, _>")]
     pub udp_stream_timeout_seconds: Option<u32>,
     /// `udpTimeout`.
+    #[serde(rename = "udpTimeout", deserialize_with = "within::<30, 60, _, _>")]
     pub udp_timeout_seconds: Option<u32>,
 }
 
 /// `spec.cpuOptions.nestedVirtualization`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename = "a CPU option", rename_all = "lowercase")]
 pub enum NestedVirtualization {
     /// `enabled`.
     Enabled,

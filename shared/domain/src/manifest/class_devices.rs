@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::catalog::settings::{
-    BlockDevice, ConnectionTracking, EbsVolume, InterfaceType, NestedVirtualization, NetworkInterface,
-};
-use crate::quantity::Quantity;
+use serde::de::{Deserialize, Deserializer, Error};
 
-use super::decode::{At, Fields};
+use super::decode::{Place, reread, told};
+use super::fields::one_of;
+use crate::catalog::settings::{BlockDevice, ConnectionTracking, InterfaceType, NetworkInterface};
+use crate::quantity::Quantity;
 
 /// Karpenter's bounds.
 const MAX_MAPPINGS: usize = 50;
@@ -17,69 +17,37 @@ const MAX_INTERFACES: usize = 150;
 const VOLUME_TYPES: [&str; 7] = ["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"];
 /// The largest volume in each unit.
 const VOLUME_SIZES: [(&str, u32); 4] = [("Gi", 59_000), ("G", 64_000), ("Ti", 58), ("T", 64)];
-const WHOLE: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64;
 
-pub(super) fn read_block_devices(spec: At<'_>) -> Vec<BlockDevice> {
-    let Some(list) = spec.list("blockDeviceMappings") else { return Vec::new() };
-    let devices: Vec<BlockDevice> = list
-        .items()
-        .filter(|item| item.check_map(Fields::Only(&["deviceName", "rootVolume", "ebs"])))
-        .map(|item| BlockDevice {
-            device_name: item.text_of("deviceName"),
-            root_volume: item.boolean("rootVolume").unwrap_or(false),
-            ebs: read_volume(item),
-        })
-        .collect();
+pub(super) fn check_block_devices(devices: &[BlockDevice], list: &Place<'_>) {
+    for (index, volume) in
+        devices.iter().enumerate().filter_map(|(n, device)| Some((n, device.ebs.as_ref()?)))
+    {
+        let item = list.index(index);
+        let place = item.key("ebs");
+        if volume.snapshot_id.is_none() && volume.size.is_none() {
+            place.error("`snapshotID` or `volumeSize` is required", "add `volumeSize`, such as `20Gi`");
+        }
+        if volume.snapshot_id.is_none() && volume.volume_initialization_rate.is_some() {
+            let rate = place.key("volumeInitializationRate");
+            rate.error("`volumeInitializationRate` needs `snapshotID`", "leave it out");
+        }
+    }
     if devices.len() > MAX_MAPPINGS {
         list.error(format!("more than {MAX_MAPPINGS} mappings"), "leave some out");
     }
     if devices.iter().filter(|device| device.root_volume).count() > 1 {
         list.error("more than one mapping with `rootVolume: true`", "keep one");
     }
-    devices
 }
 
-fn read_volume(item: At<'_>) -> Option<EbsVolume> {
-    let at = item.object(
-        "ebs",
-        Fields::Only(&[
-            "deleteOnTermination",
-            "encrypted",
-            "iops",
-            "kmsKeyID",
-            "snapshotID",
-            "throughput",
-            "volumeInitializationRate",
-            "volumeSize",
-            "volumeType",
-        ]),
-    )?;
-    if !at.has("snapshotID") && !at.has("volumeSize") {
-        at.error("`snapshotID` or `volumeSize` is required", "add `volumeSize`, such as `20Gi`");
-    }
-    if !at.has("snapshotID")
-        && let Some(field) = at.field("volumeInitializationRate")
-    {
-        field.error("`volumeInitializationRate` needs `snapshotID`", "leave it out");
-    }
-    Some(EbsVolume {
-        size: at.field("volumeSize").and_then(read_size),
-        volume_type: at
-            .field("volumeType")
-            .and_then(|field| field.one_of("a volume type", &VOLUME_TYPES))
-            .map(str::to_owned),
-        encrypted: at.boolean("encrypted"),
-        delete_on_termination: at.boolean("deleteOnTermination"),
-        iops: at.integer_of("iops", WHOLE),
-        throughput: at.integer_of("throughput", WHOLE),
-        kms_key_id: at.text_of("kmsKeyID"),
-        snapshot_id: at.text_of("snapshotID"),
-        volume_initialization_rate: at.integer_of("volumeInitializationRate", 100..=300),
-    })
+/// `volumeType`.
+pub(crate) fn volume_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    one_of(deserializer, "a volume type", &VOLUME_TYPES).map(Some)
 }
 
-fn read_size(at: At<'_>) -> Option<Quantity> {
-    let text = at.text()?;
+/// `volumeSize`.
+pub(crate) fn volume_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
+    let text = String::deserialize(deserializer)?;
     let fits = VOLUME_SIZES.iter().any(|(suffix, most)| {
         text.strip_suffix(suffix).is_some_and(|digits| {
             let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
@@ -87,43 +55,18 @@ fn read_size(at: At<'_>) -> Option<Quantity> {
         })
     });
     if !fits {
-        at.error(
-            format!("`{text}` is not the size of a volume"),
+        return Err(Error::custom(told(
+            format_args!("`{text}` is not the size of a volume"),
             "write a whole number, 1 to 59000 with `Gi`, to 64000 with `G`, to 58 with `Ti` or to 64 with `T`",
-        );
-        return None;
+        )));
     }
-    at.quantity()
+    reread(&text.into()).map(Some)
 }
 
-pub(super) fn read_network_interfaces(spec: At<'_>) -> Vec<NetworkInterface> {
-    let Some(list) = spec.list("networkInterfaces") else { return Vec::new() };
-    let fields = Fields::Only(&["networkCardIndex", "deviceIndex", "interfaceType"]);
-    let interfaces: Vec<NetworkInterface> =
-        list.items().filter(|item| item.check_map(fields)).filter_map(read_interface).collect();
-    check_interfaces(list, &interfaces);
-    interfaces
-}
-
-fn read_interface(item: At<'_>) -> Option<NetworkInterface> {
-    for key in ["networkCardIndex", "deviceIndex", "interfaceType"] {
-        if !item.has(key) {
-            item.missing(key, "it");
-        }
+pub(super) fn check_interfaces(interfaces: &[NetworkInterface], list: &Place<'_>) {
+    if interfaces.is_empty() {
+        return;
     }
-    let interface_type =
-        match item.field("interfaceType")?.one_of("an interface type", &["interface", "efa-only"])? {
-            "efa-only" => InterfaceType::EfaOnly,
-            _ => InterfaceType::Interface,
-        };
-    Some(NetworkInterface {
-        network_card_index: item.integer_of("networkCardIndex", WHOLE)?,
-        device_index: item.integer_of("deviceIndex", WHOLE)?,
-        interface_type,
-    })
-}
-
-fn check_interfaces(list: At<'_>, interfaces: &[NetworkInterface]) {
     if interfaces.len() > MAX_INTERFACES {
         list.error(format!("more than {MAX_INTERFACES} interfaces"), "leave some out");
     }
@@ -149,24 +92,8 @@ fn check_interfaces(list: At<'_>, interfaces: &[NetworkInterface]) {
     }
 }
 
-pub(super) fn read_connection_tracking(spec: At<'_>) -> Option<ConnectionTracking> {
-    let fields = Fields::Only(&["tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout"]);
-    let at = spec.object("connectionTracking", fields)?;
-    let tracking = ConnectionTracking {
-        tcp_established_timeout_seconds: at.integer_of("tcpEstablishedTimeout", 60..=432_000),
-        udp_stream_timeout_seconds: at.integer_of("udpStreamTimeout", 60..=180),
-        udp_timeout_seconds: at.integer_of("udpTimeout", 30..=60),
-    };
-    if !["tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout"].iter().any(|key| at.has(key)) {
-        at.error("no timeout is given", "add at least one, or leave `connectionTracking` out");
-    }
-    Some(tracking)
-}
-
-pub(super) fn read_nested_virtualization(spec: At<'_>) -> Option<NestedVirtualization> {
-    let at = spec.object("cpuOptions", Fields::Only(&["nestedVirtualization"]))?;
-    match at.field("nestedVirtualization")?.one_of("a CPU option", &["enabled", "disabled"])? {
-        "enabled" => Some(NestedVirtualization::Enabled),
-        _ => Some(NestedVirtualization::Disabled),
+pub(super) fn check_tracking(tracking: Option<&ConnectionTracking>, place: &Place<'_>) {
+    if tracking == Some(&ConnectionTracking::default()) {
+        place.error("no timeout is given", "add at least one, or leave `connectionTracking` out");
     }
 }

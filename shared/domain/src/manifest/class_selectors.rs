@@ -6,14 +6,19 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::Value;
+
+use super::decode::{Place, quoted, told};
+use super::fields::texts;
 use crate::api::node_class::{
     AmiSelectorTerm, ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm,
 };
 use crate::catalog::settings::AmiFamily;
 use crate::id::{ImageId, ReservationId, SecurityGroupId, SubnetId};
+use crate::requirement::hints::nearest;
 use crate::reservation::MatchCriteria;
-
-use super::decode::{At, Fields, quoted};
 
 /// Karpenter's bounds.
 const MAX_TERMS: usize = 30;
@@ -27,242 +32,287 @@ const ALIASES: [(&str, AmiFamily); 6] = [
     ("windows2022", AmiFamily::Windows2022),
     ("windows2025", AmiFamily::Windows2025),
 ];
+const APART: &str = "write them as separate terms, or keep one of them";
 
 /// The family that an alias names.
 pub(super) fn alias_family(name: &str) -> Option<AmiFamily> {
     ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, family)| *family)
 }
 
-/// Whether a term has an alias, well formed or not.
-pub(super) fn has_alias(spec: At<'_>) -> bool {
-    spec.field("amiSelectorTerms").is_some_and(|list| list.items().any(|term| term.has("alias")))
+type Tags = Option<TagMap>;
+
+#[derive(Debug, Deserialize)]
+struct TagMap(#[serde(deserialize_with = "texts")] BTreeMap<String, String>);
+
+/// A term of `subnetSelectorTerms`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SubnetTerm {
+    tags: Tags,
+    id: Option<SubnetId>,
 }
 
-/// Reads a list of terms that has to be there.
-fn terms<'a, T>(
-    spec: &'a At<'a>,
-    key: &'a str,
-    fields: Fields<'_>,
-    read: impl Fn(At<'_>) -> Option<T>,
-) -> Vec<T> {
-    let Some(list) = spec.list(key) else {
-        match spec.field(key) {
-            None => spec.missing(key, "at least one term"),
-            Some(field) => field.error("must not be empty", "add at least one term"),
+/// A term of `securityGroupSelectorTerms`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct GroupTerm {
+    tags: Tags,
+    id: Option<SecurityGroupId>,
+    name: Option<String>,
+}
+
+/// A term of `amiSelectorTerms`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct AmiTerm {
+    tags: Tags,
+    id: Option<ImageId>,
+    name: Option<String>,
+    owner: Option<String>,
+    alias: Option<String>,
+    ssm_parameter: Option<String>,
+}
+
+/// A term of `capacityReservationSelectorTerms`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ReservationTerm {
+    tags: Tags,
+    id: Option<ReservationId>,
+    instance_match_criteria: Option<MatchCriteria>,
+    #[serde(rename = "ownerID", deserialize_with = "account")]
+    owner_id: Option<String>,
+}
+
+/// `placementGroupSelector`: validated only.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PlacementGroup {
+    name: Option<String>,
+    #[serde(deserialize_with = "placement_group")]
+    id: Option<String>,
+}
+
+fn account<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.len() == 12 && text.bytes().all(|b| b.is_ascii_digit()) {
+        return Ok(Some(text));
+    }
+    Err(Error::custom(told(format_args!("`{text}` is not an account"), "write twelve digits")))
+}
+
+fn placement_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let rest = text.strip_prefix("pg-").unwrap_or_default();
+    if !rest.is_empty() && rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) {
+        return Ok(Some(text));
+    }
+    let message = format!("`{text}` is not a placement group's id");
+    Err(Error::custom(told(message, "write `pg-` and letters or digits")))
+}
+
+/// A list of terms at its place, and as it was given.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List<'a> {
+    pub(super) place: &'a Place<'a>,
+    pub(super) given: Option<&'a Value>,
+}
+
+impl<'t> List<'t> {
+    /// The fields that each term gives, of those that are known.
+    fn fields(&self) -> Vec<Vec<&'t str>> {
+        let strangers = self.place.context().strangers.borrow();
+        let term = |(index, term): (usize, &'t Value)| -> Vec<&'t str> {
+            let place = self.place.index(index);
+            let says = |(key, value): &(&String, &Value)| {
+                !value.is_null() && !strangers.contains_key(&place.key(key).to_string())
+            };
+            let fields = term.as_object().into_iter().flatten().filter(says);
+            fields.map(|(key, _)| key.as_str()).collect()
+        };
+        self.given.and_then(Value::as_array).into_iter().flatten().enumerate().map(term).collect()
+    }
+
+    /// Makes terms, of which there has to be one.
+    fn some<T, R>(
+        &self,
+        terms: Option<Vec<T>>,
+        exclusive: &[&str],
+        make: impl Fn(T, &Place<'_>) -> Option<R>,
+    ) -> Vec<R> {
+        let terms = terms.unwrap_or_default();
+        if terms.is_empty() {
+            self.place.error("must not be empty", "add at least one term");
         }
-        return Vec::new();
-    };
-    check_count(list);
-    let maps = list.items().filter(|item| item.check_map(fields));
-    maps.filter_map(read).collect()
-}
+        self.any(terms, exclusive, make)
+    }
 
-fn check_count(list: At<'_>) {
-    if list.items().count() > MAX_TERMS {
-        list.error(format!("more than {MAX_TERMS} terms"), "leave some out");
+    fn any<T, R>(
+        &self,
+        terms: Vec<T>,
+        exclusive: &[&str],
+        make: impl Fn(T, &Place<'_>) -> Option<R>,
+    ) -> Vec<R> {
+        if terms.len() > MAX_TERMS {
+            self.place.error(format!("more than {MAX_TERMS} terms"), "leave some out");
+        }
+        check_mixed(&self.fields(), self.place, exclusive);
+        let make = |(index, term)| make(term, &self.place.index(index));
+        terms.into_iter().enumerate().filter_map(make).collect()
     }
 }
 
 /// Rejects a list whose every term gives one field beside others that it excludes; warns of single such terms.
-fn check_mixed(spec: At<'_>, key: &str, exclusive: &[&str], all: &[&str]) {
-    let Some(list) = spec.list(key) else { return };
-    let mixed = |term: &At<'_>, field: &str| {
-        term.has(field) && all.iter().any(|other| *other != field && term.has(other))
-    };
+fn check_mixed(given: &[Vec<&str>], place: &Place<'_>, exclusive: &[&str]) {
     for field in exclusive {
-        let every = list.items().all(|term| mixed(&term, field));
-        for term in list.items().filter(|term| mixed(term, field)) {
-            let others: Vec<&str> =
-                all.iter().copied().filter(|other| other != field && term.has(other)).collect();
+        let mixed = |given: &[&str]| given.contains(field) && given.len() > 1;
+        let every = given.iter().all(|given| mixed(given));
+        for (index, given) in given.iter().enumerate().filter(|(_, given)| mixed(given)) {
+            let others: Vec<&str> = given.iter().copied().filter(|other| other != field).collect();
             let message = format!("`{field}` can't be combined with {}", quoted(&others));
             if every {
-                term.error(message, "write them as separate terms, or keep one of them");
+                place.index(index).error(message, APART);
             } else {
-                term.warn(
-                    format!("{message}; only `{field}` counts"),
-                    "write them as separate terms, or keep one of them",
-                );
+                place.index(index).warn(format!("{message}; only `{field}` counts"), APART);
             }
         }
     }
 }
 
-fn tags(term: At<'_>) -> BTreeMap<String, String> {
-    if let Some(field) = term.field("tags") {
-        if field.entries().count() > MAX_TAGS {
-            field.error(format!("more than {MAX_TAGS} tags"), "leave some out");
-        }
-        for (key, value) in field.entries() {
-            if key.is_empty() || value.tree().value == super::tree::Value::Text(String::new()) {
-                value.error("empty tag keys or values aren't supported", "write `*` for any value");
-            }
-        }
+fn tags(tags: Tags, term: &Place<'_>) -> BTreeMap<String, String> {
+    let tags = tags.map(|TagMap(tags)| tags).unwrap_or_default();
+    let place = term.key("tags");
+    if tags.len() > MAX_TAGS {
+        place.error(format!("more than {MAX_TAGS} tags"), "leave some out");
     }
-    term.text_map("tags")
+    for (key, _) in tags.iter().filter(|(key, value)| key.is_empty() || value.is_empty()) {
+        place.key(key).error("empty tag keys or values aren't supported", "write `*` for any value");
+    }
+    tags
 }
 
-fn nothing(term: At<'_>, expected: &[&str]) {
+fn nothing(term: &Place<'_>, expected: &[&str]) {
     term.error("the term selects by nothing", format!("add one of {}", quoted(expected)));
 }
 
-pub(super) fn read_subnet_terms(spec: At<'_>) -> Vec<SubnetSelectorTerm> {
-    let key = "subnetSelectorTerms";
-    let all = ["tags", "id"];
-    check_mixed(spec, key, &["id"], &all);
-    terms(&spec, key, Fields::Only(&all), |term| {
-        let tags = tags(term);
-        if let Some(id) = term.field("id") {
-            return id.id(SubnetId::parse).map(SubnetSelectorTerm::Id);
+pub(super) fn subnets(list: List<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<SubnetSelectorTerm> {
+    list.some(terms, &["id"], |term, place| {
+        let tags = tags(term.tags, place);
+        if let Some(id) = term.id {
+            return Some(SubnetSelectorTerm::Id(id));
         }
         if tags.is_empty() {
-            nothing(term, &all);
+            nothing(place, &["tags", "id"]);
         }
         Some(SubnetSelectorTerm::Tags(tags))
     })
 }
 
-pub(super) fn read_security_group_terms(spec: At<'_>) -> Vec<SecurityGroupSelectorTerm> {
-    let key = "securityGroupSelectorTerms";
-    let all = ["tags", "id", "name"];
-    check_mixed(spec, key, &["id", "name"], &all);
-    terms(&spec, key, Fields::Only(&all), |term| {
-        let tags = tags(term);
-        if let Some(id) = term.field("id") {
-            return id.id(SecurityGroupId::parse).map(SecurityGroupSelectorTerm::Id);
-        }
-        if term.has("name") {
-            return term.required_text("name", "the group's name").map(SecurityGroupSelectorTerm::Name);
-        }
-        if tags.is_empty() {
-            nothing(term, &all);
+pub(super) fn security_groups(
+    list: List<'_>,
+    terms: Option<Vec<GroupTerm>>,
+) -> Vec<SecurityGroupSelectorTerm> {
+    list.some(terms, &["id", "name"], |term, place| {
+        let tags = tags(term.tags, place);
+        match (term.id, term.name) {
+            (Some(id), _) => return Some(SecurityGroupSelectorTerm::Id(id)),
+            (None, Some(name)) if name.is_empty() => place.missing("name", "the group's name"),
+            (None, Some(name)) => return Some(SecurityGroupSelectorTerm::Name(name)),
+            (None, None) if tags.is_empty() => nothing(place, &["tags", "id", "name"]),
+            (None, None) => {}
         }
         Some(SecurityGroupSelectorTerm::Tags(tags))
     })
 }
 
-pub(super) fn read_ami_terms(spec: At<'_>) -> Vec<AmiSelectorTerm> {
-    let all = ["tags", "id", "name", "owner", "alias", "ssmParameter"];
-    let read = terms(&spec, "amiSelectorTerms", Fields::Only(&all), |term| {
-        let given: Vec<&str> = all.into_iter().filter(|key| term.has(key)).collect();
-        for alone in ["alias", "id"] {
-            let others: Vec<&str> = given.iter().copied().filter(|key| *key != alone).collect();
-            // Karpenter forgot the parameter in its rule: the term counts by its id or alias there, and here.
-            if term.has(alone) && others == ["ssmParameter"] {
-                term.warn(
-                    format!("`{alone}` can't be combined with `ssmParameter`; only `{alone}` counts"),
-                    "write them as separate terms, or keep one of them",
-                );
-            } else if term.has(alone) && !others.is_empty() {
-                term.error(
-                    format!("`{alone}` can't be combined with {}", quoted(&others)),
-                    "write them as separate terms, or keep one of them",
-                );
-                return None;
-            }
-        }
-        let tags = tags(term);
-        if let Some(id) = term.field("id") {
-            return id.id(ImageId::parse).map(AmiSelectorTerm::Id);
-        }
-        if let Some(alias) = term.field("alias") {
-            return read_alias(alias);
-        }
-        if term.has("ssmParameter") {
-            return term.required_text("ssmParameter", "a name or an ARN").map(AmiSelectorTerm::SsmParameter);
-        }
-        let (name, owner) = (term.text_of("name"), term.text_of("owner"));
-        if name.is_none() && tags.is_empty() {
-            nothing(term, &["tags", "id", "name", "alias", "ssmParameter"]);
-        }
-        Some(AmiSelectorTerm::Match { name, tags, owner })
-    });
-    if let Some(list) = spec.list("amiSelectorTerms")
-        && has_alias(spec)
-        && list.items().count() > 1
-    {
-        list.error("an alias has to be the only term", "keep the alias, or the other terms");
+pub(super) fn amis(list: List<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSelectorTerm> {
+    let given = list.fields();
+    if given.len() > 1 && given.iter().any(|given| given.contains(&"alias")) {
+        list.place.error("an alias has to be the only term", "keep the alias, or the other terms");
     }
-    read
+    for (index, given) in given.iter().enumerate() {
+        check_alone(given, &list.place.index(index));
+    }
+    list.some(terms, &[], |term, place| {
+        let tags = tags(term.tags, place);
+        if let Some(id) = term.id {
+            return Some(AmiSelectorTerm::Id(id));
+        }
+        if let Some(alias) = term.alias {
+            return read_alias(&alias, &place.key("alias"));
+        }
+        match term.ssm_parameter {
+            Some(name) if name.is_empty() => place.missing("ssmParameter", "a name or an ARN"),
+            Some(name) => return Some(AmiSelectorTerm::SsmParameter(name)),
+            None if term.name.is_none() && tags.is_empty() => {
+                nothing(place, &["tags", "id", "name", "alias", "ssmParameter"]);
+            }
+            None => {}
+        }
+        Some(AmiSelectorTerm::Match { name: term.name, tags, owner: term.owner })
+    })
 }
 
-fn read_alias(at: At<'_>) -> Option<AmiSelectorTerm> {
-    let text = at.text()?;
-    let words = ALIASES.map(|(alias, _)| alias);
+/// Refuses what stands beside an alias or an id.
+fn check_alone(given: &[&str], place: &Place<'_>) {
+    for alone in ["alias", "id"] {
+        let others: Vec<&str> = given.iter().copied().filter(|key| *key != alone).collect();
+        if !given.contains(&alone) || others.is_empty() {
+            continue;
+        }
+        // Karpenter forgot the parameter in its rule: the term counts by its id or alias there, and here.
+        if others == ["ssmParameter"] {
+            let message = format!("`{alone}` can't be combined with `ssmParameter`; only `{alone}` counts");
+            place.warn(message, APART);
+        } else {
+            place.error(format!("`{alone}` can't be combined with {}", quoted(&others)), APART);
+        }
+    }
+}
+
+fn read_alias(text: &str, place: &Place<'_>) -> Option<AmiSelectorTerm> {
     if text.len() > MAX_ALIAS {
-        at.error(format!("an alias of more than {MAX_ALIAS} characters"), "shorten it");
+        place.error(format!("an alias of more than {MAX_ALIAS} characters"), "shorten it");
         return None;
     }
     let Some((family, version)) = text.split_once('@').filter(|(_, version)| !version.is_empty()) else {
-        at.error(format!("`{text}` is not an alias"), "write `family@version`, such as `al2023@latest`");
+        place.error(format!("`{text}` is not an alias"), "write `family@version`, such as `al2023@latest`");
         return None;
     };
     if alias_family(family).is_none() {
-        let near = crate::requirement::hints::nearest(family, words);
-        let remedy =
-            near.map_or("use one of these".to_owned(), |near| format!("did you mean `{near}@{version}`?"));
-        at.error(format!("`{family}` is not a family of aliases: expected {}", quoted(&words)), remedy);
+        let words = ALIASES.map(|(alias, _)| alias);
+        let remedy = nearest(family, words)
+            .map_or("use one of these".to_owned(), |near| format!("did you mean `{near}@{version}`?"));
+        place.error(format!("`{family}` is not a family of aliases: expected {}", quoted(&words)), remedy);
         return None;
     }
     if family.starts_with("windows") && version != "latest" {
-        at.error("aliases of Windows have no versions", format!("write `{family}@latest`"));
+        place.error("aliases of Windows have no versions", format!("write `{family}@latest`"));
         return None;
     }
     Some(AmiSelectorTerm::Alias { family: family.to_owned(), version: version.to_owned() })
 }
 
-/// `capacityReservationSelectorTerms`, which may be missing.
-pub(super) fn read_reservation_terms(spec: At<'_>) -> Vec<ReservationSelectorTerm> {
-    let key = "capacityReservationSelectorTerms";
-    let all = ["tags", "id", "instanceMatchCriteria", "ownerID"];
-    check_mixed(spec, key, &["id"], &all);
-    let Some(list) = spec.list(key) else { return Vec::new() };
-    check_count(list);
-    let maps = list.items().filter(|item| item.check_map(Fields::Only(&all)));
-    maps.filter_map(|term| read_reservation_term(term)).collect()
+pub(super) fn reservations(list: List<'_>, terms: Vec<ReservationTerm>) -> Vec<ReservationSelectorTerm> {
+    list.any(terms, &["id"], |term, place| {
+        let tags = tags(term.tags, place);
+        if let Some(id) = term.id {
+            return Some(ReservationSelectorTerm::Id(id));
+        }
+        let match_criteria = term.instance_match_criteria;
+        if match_criteria.is_none() && tags.is_empty() {
+            nothing(place, &["tags", "id", "instanceMatchCriteria"]);
+        }
+        Some(ReservationSelectorTerm::Match { tags, owner: term.owner_id, match_criteria })
+    })
 }
 
-fn read_reservation_term(term: At<'_>) -> Option<ReservationSelectorTerm> {
-    let tags = tags(term);
-    let id = term.field("id").map(|id| id.id(ReservationId::parse));
-    let criteria = term
-        .field("instanceMatchCriteria")
-        .and_then(|field| field.one_of("an instance match criterion", &["open", "targeted"]));
-    let owner = term.field("ownerID").and_then(|owner| {
-        let text = owner.text()?;
-        if !(text.len() == 12 && text.bytes().all(|b| b.is_ascii_digit())) {
-            owner.error(format!("`{text}` is not an account"), "write twelve digits");
-        }
-        Some(text.to_owned())
-    });
-    if let Some(id) = id {
-        return id.map(ReservationSelectorTerm::Id);
-    }
-    if !term.has("instanceMatchCriteria") && tags.is_empty() {
-        nothing(term, &["tags", "id", "instanceMatchCriteria"]);
-    }
-    let match_criteria = criteria.and_then(MatchCriteria::parse);
-    Some(ReservationSelectorTerm::Match { tags, owner, match_criteria })
-}
-
-/// `placementGroupSelector`: validated only.
-pub(super) fn check_placement_group(spec: At<'_>) {
-    let Some(at) = spec.object("placementGroupSelector", Fields::Only(&["name", "id"])) else { return };
-    if at.has("name") == at.has("id") {
-        at.error("exactly one of `name` and `id` is required", "keep one of them");
-        return;
-    }
-    if at.has("name") {
-        at.required_text("name", "the placement group's name");
-    }
-    if let Some(field) = at.field("id")
-        && let Some(text) = field.text()
-    {
-        let rest = text.strip_prefix("pg-").unwrap_or_default();
-        if rest.is_empty() || !rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) {
-            field.error(
-                format!("`{text}` is not a placement group's id"),
-                "write `pg-` and letters or digits",
-            );
-        }
+/// Rejects a selector that names its group twice, or not at all.
+pub(super) fn check_placement_group(selector: Option<&PlacementGroup>, place: &Place<'_>) {
+    let Some(selector) = selector else { return };
+    if selector.name.is_some() == selector.id.is_some() {
+        place.error("exactly one of `name` and `id` is required", "keep one of them");
+    } else if selector.name.as_deref() == Some("") {
+        place.key("name").error("must not be empty", "write the placement group's name");
     }
 }

@@ -1,451 +1,375 @@
-//! A decoder that goes on after an error: a cursor over a tree that knows its path and collects what is wrong.
+//! serde over values that know their place.
 //!
-//! Decides how a value of a wrong type is told. It doesn't know of any kind of object. A reader that returns nothing
-//! has reported why, so that a file's errors come all together.
+//! Decides how a value of a wrong type is told, and what becomes of fields that a type doesn't have: each is noted with
+//! what its place makes of it ([`Strangers`]). It doesn't know of any kind of object.
+//!
+//! serde stops at the first error. Here a type is read again without the value that was wrong, so that all errors of an
+//! object come together. What is missing only because a part of it was wrong isn't told.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 
-use jiff::Timestamp;
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::Value;
 
-use super::error::Problem;
-use super::priority::Priorities;
-use super::shapes::Shapes;
-use super::tree::{Entry, Tree, Value};
-use crate::id::ParseIdError;
-use crate::labels::{is_label_value, is_qualified_name};
-use crate::quantity::Quantity;
-use crate::requirement::hints::{UnknownWordError, nearest};
-use crate::resources::{ResourceList, ResourceName};
+pub(super) use super::place::{Context, Place, Source, Stranger, Strangers, write_key};
+use crate::requirement::hints::nearest;
 
-/// What a reading shares: its problems, the shapes of pods, the priority classes.
-#[derive(Debug, Default)]
-pub(super) struct Context {
-    pub(super) problems: RefCell<Vec<Problem>>,
-    pub(super) warnings: RefCell<Vec<Problem>>,
-    pub(super) shapes: RefCell<Shapes>,
-    pub(super) priorities: Priorities,
-    pub(super) errors: Cell<usize>,
+/// Stands between a message and its remedy in errors of types, which serde takes as one text.
+const REMEDY: char = '\u{1f}';
+/// Errors of one object: who has made more begins with these.
+const MOST_ERRORS: usize = 100;
+/// Names of newtypes that say what becomes of unknown fields below them; no type of Kubernetes is called so.
+const NAMED: &str = "tenon:named";
+const KEPT: &str = "tenon:kept";
+const WHOLE: &str = "tenon:whole";
+
+/// A type's own error: what is wrong, and what to do.
+pub(crate) fn told(message: impl fmt::Display, remedy: impl fmt::Display) -> String {
+    format!("{message}{REMEDY}{remedy}")
 }
 
-/// Which fields a map may have.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Fields<'a> {
-    /// Any: those that aren't known are ignored.
-    Any,
-    /// These; others are errors, as the API server's strict validation says.
-    Only(&'a [&'a str]),
-}
+/// Unknown fields below it are kept and named: they mean something to whoever wrote them.
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[serde(rename = "tenon:named")]
+pub(super) struct Named<T>(pub(super) T);
+
+/// Unknown fields below it are kept.
+#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[serde(rename = "tenon:kept")]
+pub(super) struct Kept<T>(pub(super) T);
+
+/// A field that is kept and not read.
+#[derive(Debug, Clone, Copy, Default, serde::Deserialize)]
+#[serde(rename = "tenon:whole")]
+pub(super) struct Whole;
 
 /// A value at its place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At<'a> {
-    tree: &'a Tree,
-    line: Option<u32>,
-    step: Step<'a>,
-    parent: Option<&'a At<'a>>,
-    context: &'a Context,
+pub(super) struct At<'p, 'de> {
+    pub(super) place: Place<'p>,
+    pub(super) value: &'de Value,
+    /// The fields that the type around it has.
+    known: &'static [&'static str],
+    strangers: Strangers,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Step<'a> {
-    Root,
-    Key(&'a str),
-    Index(usize),
-}
-
-/// `spec.limits[nvidia.com/gpu]`.
-impl fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            write!(f, "{parent}")?;
-        }
-        match self.step {
-            Step::Root => Ok(()),
-            Step::Index(index) => write!(f, "[{index}]"),
-            Step::Key(key) if !is_plain_key(key) => write!(f, "[{key}]"),
-            Step::Key(key) => {
-                let first = self.parent.is_none_or(|parent| matches!(parent.step, Step::Root));
-                write!(f, "{}{key}", if first { "" } else { "." })
-            }
-        }
-    }
-}
-
-fn is_plain_key(key: &str) -> bool {
-    !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-}
-
-impl Context {
-    /// How many errors there are so far: a reader that must know whether its parts were in order compares.
-    pub(super) fn errors(&self) -> usize {
-        self.errors.get()
-    }
-}
-
-impl<'a> At<'a> {
-    pub(super) fn root(tree: &'a Tree, context: &'a Context) -> Self {
-        Self { tree, line: tree.line, step: Step::Root, parent: None, context }
+impl<'p, 'de> At<'p, 'de> {
+    pub(super) fn root(value: &'de Value, context: &'p Context) -> Self {
+        Self { place: Place::root(context), value, known: &[], strangers: Strangers::Dropped }
     }
 
-    pub(super) fn context(&self) -> &'a Context {
-        self.context
+    /// The element of a list.
+    pub(super) fn index<'c>(&'c self, index: usize, value: &'de Value) -> At<'c, 'de> {
+        At { place: self.place.index(index), value, known: &[], strangers: self.strangers }
     }
 
-    pub(super) fn tree(&self) -> &'a Tree {
-        self.tree
+    pub(super) fn key<'c>(&'c self, key: &'c str, value: &'de Value) -> At<'c, 'de> {
+        At { place: self.place.key(key), value, known: &[], strangers: self.strangers }
     }
 
-    /// The field of a map; absent if it is null or not there.
-    pub(super) fn field(&'a self, key: &'a str) -> Option<At<'a>> {
-        let entry = self.tree.get(key)?;
-        (entry.value.value != Value::Null).then(|| self.child(entry))
-    }
-
-    fn child(&'a self, entry: &'a Entry) -> At<'a> {
-        let (tree, step) = (&entry.value, Step::Key(&entry.key));
-        At { tree, line: entry.line, step, parent: Some(self), context: self.context }
-    }
-
-    /// The field of a map, which has to be a map itself and to have no other fields than those.
-    pub(super) fn object(&'a self, key: &'a str, fields: Fields<'_>) -> Option<At<'a>> {
-        self.field(key).filter(|at| at.check_map(fields))
-    }
-
-    /// Like [`At::object`], for fields that have to be there.
-    pub(super) fn required_object(&'a self, key: &'a str, fields: Fields<'_>) -> Option<At<'a>> {
-        if self.field(key).is_none() {
-            self.missing(key, "a map");
-        }
-        self.object(key, fields)
-    }
-
-    /// Whether this is a map with no other fields than those; says what is wrong.
-    pub(super) fn check_map(&self, fields: Fields<'_>) -> bool {
-        let Value::Map(entries) = &self.tree.value else {
-            self.wrong_type("a map");
-            return false;
-        };
-        if let Fields::Only(known) = fields {
-            for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
-                let remedy = match nearest(&entry.key, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("leave it out; known fields are {}", quoted(known)),
-                };
-                self.child(entry).error("unknown field", remedy);
-            }
-        }
-        true
-    }
-
-    /// The field of a map, which has to be a list; empty lists count as absent.
-    pub(super) fn list(&'a self, key: &'a str) -> Option<At<'a>> {
-        let at = self.field(key)?;
-        match &at.tree.value {
-            Value::List(items) => (!items.is_empty()).then_some(at),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => {
-                at.wrong_type("a list");
-                None
-            }
-        }
-    }
-
-    /// The items of a list.
-    pub(super) fn items(&'a self) -> impl Iterator<Item = At<'a>> {
-        let items: &[Tree] = match &self.tree.value {
-            Value::List(items) => items,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => &[],
-        };
-        items.iter().enumerate().map(move |(index, tree)| At {
-            tree,
-            line: tree.line,
-            step: Step::Index(index),
-            parent: Some(self),
-            context: self.context,
-        })
-    }
-
-    /// The entries of a map.
-    pub(super) fn entries(&'a self) -> impl Iterator<Item = (&'a str, At<'a>)> {
-        let entries: &[Entry] = match &self.tree.value {
-            Value::Map(entries) => entries,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => &[],
-        };
-        entries.iter().map(move |entry| (entry.key.as_str(), self.child(entry)))
-    }
-
-    /// Whether a field is there and not null.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.tree.get(key).is_some_and(|entry| entry.value.value != Value::Null)
-    }
-
-    /// Whether a field is there and says something: not null, no empty list.
-    pub(super) fn says(&self, key: &str) -> bool {
-        self.has(key) && self.tree.get(key).is_some_and(|entry| entry.value.value != Value::List(Vec::new()))
-    }
-
-    pub(super) fn error(&self, message: impl Into<String>, remedy: impl Into<String>) {
-        self.context.errors.set(self.context.errors.get().saturating_add(1));
-        self.context.problems.borrow_mut().push(self.problem(message, remedy));
-    }
-
-    pub(super) fn warn(&self, message: impl Into<String>, remedy: impl Into<String>) {
-        self.context.warnings.borrow_mut().push(self.problem(message, remedy));
-    }
-
-    fn problem(&self, message: impl Into<String>, remedy: impl Into<String>) -> Problem {
-        let (message, remedy) = (message.into(), remedy.into());
-        Problem { line: self.line, field: self.to_string(), message, remedy }
-    }
-
-    /// Says that a field has to be there.
-    pub(super) fn missing(&self, key: &str, expected: &str) {
-        let path = self.to_string();
-        let field = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-        let mut problem = self.problem("required, but not given", format!("add {expected}"));
-        problem.field = field;
-        self.context.errors.set(self.context.errors.get().saturating_add(1));
-        self.context.problems.borrow_mut().push(problem);
-    }
-
-    fn wrong_type(&self, expected: &str) {
-        let wants_text = expected == "a string";
-        let (found, remedy) = match &self.tree.value {
-            Value::Null => ("nothing".to_owned(), "give it a value or leave it out".to_owned()),
-            Value::Bool(given) if wants_text => {
-                (format!("the boolean `{given}`"), "put it in quotes".to_owned())
-            }
-            Value::Number(text) if wants_text => {
-                (format!("the number `{text}`"), format!("write `\"{text}\"`"))
-            }
-            Value::Bool(given) => (format!("the boolean `{given}`"), format!("write {expected}")),
-            Value::Number(text) => (format!("the number `{text}`"), format!("write {expected}")),
-            Value::Text(text) => (format!("the string `{text}`"), format!("write {expected}")),
-            Value::List(_) => ("a list".to_owned(), format!("write {expected}")),
-            Value::Map(_) => ("a map".to_owned(), format!("write {expected}")),
-        };
-        self.error(format!("expected {expected}, found {found}"), remedy);
-    }
-
-    /// This as a string.
-    pub(super) fn text(&self) -> Option<&'a str> {
-        match &self.tree.value {
-            Value::Text(text) => Some(text),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
-                self.wrong_type("a string");
-                None
-            }
-        }
-    }
-
-    /// A field as a string.
-    pub(super) fn text_of(&self, key: &str) -> Option<String> {
-        self.field(key).and_then(|at| at.text()).map(str::to_owned)
-    }
-
-    /// A field as a string that has to be there and not to be empty.
-    pub(super) fn required_text(&self, key: &str, expected: &str) -> Option<String> {
-        match self.field(key) {
-            None => {
-                self.missing(key, expected);
-                None
-            }
-            Some(at) => {
-                let text = at.text()?;
-                if text.is_empty() {
-                    at.error("must not be empty", format!("write {expected}"));
-                    return None;
-                }
-                Some(text.to_owned())
-            }
-        }
-    }
-
-    /// A field as a boolean.
-    pub(super) fn boolean(&self, key: &str) -> Option<bool> {
-        let at = self.field(key)?;
-        match &at.tree.value {
-            Value::Bool(given) => Some(*given),
-            Value::Null | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
-                at.wrong_type("`true` or `false`");
-                None
-            }
-        }
-    }
-
-    /// This as an integer within a range.
-    pub(super) fn integer<T: TryFrom<i64>>(&self, range: RangeInclusive<i64>) -> Option<T> {
-        let Value::Number(text) = &self.tree.value else {
-            self.wrong_type("an integer");
-            return None;
-        };
-        let value = text.parse::<i64>().ok().filter(|value| range.contains(value));
-        let converted = value.and_then(|value| T::try_from(value).ok());
-        if converted.is_none() {
-            let (low, high) = (range.start(), range.end());
-            let wide = *high >= i64::from(i32::MAX);
-            let expected = if wide {
-                format!("an integer from {low}")
-            } else {
-                format!("an integer from {low} to {high}")
+    /// Reads a type, and reports all that is wrong with it.
+    pub(super) fn read<T: Deserialize<'de>>(&self) -> Option<T> {
+        let context = self.place.context;
+        for _ in 0..MOST_ERRORS {
+            let wrong = match T::deserialize(*self) {
+                Ok(read) => return Some(read),
+                Err(wrong) => wrong.at(self),
             };
-            self.error(format!("expected {expected}, found `{text}`"), format!("write {expected}"));
+            let Wrong { place, missing, message, remedy } = wrong;
+            let place = place.unwrap_or_default();
+            if !context.is_wrong_within(&place) {
+                let dot = if place.is_empty() { "" } else { "." };
+                let field = missing.map_or_else(|| place.clone(), |field| format!("{place}{dot}{field}"));
+                let problem = context.problem(field, message, remedy);
+                context.problems.borrow_mut().push(problem);
+            }
+            let whole = place == self.place.to_string();
+            if !context.wrong.borrow_mut().insert(place) || whole {
+                break;
+            }
         }
-        converted
-    }
-
-    /// A field as an integer within a range.
-    pub(super) fn integer_of<T: TryFrom<i64>>(&self, key: &str, range: RangeInclusive<i64>) -> Option<T> {
-        self.field(key).and_then(|at| at.integer(range))
-    }
-
-    /// This as a point in time, RFC 3339.
-    pub(super) fn timestamp(&self, key: &str) -> Option<Timestamp> {
-        let at = self.field(key)?;
-        let text = at.text()?;
-        let time = text.parse().ok();
-        if time.is_none() {
-            at.error(format!("`{text}` is not a time"), "write RFC 3339, such as `2026-01-01T00:00:00Z`");
-        }
-        time
-    }
-
-    /// This as an identifier.
-    pub(super) fn id<T>(&self, parse: impl FnOnce(String) -> Result<T, ParseIdError>) -> Option<T> {
-        parse(self.text()?.to_owned()).map_err(|error| self.report_id(&error)).ok()
-    }
-
-    pub(super) fn report_id(&self, error: &ParseIdError) {
-        let ParseIdError { kind, value, expected } = error;
-        self.error(format!("`{value}` is not a valid {kind}"), format!("write {expected}"));
-    }
-
-    /// Reports a word that isn't of a list.
-    pub(super) fn report_word(&self, error: &UnknownWordError) {
-        let UnknownWordError { kind, value, expected, nearest } = error;
-        let remedy =
-            nearest.as_ref().map_or("use one of these".to_owned(), |near| format!("did you mean `{near}`?"));
-        self.error(format!("`{value}` is not {kind}: expected {expected}"), remedy);
-    }
-
-    /// This as one of some words.
-    pub(super) fn word<T>(&self, parse: impl FnOnce(&str) -> Result<T, UnknownWordError>) -> Option<T> {
-        parse(self.text()?).map_err(|error| self.report_word(&error)).ok()
-    }
-
-    /// This as one of some texts.
-    pub(super) fn one_of(&self, kind: &'static str, words: &[&str]) -> Option<&'a str> {
-        let text = self.text()?;
-        if words.contains(&text) {
-            return Some(text);
-        }
-        let expected = quoted(words);
-        let near = nearest(text, words.iter().copied()).map(str::to_owned);
-        self.report_word(&UnknownWordError { kind, value: text.to_owned(), expected, nearest: near });
         None
     }
 
-    /// This as a quantity; numbers are quantities too.
-    pub(super) fn quantity(&self) -> Option<Quantity> {
-        let text = match &self.tree.value {
-            Value::Text(text) | Value::Number(text) => text,
-            Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => {
-                self.wrong_type("a quantity such as `500m` or `1.5Gi`");
-                return None;
+    fn visit_map<V: Visitor<'de>>(
+        self,
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        match self.value {
+            Value::Object(fields) => {
+                visitor.visit_map(Fields { at: self, known, left: fields.iter(), next: None })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Err(de::Error::invalid_type(unexpected(self.value), &"a map"))
+            }
+        }
+    }
+
+    /// Notes that its type doesn't have this field.
+    fn note(&self) {
+        let stranger = Stranger { pointer: self.place.pointer(), known: self.known, fate: self.strangers };
+        self.place.context.strangers.borrow_mut().insert(self.place.to_string(), stranger);
+    }
+}
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    place: Option<String>,
+    missing: Option<&'static str>,
+    message: String,
+    remedy: String,
+}
+
+impl Wrong {
+    fn new(message: String, remedy: String) -> Self {
+        Self { place: None, missing: None, message, remedy }
+    }
+
+    fn at(mut self, at: &At<'_, '_>) -> Self {
+        self.place.get_or_insert_with(|| at.place.to_string());
+        self
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+impl de::Error for Wrong {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        let text = text.to_string();
+        let (message, remedy) = text.rsplit_once(REMEDY).unwrap_or((&text, ""));
+        Self::new(message.to_owned(), remedy.to_owned())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let expected = plain(expected);
+        let is_text = expected == "a string";
+        let (found, remedy) = match found {
+            Unexpected::Unit => ("nothing".to_owned(), Some("give it a value or leave it out".to_owned())),
+            Unexpected::Bool(given) => {
+                (format!("the boolean `{given}`"), is_text.then(|| "put it in quotes".to_owned()))
+            }
+            Unexpected::Str(text) => (format!("the string `{text}`"), None),
+            Unexpected::Seq => ("a list".to_owned(), None),
+            Unexpected::Map => ("a map".to_owned(), None),
+            Unexpected::Unsigned(_)
+            | Unexpected::Signed(_)
+            | Unexpected::Float(_)
+            | Unexpected::Char(_)
+            | Unexpected::Bytes(_)
+            | Unexpected::Option
+            | Unexpected::NewtypeStruct
+            | Unexpected::Enum
+            | Unexpected::UnitVariant
+            | Unexpected::NewtypeVariant
+            | Unexpected::TupleVariant
+            | Unexpected::StructVariant
+            | Unexpected::Other(_) => {
+                let number = digits(found);
+                (format!("the number `{number}`"), is_text.then(|| format!("write `\"{number}\"`")))
             }
         };
-        match Quantity::parse(text) {
-            Ok(quantity) => Some(quantity),
-            Err(error) => {
-                self.error(
-                    format!("`{}` is not a quantity: {}", error.value, error.problem),
-                    "write a number with an optional suffix, such as `500m` or `1.5Gi`",
-                );
-                None
+        let remedy = remedy.unwrap_or_else(|| format!("write {expected}"));
+        Self::new(format!("expected {expected}, found {found}"), remedy)
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let expected = plain(expected);
+        Self::new(format!("expected {expected}, found `{}`", digits(found)), format!("write {expected}"))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        let message = "required, but not given".to_owned();
+        Self { missing: Some(field), ..Self::new(message, format!("add `{field}`")) }
+    }
+}
+
+/// A number as it is written: serde calls it "integer `3`".
+fn digits(number: Unexpected<'_>) -> String {
+    let text = number.to_string();
+    text.split('`').nth(1).unwrap_or(&text).to_owned()
+}
+
+/// What a type expects, in the words of manifests.
+fn plain(expected: &dyn Expected) -> String {
+    let text = expected.to_string();
+    match text.as_str() {
+        "a boolean" => "`true` or `false`".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        _ => text,
+    }
+}
+
+pub(super) fn unexpected(value: &Value) -> Unexpected<'_> {
+    match value {
+        Value::Null => Unexpected::Unit,
+        Value::Bool(given) => Unexpected::Bool(*given),
+        Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), ..) => Unexpected::Unsigned(number),
+            (None, Some(number), _) => Unexpected::Signed(number),
+            (None, None, number) => Unexpected::Float(number.unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Unexpected::Str(text),
+        Value::Array(_) => Unexpected::Seq,
+        Value::Object(_) => Unexpected::Map,
+    }
+}
+
+impl<'de> Deserializer<'de> for At<'_, 'de> {
+    type Error = Wrong;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(given) => visitor.visit_bool(*given),
+            Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), ..) => visitor.visit_u64(number),
+                (None, Some(number), _) => visitor.visit_i64(number),
+                (None, None, number) => visitor.visit_f64(number.unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => visitor.visit_borrowed_str(text),
+            Value::Array(elements) => {
+                visitor.visit_seq(Elements { at: self, left: elements.iter().enumerate() })
+            }
+            Value::Object(_) => self.visit_map(&[], visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        self.visit_map(fields, visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let strangers = match name {
+            NAMED => Strangers::Named,
+            KEPT => Strangers::Kept,
+            _ => self.strangers,
+        };
+        visitor.visit_newtype_struct(Self { strangers, ..self })
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        if name == WHOLE { visitor.visit_unit() } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let Value::String(text) = self.value else {
+            return Err(de::Error::invalid_type(unexpected(self.value), &"a string"));
+        };
+        if !words.contains(&text.as_str()) {
+            return Err(de::Error::custom(not_a_word(text, name, words)));
+        }
+        visitor.visit_enum(IntoDeserializer::<Wrong>::into_deserializer(text.as_str()))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.note();
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit seq tuple
+        tuple_struct map identifier
+    }
+}
+
+/// Reads a type from a value that had to be looked at first.
+pub(super) fn reread<T: de::DeserializeOwned, E: de::Error>(value: &Value) -> Result<T, E> {
+    let context = Context::default();
+    T::deserialize(At::root(value, &context))
+        .map_err(|Wrong { message, remedy, .. }| E::custom(told(message, remedy)))
+}
+
+/// That a text isn't one of some words: `kind` says with its article what they are.
+pub(super) fn not_a_word(text: &str, kind: &str, words: &[&str]) -> String {
+    let near = nearest(text, words.iter().copied());
+    let remedy = near.map_or("use one of these".to_owned(), |near| format!("did you mean `{near}`?"));
+    told(format!("`{text}` is not {kind}: expected {}", quoted(words)), remedy)
+}
+
+/// The fields of a map, without those that are null: they are absent.
+struct Fields<'p, 'de> {
+    at: At<'p, 'de>,
+    known: &'static [&'static str],
+    left: serde_json::map::Iter<'de>,
+    next: Option<(&'de String, &'de Value)>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'_, 'de> {
+    type Error = Wrong;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+        for (key, value) in self.left.by_ref() {
+            let child = self.at.key(key, value);
+            let absent = value.is_null() && self.known.contains(&key.as_str());
+            if absent || child.place.context.is_wrong(&child.place) {
+                continue;
+            }
+            self.next = Some((key, value));
+            let text: StrDeserializer<'_, Wrong> = key.as_str().into_deserializer();
+            return seed.deserialize(text).map(Some).map_err(|wrong| wrong.at(&child));
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
+        let (key, value) = self.next.take().ok_or_else(|| de::Error::custom("a value without a key"))?;
+        let child = At { known: self.known, ..self.at.key(key, value) };
+        seed.deserialize(child).map_err(|wrong| wrong.at(&child))
+    }
+}
+
+/// The elements of a list.
+struct Elements<'p, 'de> {
+    at: At<'p, 'de>,
+    left: std::iter::Enumerate<std::slice::Iter<'de, Value>>,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = Wrong;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Wrong> {
+        for (index, value) in self.left.by_ref() {
+            let child = self.at.index(index, value);
+            if !child.place.context.is_wrong(&child.place) {
+                return seed.deserialize(child).map(Some).map_err(|wrong| wrong.at(&child));
             }
         }
-    }
-
-    /// A field as quantities by resource; empty if it is absent.
-    pub(super) fn resources(&self, key: &str) -> ResourceList {
-        let mut list = ResourceList::new();
-        let Some(at) = self.object(key, Fields::Any) else { return list };
-        for (name, value) in at.entries() {
-            let parsed = ResourceName::parse(name).map_err(|error| value.report_id(&error));
-            if let (Ok(name), Some(quantity)) = (parsed, value.quantity()) {
-                if quantity.is_negative() {
-                    value.error(format!("`{quantity}` is negative"), "write zero or more");
-                }
-                list.insert(name, quantity);
-            }
-        }
-        list
-    }
-
-    /// A field as strings by string; empty if it is absent.
-    pub(super) fn text_map(&self, key: &str) -> BTreeMap<String, String> {
-        let Some(at) = self.object(key, Fields::Any) else { return BTreeMap::new() };
-        at.entries()
-            .filter_map(|(key, value)| {
-                // A null is an empty string to the API server.
-                let text = if value.tree.value == Value::Null { "" } else { value.text()? };
-                Some((key.to_owned(), text.to_owned()))
-            })
-            .collect()
-    }
-
-    /// A field as labels: keys are qualified names, values are labels' values.
-    pub(super) fn labels(&self, key: &str) -> BTreeMap<String, String> {
-        let labels = self.text_map(key);
-        if let Some(at) = self.field(key) {
-            for (key, value) in at.entries() {
-                value.check_label_key(key);
-                if let Some(text) = labels.get(key) {
-                    value.check_label_value(text);
-                }
-            }
-        }
-        labels
-    }
-
-    /// Whether a text is a label's key; says so if it isn't.
-    pub(super) fn check_label_key(&self, key: &str) {
-        if !is_qualified_name(key) {
-            self.error(
-                format!("`{key}` is not a label key"),
-                "write `[domain/]name`: a lower-case DNS domain, and at most 63 letters, digits, `-`, `_` and `.` \
-                 that begin and end with a letter or digit",
-            );
-        }
-    }
-
-    /// Whether a text is a label's value; says so if it isn't.
-    pub(super) fn check_label_value(&self, text: &str) {
-        if !is_label_value(text) {
-            self.error(
-                format!("`{text}` is not a label value"),
-                "write at most 63 letters, digits, `-`, `_` and `.` that begin and end with a letter or digit",
-            );
-        }
-    }
-
-    /// A field as a list of strings; empty if it is absent.
-    pub(super) fn texts(&self, key: &str) -> Vec<String> {
-        let Some(at) = self.list(key) else { return Vec::new() };
-        at.items().filter_map(|item| item.text().map(str::to_owned)).collect()
-    }
-
-    /// Like [`At::texts`], where what is wrong has been said.
-    pub(super) fn texts_quietly(&self, key: &str) -> Vec<String> {
-        let Some(at) = self.field(key) else { return Vec::new() };
-        at.items()
-            .filter_map(|item| match &item.tree.value {
-                Value::Text(text) => Some(text.clone()),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => None,
-            })
-            .collect()
+        Ok(None)
     }
 }
 

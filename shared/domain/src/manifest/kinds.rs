@@ -5,15 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::decode::{At, Place, Stranger, Strangers, Whole, quoted};
+use super::fields::{MOST, integer};
+use super::meta::{Metadata, SERVERS, Scope};
+use super::{Manifests, Object};
+use super::{node, node_claim, node_class, node_pool, pdb, pod, storage, workload};
 use crate::api::meta::ObjectMeta;
 use crate::api::workload::WorkloadKind;
 use crate::requirement::hints::nearest;
-
-use super::decode::{At, Fields};
-use super::meta::{Scope, read_meta};
-use super::tree::{Tree, Value};
-use super::{Manifests, Object};
-use super::{node, node_claim, node_class, node_pool, pdb, pod, storage, workload};
 
 /// Kinds that are read, each with its `apiVersion`.
 const KINDS: [(&str, &str); 18] = [
@@ -38,6 +40,8 @@ const KINDS: [(&str, &str); 18] = [
 ];
 /// A kind of Karpenter's that exists and isn't read.
 const NODE_OVERLAY: &str = "NodeOverlay";
+/// Precedes the names of kinds that aren't read.
+const SKIPPED: &str = "skipped ";
 
 /// Objects by namespace and name.
 #[derive(Debug, Default)]
@@ -47,7 +51,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    fn add(&mut self, at: At<'_>, object: Object) {
+    fn add(&mut self, at: &Place<'_>, object: Object) {
         let key = match &object {
             Object::Pod(o) => ("Pod", o.name.namespace.clone(), o.name.name.clone()),
             Object::Workload(o) => keyed(workload::kind_name(o.kind), &o.meta),
@@ -103,91 +107,147 @@ fn keyed(kind: &'static str, meta: &ObjectMeta) -> (&'static str, String, String
 }
 
 /// The kind of a list's items; `None` if this isn't a list. Items of `List` say their kind themselves.
-fn item_kind(tree: &Tree) -> Option<Option<&str>> {
-    let kind = tree.text("kind")?.strip_suffix("List")?;
-    matches!(tree.get("items").map(|entry| &entry.value.value), Some(Value::List(_) | Value::Null))
+fn item_kind(object: &Value) -> Option<Option<&str>> {
+    let kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
+    matches!(object.get("items"), Some(Value::Array(_) | Value::Null))
         .then_some((!kind.is_empty()).then_some(kind))
 }
 
 /// Goes through an object, or through the items of a list.
-pub(super) fn each_item(tree: &Tree, visit: &mut impl FnMut(&Tree)) {
-    match tree.get("items").map(|entry| &entry.value.value) {
-        Some(Value::List(items)) if item_kind(tree).is_some() => {
-            items.iter().for_each(|item| each_item(item, visit))
+pub(super) fn each_item(object: &Value, visit: &mut impl FnMut(&Value)) {
+    match object.get("items").and_then(Value::as_array) {
+        Some(items) if item_kind(object).is_some() => items.iter().for_each(|item| each_item(item, visit)),
+        Some(_) | None => visit(object),
+    }
+}
+
+/// Reads a document of a file: an object or a list of them.
+pub(super) fn read_document(at: At<'_, '_>, into: &mut Collected) {
+    if !at.value.is_null() {
+        read_item(at, None, into);
+    }
+}
+
+fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
+    if let Some(kind) = item_kind(at.value) {
+        let items = at.value.get("items").and_then(Value::as_array).into_iter().flatten();
+        let list = at.key("items", at.value);
+        items.enumerate().for_each(|(index, item)| read_item(list.index(index, item), kind, into));
+    } else if let Some(object) = read_strictly(at, kind) {
+        into.add(&at.place, object);
+    }
+}
+
+/// Reads one object of a file, of which every field that means something has to be known; `listed` is its kind where a
+/// list says it for its items.
+pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Object> {
+    let kind = kind_of(at, listed)?;
+    let read = read_kind(at, &kind);
+    let ours = ["NodePool", "NodeClaim", "EC2NodeClass"].contains(&kind.as_str());
+    let strangers = at.place.context().strangers.take();
+    let errors = strangers.iter().filter(|(_, stranger)| match stranger.fate {
+        Strangers::Named => true,
+        Strangers::Dropped => ours && !SERVERS.iter().any(|field| stranger.pointer.ends_with(field)),
+        Strangers::Kept => false,
+    });
+    for (field, Stranger { pointer, known, .. }) in errors {
+        let name = pointer.rsplit('/').next().unwrap_or_default();
+        let remedy = match nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("leave it out; known fields are {}", quoted(known)),
+        };
+        at.place.context().report(field, "unknown field", remedy);
+    }
+    read
+}
+
+/// Reads an object that an API server holds: fields that aren't known are named where they mean something, and ignored
+/// elsewhere.
+pub(super) fn read_stored(at: At<'_, '_>) -> Option<Object> {
+    let kind = kind_of(at, None)?;
+    let mut read = read_kind(at, &kind)?;
+    let unknown = at.place.context().named();
+    match &mut read {
+        Object::NodePool(pool) => pool.unknown = unknown,
+        Object::NodeClaim(claim) => claim.unknown = unknown,
+        Object::NodeClass(class) => {
+            class.unsupported.extend(unknown);
+            class.unsupported.sort();
         }
-        Some(_) | None => visit(tree),
+        // A pod's are in its shape. Of a template that isn't read whole, what is known counts.
+        Object::Pod(_)
+        | Object::Workload(_)
+        | Object::DaemonSet(_)
+        | Object::Node(_)
+        | Object::PersistentVolume(_)
+        | Object::PersistentVolumeClaim(_)
+        | Object::StorageClass(_)
+        | Object::Namespace(_)
+        | Object::PodDisruptionBudget(_)
+        | Object::PriorityClass(_)
+        | Object::Skipped(_) => {}
     }
+    Some(read)
 }
 
-/// Reads a document: an object or a list of them.
-pub(super) fn read_document(at: At<'_>, into: &mut Collected) {
-    if at.tree().value == Value::Null {
-        return;
-    }
-    read_item(at, None, into);
+/// What every object says first.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Head {
+    api_version: Option<String>,
+    kind: Option<String>,
 }
 
-fn read_item(at: At<'_>, kind: Option<&str>, into: &mut Collected) {
-    if let Some(kind) = item_kind(at.tree()) {
-        if let Some(list) = at.list("items") {
-            list.items().for_each(|item| read_item(item, kind, into));
-        }
-    } else if let Some(object) = read_object(at, kind) {
-        into.add(at, object);
+/// The kind of an object, `""` of one that isn't read; nothing after an error.
+fn kind_of(at: At<'_, '_>, listed: Option<&str>) -> Option<String> {
+    let head: Head = at.read()?;
+    at.place.context().strangers.take();
+    let kind = head.kind.or_else(|| listed.map(str::to_owned));
+    if head.api_version.is_none() && listed.is_none() {
+        at.place.missing("apiVersion", "the kind's version, such as `apiVersion: v1`");
     }
-}
-
-/// Reads one object; `listed` is its kind where a list says it for its items.
-pub(super) fn read_object(at: At<'_>, listed: Option<&str>) -> Option<Object> {
-    if !at.check_map(Fields::Any) {
+    if kind.is_none() {
+        at.place.missing("kind", "a kind, such as `kind: Pod`");
+    }
+    let kind = kind?;
+    if head.api_version.is_none() && listed.is_none() {
         return None;
     }
-    let kind = match (at.has("kind"), listed) {
-        (false, Some(kind)) => kind.to_owned(),
-        (true, _) | (false, None) => {
-            let version = listed.is_some()
-                || at.required_text("apiVersion", "the kind's version, such as `apiVersion: v1`").is_some();
-            let kind = at.required_text("kind", "a kind, such as `kind: Pod`");
-            kind.filter(|_| version)?
-        }
-    };
-    let version = at.text_of("apiVersion");
-    if !is_read(at, &kind, version.as_deref())? {
-        return Some(Object::Skipped(kind));
-    }
-    read_kind(at, &kind)
+    Some(if is_read(&at.place, &kind, head.api_version.as_deref())? {
+        kind
+    } else {
+        format!("{SKIPPED}{kind}")
+    })
 }
 
 /// Whether a kind is read; nothing after an error.
-fn is_read(at: At<'_>, kind: &str, version: Option<&str>) -> Option<bool> {
+fn is_read(place: &Place<'_>, kind: &str, version: Option<&str>) -> Option<bool> {
     let Some(version) = version else { return Some(KINDS.iter().any(|(known, _)| *known == kind)) };
-    let group = version.split_once('/').map_or("", |(group, _)| group);
-    let ours = |version: &str| version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    let group_of = |version: &str| version.split_once('/').map_or("", |(group, _)| group).to_owned();
+    let group = group_of(version);
     if let Some((_, expected)) = KINDS.iter().find(|(known, _)| *known == kind) {
         if *expected == version {
             return Some(true);
         }
-        if !KINDS.iter().any(|(_, known)| ours(known) == group) {
+        if !KINDS.iter().any(|(_, known)| group_of(known) == group) {
             return Some(false);
         }
-        if let Some(field) = at.field("apiVersion") {
-            field.error(format!("`{version}` has no kind `{kind}`"), format!("write `{expected}`"));
-        }
+        place
+            .key("apiVersion")
+            .error(format!("`{version}` has no kind `{kind}`"), format!("write `{expected}`"));
         return None;
     }
-    let karpenter = ["karpenter.sh", "karpenter.k8s.aws"].contains(&group);
-    if karpenter && kind != NODE_OVERLAY {
-        let near = nearest(kind, KINDS.iter().filter(|(_, v)| ours(v) == group).map(|(kind, _)| *kind));
+    if ["karpenter.sh", "karpenter.k8s.aws"].contains(&group.as_str()) && kind != NODE_OVERLAY {
+        let near = nearest(kind, KINDS.iter().filter(|(_, v)| group_of(v) == group).map(|(kind, _)| *kind));
         let remedy = near.map_or("leave it out".to_owned(), |near| format!("did you mean `{near}`?"));
-        if let Some(field) = at.field("kind") {
-            field.error(format!("`{group}` has no kind `{kind}`"), remedy);
-        }
+        place.key("kind").error(format!("`{group}` has no kind `{kind}`"), remedy);
         return None;
     }
     Some(false)
 }
 
-fn read_kind(at: At<'_>, kind: &str) -> Option<Object> {
+/// Reads an object of a kind.
+pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<Object> {
     let workload = |kind| workload::read_workload(at, kind).map(Box::new).map(Object::Workload);
     match kind {
         "Pod" => pod::read_pod(at).map(Box::new).map(Object::Pod),
@@ -210,20 +270,38 @@ fn read_kind(at: At<'_>, kind: &str) -> Option<Object> {
         "NodePool" => node_pool::read_node_pool(at).map(Box::new).map(Object::NodePool),
         "EC2NodeClass" => node_class::read_node_class(at).map(Box::new).map(Object::NodeClass),
         "NodeClaim" => node_claim::read_node_claim(at).map(Box::new).map(Object::NodeClaim),
-        "PriorityClass" => {
-            let meta = read_meta(at, Scope::Cluster, Fields::Any);
-            if !at.has("value") {
-                at.missing("value", "the priority");
-            }
-            let _: Option<i32> = at.integer_of("value", i64::from(i32::MIN)..=i64::from(i32::MAX));
-            meta.map(|meta| Object::PriorityClass(meta.name))
-        }
-        // A `List` without items.
-        _ => Some(Object::Skipped(kind.to_owned())),
+        "PriorityClass" => read_priority_class(at),
+        // A `List` without items, or a kind that isn't read.
+        _ => Some(Object::Skipped(kind.strip_prefix(SKIPPED).unwrap_or(kind).to_owned())),
     }
 }
 
-/// Reads a Namespace: its labels are all that matters.
-pub(super) fn read_namespace(at: At<'_>) -> Option<ObjectMeta> {
-    read_meta(at, Scope::Cluster, Fields::Any)
+/// Of a Namespace its labels are all that matters.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Namespace {
+    #[serde(default, rename = "apiVersion")]
+    _api_version: Whole,
+    #[serde(default, rename = "kind")]
+    _kind: Whole,
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+fn read_namespace(at: At<'_, '_>) -> Option<ObjectMeta> {
+    at.read::<Namespace>()?.metadata.of_object(&at.place, Scope::Cluster)
+}
+
+#[derive(Deserialize)]
+struct PriorityClass {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(rename = "value", deserialize_with = "integer::<{ i32::MIN as i64 }, MOST, _, _>")]
+    _value: i32,
+}
+
+fn read_priority_class(at: At<'_, '_>) -> Option<Object> {
+    let class: PriorityClass = at.read()?;
+    let meta = class.metadata.of_object(&at.place, Scope::Cluster)?;
+    Some(Object::PriorityClass(meta.name))
 }

@@ -4,15 +4,17 @@
 //! node as they are; only the families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are
 //! accepted and named as unsupported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::catalog::settings::{AmiFamily, EvictionThreshold, Kubelet, Reserved};
-use crate::quantity::Quantity;
-use crate::requirement::hints::nearest;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde_json::Value;
 
-use super::decode::{At, Fields, quoted};
+use super::decode::{At, Kept, Place, quoted, reread, told};
 use super::duration;
-use super::tree::Value;
+use super::fields::{MOST, Positive, integer, one_of, within};
+use crate::catalog::settings::{AmiFamily, EvictionThreshold, Kubelet, Reserved};
+use crate::requirement::hints::nearest;
 
 /// Fields that Karpenter interprets.
 const KNOWN: [&str; 12] = [
@@ -41,49 +43,157 @@ const SIGNALS: [&str; 6] = [
 /// Variables of expressions: a text that names one isn't meant as a quantity.
 const VARIABLES: [&str; 6] =
     ["vcpus", "memory_mib", "default_enis", "ips_per_eni", "max_pods", "instance_type"];
-const COUNT: std::ops::RangeInclusive<i64> = 0..=i32::MAX as i64;
 
-pub(super) fn read_kubelet(spec: At<'_>, family: AmiFamily, unsupported: &mut Vec<String>) -> Kubelet {
-    let Some(at) = spec.object("kubelet", Fields::Any) else { return Kubelet::default() };
-    check_fields(at, family);
-    let cluster_dns = at.texts("clusterDNS");
-    let passes_on = matches!(family, AmiFamily::Al2023 | AmiFamily::Custom);
-    if cluster_dns.len() > 1
-        && !passes_on
-        && let Some(field) = at.field("clusterDNS")
-    {
-        field.error(format!("AMI family `{family}` takes one address"), "keep one");
-    }
-    let hard = read_signals(at, "evictionHard");
-    check_soft(at);
-    let _: Option<u32> = at.integer_of("evictionMaxPodGracePeriod", COUNT);
-    at.boolean("cpuCFSQuota");
-    check_image_gc(at);
-    let of = |signal: &str| hard.get(signal).copied();
-    Kubelet {
-        max_pods: read_max_pods(at, unsupported),
-        pods_per_core: at.integer_of("podsPerCore", COUNT),
-        kube_reserved: read_reserved(at, "kubeReserved", unsupported),
-        system_reserved: read_reserved(at, "systemReserved", unsupported),
-        eviction_memory: of("memory.available"),
-        eviction_nodefs: of("nodefs.available"),
-        cluster_dns,
-        document: Some(at.tree().to_json()),
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Written {
+    #[serde(rename = "clusterDNS")]
+    cluster_dns: Vec<String>,
+    max_pods: Option<Said<Count>>,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    pods_per_core: Option<u32>,
+    system_reserved: BTreeMap<Reservable, Said<Positive>>,
+    kube_reserved: BTreeMap<Reservable, Said<Positive>>,
+    eviction_hard: BTreeMap<Signal, EvictionThreshold>,
+    eviction_soft: BTreeMap<Signal, EvictionThreshold>,
+    eviction_soft_grace_period: BTreeMap<Signal, GracePeriod>,
+    #[serde(rename = "evictionMaxPodGracePeriod", deserialize_with = "within::<0, MOST, _, _>")]
+    _eviction_max_pod_grace_period: Option<u32>,
+    #[serde(rename = "imageGCHighThresholdPercent", deserialize_with = "within::<0, 100, _, _>")]
+    image_gc_high: Option<u32>,
+    #[serde(rename = "imageGCLowThresholdPercent", deserialize_with = "within::<0, 100, _, _>")]
+    image_gc_low: Option<u32>,
+    #[serde(rename = "cpuCFSQuota")]
+    _cpu_cfs_quota: Option<bool>,
+}
+
+/// A value, or an expression of one.
+#[derive(Debug)]
+enum Said<T> {
+    Value(T),
+    Expression,
+}
+
+#[derive(Debug, Deserialize)]
+struct Count(#[serde(deserialize_with = "integer::<0, MOST, _, _>")] u32);
+
+/// What can be reserved.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Reservable(String);
+
+/// An eviction signal.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Signal(String);
+
+/// A duration of zero or more.
+#[derive(Debug)]
+struct GracePeriod;
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Said<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Value::deserialize(deserializer)?;
+        if is_expression(&given) { Ok(Self::Expression) } else { reread(&given).map(Self::Value) }
     }
 }
 
-fn check_fields(at: At<'_>, family: AmiFamily) {
-    let passes_on = matches!(family, AmiFamily::Al2023 | AmiFamily::Custom);
-    for (key, value) in at.entries() {
+impl<'de> Deserialize<'de> for Reservable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if RESERVED.contains(&name.as_str()) {
+            return Ok(Self(name));
+        }
+        let remedy = nearest(&name, RESERVED).map_or("use one of these".to_owned(), did_you_mean);
+        Err(Error::custom(told(
+            format!("`{name}` can't be reserved: expected {}", quoted(&RESERVED)),
+            remedy,
+        )))
+    }
+}
+
+impl<'de> Deserialize<'de> for Signal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        one_of(deserializer, "an eviction signal", &SIGNALS).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for GracePeriod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let fits = duration::parse_go(&text).is_some_and(|duration| !duration.is_negative());
+        let wrong =
+            || told(format!("`{text}` is not a duration of zero or more"), "write `1m30s` or similar");
+        fits.then_some(Self).ok_or_else(|| Error::custom(wrong()))
+    }
+}
+
+impl<'de> Deserialize<'de> for EvictionThreshold {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if !text.ends_with('%') {
+            return reread(&text.into()).map(|Positive(quantity)| Self::Quantity(quantity));
+        }
+        let wrong = || told(format!("`{text}` is not a percentage"), "write `0%` to `100%`");
+        Self::parse_percentage(&text).ok_or_else(|| Error::custom(wrong()))
+    }
+}
+
+fn did_you_mean(near: &str) -> String {
+    format!("did you mean `{near}`?")
+}
+
+/// Reads `spec.kubelet`, given at its place.
+pub(super) fn read_kubelet(at: At<'_, '_>, family: AmiFamily, unsupported: &mut Vec<String>) -> Kubelet {
+    let Some(Kept(written)) = at.read::<Kept<Written>>() else { return Kubelet::default() };
+    let place = &at.place;
+    check_fields(at, family);
+    if written.cluster_dns.len() > 1 && !passes_on(family) {
+        place.key("clusterDNS").error(format!("AMI family `{family}` takes one address"), "keep one");
+    }
+    check_soft(&written, place);
+    if let (Some(high), Some(low)) = (written.image_gc_high, written.image_gc_low)
+        && high <= low
+    {
+        place.key("imageGCHighThresholdPercent").error(
+            "`imageGCHighThresholdPercent` must be above `imageGCLowThresholdPercent`",
+            format!("write more than {low}"),
+        );
+    }
+    let max_pods = match written.max_pods {
+        Some(Said::Value(Count(count))) => Some(count),
+        Some(Said::Expression) => {
+            unsupported.push(place.key("maxPods").to_string());
+            None
+        }
+        None => None,
+    };
+    let of = |signal: &str| written.eviction_hard.get(&Signal(signal.to_owned())).copied();
+    Kubelet {
+        max_pods,
+        pods_per_core: written.pods_per_core,
+        kube_reserved: reserved(&written.kube_reserved, &place.key("kubeReserved"), unsupported),
+        system_reserved: reserved(&written.system_reserved, &place.key("systemReserved"), unsupported),
+        eviction_memory: of("memory.available"),
+        eviction_nodefs: of("nodefs.available"),
+        cluster_dns: written.cluster_dns,
+        document: Some(at.value.to_string()),
+    }
+}
+
+const fn passes_on(family: AmiFamily) -> bool {
+    matches!(family, AmiFamily::Al2023 | AmiFamily::Custom)
+}
+
+fn check_fields(at: At<'_, '_>, family: AmiFamily) {
+    for key in at.value.as_object().into_iter().flat_map(|fields| fields.keys()) {
+        let field = at.place.key(key);
         if key == "registerWithTaints" {
-            value.error("taints of nodes aren't set here", "write `taints` in the NodePool's template");
+            field.error("taints of nodes aren't set here", "write `taints` in the NodePool's template");
         } else if key == "podsPerCore" && !family.honours_pods_per_core() {
-            value.error(format!("AMI family `{family}` doesn't know `podsPerCore`"), "write `maxPods`");
-        } else if !KNOWN.contains(&key) {
-            let near = nearest(key, KNOWN);
-            match near.filter(|near| near.eq_ignore_ascii_case(key)) {
-                Some(near) => value.error("unknown field", format!("did you mean `{near}`?")),
-                None if !passes_on => value.error(
+            field.error(format!("AMI family `{family}` doesn't know `podsPerCore`"), "write `maxPods`");
+        } else if !KNOWN.contains(&key.as_str()) {
+            match nearest(key, KNOWN).filter(|near| near.eq_ignore_ascii_case(key)) {
+                Some(near) => field.error("unknown field", did_you_mean(near)),
+                None if !passes_on(family) => field.error(
                     format!("AMI family `{family}` doesn't pass this field on to the kubelet"),
                     "leave it out, or use `AL2023`",
                 ),
@@ -93,127 +203,48 @@ fn check_fields(at: At<'_>, family: AmiFamily) {
     }
 }
 
-fn is_expression(text: &str) -> bool {
-    VARIABLES.iter().any(|variable| text.contains(variable))
+fn is_expression(given: &Value) -> bool {
+    given.as_str().is_some_and(|text| VARIABLES.iter().any(|variable| text.contains(variable)))
 }
 
-fn read_max_pods(at: At<'_>, unsupported: &mut Vec<String>) -> Option<u32> {
-    let field = at.field("maxPods")?;
-    match &field.tree().value {
-        Value::Text(text) if is_expression(text) => {
-            unsupported.push(field.to_string());
-            None
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
-            field.integer(COUNT)
-        }
-    }
-}
-
-fn read_reserved(at: At<'_>, key: &str, unsupported: &mut Vec<String>) -> Reserved {
+fn reserved(
+    amounts: &BTreeMap<Reservable, Said<Positive>>,
+    place: &Place<'_>,
+    unsupported: &mut Vec<String>,
+) -> Reserved {
     let mut reserved = Reserved::default();
-    let Some(map) = at.object(key, Fields::Any) else { return reserved };
-    for (name, value) in map.entries() {
-        if let Value::Text(text) = &value.tree().value
-            && is_expression(text)
-        {
-            unsupported.push(value.to_string());
-            continue;
-        }
-        let slot = match name {
-            "cpu" => &mut reserved.cpu,
-            "memory" => &mut reserved.memory,
-            "ephemeral-storage" => &mut reserved.ephemeral_storage,
-            "pid" => &mut reserved.pid,
-            _ => {
-                let near = nearest(name, RESERVED);
-                let remedy =
-                    near.map_or("use one of these".to_owned(), |near| format!("did you mean `{near}`?"));
-                value.error(format!("`{name}` can't be reserved: expected {}", quoted(&RESERVED)), remedy);
+    for (Reservable(name), amount) in amounts {
+        let quantity = match amount {
+            Said::Value(Positive(quantity)) => *quantity,
+            Said::Expression => {
+                unsupported.push(place.key(name).to_string());
                 continue;
             }
         };
-        *slot = value.quantity().filter(|quantity| not_negative(value, *quantity));
+        let slot = match name.as_str() {
+            "cpu" => &mut reserved.cpu,
+            "memory" => &mut reserved.memory,
+            "ephemeral-storage" => &mut reserved.ephemeral_storage,
+            _ => &mut reserved.pid,
+        };
+        *slot = Some(quantity);
     }
     reserved
 }
 
-fn not_negative(at: At<'_>, quantity: Quantity) -> bool {
-    if quantity.is_negative() {
-        at.error(format!("`{quantity}` is negative"), "write zero or more");
-    }
-    !quantity.is_negative()
-}
-
-/// Reads thresholds by signal.
-fn read_signals(at: At<'_>, key: &str) -> BTreeMap<String, EvictionThreshold> {
-    let Some(map) = at.object(key, Fields::Any) else { return BTreeMap::new() };
-    let mut thresholds = BTreeMap::new();
-    for (name, value) in map.entries() {
-        check_signal(value, name);
-        let Some(text) = value.text() else { continue };
-        let threshold = if text.ends_with('%') {
-            let share = EvictionThreshold::parse_percentage(text);
-            if share.is_none() {
-                value.error(format!("`{text}` is not a percentage"), "write `0%` to `100%`");
-            }
-            share
-        } else {
-            value
-                .quantity()
-                .filter(|quantity| not_negative(value, *quantity))
-                .map(EvictionThreshold::Quantity)
-        };
-        thresholds.extend(threshold.map(|threshold| (name.to_owned(), threshold)));
-    }
-    thresholds
-}
-
-fn check_signal(value: At<'_>, name: &str) {
-    if !SIGNALS.contains(&name) {
-        let near = nearest(name, SIGNALS);
-        let remedy = near.map_or("use one of these".to_owned(), |near| format!("did you mean `{near}`?"));
-        value.error(format!("`{name}` is not an eviction signal: expected {}", quoted(&SIGNALS)), remedy);
-    }
-}
-
 /// Soft thresholds and their grace periods have to name the same signals.
-fn check_soft(at: At<'_>) {
-    read_signals(at, "evictionSoft");
-    let periods = at.object("evictionSoftGracePeriod", Fields::Any);
-    if let Some(map) = periods {
-        for (name, value) in map.entries() {
-            check_signal(value, name);
-            let Some(text) = value.text() else { continue };
-            if duration::parse_go(text).is_none_or(|duration| duration.is_negative()) {
-                value
-                    .error(format!("`{text}` is not a duration of zero or more"), "write `1m30s` or similar");
-            }
-        }
-    }
-    let has = |key: &str, name: &str| at.tree().get(key).is_some_and(|entry| entry.value.get(name).is_some());
-    for (key, other) in
-        [("evictionSoft", "evictionSoftGracePeriod"), ("evictionSoftGracePeriod", "evictionSoft")]
-    {
-        let Some(map) = at.field(key) else { continue };
-        for (name, value) in map.entries().filter(|(name, _)| !has(other, name)) {
-            value.error(
+fn check_soft(written: &Written, place: &Place<'_>) {
+    let thresholds: BTreeSet<&Signal> = written.eviction_soft.keys().collect();
+    let periods: BTreeSet<&Signal> = written.eviction_soft_grace_period.keys().collect();
+    for (key, own, other, others) in [
+        ("evictionSoft", &thresholds, "evictionSoftGracePeriod", &periods),
+        ("evictionSoftGracePeriod", &periods, "evictionSoft", &thresholds),
+    ] {
+        for Signal(name) in own.difference(others) {
+            place.key(key).key(name).error(
                 format!("`{other}` has no `{name}`"),
                 "give a threshold and a grace period for each signal",
             );
         }
-    }
-}
-
-fn check_image_gc(at: At<'_>) {
-    let high: Option<u32> = at.integer_of("imageGCHighThresholdPercent", 0..=100);
-    let low: Option<u32> = at.integer_of("imageGCLowThresholdPercent", 0..=100);
-    if let (Some(high), Some(low), Some(field)) = (high, low, at.field("imageGCHighThresholdPercent"))
-        && high <= low
-    {
-        field.error(
-            "`imageGCHighThresholdPercent` must be above `imageGCLowThresholdPercent`",
-            format!("write more than {low}"),
-        );
     }
 }

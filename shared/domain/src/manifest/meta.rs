@@ -1,11 +1,16 @@
-//! `metadata`, and what every reader does first.
+//! `metadata`, and what every object has.
 //!
 //! Decides names, namespaces and the form of labels. It doesn't decide which labels a NodePool may set.
 
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::decode::{Kept, Place, Whole};
+use super::fields::{labels, text, texts, time, within};
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::id::{Uid, is_dns_subdomain};
-
-use super::decode::{At, Fields};
 
 /// Whether a kind's objects live in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,82 +19,113 @@ pub(super) enum Scope {
     Cluster,
 }
 
-/// Fields of `metadata` (Kubernetes, ObjectMeta).
-pub(super) const META_FIELDS: Fields<'static> = Fields::Only(&[
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-]);
+/// Fields of `metadata` that the API server writes and nobody here reads.
+pub(super) const SERVERS: [&str; 4] =
+    ["generateName", "selfLink", "deletionGracePeriodSeconds", "managedFields"];
 
-/// Reads `metadata` of an object; its name has to be there.
-pub(super) fn read_meta(object: At<'_>, scope: Scope, fields: Fields<'_>) -> Option<ObjectMeta> {
-    let at = object.required_object("metadata", fields)?;
-    let name = at.required_text("name", "a name")?;
-    if !is_dns_subdomain(&name) {
-        if let Some(field) = at.field("name") {
-            field.error(
-                format!("`{name}` is not a name"),
+/// An object: its metadata, its `spec` and its `status`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Form<S, T> {
+    #[serde(default, rename = "apiVersion")]
+    _api_version: Whole,
+    #[serde(default, rename = "kind")]
+    _kind: Whole,
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+    pub(super) spec: Option<S>,
+    pub(super) status: Option<T>,
+}
+
+impl<S, T> Form<S, T> {
+    /// Its `spec`, which has to be there.
+    pub(super) fn spec(&mut self, place: &Place<'_>) -> Option<S> {
+        if self.spec.is_none() {
+            place.missing("spec", "a map");
+        }
+        self.spec.take()
+    }
+}
+
+/// `metadata`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Metadata {
+    name: String,
+    namespace: String,
+    uid: Option<Uid>,
+    #[serde(rename = "resourceVersion")]
+    _resource_version: Whole,
+    #[serde(deserialize_with = "labels")]
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "texts")]
+    pub(super) annotations: BTreeMap<String, String>,
+    finalizers: Vec<String>,
+    owner_references: Vec<Kept<Owner>>,
+    #[serde(deserialize_with = "within::<0, { i64::MAX }, _, _>")]
+    generation: Option<u64>,
+    #[serde(deserialize_with = "time")]
+    creation_timestamp: Option<Timestamp>,
+    #[serde(deserialize_with = "time")]
+    deletion_timestamp: Option<Timestamp>,
+}
+
+/// One of `ownerReferences`.
+#[derive(Debug, Deserialize)]
+struct Owner {
+    #[serde(deserialize_with = "text")]
+    kind: String,
+    #[serde(deserialize_with = "text")]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    controller: bool,
+}
+
+impl From<Kept<Owner>> for OwnerReference {
+    fn from(Kept(Owner { kind, name, uid, controller }): Kept<Owner>) -> Self {
+        Self { kind, name, uid, role: if controller { OwnerRole::Controller } else { OwnerRole::Owner } }
+    }
+}
+
+impl Metadata {
+    /// That of an object, at the object's place; its name has to be there.
+    pub(super) fn of_object(self, place: &Place<'_>, scope: Scope) -> Option<ObjectMeta> {
+        let metadata = place.key("metadata");
+        let meta = self.of_template(scope);
+        if meta.name.is_empty() {
+            metadata.missing("name", "a name");
+            return None;
+        }
+        if !is_dns_subdomain(&meta.name) {
+            metadata.key("name").error(
+                format!("`{}` is not a name", meta.name),
                 "write lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
             );
+            return None;
         }
-        return None;
+        Some(meta)
     }
-    Some(ObjectMeta { name, ..read_parts(at, scope) })
-}
 
-/// `metadata` of a pod template: it has no name of its own.
-pub(super) fn read_template_meta(template: At<'_>) -> ObjectMeta {
-    template.object("metadata", Fields::Any).map(|at| read_parts(at, Scope::Namespaced)).unwrap_or_default()
-}
-
-fn read_parts(at: At<'_>, scope: Scope) -> ObjectMeta {
-    let namespace = match scope {
-        Scope::Namespaced => {
-            at.text_of("namespace").filter(|n| !n.is_empty()).unwrap_or_else(|| "default".to_owned())
+    /// That of a template: it needs no name.
+    pub(super) fn of_template(self, scope: Scope) -> ObjectMeta {
+        let namespace = match scope {
+            Scope::Cluster => String::new(),
+            Scope::Namespaced if self.namespace.is_empty() => "default".to_owned(),
+            Scope::Namespaced => self.namespace,
+        };
+        ObjectMeta {
+            name: self.name,
+            namespace,
+            uid: self.uid,
+            labels: self.labels,
+            annotations: self.annotations,
+            finalizers: self.finalizers,
+            owners: self.owner_references.into_iter().map(OwnerReference::from).collect(),
+            generation: self.generation.unwrap_or(0),
+            created_at: self.creation_timestamp,
+            deleted_at: self.deletion_timestamp,
         }
-        Scope::Cluster => String::new(),
-    };
-    ObjectMeta {
-        name: String::new(),
-        namespace,
-        uid: at.field("uid").and_then(|uid| uid.id(Uid::parse)),
-        labels: at.labels("labels"),
-        annotations: at.text_map("annotations"),
-        finalizers: at.texts("finalizers"),
-        owners: read_owners(at),
-        generation: at.integer_of("generation", 0..=i64::MAX).unwrap_or(0),
-        created_at: at.timestamp("creationTimestamp"),
-        deleted_at: at.timestamp("deletionTimestamp"),
     }
-}
-
-fn read_owners(at: At<'_>) -> Vec<OwnerReference> {
-    let Some(list) = at.list("ownerReferences") else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            let role = match item.boolean("controller") {
-                Some(true) => OwnerRole::Controller,
-                Some(false) | None => OwnerRole::Owner,
-            };
-            Some(OwnerReference {
-                kind: item.required_text("kind", "the owner's kind")?,
-                name: item.required_text("name", "the owner's name")?,
-                uid: item.text_of("uid").unwrap_or_default(),
-                role,
-            })
-        })
-        .collect()
 }

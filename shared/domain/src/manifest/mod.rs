@@ -1,19 +1,26 @@
-//! The reader of manifests: YAML and JSON texts, and values from an API server, become [`crate::api`]'s objects.
+//! The readers of manifests: people's files, and objects of an API server, become [`crate::api`]'s objects.
 //!
 //! Decides which manifests are accepted: what Karpenter 1.14 accepts of its own kinds, and of Kubernetes' kinds what
-//! placement needs. All errors of a reading come together, each with its place and a remedy. It doesn't decide whether
-//! objects fit each other (a NodePool's class may be missing).
+//! placement needs. The types that serde reads in this module's files are the one table of fields: what they have is
+//! read, kept by the agent and sent ([`keep`]). It doesn't decide whether objects fit each other (a NodePool's class may
+//! be missing).
+//!
+//! Files are read strictly: all errors of a reading come together, each with its place and a remedy; unknown fields of
+//! Karpenter's kinds, and of pods where they may decide which node fits, are errors. What an API server accepted is
+//! never unreadable for an unknown field: those of Karpenter's specs and of pods' placement are named on the object, all
+//! others are ignored.
 //!
 //! Invariants: defaults that the API server fills in are filled in; equal pods share one shape; what is read from files
 //! is ordered by namespace and name, whatever the order of the files; the last of two objects of one name counts.
 
 mod affinity;
-mod class_devices;
+pub(crate) mod class_devices;
 mod class_selectors;
 mod decode;
 pub(crate) mod duration;
 mod error;
 mod expand;
+pub(crate) mod fields;
 mod kinds;
 mod kubelet;
 mod meta;
@@ -22,6 +29,7 @@ mod node_claim;
 mod node_class;
 mod node_pool;
 mod pdb;
+mod place;
 mod pod;
 mod priority;
 mod requirements;
@@ -29,11 +37,15 @@ mod scalar;
 mod selector;
 mod shapes;
 mod storage;
-mod tree;
 mod workload;
+mod yaml;
 
 #[cfg(test)]
+mod stored_tests;
+#[cfg(test)]
 mod tests;
+
+use serde_json::Value;
 
 use crate::api::meta::ObjectMeta;
 use crate::api::node::Node;
@@ -47,7 +59,6 @@ use crate::api::workload::{DaemonSet, PodDisruptionBudget, Workload};
 use decode::{At, Context};
 use error::Problem;
 use priority::Priorities;
-use tree::Tree;
 
 pub use error::{ManifestError, ManifestErrors};
 pub use expand::expand_workloads;
@@ -132,22 +143,24 @@ pub enum Object {
 /// # Errors
 /// All errors of all files, by file as given, then line.
 pub fn read_files(files: &[(&str, &str)]) -> Result<Read, ManifestErrors> {
-    let parsed: Vec<(&str, tree::Documents)> =
-        files.iter().map(|(name, text)| (*name, tree::parse(name, text))).collect();
-    let mut context = Context { priorities: Priorities::of_files(), ..Context::default() };
-    for tree in parsed.iter().flat_map(|(_, documents)| &documents.trees) {
-        kinds::each_item(tree, &mut |item| context.priorities.add(item));
+    let parsed: Vec<(&str, yaml::Documents)> =
+        files.iter().map(|(name, text)| (*name, yaml::parse(name, text))).collect();
+    let mut priorities = Priorities::of_files();
+    for document in parsed.iter().flat_map(|(_, documents)| &documents.documents) {
+        kinds::each_item(&document.value, &mut |item| priorities.add(item));
     }
+    let mut context = Context::of_files(priorities);
     let mut collected = kinds::Collected::default();
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for (file, documents) in parsed {
         let mut problems: Vec<Problem> = Vec::new();
         for error in documents.errors {
-            let tree::SyntaxError { line, message, remedy } = error;
+            let yaml::SyntaxError { line, message, remedy } = error;
             problems.push(Problem { line, field: String::new(), message, remedy });
         }
-        for tree in &documents.trees {
-            kinds::read_document(At::root(tree, &context), &mut collected);
+        for yaml::Document { value, lines } in documents.documents {
+            context.begin(lines);
+            kinds::read_document(At::root(&value, &context), &mut collected);
         }
         problems.append(&mut context.problems.borrow_mut());
         errors.extend(sorted(problems, file));
@@ -160,12 +173,12 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<Read, ManifestErrors> {
 /// The objects of a text as it writes them, Lists as their items: what an API server would be given. Documents that
 /// [`read_files`] refuses for their syntax are left out; nothing else of them is looked at.
 #[must_use]
-pub fn objects(file: &str, text: &str) -> Vec<serde_json::Value> {
+pub fn objects(file: &str, text: &str) -> Vec<Value> {
     let mut objects = Vec::new();
-    for tree in &tree::parse(file, text).trees {
-        kinds::each_item(tree, &mut |item| objects.extend(serde_json::from_str(&item.to_json()).ok()));
+    for document in &yaml::parse(file, text).documents {
+        kinds::each_item(&document.value, &mut |item| objects.push(item.clone()));
     }
-    objects.retain(serde_json::Value::is_object);
+    objects.retain(Value::is_object);
     objects
 }
 
@@ -174,23 +187,30 @@ fn sorted(mut problems: Vec<Problem>, file: &str) -> Vec<ManifestError> {
     problems.into_iter().map(|problem| problem.of(file)).collect()
 }
 
-/// Reads one object from a value that says its `apiVersion` and `kind`; `place` names it in messages.
+/// Reads one object that somebody wrote, as strictly as one of a file; `place` names it in messages.
 ///
 /// # Errors
 /// All that is wrong with it.
-pub fn read_value(value: &serde_json::Value, place: &str) -> Result<Object, ManifestErrors> {
-    read_as(value, place, |at| kinds::read_object(at, None))
+pub fn read_value(value: &Value, place: &str) -> Result<Object, ManifestErrors> {
+    read_as(value, place, Context::default(), |at| kinds::read_strictly(at, None))
+}
+
+/// Reads one object that an API server accepted; `place` names it in messages.
+///
+/// # Errors
+/// All that is wrong with it. An unknown field isn't.
+pub fn read_stored(value: &Value, place: &str) -> Result<Object, ManifestErrors> {
+    read_as(value, place, Context::of_server(), kinds::read_stored)
 }
 
 /// Reads a value with a reader; what a reader leaves out it has reported.
 fn read_as<T>(
-    value: &serde_json::Value,
+    value: &Value,
     place: &str,
-    read: impl FnOnce(At<'_>) -> Option<T>,
+    context: Context,
+    read: impl FnOnce(At<'_, '_>) -> Option<T>,
 ) -> Result<T, ManifestErrors> {
-    let tree = Tree::from_json(value);
-    let context = Context::default();
-    let object = read(At::root(&tree, &context));
+    let object = read(At::root(value, &context));
     let mut problems = context.problems.take();
     match object {
         Some(object) if problems.is_empty() => Ok(object),
@@ -204,41 +224,45 @@ fn read_as<T>(
     }
 }
 
-macro_rules! values {
-    ($($(#[$doc:meta])* $name:ident, $kind:literal, $result:ty, $read:expr;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Errors
-        /// All that is wrong with it.
-        pub fn $name(value: &serde_json::Value) -> Result<$result, ManifestErrors> {
-            read_as(value, $kind, $read)
-        }
-    )*};
+/// Reads a Pod that an API server accepted.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn pod_from_value(value: &Value) -> Result<Pod, ManifestErrors> {
+    read_as(value, "Pod", Context::of_server(), pod::read_pod)
 }
 
-values! {
-    /// Reads a Pod.
-    pod_from_value, "Pod", Pod, pod::read_pod;
-    /// Reads a DaemonSet.
-    daemon_set_from_value, "DaemonSet", DaemonSet, workload::read_daemon_set;
-    /// Reads a Node.
-    node_from_value, "Node", Node, node::read_node;
-    /// Reads a PersistentVolume.
-    persistent_volume_from_value, "PersistentVolume", PersistentVolume, storage::read_persistent_volume;
-    /// Reads a PersistentVolumeClaim.
-    persistent_volume_claim_from_value, "PersistentVolumeClaim", PersistentVolumeClaim,
-        storage::read_persistent_volume_claim;
-    /// Reads a StorageClass.
-    storage_class_from_value, "StorageClass", StorageClass, storage::read_storage_class;
-    /// Reads a Namespace.
-    namespace_from_value, "Namespace", ObjectMeta, kinds::read_namespace;
-    /// Reads a PodDisruptionBudget.
-    pod_disruption_budget_from_value, "PodDisruptionBudget", PodDisruptionBudget,
-        pdb::read_pod_disruption_budget;
-    /// Reads a NodePool.
-    node_pool_from_value, "NodePool", NodePool, node_pool::read_node_pool;
-    /// Reads an EC2NodeClass.
-    node_class_from_value, "EC2NodeClass", Ec2NodeClass, node_class::read_node_class;
-    /// Reads a NodeClaim.
-    node_claim_from_value, "NodeClaim", NodeClaimObject, node_claim::read_node_claim;
+/// Reads a Node that an API server accepted.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn node_from_value(value: &Value) -> Result<Node, ManifestErrors> {
+    read_as(value, "Node", Context::of_server(), node::read_node)
+}
+
+/// Reads an EC2NodeClass that an API server accepted.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn node_class_from_value(value: &Value) -> Result<Ec2NodeClass, ManifestErrors> {
+    read_as(value, "EC2NodeClass", Context::of_server(), node_class::read_node_class)
+}
+
+/// Reads a part of an object that an API server accepted, such as a taint. Nothing where something is wrong with it.
+#[must_use]
+pub fn part<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
+    read_as(value, "", Context::of_server(), |at| at.read()).ok()
+}
+
+/// Takes out of an object of a kind what nobody reads: fields that the types of this module don't have. What can't be
+/// read stays, and whoever reads what is kept tells it. All of a kind that isn't read is left.
+pub fn keep(kind: &str, object: &mut Value) {
+    let context = Context::of_server();
+    let _ = kinds::read_kind(At::root(object, &context), kind);
+    for pointer in context.dropped() {
+        let Some((around, name)) = pointer.rsplit_once('/') else { continue };
+        if let Some(fields) = object.pointer_mut(around).and_then(Value::as_object_mut) {
+            fields.remove(&name.replace("~1", "/").replace("~0", "~"));
+        }
+    }
 }

@@ -2,56 +2,87 @@
 //!
 //! Decides nothing but what a node's manifest says; a node of another cloud has no provider id here.
 
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::Deserializer;
+
+use super::decode::{At, Kept, Whole};
+use super::fields::{LabelKey, LabelValue, text, time};
+use super::meta::{Form, Scope};
 use crate::api::node::{Node, NodeCondition, Schedulable};
 use crate::api::pod::Readiness;
 use crate::id::{NodeName, ProviderId};
+use crate::resources::ResourceList;
+use crate::taint::{Taint, TaintEffect};
 
-use super::decode::{At, Fields};
-use super::meta::{Scope, read_meta};
-use super::node_pool::read_taints;
-
-pub(super) fn read_node(at: At<'_>) -> Option<Node> {
-    let meta = read_meta(at, Scope::Cluster, Fields::Any);
-    let spec = at.object("spec", Fields::Any);
-    let status = at.object("status", Fields::Any);
-    let provider_id =
-        spec.and_then(|spec| spec.text_of("providerID")).and_then(|text| ProviderId::parse(&text).ok());
-    let schedulable = match spec.and_then(|spec| spec.boolean("unschedulable")) {
-        Some(true) => Schedulable::No,
-        Some(false) | None => Schedulable::Yes,
-    };
-    let taints = spec.map(|spec| read_taints(spec, "taints")).unwrap_or_default();
-    let capacity = status.map(|status| status.resources("capacity")).unwrap_or_default();
-    let allocatable = match status {
-        Some(status) if status.has("allocatable") => status.resources("allocatable"),
-        // As the API server fills it in.
-        Some(_) | None => capacity.clone(),
-    };
-    let conditions = status.map(read_conditions).unwrap_or_default();
-    let readiness = readiness(&conditions);
-    let meta = meta?;
-    let name = NodeName::parse(meta.name.clone()).ok()?;
-    Some(Node { meta, name, provider_id, taints, schedulable, capacity, allocatable, readiness, conditions })
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    #[serde(rename = "providerID")]
+    provider_id: String,
+    unschedulable: bool,
+    taints: Vec<Kept<Taint>>,
 }
 
-fn read_conditions(status: At<'_>) -> Vec<NodeCondition> {
-    let Some(list) = status.list("conditions") else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            Some(NodeCondition {
-                kind: item.required_text("type", "the condition's type")?,
-                status: item.text_of("status").unwrap_or_else(|| "Unknown".to_owned()),
-                since: item.timestamp("lastTransitionTime"),
-            })
-        })
-        .collect()
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    capacity: ResourceList,
+    allocatable: Option<ResourceList>,
+    conditions: Vec<Condition>,
 }
 
-fn readiness(conditions: &[NodeCondition]) -> Readiness {
-    if conditions.iter().any(|c| c.kind == "Ready" && c.status == "True") {
-        Readiness::Ready
-    } else {
-        Readiness::NotReady
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type", deserialize_with = "text")]
+    kind: String,
+    #[serde(default = "unknown")]
+    status: String,
+    #[serde(default, deserialize_with = "time")]
+    last_transition_time: Option<Timestamp>,
+}
+
+fn unknown() -> String {
+    "Unknown".to_owned()
+}
+
+impl<'de> Deserialize<'de> for Taint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            key: LabelKey,
+            #[serde(default)]
+            value: LabelValue,
+            effect: TaintEffect,
+            #[serde(default, rename = "timeAdded")]
+            _time_added: Whole,
+        }
+        let Written { key, value, effect, .. } = Written::deserialize(deserializer)?;
+        Ok(Self { key: key.0, value: value.0, effect })
     }
+}
+
+pub(super) fn read_node(at: At<'_, '_>) -> Option<Node> {
+    let form: Form<NodeSpec, NodeStatus> = at.read()?;
+    let meta = form.metadata.of_object(&at.place, Scope::Cluster)?;
+    let (spec, status) = (form.spec.unwrap_or_default(), form.status.unwrap_or_default());
+    let ready = status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
+    let condition = |Condition { kind, status, last_transition_time }| NodeCondition {
+        kind,
+        status,
+        since: last_transition_time,
+    };
+    Some(Node {
+        name: NodeName::parse(meta.name.clone()).ok()?,
+        meta,
+        provider_id: ProviderId::parse(&spec.provider_id).ok(),
+        taints: spec.taints.into_iter().map(|Kept(taint)| taint).collect(),
+        schedulable: if spec.unschedulable { Schedulable::No } else { Schedulable::Yes },
+        // As the API server fills it in.
+        allocatable: status.allocatable.unwrap_or_else(|| status.capacity.clone()),
+        capacity: status.capacity,
+        readiness: if ready { Readiness::Ready } else { Readiness::NotReady },
+        conditions: status.conditions.into_iter().map(condition).collect(),
+    })
 }

@@ -2,43 +2,81 @@
 //!
 //! Decides the same as for a NodePool's template, but that a claim carries the labels that Karpenter sets.
 
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+use super::decode::{At, Kept, Named, told};
+use super::fields::{Lapse, Plain};
+use super::meta::{Form, Scope};
+use super::node_pool::ClaimSpec;
+use super::requirements::{Owner, Wanted};
 use crate::api::node_claim::NodeClaimObject;
-use crate::api::node_pool::NodeClaimTemplate;
-use crate::id::{ClaimName, ProviderId};
+use crate::api::node_pool::{NodeClaimTemplate, NodeClassRef};
+use crate::id::{ClaimName, ParseIdError, ProviderId};
+use crate::resources::ResourceList;
+use crate::taint::Taint;
 
-use super::decode::{At, Fields};
-use super::meta::{META_FIELDS, Scope, read_meta};
-use super::node_pool::{OBJECT_FIELDS, read_claim_spec};
-use super::requirements::Owner;
+/// [`ClaimSpec`], and what only a NodeClaim has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Written {
+    node_class_ref: Option<NodeClassRef>,
+    requirements: Option<Vec<Wanted>>,
+    resources: Resources,
+    taints: Vec<Taint>,
+    startup_taints: Vec<Taint>,
+    expire_after: Option<Lapse>,
+    termination_grace_period: Option<Plain>,
+}
 
-pub(super) fn read_node_claim(at: At<'_>) -> Option<NodeClaimObject> {
-    at.check_map(OBJECT_FIELDS);
-    let meta = read_meta(at, Scope::Cluster, META_FIELDS);
-    let fields = Fields::Only(&[
-        "nodeClassRef",
-        "requirements",
-        "resources",
-        "taints",
-        "startupTaints",
-        "expireAfter",
-        "terminationGracePeriod",
-    ]);
-    let spec = at.required_object("spec", fields)?;
-    let template = read_claim_spec(spec, Owner::NodeClaim);
-    let requests = spec
-        .object("resources", Fields::Only(&["requests"]))
-        .map(|resources| resources.resources("requests"))
-        .unwrap_or_default();
-    let status = at.object("status", Fields::Any);
-    let provider_id = status.and_then(|status| {
-        let field = status.field("providerID")?;
-        let text = field.text()?;
-        ProviderId::parse(text).map_err(|error| field.report_id(&error)).ok()
-    });
-    let node_name = status.and_then(|status| status.text_of("nodeName"));
-    let meta = meta?;
-    let name = ClaimName::parse(meta.name.clone()).ok()?;
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: ResourceList,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    #[serde(rename = "providerID")]
+    provider_id: Option<ProviderId>,
+    node_name: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for ProviderId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(|ParseIdError { kind, value, expected }| {
+            Error::custom(told(
+                format_args!("`{value}` is not a valid {kind}"),
+                format_args!("write {expected}"),
+            ))
+        })
+    }
+}
+
+pub(super) fn read_node_claim(at: At<'_, '_>) -> Option<NodeClaimObject> {
+    let mut form: Form<Named<Written>, Kept<Status>> = at.read()?;
+    let Named(written) = form.spec(&at.place)?;
+    let Kept(status) = form.status.unwrap_or_default();
+    let spec = ClaimSpec {
+        node_class_ref: written.node_class_ref,
+        requirements: written.requirements,
+        taints: written.taints,
+        startup_taints: written.startup_taints,
+        expire_after: written.expire_after,
+        termination_grace_period: written.termination_grace_period,
+    };
+    let template = spec.into_domain(&at.place.key("spec"), Owner::NodeClaim);
+    let meta = form.metadata.of_object(&at.place, Scope::Cluster)?;
     let (labels, annotations) = (meta.labels.clone(), meta.annotations.clone());
-    let spec = NodeClaimTemplate { labels, annotations, ..template? };
-    Some(NodeClaimObject { meta, name, spec, requests, provider_id, node_name })
+    Some(NodeClaimObject {
+        name: ClaimName::parse(meta.name.clone()).ok()?,
+        meta,
+        spec: NodeClaimTemplate { labels, annotations, ..template? },
+        requests: written.resources.requests,
+        provider_id: status.provider_id,
+        node_name: status.node_name,
+        unknown: Vec::new(),
+    })
 }

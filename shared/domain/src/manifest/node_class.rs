@@ -5,106 +5,176 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::class_devices as devices;
+use super::class_selectors::{
+    self as selectors, AmiTerm, GroupTerm, List, PlacementGroup, ReservationTerm, SubnetTerm,
+};
+use super::decode::{At, Kept, Named, Place, Whole};
+use super::fields::{MOST, texts, within};
+use super::kubelet::read_kubelet;
+use super::meta::{Form, Scope};
 use crate::api::node_class::{
     AmiSelectorTerm, Ec2NodeClass, InstanceProfile, MetadataOptions, NodeIdentity, ResolvedSubnet,
     is_restricted_tag,
 };
 use crate::catalog::NodeSettings;
-use crate::catalog::settings::{AmiFamily, InstanceStorePolicy};
-use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
+use crate::catalog::settings::{
+    AmiFamily, BlockDevice, ConnectionTracking, InstanceStorePolicy, Kubelet, NestedVirtualization,
+    NetworkInterface,
+};
+use crate::id::NodeClassName;
 
-use super::class_devices as devices;
-use super::class_selectors as selectors;
-use super::decode::{At, Fields};
-use super::kubelet;
-use super::meta::{META_FIELDS, Scope, read_meta};
-use super::node_pool::OBJECT_FIELDS;
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClassSpec {
+    subnet_selector_terms: Option<Vec<SubnetTerm>>,
+    security_group_selector_terms: Option<Vec<GroupTerm>>,
+    capacity_reservation_selector_terms: Vec<ReservationTerm>,
+    placement_group_selector: Option<PlacementGroup>,
+    #[serde(rename = "associatePublicIPAddress")]
+    associate_public_ip_address: Option<bool>,
+    #[serde(rename = "ipPrefixCount", deserialize_with = "within::<0, MOST, _, _>")]
+    _ip_prefix_count: Option<u32>,
+    ami_selector_terms: Option<Vec<AmiTerm>>,
+    ami_family: Option<AmiFamily>,
+    user_data: Option<String>,
+    role: Option<String>,
+    instance_profile: Option<String>,
+    #[serde(deserialize_with = "texts")]
+    tags: BTreeMap<String, String>,
+    #[serde(rename = "kubelet")]
+    _kubelet: Whole,
+    block_device_mappings: Vec<BlockDevice>,
+    instance_store_policy: Option<InstanceStorePolicy>,
+    network_interfaces: Vec<NetworkInterface>,
+    detailed_monitoring: bool,
+    metadata_options: MetadataOptions,
+    connection_tracking: Option<ConnectionTracking>,
+    cpu_options: CpuOptions,
+    context: Option<String>,
+}
 
-const SPEC_FIELDS: Fields<'static> = Fields::Only(&[
-    "subnetSelectorTerms",
-    "securityGroupSelectorTerms",
-    "capacityReservationSelectorTerms",
-    "placementGroupSelector",
-    "associatePublicIPAddress",
-    "ipPrefixCount",
-    "amiSelectorTerms",
-    "amiFamily",
-    "userData",
-    "role",
-    "instanceProfile",
-    "tags",
-    "kubelet",
-    "blockDeviceMappings",
-    "instanceStorePolicy",
-    "networkInterfaces",
-    "detailedMonitoring",
-    "metadataOptions",
-    "connectionTracking",
-    "cpuOptions",
-    "context",
-]);
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct CpuOptions {
+    nested_virtualization: Option<NestedVirtualization>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    subnets: Vec<ResolvedSubnet>,
+}
+
 /// Parts of the API that are read and that nothing acts on.
 const UNSUPPORTED: [&str; 5] =
     ["placementGroupSelector", "ipPrefixCount", "networkInterfaces", "connectionTracking", "cpuOptions"];
 
-pub(super) fn read_node_class(at: At<'_>) -> Option<Ec2NodeClass> {
-    at.check_map(OBJECT_FIELDS);
-    let meta = read_meta(at, Scope::Cluster, META_FIELDS);
-    let spec = at.required_object("spec", SPEC_FIELDS)?;
+pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
+    let mut form: Form<Named<ClassSpec>, Kept<Status>> = at.read()?;
+    let Named(spec) = form.spec(&at.place)?;
+    let place = at.place.key("spec");
+    let identity = spec.identity(&place);
+    spec.check(&place);
+    let raw = at.value.get("spec").unwrap_or(&Value::Null);
+    let amis = place.key("amiSelectorTerms");
+    let (subnets, groups) = (place.key("subnetSelectorTerms"), place.key("securityGroupSelectorTerms"));
+    let reservations = place.key("capacityReservationSelectorTerms");
+    let list = |place, key| List { place, given: raw.get(key) };
+    let ami_selector = selectors::amis(list(&amis, "amiSelectorTerms"), spec.ami_selector_terms);
+    let ami_family = family(spec.ami_family, &ami_selector, &place);
+    let says = |key: &&&str| {
+        raw.get(**key).is_some_and(|value| !value.is_null() && *value != Value::Array(Vec::new()))
+    };
     let mut unsupported: Vec<String> =
-        UNSUPPORTED.iter().filter(|key| spec.says(key)).map(|key| format!("spec.{key}")).collect();
-    let subnet_selector = selectors::read_subnet_terms(spec);
-    let security_group_selector = selectors::read_security_group_terms(spec);
-    let ami_selector = selectors::read_ami_terms(spec);
-    let reservation_selector = selectors::read_reservation_terms(spec);
-    selectors::check_placement_group(spec);
-    let identity = read_identity(spec);
-    let ami_family = read_family(spec, &ami_selector);
-    let settings = read_settings(spec, ami_family.unwrap_or(AmiFamily::Al2023), &mut unsupported);
+        UNSUPPORTED.iter().filter(says).map(|key| format!("spec.{key}")).collect();
     name_unsupported(ami_family, &ami_selector, &mut unsupported);
-    let _: Option<u32> = spec.integer_of("ipPrefixCount", 0..=i64::from(i32::MAX));
-    let (tags, metadata_options) = (read_tags(spec), read_metadata_options(spec));
-    let status_subnets = at.object("status", Fields::Any).map(read_subnets).unwrap_or_default();
-    let (user_data, context) = (spec.text_of("userData"), spec.text_of("context"));
-    let associate_public_ip = spec.boolean("associatePublicIPAddress");
-    let detailed_monitoring = spec.boolean("detailedMonitoring").unwrap_or(false);
-    let (meta, identity) = (meta?, identity?);
-    let name = NodeClassName::parse(meta.name.clone()).ok()?;
+    let family = ami_family.unwrap_or(AmiFamily::Al2023);
+    let kubelet = match raw.get("kubelet").filter(|kubelet| !kubelet.is_null()) {
+        Some(kubelet) => read_kubelet(at.key("spec", raw).key("kubelet", kubelet), family, &mut unsupported),
+        None => Kubelet::default(),
+    };
     unsupported.sort();
+    let meta = form.metadata.of_object(&at.place, Scope::Cluster)?;
     Some(Ec2NodeClass {
+        name: NodeClassName::parse(meta.name.clone()).ok()?,
         meta,
-        name,
-        subnet_selector,
-        security_group_selector,
+        subnet_selector: selectors::subnets(
+            list(&subnets, "subnetSelectorTerms"),
+            spec.subnet_selector_terms,
+        ),
+        security_group_selector: selectors::security_groups(
+            list(&groups, "securityGroupSelectorTerms"),
+            spec.security_group_selector_terms,
+        ),
         ami_selector,
-        reservation_selector,
-        settings,
-        user_data,
-        identity,
-        tags,
-        metadata_options,
-        associate_public_ip,
-        detailed_monitoring,
-        context,
-        status_subnets,
+        reservation_selector: selectors::reservations(
+            list(&reservations, "capacityReservationSelectorTerms"),
+            spec.capacity_reservation_selector_terms,
+        ),
+        settings: NodeSettings {
+            ami_family: family,
+            kubelet,
+            block_devices: spec.block_device_mappings,
+            instance_store_policy: spec.instance_store_policy,
+            network_interfaces: spec.network_interfaces,
+            connection_tracking: spec.connection_tracking,
+            nested_virtualization: spec.cpu_options.nested_virtualization,
+            ..NodeSettings::default()
+        },
+        user_data: spec.user_data,
+        identity: identity?,
+        tags: spec.tags,
+        metadata_options: spec.metadata_options,
+        associate_public_ip: spec.associate_public_ip_address,
+        detailed_monitoring: spec.detailed_monitoring,
+        context: spec.context,
+        status_subnets: form.status.map(|Kept(status)| status.subnets).unwrap_or_default(),
         unsupported,
     })
 }
 
-fn read_settings(spec: At<'_>, ami_family: AmiFamily, unsupported: &mut Vec<String>) -> NodeSettings {
-    let instance_store_policy = spec
-        .field("instanceStorePolicy")
-        .and_then(|field| field.one_of("an instance store policy", &["RAID0"]))
-        .map(|_| InstanceStorePolicy::Raid0);
-    NodeSettings {
-        ami_family,
-        kubelet: kubelet::read_kubelet(spec, ami_family, unsupported),
-        block_devices: devices::read_block_devices(spec),
-        instance_store_policy,
-        network_interfaces: devices::read_network_interfaces(spec),
-        connection_tracking: devices::read_connection_tracking(spec),
-        nested_virtualization: devices::read_nested_virtualization(spec),
-        ..NodeSettings::default()
+impl ClassSpec {
+    fn check(&self, place: &Place<'_>) {
+        selectors::check_placement_group(
+            self.placement_group_selector.as_ref(),
+            &place.key("placementGroupSelector"),
+        );
+        devices::check_block_devices(&self.block_device_mappings, &place.key("blockDeviceMappings"));
+        devices::check_interfaces(&self.network_interfaces, &place.key("networkInterfaces"));
+        devices::check_tracking(self.connection_tracking.as_ref(), &place.key("connectionTracking"));
+        let tags = place.key("tags");
+        for key in self.tags.keys() {
+            if key.is_empty() {
+                tags.key(key).error("a tag without a key", "name it, or leave it out");
+            } else if is_restricted_tag(key) {
+                tags.key(key).error(format!("tag `{key}` is set on every instance"), "leave it out");
+            }
+        }
+    }
+
+    fn identity(&self, place: &Place<'_>) -> Option<NodeIdentity> {
+        match (&self.role, &self.instance_profile) {
+            (None, None) => {
+                place.error(
+                    "either `role` or `instanceProfile` is required, none is given",
+                    "add the nodes' role, or an instance profile that holds it",
+                );
+                None
+            }
+            (Some(_), Some(_)) => {
+                let message = "`role` and `instanceProfile` exclude each other";
+                place.key("instanceProfile").error(message, "keep one of them");
+                None
+            }
+            (Some(role), None) => read_role(role, &place.key("role")).map(NodeIdentity::Role),
+            (None, Some(profile)) => {
+                read_profile(profile, &place.key("instanceProfile")).map(NodeIdentity::InstanceProfile)
+            }
+        }
     }
 }
 
@@ -134,53 +204,28 @@ fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupp
 }
 
 /// `amiFamily`, or the alias's; with an alias it may only repeat that one or be `Custom`.
-fn read_family(spec: At<'_>, terms: &[AmiSelectorTerm]) -> Option<AmiFamily> {
+fn family(given: Option<AmiFamily>, terms: &[AmiSelectorTerm], spec: &Place<'_>) -> Option<AmiFamily> {
     let alias = terms.iter().find_map(|term| match term {
         AmiSelectorTerm::Alias { family, .. } => selectors::alias_family(family),
         AmiSelectorTerm::Id(_) | AmiSelectorTerm::Match { .. } | AmiSelectorTerm::SsmParameter(_) => None,
     });
-    let Some(field) = spec.field("amiFamily") else {
-        let has_alias = selectors::has_alias(spec);
-        if !has_alias {
+    let place = spec.key("amiFamily");
+    match (given, alias) {
+        // Terms that are wrong may have been aliases.
+        (None, None) if !terms.is_empty() => {
             spec.missing("amiFamily", "the family of the images, such as `AL2023`, or an alias term");
         }
-        return alias;
-    };
-    let words = AmiFamily::ALL.map(AmiFamily::as_str);
-    let family = AmiFamily::from_spec(field.one_of("an AMI family", &words)?)?;
-    match alias {
-        Some(alias) if family != alias && family != AmiFamily::Custom => {
-            field.error(
-                format!("`{family}` isn't the family of the alias, which is `{alias}`"),
-                "leave `amiFamily` out, or write `Custom`",
-            );
-        }
-        Some(_) | None => {}
+        (Some(family), Some(alias)) if family != alias && family != AmiFamily::Custom => place.error(
+            format!("`{family}` isn't the family of the alias, which is `{alias}`"),
+            "leave `amiFamily` out, or write `Custom`",
+        ),
+        (Some(_) | None, Some(_) | None) => {}
     }
-    Some(family)
-}
-
-fn read_identity(spec: At<'_>) -> Option<NodeIdentity> {
-    match (spec.field("role"), spec.field("instanceProfile")) {
-        (None, None) => {
-            spec.error(
-                "either `role` or `instanceProfile` is required, none is given",
-                "add the nodes' role, or an instance profile that holds it",
-            );
-            None
-        }
-        (Some(_), Some(profile)) => {
-            profile.error("`role` and `instanceProfile` exclude each other", "keep one of them");
-            None
-        }
-        (Some(role), None) => read_role(role).map(NodeIdentity::Role),
-        (None, Some(profile)) => read_profile(profile).map(NodeIdentity::InstanceProfile),
-    }
+    given.or(alias)
 }
 
 /// The role's name: a path in front of it is stripped, and so is the rest of an ARN.
-fn read_role(at: At<'_>) -> Option<String> {
-    let text = at.text()?;
+fn read_role(text: &str, at: &Place<'_>) -> Option<String> {
     if iam_resource(text) == Some("instance-profile") {
         at.error(
             format!("`{text}` is the ARN of an instance profile, not of a role"),
@@ -196,8 +241,7 @@ fn read_role(at: At<'_>) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn read_profile(at: At<'_>) -> Option<InstanceProfile> {
-    let text = at.text()?;
+fn read_profile(text: &str, at: &Place<'_>) -> Option<InstanceProfile> {
     if !text.starts_with("arn:") {
         if is_iam_name(text) {
             return Some(InstanceProfile::Name(text.to_owned()));
@@ -238,51 +282,4 @@ fn iam_resource(arn: &str) -> Option<&str> {
 fn is_iam_name(text: &str) -> bool {
     (1..=128).contains(&text.len())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_+=,.@-".contains(c))
-}
-
-fn read_tags(spec: At<'_>) -> BTreeMap<String, String> {
-    if let Some(field) = spec.field("tags") {
-        for (key, value) in field.entries() {
-            if key.is_empty() {
-                value.error("a tag without a key", "name it, or leave it out");
-            } else if is_restricted_tag(key) {
-                value.error(format!("tag `{key}` is set on every instance"), "leave it out");
-            }
-        }
-    }
-    spec.text_map("tags")
-}
-
-fn read_metadata_options(spec: At<'_>) -> MetadataOptions {
-    let mut options = MetadataOptions::default();
-    let fields = Fields::Only(&["httpEndpoint", "httpProtocolIPv6", "httpPutResponseHopLimit", "httpTokens"]);
-    let Some(at) = spec.object("metadataOptions", fields) else { return options };
-    let word = |key: &'static str, words: &[&str], into: &mut String| {
-        if let Some(text) = at.field(key).and_then(|field| field.one_of("a metadata option", words)) {
-            text.clone_into(into);
-        }
-    };
-    word("httpEndpoint", &["enabled", "disabled"], &mut options.http_endpoint);
-    word("httpProtocolIPv6", &["enabled", "disabled"], &mut options.http_protocol_ipv6);
-    word("httpTokens", &["required", "optional"], &mut options.http_tokens);
-    if let Some(limit) = at.integer_of("httpPutResponseHopLimit", 1..=64) {
-        options.http_put_response_hop_limit = limit;
-    }
-    options
-}
-
-fn read_subnets(status: At<'_>) -> Vec<ResolvedSubnet> {
-    let Some(list) = status.list("subnets") else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            item.required_text("id", "the subnet's id")?;
-            item.required_text("zone", "the subnet's zone")?;
-            Some(ResolvedSubnet {
-                id: item.field("id")?.id(SubnetId::parse)?,
-                zone: item.field("zone")?.id(Zone::parse)?,
-                zone_id: item.field("zoneID").and_then(|field| field.id(ZoneId::parse)),
-            })
-        })
-        .collect()
 }

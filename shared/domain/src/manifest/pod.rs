@@ -1,55 +1,259 @@
 //! Pods and what their templates ask for.
 //!
-//! Decides what a pod needs of its node, with the defaults that the API server fills in. Sums over containers are those
-//! of [`PodResources`]; priorities of classes come from [`super::priority`].
+//! Decides what a pod needs of its node, with the defaults that the API server fills in, and which of its fields may
+//! decide that: below [`Named`] an unknown field is noted, elsewhere it is ignored. Sums over containers are those of
+//! [`PodResources`]; priorities of classes come from [`super::priority`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+use super::affinity::Affinity;
+use super::decode::{At, Kept, Named, Place, Source, Whole, told};
+use super::duration;
+use super::fields::{MOST, WIDEST, labels, text, time, within};
+use super::meta::{Form, Scope};
+use super::priority::Completeness;
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{
     DoNotDisrupt, HostPort, Pod, PodOrigin, PodPhase, PodShape, PodVolume, Readiness, SchedulingVerdict,
+    TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use crate::digest::Digest;
 use crate::id::{NamespacedName, NodeName, ParseIdError, Uid};
-use crate::labels;
+use crate::labels::DO_NOT_DISRUPT;
 use crate::resources::{ContainerResources, InitContainer, InitRestart, PodResources, ResourceList};
 use crate::taint::{TaintEffect, Toleration, TolerationOperator};
-
-use super::affinity;
-use super::decode::{At, Fields};
-use super::duration;
-use super::meta::{Scope, read_meta};
-use super::priority::Completeness;
 
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
 const GRACE_SECONDS: u32 = 30;
 const STATIC_POD: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-pub(super) fn read_pod(at: At<'_>) -> Option<Pod> {
-    let before = at.context().errors();
-    let meta = read_meta(at, Scope::Namespaced, Fields::Any)?;
-    let spec = at.required_object("spec", Fields::Any)?;
-    let status = at.object("status", Fields::Any);
+/// `spec` of a pod or of a template.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct PodSpec {
+    node_name: String,
+    scheduler_name: Option<String>,
+    #[serde(deserialize_with = "labels")]
+    node_selector: BTreeMap<String, String>,
+    affinity: Named<Affinity>,
+    topology_spread_constraints: Named<Vec<TopologySpreadConstraint>>,
+    tolerations: Named<Vec<Toleration>>,
+    overhead: ResourceList,
+    resources: Option<Named<Resources>>,
+    resource_claims: Named<Vec<ResourceClaim>>,
+    #[serde(deserialize_with = "within::<{ i32::MIN as i64 }, MOST, _, _>")]
+    priority: Option<i32>,
+    priority_class_name: String,
+    scheduling_gates: Vec<Gate>,
+    #[serde(deserialize_with = "within::<0, WIDEST, _, _>")]
+    termination_grace_period_seconds: Option<u32>,
+    host_network: bool,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    pub(super) volumes: Vec<Volume>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Container {
+    name: String,
+    resources: Named<Resources>,
+    restart_policy: String,
+    ports: Vec<Kept<Port>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: ResourceList,
+    limits: ResourceList,
+    #[serde(rename = "claims")]
+    _claims: Whole,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Port {
+    #[serde(deserialize_with = "within::<0, 65_535, _, _>")]
+    host_port: Option<u16>,
+    #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
+    container_port: Option<u16>,
+    protocol: Option<Protocol>,
+    #[serde(rename = "hostIP")]
+    host_ip: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename = "a protocol", rename_all = "UPPERCASE")]
+enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceClaim {
+    #[serde(deserialize_with = "text")]
+    name: String,
+    #[serde(default, rename = "resourceClaimName")]
+    _claim: Whole,
+    #[serde(default, rename = "resourceClaimTemplateName")]
+    _template: Whole,
+}
+
+#[derive(Debug, Deserialize)]
+struct Gate {
+    #[serde(deserialize_with = "text")]
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Volume {
+    name: String,
+    persistent_volume_claim: Option<Kept<ClaimSource>>,
+    ephemeral: Option<Kept<Ephemeral>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimSource {
+    #[serde(deserialize_with = "text")]
+    claim_name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Ephemeral {
+    volume_claim_template: ClaimTemplate,
+}
+
+/// A template of a PersistentVolumeClaim.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ClaimTemplate {
+    pub(super) metadata: ClaimName,
+    pub(super) spec: ClaimSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ClaimName {
+    pub(super) name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ClaimSpec {
+    pub(super) storage_class_name: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodStatus {
+    phase: String,
+    #[serde(deserialize_with = "time")]
+    start_time: Option<Timestamp>,
+    nominated_node_name: String,
+    conditions: Vec<Condition>,
+    container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+}
+
+/// `allocatedResources` are larger than the requests while a pod is being resized.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerStatus {
+    name: String,
+    allocated_resources: ResourceList,
+}
+
+impl<'de> Deserialize<'de> for Toleration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Written {
+            key: String,
+            operator: TolerationOperator,
+            value: String,
+            effect: Option<TaintEffect>,
+            #[serde(deserialize_with = "within::<{ i64::MIN }, { i64::MAX }, _, _>")]
+            toleration_seconds: Option<i64>,
+        }
+        let Written { key, operator, value, effect, toleration_seconds } =
+            Written::deserialize(deserializer)?;
+        if key.is_empty() && operator == TolerationOperator::Equal {
+            let message = "a toleration without a key needs `operator: Exists`";
+            return Err(Error::custom(told(message, "add the key or the operator")));
+        }
+        Ok(Self { key, operator, value, effect, toleration_seconds })
+    }
+}
+
+pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
+    let before = at.place.context().errors();
+    let mut form: Form<PodSpec, PodStatus> = at.read()?;
+    let mut spec = form.spec(&at.place)?;
+    let status = form.status.unwrap_or_default();
+    let meta = form.metadata.of_object(&at.place, Scope::Namespaced)?;
+    let place = at.place.key("spec");
+    let node = match std::mem::take(&mut spec.node_name) {
+        name if name.is_empty() => None,
+        name => Some(node_name(&place, name)?),
+    };
     let owner = meta.owners.iter().find(|owner| owner.role == OwnerRole::Controller).cloned();
-    let shape = read_shape(spec, status, &meta, owner);
-    let node =
-        spec.field("nodeName").filter(|f| f.text() != Some("")).and_then(|field| field.id(NodeName::parse));
-    let phase = status.and_then(|status| status.field("phase").and_then(read_phase)).unwrap_or_default();
+    let scheduling = status.verdict(node.as_ref());
+    let readiness = match status.condition("Ready") {
+        Some(ready) if ready.status == "True" => Readiness::Ready,
+        Some(_) | None => Readiness::NotReady,
+    };
+    let (phase, started_at) = (phase(&status.phase), status.start_time);
+    let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
+    let allocated = statuses.map(|status| (status.name, status.allocated_resources)).collect();
+    let mut shape = spec.into_shape(&place, &meta, Surroundings { owner, allocated });
+    // In a file they are errors.
+    if at.place.context().source == Source::Server {
+        shape.unknown = at.place.context().named();
+    }
     let uid = meta.uid.clone().or_else(|| pod_uid(&meta.namespace, &meta.name).ok())?;
     let pod = Pod {
         name: NamespacedName { namespace: meta.namespace, name: meta.name },
         uid,
         created_at: meta.created_at,
-        started_at: status.and_then(|status| status.timestamp("startTime")),
-        scheduling: status.map(|status| read_verdict(status, node.as_ref())).unwrap_or_default(),
+        started_at,
+        scheduling,
         node,
         phase,
-        readiness: status.map(read_readiness).unwrap_or_default(),
+        readiness,
         deleted_at: meta.deleted_at,
-        shape: at.context().shapes.borrow_mut().intern(shape),
+        shape: at.place.context().shapes.borrow_mut().intern(shape),
     };
-    (at.context().errors() == before).then_some(pod)
+    (at.place.context().errors() == before).then_some(pod)
+}
+
+fn node_name(spec: &Place<'_>, name: String) -> Option<NodeName> {
+    let parsed = NodeName::parse(name);
+    parsed
+        .map_err(|ParseIdError { kind, value, expected }| {
+            let message = format!("`{value}` is not a valid {kind}");
+            spec.key("nodeName").error(message, format!("write {expected}"));
+        })
+        .ok()
 }
 
 /// The UID of a pod whose own nobody knows: always the same for a name, in the form of a UUID.
@@ -63,91 +267,180 @@ pub fn pod_uid(namespace: &str, name: &str) -> Result<Uid, ParseIdError> {
     Uid::parse(parts.join("-"))
 }
 
-fn read_phase(at: At<'_>) -> Option<PodPhase> {
-    Some(match at.text()? {
-        "Pending" => PodPhase::Pending,
+fn phase(text: &str) -> PodPhase {
+    match text {
+        "" | "Pending" => PodPhase::Pending,
         "Running" => PodPhase::Running,
         "Succeeded" => PodPhase::Succeeded,
         "Failed" => PodPhase::Failed,
         _ => PodPhase::Unknown,
-    })
-}
-
-/// A condition's status and reason.
-fn condition(status: At<'_>, kind: &str) -> Option<(String, String)> {
-    let list = status.list("conditions")?;
-    let found = list.items().find(|item| item.tree().text("type") == Some(kind))?;
-    let text = |key| found.tree().text(key).unwrap_or_default().to_owned();
-    Some((text("status"), text("reason")))
-}
-
-fn read_readiness(status: At<'_>) -> Readiness {
-    match condition(status, "Ready") {
-        Some((value, _)) if value == "True" => Readiness::Ready,
-        Some(_) | None => Readiness::NotReady,
     }
 }
 
-fn read_verdict(status: At<'_>, node: Option<&NodeName>) -> SchedulingVerdict {
-    if node.is_some() {
-        return SchedulingVerdict::None;
+impl PodStatus {
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
     }
-    if status.text_of("nominatedNodeName").is_some_and(|name| !name.is_empty()) {
-        return SchedulingVerdict::Nominated;
-    }
-    match condition(status, "PodScheduled") {
-        Some((value, reason)) if value == "False" => match reason.as_str() {
-            "Unschedulable" => SchedulingVerdict::Unschedulable,
-            "SchedulingGated" => SchedulingVerdict::Gated,
-            _ => SchedulingVerdict::None,
-        },
-        Some(_) | None => SchedulingVerdict::None,
+
+    fn verdict(&self, node: Option<&NodeName>) -> SchedulingVerdict {
+        if node.is_some() {
+            return SchedulingVerdict::None;
+        }
+        if !self.nominated_node_name.is_empty() {
+            return SchedulingVerdict::Nominated;
+        }
+        match self.condition("PodScheduled").filter(|scheduled| scheduled.status == "False") {
+            Some(scheduled) if scheduled.reason == "Unschedulable" => SchedulingVerdict::Unschedulable,
+            Some(scheduled) if scheduled.reason == "SchedulingGated" => SchedulingVerdict::Gated,
+            Some(_) | None => SchedulingVerdict::None,
+        }
     }
 }
 
-/// Reads what a pod, or a template's pods, need.
-pub(super) fn read_shape(
-    spec: At<'_>,
-    status: Option<At<'_>>,
-    meta: &ObjectMeta,
-    owner: Option<OwnerReference>,
-) -> PodShape {
-    let priority_class = spec.text_of("priorityClassName").unwrap_or_default();
-    let mut shape = PodShape {
-        namespace: meta.namespace.clone(),
-        labels: meta.labels.clone(),
-        requests: read_resources(spec, status).requests(),
-        node_selector: spec.labels("nodeSelector"),
-        tolerations: read_tolerations(spec),
-        host_ports: read_host_ports(spec),
-        volumes: read_volumes(spec),
-        resource_claims: read_names(spec, "resourceClaims"),
-        priority: read_priority(spec, &priority_class),
-        priority_class,
-        scheduling_gates: read_names(spec, "schedulingGates"),
-        scheduler_name: spec.text_of("schedulerName").unwrap_or_else(|| "default-scheduler".to_owned()),
-        owner,
-        do_not_disrupt: do_not_disrupt(&meta.annotations),
-        deletion_cost: meta.annotations.get(DELETION_COST).and_then(|c| c.parse().ok()).unwrap_or(0),
-        termination_grace_seconds: spec
-            .integer_of("terminationGracePeriodSeconds", 0..=i64::from(u32::MAX))
-            .unwrap_or(GRACE_SECONDS),
-        origin: if meta.annotations.contains_key(STATIC_POD) { PodOrigin::Static } else { PodOrigin::Api },
-        topology_spread: affinity::read_topology_spread(spec),
-        ..PodShape::default()
-    };
-    affinity::read_affinity(spec, &mut shape);
-    if let DoNotDisrupt::Invalid(value) = &shape.do_not_disrupt {
-        spec.warn(
-            format!("annotation `karpenter.sh/do-not-disrupt` is `{value}`, which is ignored"),
-            "write `\"true\"` or a positive duration such as `30m`",
-        );
+/// What a shape takes from outside of its spec.
+#[derive(Debug, Default)]
+pub(super) struct Surroundings {
+    /// The controller.
+    pub(super) owner: Option<OwnerReference>,
+    /// `allocatedResources` by container.
+    pub(super) allocated: BTreeMap<String, ResourceList>,
+}
+
+impl PodSpec {
+    /// What a pod, or a template's pods, need.
+    pub(super) fn into_shape(self, place: &Place<'_>, meta: &ObjectMeta, around: Surroundings) -> PodShape {
+        self.check(place);
+        let mut shape = PodShape {
+            namespace: meta.namespace.clone(),
+            labels: meta.labels.clone(),
+            host_ports: self.host_ports(),
+            volumes: self.volumes.iter().filter_map(Volume::placing).collect(),
+            priority: self.priority(place),
+            requests: self.requests(&around.allocated),
+            node_selector: self.node_selector,
+            tolerations: self.tolerations.0,
+            resource_claims: self.resource_claims.0.into_iter().map(|claim| claim.name).collect(),
+            priority_class: self.priority_class_name,
+            scheduling_gates: self.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
+            scheduler_name: self.scheduler_name.unwrap_or_else(|| "default-scheduler".to_owned()),
+            owner: around.owner,
+            do_not_disrupt: do_not_disrupt(&meta.annotations),
+            deletion_cost: meta.annotations.get(DELETION_COST).and_then(|c| c.parse().ok()).unwrap_or(0),
+            termination_grace_seconds: self.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS),
+            origin: if meta.annotations.contains_key(STATIC_POD) {
+                PodOrigin::Static
+            } else {
+                PodOrigin::Api
+            },
+            topology_spread: self.topology_spread_constraints.0,
+            ..PodShape::default()
+        };
+        self.affinity.0.into_shape(&mut shape);
+        if let DoNotDisrupt::Invalid(value) = &shape.do_not_disrupt {
+            place.warn(
+                format!("annotation `karpenter.sh/do-not-disrupt` is `{value}`, which is ignored"),
+                "write `\"true\"` or a positive duration such as `30m`",
+            );
+        }
+        shape
     }
-    shape
+
+    fn check(&self, place: &Place<'_>) {
+        if self.containers.is_empty() {
+            place.missing("containers", "at least one container");
+        }
+        let constraints = place.key("topologySpreadConstraints");
+        for (index, spread) in self.topology_spread_constraints.0.iter().enumerate() {
+            if spread.min_domains.is_some() && spread.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway
+            {
+                let message = "`minDomains` needs `whenUnsatisfiable: DoNotSchedule`";
+                constraints.index(index).key("minDomains").error(message, "leave it out");
+            }
+        }
+        for (index, volume) in self.volumes.iter().enumerate() {
+            if volume.ephemeral.is_some() && volume.name.is_empty() {
+                place.key("volumes").index(index).missing("name", "the volume's name");
+            }
+        }
+    }
+
+    /// `spec.priority`, which the API server fills in, else the class's.
+    fn priority(&self, place: &Place<'_>) -> i32 {
+        let (class, priorities) = (&self.priority_class_name, &place.context().priorities);
+        if let Some(priority) = self.priority.or_else(|| priorities.of(class)) {
+            return priority;
+        }
+        if priorities.completeness() == Completeness::Files {
+            place.warn(
+                format!("PriorityClass `{class}` isn't among the manifests; its pods count with priority 0"),
+                "add it, or `spec.priority`",
+            );
+        }
+        0
+    }
+
+    fn requests(&self, allocated: &BTreeMap<String, ResourceList>) -> ResourceList {
+        let resources = |resources: &Resources, allocated: Option<&ResourceList>| ContainerResources {
+            requests: resources.requests.clone(),
+            limits: resources.limits.clone(),
+            allocated: allocated.cloned().unwrap_or_default(),
+        };
+        let container =
+            |container: &Container| resources(&container.resources.0, allocated.get(&container.name));
+        let init = |of: &Container| InitContainer {
+            resources: container(of),
+            restart: if of.is_sidecar() { InitRestart::Always } else { InitRestart::OnCompletion },
+        };
+        let all = PodResources {
+            containers: self.containers.iter().map(container).collect(),
+            init_containers: self.init_containers.iter().map(init).collect(),
+            overhead: self.overhead.clone(),
+            pod_level: self.resources.as_ref().map(|level| resources(&level.0, None)),
+        };
+        all.requests()
+    }
+
+    /// Host ports of containers and sidecars; on the host's network every port is one.
+    fn host_ports(&self) -> BTreeSet<HostPort> {
+        let sidecars = self.init_containers.iter().filter(|container| container.is_sidecar());
+        let ports = self.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
+        let host_port = |Kept(port): &Kept<Port>| {
+            let inherited = port.container_port.filter(|_| self.host_network);
+            Some(HostPort {
+                ip: if port.host_ip.is_empty() { "0.0.0.0" } else { &port.host_ip }.to_owned(),
+                port: port.host_port.filter(|port| *port > 0).or(inherited)?,
+                protocol: match port.protocol {
+                    None | Some(Protocol::Tcp) => "TCP",
+                    Some(Protocol::Udp) => "UDP",
+                    Some(Protocol::Sctp) => "SCTP",
+                }
+                .to_owned(),
+            })
+        };
+        ports.filter_map(host_port).collect()
+    }
+}
+
+impl Container {
+    fn is_sidecar(&self) -> bool {
+        self.restart_policy == "Always"
+    }
+}
+
+impl Volume {
+    /// What of it binds a pod to a place.
+    fn placing(&self) -> Option<PodVolume> {
+        if let Some(Kept(source)) = &self.persistent_volume_claim {
+            return Some(PodVolume::Claim(source.claim_name.clone()));
+        }
+        let Kept(Ephemeral { volume_claim_template: template }) = self.ephemeral.as_ref()?;
+        let storage_class = template.spec.storage_class_name.clone();
+        Some(PodVolume::Ephemeral { volume: self.name.clone(), storage_class })
+    }
 }
 
 fn do_not_disrupt(annotations: &BTreeMap<String, String>) -> DoNotDisrupt {
-    match annotations.get(labels::DO_NOT_DISRUPT).map(String::as_str) {
+    match annotations.get(DO_NOT_DISRUPT).map(String::as_str) {
         None => DoNotDisrupt::No,
         Some("true") => DoNotDisrupt::Always,
         Some(text) => match duration::parse_go(text) {
@@ -155,177 +448,4 @@ fn do_not_disrupt(annotations: &BTreeMap<String, String>) -> DoNotDisrupt {
             Some(_) | None => DoNotDisrupt::Invalid(text.to_owned()),
         },
     }
-}
-
-/// `spec.priority`, which the API server fills in, else the class's.
-fn read_priority(spec: At<'_>, class: &str) -> i32 {
-    let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
-    if let Some(priority) = spec.integer_of("priority", range) {
-        return priority;
-    }
-    let priorities = &spec.context().priorities;
-    if let Some(priority) = priorities.of(class) {
-        return priority;
-    }
-    if priorities.completeness() == Completeness::Files {
-        spec.warn(
-            format!("PriorityClass `{class}` isn't among the manifests; its pods count with priority 0"),
-            "add it, or `spec.priority`",
-        );
-    }
-    0
-}
-
-fn read_resources(spec: At<'_>, status: Option<At<'_>>) -> PodResources {
-    let allocated = status.map(read_allocated).unwrap_or_default();
-    let mut resources = PodResources {
-        overhead: spec.resources("overhead"),
-        pod_level: spec.field("resources").map(|_| read_container(spec, &BTreeMap::new())),
-        ..PodResources::default()
-    };
-    match spec.list("containers") {
-        None => spec.missing("containers", "at least one container"),
-        Some(list) => {
-            let maps = list.items().filter(|item| item.check_map(Fields::Any));
-            resources.containers = maps.map(|item| read_container(item, &allocated)).collect();
-        }
-    }
-    if let Some(list) = spec.list("initContainers") {
-        let maps = list.items().filter(|item| item.check_map(Fields::Any));
-        resources.init_containers = maps
-            .map(|item| InitContainer {
-                resources: read_container(item, &allocated),
-                restart: if is_sidecar(item) { InitRestart::Always } else { InitRestart::OnCompletion },
-            })
-            .collect();
-    }
-    resources
-}
-
-fn is_sidecar(container: At<'_>) -> bool {
-    container.tree().text("restartPolicy") == Some("Always")
-}
-
-fn read_container(at: At<'_>, allocated: &BTreeMap<String, ResourceList>) -> ContainerResources {
-    let own = at.tree().text("name").and_then(|name| allocated.get(name)).cloned().unwrap_or_default();
-    let Some(resources) = at.object("resources", Fields::Any) else {
-        return ContainerResources { allocated: own, ..ContainerResources::default() };
-    };
-    ContainerResources {
-        requests: resources.resources("requests"),
-        limits: resources.resources("limits"),
-        allocated: own,
-    }
-}
-
-/// `allocatedResources` by container: larger than the requests while a pod is being resized.
-fn read_allocated(status: At<'_>) -> BTreeMap<String, ResourceList> {
-    let mut allocated = BTreeMap::new();
-    for key in ["containerStatuses", "initContainerStatuses"] {
-        let Some(list) = status.list(key) else { continue };
-        for item in list.items() {
-            if let Some(name) = item.tree().text("name").filter(|_| item.has("allocatedResources")) {
-                allocated.insert(name.to_owned(), item.resources("allocatedResources"));
-            }
-        }
-    }
-    allocated
-}
-
-fn read_tolerations(spec: At<'_>) -> Vec<Toleration> {
-    let Some(list) = spec.list("tolerations") else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            let operator = match item.field("operator") {
-                None => TolerationOperator::Equal,
-                Some(field) => field.word(TolerationOperator::parse)?,
-            };
-            let effect = match item.field("effect").filter(|field| field.text() != Some("")) {
-                None => None,
-                Some(field) => Some(field.word(TaintEffect::parse)?),
-            };
-            let key = item.text_of("key").unwrap_or_default();
-            if key.is_empty() && operator == TolerationOperator::Equal {
-                item.error(
-                    "a toleration without a key needs `operator: Exists`",
-                    "add the key or the operator",
-                );
-                return None;
-            }
-            let value = item.text_of("value").unwrap_or_default();
-            let seconds = item.integer_of("tolerationSeconds", i64::MIN..=i64::MAX);
-            Some(Toleration { key, operator, value, effect, toleration_seconds: seconds })
-        })
-        .collect()
-}
-
-#[derive(Debug, Clone, Copy)]
-enum PodNetwork {
-    Own,
-    Host,
-}
-
-/// Host ports of containers and sidecars; on the host's network every port is one.
-fn read_host_ports(spec: At<'_>) -> BTreeSet<HostPort> {
-    let network = match spec.boolean("hostNetwork") {
-        Some(true) => PodNetwork::Host,
-        Some(false) | None => PodNetwork::Own,
-    };
-    let mut ports = BTreeSet::new();
-    for key in ["containers", "initContainers"] {
-        let Some(list) = spec.list(key) else { continue };
-        for container in list.items().filter(|item| key == "containers" || is_sidecar(*item)) {
-            let Some(list) = container.list("ports") else { continue };
-            ports.extend(list.items().filter_map(|item| read_host_port(item, network)));
-        }
-    }
-    ports
-}
-
-fn read_host_port(at: At<'_>, network: PodNetwork) -> Option<HostPort> {
-    if !at.check_map(Fields::Any) {
-        return None;
-    }
-    let given: Option<u16> = at.integer_of("hostPort", 0..=65_535);
-    let inherited = || match network {
-        PodNetwork::Host => at.integer_of("containerPort", 1..=65_535),
-        PodNetwork::Own => None,
-    };
-    let port = given.filter(|port| *port > 0).or_else(inherited)?;
-    let protocol = match at.field("protocol") {
-        None => "TCP",
-        Some(field) => field.one_of("a protocol", &["TCP", "UDP", "SCTP"])?,
-    };
-    let ip = at.text_of("hostIP").filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
-    Some(HostPort { ip, port, protocol: protocol.to_owned() })
-}
-
-fn read_volumes(spec: At<'_>) -> Vec<PodVolume> {
-    let Some(list) = spec.list("volumes") else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            if let Some(claim) = item.object("persistentVolumeClaim", Fields::Any) {
-                return claim.required_text("claimName", "the claim's name").map(PodVolume::Claim);
-            }
-            let ephemeral = item.object("ephemeral", Fields::Any)?;
-            let volume = item.required_text("name", "the volume's name")?;
-            let template = ephemeral.object("volumeClaimTemplate", Fields::Any);
-            Some(PodVolume::Ephemeral { volume, storage_class: template.and_then(read_storage_class_name) })
-        })
-        .collect()
-}
-
-/// `spec.storageClassName` of a claim or a template of one.
-pub(super) fn read_storage_class_name(claim: At<'_>) -> Option<String> {
-    claim.object("spec", Fields::Any).and_then(|spec| spec.text_of("storageClassName"))
-}
-
-fn read_names(spec: At<'_>, key: &str) -> Vec<String> {
-    let Some(list) = spec.list(key) else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| item.required_text("name", "a name"))
-        .collect()
 }

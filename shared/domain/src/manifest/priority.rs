@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::{Tree, Value};
+use serde_json::Value;
 
 /// The classes that every cluster has (Kubernetes, `scheduling.SystemPriorityClasses`).
 const SYSTEM: [(&str, i32); 2] =
@@ -33,18 +33,15 @@ impl Priorities {
     }
 
     /// Adds a PriorityClass, if this is one whose value can be read.
-    pub(super) fn add(&mut self, tree: &Tree) {
-        if tree.text("kind") != Some("PriorityClass") {
+    pub(super) fn add(&mut self, object: &Value) {
+        if object.get("kind").and_then(Value::as_str) != Some("PriorityClass") {
             return;
         }
-        let name = tree.get("metadata").and_then(|meta| meta.value.text("name"));
-        let value = tree.get("value").and_then(|entry| match &entry.value.value {
-            Value::Number(text) => text.parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
-        });
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        let value = object.get("value").and_then(Value::as_i64).and_then(|value| i32::try_from(value).ok());
         let (Some(name), Some(value)) = (name, value) else { return };
         self.classes.insert(name.to_owned(), value);
-        if tree.get("globalDefault").is_some_and(|entry| entry.value.value == Value::Bool(true)) {
+        if object.get("globalDefault") == Some(&Value::Bool(true)) {
             self.default = value;
         }
     }

@@ -3,13 +3,15 @@
 //! Decides keys, operators, value counts and `minValues` as Karpenter does (KARPENTER.md 1.2.1, 1.2.2, 1.3). What
 //! Karpenter takes though it says nothing (values with `Exists`, `NotIn` without any) is taken with a warning.
 
+use serde::Deserialize;
+
+use super::decode::{Place, quoted};
+use super::fields::{LabelKey, LabelValue, within};
+use super::selector::refusal;
 use crate::labels;
 use crate::requirement::aliases::normalize;
 use crate::requirement::hints::label_hint;
 use crate::requirement::{NodeSelectorRequirement, Operator, Requirement, Requirements};
-
-use super::decode::{At, Fields, quoted};
-use super::selector::{read_operator, report};
 
 /// Karpenter's bounds.
 const MAX_REQUIREMENTS: usize = 100;
@@ -30,20 +32,34 @@ pub(super) enum Owner {
     NodeClaim,
 }
 
-/// Reads `requirements`.
-pub(super) fn read_requirements(at: At<'_>, owner: Owner) -> Requirements {
-    if !at.has("requirements") {
-        at.missing("requirements", "a list, `[]` for none");
-    }
-    let Some(list) = at.list("requirements") else { return Requirements::new() };
-    if list.items().count() > MAX_REQUIREMENTS {
+/// One of `requirements`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Wanted {
+    key: LabelKey,
+    operator: Operator,
+    #[serde(default)]
+    values: Vec<LabelValue>,
+    #[serde(default, deserialize_with = "within::<1, MAX_MIN_VALUES, _, _>")]
+    min_values: Option<u32>,
+}
+
+/// `requirements` of a spec, which have to be there.
+pub(super) fn requirements(wanted: Option<Vec<Wanted>>, spec: &Place<'_>, owner: Owner) -> Requirements {
+    let Some(wanted) = wanted else {
+        spec.missing("requirements", "a list, `[]` for none");
+        return Requirements::new();
+    };
+    let list = spec.key("requirements");
+    if wanted.len() > MAX_REQUIREMENTS {
         list.error(format!("more than {MAX_REQUIREMENTS} requirements"), "leave some out");
     }
-    list.items().filter_map(|item| read_one(item, owner)).collect()
+    let read = |(index, wanted): (usize, Wanted)| wanted.into_domain(&list.index(index), owner);
+    wanted.into_iter().enumerate().filter_map(read).collect()
 }
 
 /// Whether a label may be set or asked for; says so if it mayn't.
-pub(super) fn check_key(at: At<'_>, key: &str, owner: Owner) {
+pub(super) fn check_key(at: &Place<'_>, key: &str, owner: Owner) {
     if owner == Owner::NodeClaim {
         return;
     }
@@ -56,34 +72,21 @@ pub(super) fn check_key(at: At<'_>, key: &str, owner: Owner) {
     }
 }
 
-fn read_one(at: At<'_>, owner: Owner) -> Option<Requirement> {
-    if !at.check_map(Fields::Only(&["key", "operator", "values", "minValues"])) {
-        return None;
-    }
-    let key = at.required_text("key", "a label key");
-    if let (Some(key), Some(field)) = (&key, at.field("key")) {
-        field.check_label_key(key);
+impl Wanted {
+    fn into_domain(self, at: &Place<'_>, owner: Owner) -> Option<Requirement> {
+        let Self { key: LabelKey(key), operator, values, min_values } = self;
+        let field = at.key("key");
         if key.len() > MAX_KEY {
             field.error(format!("a key of more than {MAX_KEY} characters"), "shorten it");
         }
-        check_key(field, key, owner);
+        check_key(&field, &key, owner);
+        let values: Vec<String> = values.into_iter().map(|LabelValue(value)| value).collect();
+        check_known_values(at, &key, operator, &values);
+        parse(at, NodeSelectorRequirement { key, operator, values, min_values })
     }
-    let operator = read_operator(at, &Operator::ALL);
-    let min_values = at.integer_of::<u32>("minValues", 1..=MAX_MIN_VALUES);
-    if let Some(list) = at.list("values") {
-        for item in list.items() {
-            if let Some(text) = item.text() {
-                item.check_label_value(text);
-            }
-        }
-    }
-    let values = at.texts_quietly("values");
-    let (key, operator) = (key?, operator?);
-    check_known_values(at, &key, operator, &values);
-    parse(at, NodeSelectorRequirement { key, operator, values, min_values })
 }
 
-fn parse(at: At<'_>, mut written: NodeSelectorRequirement) -> Option<Requirement> {
+fn parse(at: &Place<'_>, mut written: NodeSelectorRequirement) -> Option<Requirement> {
     match written.operator {
         Operator::Exists | Operator::DoesNotExist if !written.values.is_empty() => {
             let operator = written.operator;
@@ -108,10 +111,14 @@ fn parse(at: At<'_>, mut written: NodeSelectorRequirement) -> Option<Requirement
         }
         Operator::In | Operator::NotIn | Operator::Exists | Operator::DoesNotExist => {}
     }
-    Requirement::parse(&written).map_err(|error| report(at, &error)).ok()
+    let refused = |error| {
+        let (message, remedy) = refusal(&error);
+        at.error(message, remedy);
+    };
+    Requirement::parse(&written).map_err(refused).ok()
 }
 
-fn check_known_values(at: At<'_>, key: &str, operator: Operator, values: &[String]) {
+fn check_known_values(at: &Place<'_>, key: &str, operator: Operator, values: &[String]) {
     let known = KNOWN_VALUES.iter().find(|(known, _)| *known == key).map(|(_, values)| *values);
     let (Some(known), Operator::In, false) = (known, operator, values.is_empty()) else { return };
     let unknown: Vec<&str> =

@@ -2,7 +2,7 @@
 //!
 //! Decides which texts without quotes are null, booleans and numbers, as `kubectl` reads them.
 
-use super::tree::Value;
+use serde_json::{Number, Value};
 
 /// What a plain scalar means to `kubectl`, whose YAML keeps the booleans of YAML 1.1.
 pub(super) fn resolve(text: &str) -> Value {
@@ -19,16 +19,18 @@ pub(super) fn resolve(text: &str) -> Value {
     if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
         let digits = text.replace('_', "");
         if let Some(integer) = integer(&digits) {
-            return Value::Number(integer.to_string());
+            return integer.into();
         }
-        if is_float(&digits) {
-            return Value::Number(digits);
+        // What is too large for a number is none.
+        let float = is_float(&digits).then(|| digits.parse().ok()).flatten();
+        if let Some(number) = float.and_then(Number::from_f64) {
+            return Value::Number(number);
         }
     }
-    Value::Text(text.to_owned())
+    Value::String(text.to_owned())
 }
 
-fn integer(text: &str) -> Option<i128> {
+fn integer(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -39,7 +41,7 @@ fn integer(text: &str) -> Option<i128> {
         .unwrap_or(if digits.len() > 1 && digits.starts_with('0') { (8, digits) } else { (10, digits) });
     let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_alphanumeric());
     let value = plain.then(|| i64::from_str_radix(digits, radix).ok()).flatten()?;
-    Some(sign * i128::from(value))
+    value.checked_mul(sign)
 }
 
 fn is_float(text: &str) -> bool {

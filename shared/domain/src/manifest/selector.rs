@@ -1,99 +1,139 @@
-//! Requirements of every sort: node selector terms, label selectors, and those of NodePools and NodeClaims.
+//! Requirements of pods and volumes: node selector terms and label selectors.
 //!
 //! Decides which operators and values each of them admits.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
+use serde::de::{Deserialize, Deserializer, Error};
+
+use super::decode::{not_a_word, told};
+use super::fields::{LabelKey, labels, text};
 use crate::api::pod::{LabelSelector, NodeSelectorTerm};
 use crate::requirement::{NodeSelectorRequirement, Operator, Requirement, RequirementError};
 
-use super::decode::{At, Fields};
-
-/// Operators of node selectors.
-pub(super) const NODE_OPERATORS: [Operator; 6] =
-    [Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist, Operator::Gt, Operator::Lt];
-/// Operators of label selectors.
-pub(super) const LABEL_OPERATORS: [Operator; 4] =
-    [Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist];
-
-/// Reads one requirement of a pod or a volume.
-pub(super) fn read_requirement(at: At<'_>, operators: &[Operator]) -> Option<Requirement> {
-    if !at.check_map(Fields::Any) {
-        return None;
-    }
-    let key = at.required_text("key", "a label key")?;
-    if let Some(field) = at.field("key") {
-        field.check_label_key(&key);
-    }
-    let operator = read_operator(at, operators)?;
-    let written = NodeSelectorRequirement { key, operator, values: at.texts("values"), min_values: None };
-    Requirement::parse(&written).map_err(|error| report(at, &error)).ok()
+/// Which operators a selector admits.
+pub(super) trait Operators {
+    const WORDS: &'static [&'static str];
 }
 
-/// Reads `operator`.
-pub(super) fn read_operator(at: At<'_>, operators: &[Operator]) -> Option<Operator> {
-    let words: Vec<&str> = operators.iter().map(|operator| operator.as_str()).collect();
-    at.required_text("operator", "an operator such as `In`")?;
-    let word = at.field("operator")?.one_of("an operator", &words)?.to_owned();
-    operators.iter().copied().find(|operator| operator.as_str() == word)
+/// Node selectors.
+#[derive(Debug)]
+pub(super) enum OfNodes {}
+/// Label selectors.
+#[derive(Debug)]
+pub(super) enum OfLabels {}
+
+impl Operators for OfNodes {
+    const WORDS: &'static [&'static str] = &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
+}
+impl Operators for OfLabels {
+    const WORDS: &'static [&'static str] = &["In", "NotIn", "Exists", "DoesNotExist"];
 }
 
-/// Says what is wrong with a requirement.
-pub(super) fn report(at: At<'_>, error: &RequirementError) {
-    let (message, remedy) = match error {
+/// One requirement of a pod or a volume.
+#[derive(Debug)]
+pub(super) struct Asked<K>(Requirement, PhantomData<K>);
+
+impl<'de, K: Operators> Deserialize<'de> for Asked<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Written { key, operator, values } = Written::<K>::deserialize(deserializer)?;
+        let written = NodeSelectorRequirement { key: key.0, operator: operator.0, values, min_values: None };
+        let requirement = Requirement::parse(&written).map_err(|error| {
+            let (message, remedy) = refusal(&error);
+            Error::custom(told(message, remedy))
+        })?;
+        Ok(Self(requirement, PhantomData))
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(bound = "K: Operators")]
+struct Written<K> {
+    key: LabelKey,
+    operator: Word<K>,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+struct Word<K>(Operator, PhantomData<K>);
+
+impl<'de, K: Operators> Deserialize<'de> for Word<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = text(deserializer)?;
+        let known = K::WORDS.contains(&word.as_str()).then(|| Operator::parse(&word).ok()).flatten();
+        let unknown = || Error::custom(not_a_word(&word, "an operator", K::WORDS));
+        Ok(Self(known.ok_or_else(unknown)?, PhantomData))
+    }
+}
+
+/// What is wrong with a requirement, and what to do.
+pub(super) fn refusal(error: &RequirementError) -> (String, &'static str) {
+    match error {
         RequirementError::NoValues { key, operator } => {
-            (format!("operator `{operator}` of `{key}` needs at least one value"), "add `values`".to_owned())
+            (format!("operator `{operator}` of `{key}` needs at least one value"), "add `values`")
         }
         RequirementError::UnexpectedValues { key, operator, .. } => {
-            (format!("operator `{operator}` of `{key}` takes no values"), "leave `values` out".to_owned())
+            (format!("operator `{operator}` of `{key}` takes no values"), "leave `values` out")
         }
         RequirementError::NotOneInteger { key, operator, values } => (
             format!(
                 "operator `{operator}` of `{key}` takes exactly one integer, found {}",
                 if values.is_empty() { "none".to_owned() } else { format!("`{}`", values.join("`, `")) }
             ),
-            "write one integer in quotes, such as `[\"4\"]`".to_owned(),
+            "write one integer in quotes, such as `[\"4\"]`",
         ),
         RequirementError::MinValuesUnreachable { key, min_values, values } => (
             format!("`minValues` of `{key}` is `{min_values}`, but `values` lists only `{values}`"),
-            "lower it or list more".to_owned(),
+            "lower it or list more",
         ),
-    };
-    at.error(message, remedy);
-}
-
-/// Reads `matchExpressions` and `matchFields`.
-pub(super) fn read_node_term(at: At<'_>) -> NodeSelectorTerm {
-    if !at.check_map(Fields::Any) {
-        return NodeSelectorTerm::default();
     }
-    let all = |key: &'static str| -> Vec<Requirement> {
-        let Some(list) = at.list(key) else { return Vec::new() };
-        list.items().filter_map(|item| read_requirement(item, &NODE_OPERATORS)).collect()
-    };
-    NodeSelectorTerm { match_expressions: all("matchExpressions"), match_fields: all("matchFields") }
 }
 
-/// Reads `nodeSelectorTerms` of a required node affinity.
-pub(super) fn read_node_terms(at: At<'_>, key: &str) -> Vec<NodeSelectorTerm> {
-    let Some(selector) = at.object(key, Fields::Any) else { return Vec::new() };
-    let Some(list) = selector.list("nodeSelectorTerms") else {
-        selector.missing("nodeSelectorTerms", "at least one term");
-        return Vec::new();
-    };
-    list.items().map(read_node_term).collect()
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Term {
+    match_expressions: Vec<Asked<OfNodes>>,
+    match_fields: Vec<Asked<OfNodes>>,
 }
 
-/// Reads a label selector.
-pub(super) fn read_label_selector(at: At<'_>, key: &str) -> Option<LabelSelector> {
-    let selector = at.object(key, Fields::Any)?;
-    let mut requirements = from_labels(&selector.labels("matchLabels"));
-    if let Some(list) = selector.list("matchExpressions") {
-        requirements.extend(list.items().filter_map(|item| read_requirement(item, &LABEL_OPERATORS)));
+impl<'de> Deserialize<'de> for NodeSelectorTerm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Term { match_expressions, match_fields } = Term::deserialize(deserializer)?;
+        let all = |asked: Vec<Asked<OfNodes>>| asked.into_iter().map(|asked| asked.0).collect();
+        Ok(Self { match_expressions: all(match_expressions), match_fields: all(match_fields) })
     }
-    Some(LabelSelector { requirements })
 }
 
-fn from_labels(labels: &BTreeMap<String, String>) -> Vec<Requirement> {
-    labels.iter().map(|(key, value)| Requirement::one_of(key, [value.as_str()])).collect()
+/// A node selector: its terms are ORed.
+#[derive(Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeSelector {
+    #[serde(deserialize_with = "terms")]
+    pub(super) node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+fn terms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeSelectorTerm>, D::Error> {
+    let terms = Vec::deserialize(deserializer)?;
+    if terms.is_empty() {
+        return Err(Error::custom(told("must not be empty", "add at least one term")));
+    }
+    Ok(terms)
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Labelled {
+    #[serde(deserialize_with = "labels")]
+    match_labels: BTreeMap<String, String>,
+    match_expressions: Vec<Asked<OfLabels>>,
+}
+
+impl<'de> Deserialize<'de> for LabelSelector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Labelled { match_labels, match_expressions } = Labelled::deserialize(deserializer)?;
+        let given = match_labels.iter().map(|(key, value)| Requirement::one_of(key, [value.as_str()]));
+        let asked = match_expressions.into_iter().map(|asked| asked.0);
+        Ok(Self { requirements: given.chain(asked).collect() })
+    }
 }

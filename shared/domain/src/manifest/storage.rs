@@ -2,76 +2,118 @@
 //!
 //! Decides nothing but what they say of places.
 
+use serde::Deserialize;
+
+use super::decode::{At, Kept, Whole};
+use super::fields::{LabelKey, text};
+use super::meta::{Form, Metadata, Scope};
+use super::selector::NodeSelector;
 use crate::api::pod::NodeSelectorTerm;
 use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use crate::requirement::Requirement;
-use crate::requirement::hints::parse_word;
-
-use super::decode::{At, Fields};
-use super::meta::{Scope, read_meta};
-use super::selector::read_node_terms;
 
 /// The CSI driver that took over the in-tree volumes of EBS.
 const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
-pub(super) fn read_persistent_volume_claim(at: At<'_>) -> Option<PersistentVolumeClaim> {
-    let meta = read_meta(at, Scope::Namespaced, Fields::Any);
-    let spec = at.object("spec", Fields::Any);
-    let status = at.object("status", Fields::Any);
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClaimSpec {
+    storage_class_name: Option<String>,
+    volume_name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Phase {
+    phase: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct VolumeSpec {
+    node_affinity: Kept<VolumeAffinity>,
+    #[serde(rename = "storageClassName")]
+    _storage_class_name: Whole,
+    csi: Option<Csi>,
+    aws_elastic_block_store: Option<Whole>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct VolumeAffinity {
+    required: Option<NodeSelector>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Csi {
+    driver: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClassForm {
+    #[serde(default, rename = "apiVersion")]
+    _api_version: Whole,
+    #[serde(default, rename = "kind")]
+    _kind: Whole,
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(deserialize_with = "text")]
+    provisioner: String,
+    #[serde(default)]
+    volume_binding_mode: VolumeBinding,
+    #[serde(default)]
+    allowed_topologies: Kept<Vec<Topology>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Topology {
+    match_label_expressions: Vec<Places>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Places {
+    key: LabelKey,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+pub(super) fn read_persistent_volume_claim(at: At<'_, '_>) -> Option<PersistentVolumeClaim> {
+    let form: Form<ClaimSpec, Phase> = at.read()?;
+    let spec = form.spec.unwrap_or_default();
     Some(PersistentVolumeClaim {
-        storage_class: spec.and_then(|spec| spec.text_of("storageClassName")),
-        volume: spec.and_then(|spec| spec.text_of("volumeName")).filter(|name| !name.is_empty()),
-        phase: status.and_then(|status| status.text_of("phase")).unwrap_or_else(|| "Pending".to_owned()),
-        meta: meta?,
+        storage_class: spec.storage_class_name,
+        volume: Some(spec.volume_name).filter(|name| !name.is_empty()),
+        phase: form.status.and_then(|status| status.phase).unwrap_or_else(|| "Pending".to_owned()),
+        meta: form.metadata.of_object(&at.place, Scope::Namespaced)?,
     })
 }
 
-pub(super) fn read_persistent_volume(at: At<'_>) -> Option<PersistentVolume> {
-    let meta = read_meta(at, Scope::Cluster, Fields::Any);
-    let spec = at.required_object("spec", Fields::Any)?;
-    let node_affinity = spec
-        .object("nodeAffinity", Fields::Any)
-        .map(|affinity| read_node_terms(affinity, "required"))
-        .unwrap_or_default();
-    let csi = spec.object("csi", Fields::Any).and_then(|csi| csi.text_of("driver"));
-    let driver = csi.or_else(|| spec.has("awsElasticBlockStore").then(|| EBS_DRIVER.to_owned()));
-    Some(PersistentVolume { meta: meta?, node_affinity, driver })
+pub(super) fn read_persistent_volume(at: At<'_, '_>) -> Option<PersistentVolume> {
+    let mut form: Form<VolumeSpec, Phase> = at.read()?;
+    let spec = form.spec(&at.place)?;
+    let terms = spec.node_affinity.0.required.map(|selector| selector.node_selector_terms);
+    let driver = spec.csi.and_then(|csi| csi.driver);
+    Some(PersistentVolume {
+        meta: form.metadata.of_object(&at.place, Scope::Cluster)?,
+        node_affinity: terms.unwrap_or_default(),
+        driver: driver.or_else(|| spec.aws_elastic_block_store.map(|_| EBS_DRIVER.to_owned())),
+    })
 }
 
-pub(super) fn read_storage_class(at: At<'_>) -> Option<StorageClass> {
-    let meta = read_meta(at, Scope::Cluster, Fields::Any);
-    let provisioner = at.required_text("provisioner", "a provisioner such as `ebs.csi.aws.com`");
-    let all = [VolumeBinding::Immediate, VolumeBinding::WaitForFirstConsumer];
-    let binding = at
-        .field("volumeBindingMode")
-        .and_then(|field| {
-            field.word(|text| {
-                parse_word("a volume binding mode", text, &all, |mode| match mode {
-                    VolumeBinding::Immediate => "Immediate",
-                    VolumeBinding::WaitForFirstConsumer => "WaitForFirstConsumer",
-                })
-            })
-        })
-        .unwrap_or_default();
-    let allowed_topologies = at
-        .list("allowedTopologies")
-        .map(|list| list.items().map(read_topology).collect())
-        .unwrap_or_default();
-    Some(StorageClass { meta: meta?, provisioner: provisioner?, binding, allowed_topologies })
-}
-
-fn read_topology(at: At<'_>) -> NodeSelectorTerm {
-    if !at.check_map(Fields::Any) {
-        return NodeSelectorTerm::default();
-    }
-    let Some(list) = at.list("matchLabelExpressions") else { return NodeSelectorTerm::default() };
-    let match_expressions = list
-        .items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            let key = item.required_text("key", "a label key")?;
-            Some(Requirement::one_of(&key, item.texts("values")))
-        })
-        .collect();
-    NodeSelectorTerm { match_expressions, match_fields: Vec::new() }
+pub(super) fn read_storage_class(at: At<'_, '_>) -> Option<StorageClass> {
+    let form: ClassForm = at.read()?;
+    let asked = |place: Places| Requirement::one_of(&place.key.0, place.values);
+    let term = |topology: Topology| NodeSelectorTerm {
+        match_expressions: topology.match_label_expressions.into_iter().map(asked).collect(),
+        match_fields: Vec::new(),
+    };
+    Some(StorageClass {
+        meta: form.metadata.of_object(&at.place, Scope::Cluster)?,
+        provisioner: form.provisioner,
+        binding: form.volume_binding_mode,
+        allowed_topologies: form.allowed_topologies.0.into_iter().map(term).collect(),
+    })
 }

@@ -324,13 +324,14 @@ fn check_realistic(read: &Read) {
 fn a_realistic_file_is_read_as_yaml_and_as_a_json_list() {
     let text = format!("{POOL}---\n{CLASS}---\n{DEPLOYMENT}");
     check_realistic(&read(&text));
-    let documents = tree::parse("a.yaml", &text).trees;
-    let items: Vec<String> = documents.iter().map(Tree::to_json).collect();
+    let documents = yaml::parse("a.yaml", &text).documents;
+    let items: Vec<String> = documents.iter().map(|document| document.value.to_string()).collect();
     let json = format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}]}}", items.join(",\n"));
     check_realistic(&read(&json));
     let value: serde_json::Value = serde_json::from_str(&items[0]).unwrap();
     assert!(matches!(read_value(&value, "cluster"), Ok(Object::NodePool(_))));
-    assert_eq!(node_pool_from_value(&value).unwrap(), read(&text).manifests.node_pools[0]);
+    let Ok(Object::NodePool(pool)) = read_stored(&value, "cluster") else { panic!("{value}") };
+    assert_eq!(*pool, read(&text).manifests.node_pools[0]);
 }
 
 #[test]
@@ -344,7 +345,7 @@ spec:
   containers: [{name: a, resources: {requests: {cpu: 0x2, memory: 1e3}}}]
 ";
     let pod = &read(text).manifests.pods[0];
-    assert_eq!(pod.shape.requests.to_string(), "cpu: 2, memory: 1e3, pods: 1");
+    assert_eq!(pod.shape.requests.to_string(), "cpu: 2, memory: 1k, pods: 1");
     let selector: Vec<_> = pod.shape.node_selector.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(selector, ["app=web", "tier=front"]);
     check(

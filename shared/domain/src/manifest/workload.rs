@@ -4,15 +4,47 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::decode::{At, Place, Whole};
+use super::fields::{MOST, within};
+use super::meta::{Form, Metadata, Scope};
+use super::pod::{ClaimTemplate, PodSpec, Surroundings};
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{PodShape, PodVolume};
 use crate::api::workload::{DaemonSet, Workload, WorkloadKind};
 
-use super::decode::{At, Fields};
-use super::meta::{Scope, read_meta, read_template_meta};
-use super::pod::{read_shape, read_storage_class_name};
+/// `spec` of a controller: a Job has other counts than a Deployment, and a CronJob has a Job.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ControllerSpec {
+    #[serde(rename = "selector")]
+    _selector: Whole,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    replicas: Option<u32>,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    parallelism: Option<u32>,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    completions: Option<u32>,
+    suspend: bool,
+    template: Option<Template>,
+    volume_claim_templates: Vec<ClaimTemplate>,
+    job_template: Option<JobTemplate>,
+}
 
-const COUNT: std::ops::RangeInclusive<i64> = 0..=i32::MAX as i64;
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Template {
+    metadata: Metadata,
+    spec: Option<PodSpec>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobTemplate {
+    spec: Option<Box<ControllerSpec>>,
+}
 
 /// The kind's name.
 pub(super) const fn kind_name(kind: WorkloadKind) -> &'static str {
@@ -25,75 +57,97 @@ pub(super) const fn kind_name(kind: WorkloadKind) -> &'static str {
     }
 }
 
-pub(super) fn read_workload(at: At<'_>, kind: WorkloadKind) -> Option<Workload> {
-    let meta = read_meta(at, Scope::Namespaced, Fields::Any)?;
-    let spec = at.required_object("spec", Fields::Any)?;
+pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Workload> {
+    let (meta, spec) = read_controller(at)?;
     let replicas = match kind {
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::StatefulSet => {
-            spec.integer_of("replicas", COUNT).unwrap_or(1)
+            spec.replicas.unwrap_or(1)
         }
-        WorkloadKind::Job => job_pods(spec),
+        WorkloadKind::Job => spec.pods_of_job(),
         WorkloadKind::CronJob => 0,
     };
+    let place = at.place.key("spec");
     let template = match kind {
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::Job => {
-            read_template(spec, &meta, kind_name(kind))?
+            template(spec.template, &place, &meta, kind_name(kind))?
         }
         WorkloadKind::StatefulSet => {
-            let mut shape = read_template(spec, &meta, kind_name(kind))?;
-            shape.volumes.extend(read_claim_templates(spec));
+            let mut shape = template(spec.template, &place, &meta, kind_name(kind))?;
+            let claims = place.key("volumeClaimTemplates");
+            shape.volumes.extend(claimed(spec.volume_claim_templates, &claims));
             shape
         }
         WorkloadKind::CronJob => {
-            let job = spec.required_object("jobTemplate", Fields::Any)?;
-            read_template(job.required_object("spec", Fields::Any)?, &meta, "Job")?
+            let job = place.key("jobTemplate");
+            let Some(spec) = spec.job_template.and_then(|template| template.spec) else {
+                job.missing("spec", "a Job's `spec`");
+                return None;
+            };
+            template(spec.template, &job.key("spec"), &meta, "Job")?
         }
     };
     Some(Workload { meta, kind, replicas, template: share(at, template) })
 }
 
-pub(super) fn read_daemon_set(at: At<'_>) -> Option<DaemonSet> {
-    let meta = read_meta(at, Scope::Namespaced, Fields::Any)?;
-    let spec = at.required_object("spec", Fields::Any)?;
-    let template = read_template(spec, &meta, "DaemonSet")?;
+pub(super) fn read_daemon_set(at: At<'_, '_>) -> Option<DaemonSet> {
+    let (meta, spec) = read_controller(at)?;
+    let template = template(spec.template, &at.place.key("spec"), &meta, "DaemonSet")?;
     Some(DaemonSet { meta, template: share(at, template) })
 }
 
-/// A Job runs `parallelism` pods at a time, and no more than it has to complete.
-fn job_pods(spec: At<'_>) -> u32 {
-    if spec.boolean("suspend") == Some(true) {
-        return 0;
-    }
-    let parallelism = spec.integer_of("parallelism", COUNT).unwrap_or(1);
-    spec.integer_of("completions", COUNT).map_or(parallelism, |completions| parallelism.min(completions))
+fn read_controller(at: At<'_, '_>) -> Option<(ObjectMeta, ControllerSpec)> {
+    let mut form: Form<ControllerSpec, IgnoredAny> = at.read()?;
+    let spec = form.spec(&at.place)?;
+    Some((form.metadata.of_object(&at.place, Scope::Namespaced)?, spec))
 }
 
-fn read_template(spec: At<'_>, controller: &ObjectMeta, kind: &str) -> Option<PodShape> {
-    let template = spec.required_object("template", Fields::Any)?;
-    let mut meta = read_template_meta(template);
-    meta.namespace.clone_from(&controller.namespace);
+impl ControllerSpec {
+    /// A Job runs `parallelism` pods at a time, and no more than it has to complete.
+    fn pods_of_job(&self) -> u32 {
+        let at_once = if self.suspend { 0 } else { self.parallelism.unwrap_or(1) };
+        at_once.min(self.completions.unwrap_or(u32::MAX))
+    }
+}
+
+fn template(
+    template: Option<Template>,
+    spec: &Place<'_>,
+    controller: &ObjectMeta,
+    kind: &str,
+) -> Option<PodShape> {
+    let place = spec.key("template");
+    let Some(template) = template else {
+        spec.missing("template", "a map");
+        return None;
+    };
+    let Some(pods) = template.spec else {
+        place.missing("spec", "a map");
+        return None;
+    };
+    let meta = template.metadata.of_template(Scope::Namespaced);
+    let meta = ObjectMeta { namespace: controller.namespace.clone(), ..meta };
     let owner = OwnerReference {
         kind: kind.to_owned(),
         name: controller.name.clone(),
         uid: controller.uid.as_ref().map(ToString::to_string).unwrap_or_default(),
         role: OwnerRole::Controller,
     };
-    Some(read_shape(template.required_object("spec", Fields::Any)?, None, &meta, Some(owner)))
+    let around = Surroundings { owner: Some(owner), ..Surroundings::default() };
+    Some(pods.into_shape(&place.key("spec"), &meta, around))
 }
 
 /// A StatefulSet's pods each have a claim of their own for each template, as with an ephemeral volume.
-fn read_claim_templates(spec: At<'_>) -> Vec<PodVolume> {
-    let Some(list) = spec.list("volumeClaimTemplates") else { return Vec::new() };
-    list.items()
-        .filter(|item| item.check_map(Fields::Any))
-        .filter_map(|item| {
-            let meta = item.required_object("metadata", Fields::Any)?;
-            let volume = meta.required_text("name", "the claim template's name")?;
-            Some(PodVolume::Ephemeral { volume, storage_class: read_storage_class_name(item) })
-        })
-        .collect()
+fn claimed(templates: Vec<ClaimTemplate>, place: &Place<'_>) -> Vec<PodVolume> {
+    let claim = |(index, template): (usize, ClaimTemplate)| {
+        let volume = template.metadata.name;
+        if volume.is_empty() {
+            place.index(index).key("metadata").missing("name", "the claim template's name");
+        }
+        PodVolume::Ephemeral { volume, storage_class: template.spec.storage_class_name }
+    };
+    templates.into_iter().enumerate().map(claim).collect()
 }
 
-fn share(at: At<'_>, shape: PodShape) -> Arc<PodShape> {
-    at.context().shapes.borrow_mut().intern(shape)
+fn share(at: At<'_, '_>, shape: PodShape) -> Arc<PodShape> {
+    at.place.context().shapes.borrow_mut().intern(shape)
 }

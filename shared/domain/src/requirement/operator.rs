@@ -5,7 +5,8 @@ use std::fmt;
 use super::hints::{UnknownWordError, parse_word};
 
 /// How a requirement's values are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename = "an operator")]
 pub enum Operator {
     /// One of the values.
     In,

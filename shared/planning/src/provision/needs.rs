@@ -164,7 +164,9 @@ fn unsupported(shape: &PodShape) -> Option<Reason> {
         WhenUnsatisfiable::DoNotSchedule => true,
         WhenUnsatisfiable::ScheduleAnyway => false,
     };
-    let field = if !shape.required_pod_affinity.is_empty() {
+    let field = if let Some(unknown) = shape.unknown.first() {
+        unknown
+    } else if !shape.required_pod_affinity.is_empty() {
         "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
     } else if !shape.required_pod_anti_affinity.is_empty() {
         "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"

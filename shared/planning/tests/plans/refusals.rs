@@ -69,6 +69,8 @@ fn what_is_not_supported_is_refused_by_name() {
             check_reason(&input(pods("web", 1, shape), vec![default_pool()]), "UnsupportedConstraint");
         assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
     };
+    let newer = PodShape { unknown: vec!["spec.tolerations[0].new".to_owned()], ..shape(&[("cpu", "1")]) };
+    check(newer, "`spec.tolerations[0].new` isn't supported yet");
     let spread = |when| TopologySpreadConstraint {
         max_skew: 1,
         topology_key: labels::ZONE.to_owned(),

@@ -189,6 +189,7 @@ pub(crate) fn node_pool(name: &str) -> NodePool {
         limits: ResourceList::new(),
         weight: 0,
         replicas: None,
+        unknown: Vec::new(),
     }
 }
 

@@ -15,7 +15,8 @@ use super::bucket::{MOST_BUCKETS, bucket_count, bucket_of};
 use super::chunk::content_digest;
 use super::index::index_for;
 use super::parts::{Groups, parts};
-use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION, project};
+use super::project::sent;
+use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION};
 use crate::object::{self, Object, text};
 use crate::pod::{PodLife, PodRef, SeenPod, Shape};
 
@@ -72,9 +73,6 @@ pub struct Encoder {
 /// One object on its way into a chunk: the name that decides its bucket, and its content as JSON.
 type Entry = (String, Box<str>);
 
-/// A kind, its objects, and what of one of them goes into chunks.
-type PlainKind<'a> = (ChunkKind, &'a [Object], fn(&Value) -> Value);
-
 /// The objects of a kind, and what of them goes into chunks.
 #[derive(Debug, Default)]
 struct Plain {
@@ -98,8 +96,8 @@ impl Encoder {
         taken_at: Timestamp,
     ) -> Encoded {
         self.read_pods(&objects.pods);
-        for (kind, of_kind, project) in plain_kinds(objects) {
-            self.read_plain(kind, of_kind, project);
+        for (kind, of_kind) in plain_kinds(objects) {
+            self.read_plain(kind, of_kind);
         }
         let mut build = Build::new(previous);
         let Self { rows, shapes, plain, digests, .. } = self;
@@ -136,7 +134,7 @@ impl Encoder {
     }
 
     /// Reads the objects of a kind that are another than before.
-    fn read_plain(&mut self, kind: ChunkKind, objects: &[Object], project: fn(&Value) -> Value) {
+    fn read_plain(&mut self, kind: ChunkKind, objects: &[Object]) {
         let plain = self.plain.entry(kind).or_default();
         if are_same(&plain.seen, objects) {
             return;
@@ -150,7 +148,7 @@ impl Encoder {
             let known = before.remove(&name);
             let content = match &known {
                 Some((seen, content)) if Arc::ptr_eq(seen, object) => content.clone(),
-                Some(_) | None => project(object).to_string().into_boxed_str(),
+                Some(_) | None => sent(object).to_string().into_boxed_str(),
             };
             changed |= known.is_none_or(|(_, known)| known != content);
             plain.entries.insert(name, (Arc::clone(object), content));
@@ -321,17 +319,17 @@ fn versioned(member: &str) -> String {
     format!("{{{member},\"v\":{VERSION}}}")
 }
 
-/// The kinds that hold one object after the other, and what of an object they hold.
-fn plain_kinds(objects: &ClusterObjects) -> [PlainKind<'_>; 8] {
+/// The kinds that hold one object after the other.
+fn plain_kinds(objects: &ClusterObjects) -> [(ChunkKind, &[Object]); 8] {
     [
-        (ChunkKind::Nodes, &objects.nodes, project::node),
-        (ChunkKind::DaemonSets, &objects.daemon_sets, project::daemon_set),
-        (ChunkKind::Pdbs, &objects.pdbs, project::pdb),
-        (ChunkKind::Volumes, &objects.volumes, project::volume_object),
-        (ChunkKind::NodePools, &objects.node_pools, project::karpenter_object),
-        (ChunkKind::NodeClasses, &objects.node_classes, project::karpenter_object),
-        (ChunkKind::NodeClaims, &objects.node_claims, project::node_claim),
-        (ChunkKind::Namespaces, &objects.namespaces, project::namespace),
+        (ChunkKind::Nodes, &objects.nodes),
+        (ChunkKind::DaemonSets, &objects.daemon_sets),
+        (ChunkKind::Pdbs, &objects.pdbs),
+        (ChunkKind::Volumes, &objects.volumes),
+        (ChunkKind::NodePools, &objects.node_pools),
+        (ChunkKind::NodeClasses, &objects.node_classes),
+        (ChunkKind::NodeClaims, &objects.node_claims),
+        (ChunkKind::Namespaces, &objects.namespaces),
     ]
 }
 

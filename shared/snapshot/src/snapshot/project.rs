@@ -1,11 +1,13 @@
-//! What of an object crosses to the table: the fields that scheduling and draining need, still in Kubernetes' form.
+//! What of an object is kept, and what crosses to the table: what [`tenon_domain::manifest`] reads, in Kubernetes' form.
 //!
-//! Decides what is left out: images, commands, environment, secrets' names, probes; nobody reads them here, and what
-//! isn't in the table can't leak from it. Fields keep their names, so one reader reads manifests and snapshots.
+//! Decides what is left out beside that: what stays with the agent, annotations that nobody asks for, and what differs
+//! from pod to pod of one controller. Images, commands, environment, secrets' names and probes are no fields that are
+//! read: what isn't in the table can't leak from it. Fields keep their names, so one reader reads manifests and snapshots.
 
 use serde_json::{Map, Value, json};
 use tenon_domain::id::Uid;
 use tenon_domain::labels::{DO_NOT_DISRUPT, NODEPOOL};
+use tenon_domain::manifest;
 
 use crate::object::{self, Kind, list, text};
 
@@ -22,43 +24,133 @@ const POD_ANNOTATIONS: [&str; 4] = [
     "kubernetes.io/config.mirror",
     "kubernetes.io/config.source",
 ];
-/// Fields of a pod's spec that decide its place, as they are.
-const POD_FIELDS: [&str; 11] = [
-    "nodeSelector",
-    "affinity",
-    "topologySpreadConstraints",
-    "tolerations",
-    "overhead",
-    "resources",
-    "resourceClaims",
-    "priority",
-    "priorityClassName",
-    "schedulingGates",
-    "terminationGracePeriodSeconds",
-];
 /// An annotation with a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// What a store keeps of an object: what is read of it, by functions and by the agent's plans. Kept again, it is the same.
+/// Pods are kept as [`crate::pod::SeenPod`].
+#[must_use]
+pub fn keep(kind: Kind, mut object: Value) -> Value {
+    match kind {
+        Kind::Pod
+        | Kind::Deployment
+        | Kind::ReplicaSet
+        | Kind::StatefulSet
+        | Kind::Job
+        | Kind::PriorityClass
+        | Kind::Lease => return object,
+        Kind::Node
+        | Kind::DaemonSet
+        | Kind::PodDisruptionBudget
+        | Kind::PersistentVolume
+        | Kind::PersistentVolumeClaim
+        | Kind::StorageClass
+        | Kind::Namespace
+        | Kind::NodePool
+        | Kind::Ec2NodeClass
+        | Kind::NodeClaim => manifest::keep(kind.as_str(), &mut object),
+    }
+    if let Some(metadata) = fields(&mut object, "/metadata") {
+        let ours = |key: &str| key.starts_with("tenon.dev/");
+        if kind == Kind::Node {
+            // Other agents' annotations change every minute.
+            retain(metadata, "annotations", |key| key.contains("karpenter.") || ours(key));
+        } else if kind == Kind::NodeClaim {
+            // It repeats the labels of its Node and of its requirements; an annotation says whose it is.
+            retain(metadata, "labels", |key| key == NODEPOOL);
+            retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT || ours(key));
+        } else {
+            retain(metadata, "annotations", |key| key != LAST_APPLIED);
+        }
+    }
+    if let Some(template) = object.pointer_mut("/spec/template").filter(|_| kind == Kind::DaemonSet) {
+        share(template);
+    }
+    packed(&object)
+}
+
+/// What of an object is sent: what is kept, without what only the agent asks for.
+pub(super) fn sent(object: &Value) -> Value {
+    let Some(kind) = text(object, "/kind").and_then(Kind::parse) else { return object.clone() };
+    let mut sent = keep(kind, object.clone());
+    if let Some(metadata) = fields(&mut sent, "/metadata") {
+        metadata.retain(|field, _| !stays(kind, field));
+        if kind == Kind::NodeClaim {
+            retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT);
+        }
+    }
+    if let Some(fields) = sent.as_object_mut() {
+        if [Kind::NodePool, Kind::Ec2NodeClass].contains(&kind) {
+            // Their statuses are written here, and compared before.
+            fields.remove("status");
+        } else if kind == Kind::NodeClaim {
+            // What became of the claim is in the table already.
+            retain(fields, "status", |key| ["providerID", "nodeName"].contains(&key));
+        }
+    }
+    sent
+}
+
+/// Whether a field of `metadata` stays with the agent. Generations of Nodes count heartbeats' neighbours; nobody asks for
+/// a Node's UID, which is 18 bytes that nothing packs.
+fn stays(kind: Kind, field: &str) -> bool {
+    match field {
+        "resourceVersion" | "ownerReferences" => true,
+        "generation" => [Kind::Node, Kind::PodDisruptionBudget, Kind::Namespace].contains(&kind),
+        "uid" => [Kind::Node, Kind::NodeClaim, Kind::Namespace].contains(&kind),
+        "annotations" | "finalizers" | "creationTimestamp" | "deletionTimestamp" => kind == Kind::Namespace,
+        _ => false,
+    }
+}
+
 /// What the pod needs, without what is its own: equal pods have equal shapes.
 pub(crate) fn pod_shape(pod: &Value) -> Value {
-    let mut shape = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": pod_metadata(pod),
-        "spec": pod_spec(pod.get("spec").unwrap_or(&Value::Null)),
-    });
-    if let Some(metadata) = shape.get_mut("metadata").and_then(Value::as_object_mut) {
+    let mut shape = pod.clone();
+    manifest::keep("Pod", &mut shape);
+    let allocated = allocated(&shape);
+    share(&mut shape);
+    if let Some(fields) = shape.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), json!("v1"));
+        fields.insert("kind".to_owned(), json!("Pod"));
+        fields.remove("status");
+        if !allocated.is_empty() {
+            fields.insert("status".to_owned(), json!({"containerStatuses": allocated}));
+        }
         // Readers ask for a name; the pod's own is in its row.
-        metadata.insert("name".to_owned(), json!("shape"));
+        if let Some(metadata) = fields.entry("metadata").or_insert_with(|| json!({})).as_object_mut() {
+            metadata.insert("name".to_owned(), json!("shape"));
+        }
+        fields.entry("spec").or_insert_with(|| json!({}));
+    }
+    shape
+}
+
+/// Takes out of a pod, or of a template, what says nothing of its needs.
+fn share(pod: &mut Value) {
+    let owner = object::controller(pod).map(|owner| {
+        let fields = ["apiVersion", "kind", "name", "uid", "controller"];
+        fields.iter().filter_map(|field| Some(((*field).to_owned(), owner.get(*field)?.clone()))).collect()
+    });
+    if let Some(metadata) = fields(pod, "/metadata") {
+        metadata.retain(|field, _| ["namespace", "labels", "annotations"].contains(&field.as_str()));
         if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
             labels.retain(|key, _| !OWN_LABELS.contains(&key.as_str()));
         }
+        retain(metadata, "annotations", |key| POD_ANNOTATIONS.contains(&key));
+        metadata.extend(owner.map(|owner| ("ownerReferences".to_owned(), json!([Value::Object(owner)]))));
     }
-    let allocated = allocated(pod);
-    if let (Some(fields), false) = (shape.as_object_mut(), allocated.is_empty()) {
-        fields.insert("status".to_owned(), json!({"containerStatuses": allocated}));
+    let Some(spec) = fields(pod, "/spec") else { return };
+    // On the host's network the API server says of every port that it is one of the host's.
+    spec.retain(|field, value| !value.is_null() && !["nodeName", "hostNetwork"].contains(&field.as_str()));
+    for containers in ["containers", "initContainers"] {
+        for container in spec.get_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {
+            let on_host = |port: &Value| port.get("hostPort").and_then(Value::as_u64).unwrap_or(0) > 0;
+            retain_elements(container, "ports", on_host);
+        }
     }
-    shape
+    if let Some(spec) = pod.get_mut("spec") {
+        retain_elements(spec, "volumes", |volume| volume.as_object().is_some_and(|volume| volume.len() > 1));
+    }
 }
 
 /// What is the pod's own: `[name, uid, created, node, phase, flags, started, deleted, labels]`; times in seconds since
@@ -123,254 +215,40 @@ fn flags(pod: &Value) -> String {
     flags
 }
 
-fn pod_metadata(pod: &Value) -> Value {
-    let mut metadata = Map::new();
-    let source = pod.get("metadata").unwrap_or(&Value::Null);
-    copy(source, &mut metadata, &["namespace", "labels"]);
-    let annotations: Map<String, Value> = object::texts(source, "/annotations")
-        .filter(|(key, _)| POD_ANNOTATIONS.contains(key))
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect();
-    if !annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), Value::Object(annotations));
-    }
-    if let Some(owner) = object::controller(pod) {
-        let mut reference = Map::new();
-        copy(owner, &mut reference, &["apiVersion", "kind", "name", "uid", "controller"]);
-        metadata.insert("ownerReferences".to_owned(), json!([reference]));
-    }
-    Value::Object(metadata)
-}
-
-fn pod_spec(spec: &Value) -> Value {
-    let mut projected = Map::new();
-    copy(spec, &mut projected, &POD_FIELDS);
-    copy(spec, &mut projected, &["schedulerName"]);
-    for field in ["containers", "initContainers"] {
-        let containers: Vec<Value> = list(spec, &format!("/{field}")).iter().map(container).collect();
-        if !containers.is_empty() {
-            projected.insert(field.to_owned(), Value::Array(containers));
-        }
-    }
-    let volumes: Vec<Value> = list(spec, "/volumes").iter().filter_map(volume).collect();
-    if !volumes.is_empty() {
-        projected.insert("volumes".to_owned(), Value::Array(volumes));
-    }
-    Value::Object(projected)
-}
-
-fn container(container: &Value) -> Value {
-    let mut projected = Map::new();
-    copy(container, &mut projected, &["name", "resources", "restartPolicy"]);
-    let ports: Vec<Value> = list(container, "/ports")
-        .iter()
-        .filter(|port| port.get("hostPort").and_then(Value::as_u64).unwrap_or(0) > 0)
-        .cloned()
-        .collect();
-    if !ports.is_empty() {
-        projected.insert("ports".to_owned(), Value::Array(ports));
-    }
-    Value::Object(projected)
-}
-
-fn volume(volume: &Value) -> Option<Value> {
-    let mut projected = Map::new();
-    copy(volume, &mut projected, &["name", "persistentVolumeClaim", "ephemeral"]);
-    (projected.len() > 1).then_some(Value::Object(projected))
-}
-
 /// What the node holds for containers that are being resized in place.
 fn allocated(pod: &Value) -> Vec<Value> {
     let requested = |name: &str| {
-        let containers = list(pod, "/spec/containers").iter();
-        containers
-            .into_iter()
-            .find(|c| text(c, "/name") == Some(name))
-            .and_then(|c| c.pointer("/resources/requests"))
+        let container = list(pod, "/spec/containers").iter().find(|c| text(c, "/name") == Some(name))?;
+        object::at(container, "/resources/requests")
     };
     let differs = |status: &&Value| {
         let allocated = status.get("allocatedResources");
         allocated.is_some() && allocated != requested(text(status, "/name").unwrap_or_default())
     };
-    let project = |status: &Value| json!({"name": status.get("name"), "allocatedResources": status.get("allocatedResources")});
-    list(pod, "/status/containerStatuses").iter().filter(differs).map(project).collect()
+    list(pod, "/status/containerStatuses").iter().filter(differs).cloned().collect()
 }
 
-/// A Node.
-pub(super) fn node(node: &Value) -> Value {
-    let condition = |c: &Value| {
-        let mut condition = Map::new();
-        copy(c, &mut condition, &["type", "status", "lastTransitionTime"]);
-        Value::Object(condition)
-    };
-    let conditions: Vec<Value> = list(node, "/status/conditions").iter().map(condition).collect();
-    let mut metadata = metadata(node);
-    // Generations of Nodes count heartbeats' neighbours; other agents' annotations change every minute; nobody asks for a
-    // Node's UID, which is 18 bytes that nothing packs.
-    metadata.remove("generation");
-    metadata.remove("uid");
-    retain(&mut metadata, "annotations", |key| key.contains("karpenter.") || key.starts_with("tenon.dev/"));
-    let mut spec = Map::new();
-    copy(node.get("spec").unwrap_or(&Value::Null), &mut spec, &["providerID", "taints", "unschedulable"]);
-    let mut status = Map::new();
-    copy(node.get("status").unwrap_or(&Value::Null), &mut status, &["capacity", "allocatable"]);
-    status.insert("conditions".to_owned(), Value::Array(conditions));
-    whole(node, metadata, json!(spec), Some(json!(status)))
+fn fields<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {
+    object.pointer_mut(pointer)?.as_object_mut()
 }
 
-/// A DaemonSet: its template.
-pub(super) fn daemon_set(set: &Value) -> Value {
-    let template = set.pointer("/spec/template").unwrap_or(&Value::Null);
-    let template = json!({
-        "metadata": pod_metadata(template),
-        "spec": pod_spec(template.get("spec").unwrap_or(&Value::Null)),
-    });
-    let mut spec = Map::new();
-    copy(set.get("spec").unwrap_or(&Value::Null), &mut spec, &["selector"]);
-    spec.insert("template".to_owned(), template);
-    whole(set, metadata(set), json!(spec), None)
-}
-
-/// A PodDisruptionBudget.
-pub(super) fn pdb(pdb: &Value) -> Value {
-    let mut status = Map::new();
-    copy(pdb.get("status").unwrap_or(&Value::Null), &mut status, &["disruptionsAllowed"]);
-    let mut metadata = metadata(pdb);
-    metadata.remove("generation");
-    whole(pdb, metadata, pdb.get("spec").cloned().unwrap_or(Value::Null), Some(json!(status)))
-}
-
-/// A PersistentVolume, a claim for one, or a StorageClass.
-pub(super) fn volume_object(object: &Value) -> Value {
-    let source = object.get("spec").unwrap_or(&Value::Null);
-    let mut spec = Map::new();
-    copy(source, &mut spec, &["nodeAffinity", "storageClassName", "volumeName"]);
-    if let Some(driver) = text(source, "/csi/driver") {
-        spec.insert("csi".to_owned(), json!({"driver": driver}));
+/// Leaves those elements of a list that are wanted; a list without any goes.
+fn retain_elements(of: &mut Value, field: &str, wanted: impl Fn(&Value) -> bool) {
+    let Some(fields) = of.as_object_mut() else { return };
+    if let Some(elements) = fields.get_mut(field).and_then(Value::as_array_mut) {
+        elements.retain(wanted);
+        if elements.is_empty() {
+            fields.remove(field);
+        }
     }
-    let phase = text(object, "/status/phase").map(|phase| json!({"phase": phase}));
-    let mut projected = whole(object, metadata(object), json!(spec), phase);
-    if let Some(fields) = projected.as_object_mut() {
-        copy(object, fields, &["provisioner", "volumeBindingMode", "allowedTopologies"]);
-    }
-    projected
 }
 
-/// A NodePool or EC2NodeClass: all of its spec.
-pub(super) fn karpenter_object(object: &Value) -> Value {
-    whole(object, metadata(object), object.get("spec").cloned().unwrap_or(Value::Null), None)
-}
-
-/// A NodeClaim: all of its spec, and what its status says of its Node. It repeats the labels of its Node and of its
-/// requirements, of which only its NodePool's is kept; what became of the claim is in the table already.
-pub(super) fn node_claim(claim: &Value) -> Value {
-    let metadata = claim_metadata(claim, |key| key == DO_NOT_DISRUPT);
-    let mut status = Map::new();
-    copy(claim.get("status").unwrap_or(&Value::Null), &mut status, &["providerID", "nodeName"]);
-    let status = (!status.is_empty()).then_some(json!(status));
-    whole(claim, metadata, claim.get("spec").cloned().unwrap_or(Value::Null), status)
-}
-
-fn claim_metadata(claim: &Value, annotations: impl Fn(&str) -> bool) -> Map<String, Value> {
-    let mut metadata = metadata(claim);
-    metadata.remove("uid");
-    retain(&mut metadata, "labels", |key| key == NODEPOOL);
-    retain(&mut metadata, "annotations", annotations);
-    metadata
-}
-
-/// Leaves those entries of a map of `metadata` whose keys are wanted.
-fn retain(metadata: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) -> bool) {
-    if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+/// Leaves those entries of a map that are wanted; a map without any goes.
+fn retain(fields: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) -> bool) {
+    if let Some(map) = fields.get_mut(field).and_then(Value::as_object_mut) {
         map.retain(|key, _| wanted(key));
         if map.is_empty() {
-            metadata.remove(field);
-        }
-    }
-}
-
-/// What a store keeps of an object: what its projection and the agent's plans read, and nothing of the rest. Projected
-/// again, it gives what the whole object gives. Pods are kept as [`crate::pod::SeenPod`].
-#[must_use]
-pub fn keep(kind: Kind, object: &Value) -> Value {
-    let mut kept = match kind {
-        Kind::Node => node(object),
-        Kind::DaemonSet => daemon_set(object),
-        Kind::PodDisruptionBudget => pdb(object),
-        Kind::PersistentVolume | Kind::PersistentVolumeClaim | Kind::StorageClass => volume_object(object),
-        Kind::Namespace => namespace(object),
-        // Their statuses are written here, and compared before.
-        Kind::NodePool | Kind::Ec2NodeClass => written_here(object, metadata(object)),
-        // An annotation says whose it is.
-        Kind::NodeClaim => {
-            let ours = |key: &str| key == DO_NOT_DISRUPT || key.starts_with("tenon.dev/");
-            written_here(object, claim_metadata(object, ours))
-        }
-        Kind::Pod
-        | Kind::Deployment
-        | Kind::ReplicaSet
-        | Kind::StatefulSet
-        | Kind::Job
-        | Kind::PriorityClass
-        | Kind::Lease => object.clone(),
-    };
-    let source = object.get("metadata").unwrap_or(&Value::Null);
-    if let Some(metadata) = kept.get_mut("metadata").and_then(Value::as_object_mut) {
-        copy(source, metadata, &["uid", "resourceVersion", "ownerReferences"]);
-    }
-    kept
-}
-
-/// An object with all of its spec and status.
-fn written_here(object: &Value, metadata: Map<String, Value>) -> Value {
-    let spec = object.get("spec").map_or(Value::Null, packed);
-    whole(object, metadata, spec, object.get("status").map(packed))
-}
-
-/// A Namespace: its labels.
-pub(super) fn namespace(namespace: &Value) -> Value {
-    let mut metadata = Map::new();
-    copy(namespace.get("metadata").unwrap_or(&Value::Null), &mut metadata, &["name", "labels"]);
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-}
-
-fn metadata(object: &Value) -> Map<String, Value> {
-    let mut metadata = Map::new();
-    let fields = [
-        "name",
-        "namespace",
-        "uid",
-        "labels",
-        "annotations",
-        "finalizers",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-    ];
-    copy(object.get("metadata").unwrap_or(&Value::Null), &mut metadata, &fields);
-    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        annotations.remove(LAST_APPLIED);
-    }
-    metadata
-}
-
-fn whole(object: &Value, metadata: Map<String, Value>, spec: Value, status: Option<Value>) -> Value {
-    let mut whole = Map::new();
-    copy(object, &mut whole, &["apiVersion", "kind"]);
-    whole.insert("metadata".to_owned(), Value::Object(metadata));
-    if !spec.is_null() {
-        whole.insert("spec".to_owned(), spec);
-    }
-    if let Some(status) = status {
-        whole.insert("status".to_owned(), status);
-    }
-    Value::Object(whole)
-}
-
-fn copy(from: &Value, to: &mut Map<String, Value>, fields: &[&str]) {
-    for field in fields {
-        if let Some(value) = from.get(*field).filter(|value| !value.is_null()) {
-            to.insert((*field).to_owned(), packed(value));
+            fields.remove(field);
         }
     }
 }

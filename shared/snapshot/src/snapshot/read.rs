@@ -385,7 +385,7 @@ fn read_object(value: &Value) -> Result<Read, Unreadable> {
         "" => object::name(value).to_owned(),
         namespace => format!("{namespace}/{}", object::name(value)),
     };
-    manifest::read_value(value, kind).map_err(|errors| Unreadable {
+    manifest::read_stored(value, kind).map_err(|errors| Unreadable {
         kind: kind.to_owned(),
         name,
         errors: kept(&errors.0),

@@ -1,6 +1,7 @@
 //! What a writer and a reader of snapshots would notice.
 
 use super::*;
+use crate::object::Kind;
 use crate::pod::{PodRef, SeenPod};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -235,6 +236,68 @@ fn one_bad_object_hides_no_other() {
     let snapshot = fixture.read(&mut ChunkCache::default());
     assert_eq!(snapshot.nodes.len(), 1);
     assert_eq!((snapshot.unreadable[0].kind.as_str(), snapshot.unreadable[0].name.as_str()), ("Node", "bad"));
+}
+
+#[test]
+fn fields_of_newer_versions_hide_nothing_and_those_that_mean_something_are_named() {
+    let node_class_ref = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+    let pool = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default", "new": 1},
+        "spec": {"new": {}, "template": {"spec": {"nodeClassRef": node_class_ref, "requirements": [], "other": 1}}}});
+    let class = json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {"amiFamily": "AL2023", "role": "nodes", "amiSelectorTerms": [{"id": "ami-1"}], "new": true,
+            "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}]}});
+    let mut newer = objects();
+    newer.nodes = newer
+        .nodes
+        .iter()
+        .map(|node| {
+            let mut node = Value::clone(node);
+            (node["spec"]["new"], node["status"]["new"], node["new"]) = (json!(1), json!({}), json!([]));
+            Arc::new(node)
+        })
+        .collect();
+    newer.pods = vec![
+        pod(1, 0, json!({"spec": {"new": 1, "containers": [{"name": "a", "new": 1}]}})),
+        pod(1, 1, json!({"spec": {"nodeName": null, "affinity": {"new": {}}}})),
+    ];
+    newer.node_pools = vec![Arc::new(keep(Kind::NodePool, pool))];
+    newer.node_classes = vec![Arc::new(keep(Kind::Ec2NodeClass, class))];
+    let mut fixture = Fixture::new();
+    fixture.write(&newer, 0);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!((snapshot.unreadable.len(), snapshot.nodes.len()), (0, 1));
+    let unknown: Vec<&[String]> = snapshot.pods.iter().map(|pod| pod.shape.unknown.as_slice()).collect();
+    assert_eq!(unknown, [&[][..], &["spec.affinity.new".to_owned()]]);
+    assert_eq!(snapshot.node_pools[0].unknown, ["spec.new", "spec.template.spec.other"]);
+    assert_eq!(snapshot.node_classes[0].unsupported, ["spec.new"]);
+}
+
+/// What an agent wrote whose fields were listed by hand: more of a volume and of a DaemonSet than is read.
+#[test]
+fn chunks_of_older_agents_are_read() {
+    let shape = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"},"name":"shape","namespace":"shop","ownerReferences":[{"apiVersion":"apps/v1","controller":true,"kind":"ReplicaSet","name":"web-7d","uid":"u"}]},"spec":{"containers":[{"name":"app","ports":[{"containerPort":80,"hostPort":80,"name":"http","protocol":"TCP"}],"resources":{"requests":{"cpu":"250m"}}}],"schedulerName":"default-scheduler","tolerations":[{"effect":"NoExecute","key":"node.kubernetes.io/not-ready","operator":"Exists","tolerationSeconds":300}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data","readOnly":true}}]},"status":{"containerStatuses":[{"allocatedResources":{"cpu":"2"},"name":"app"}]}}"#;
+    let set = r#"{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"generation":1,"name":"cni","namespace":"kube-system","uid":"d"},"spec":{"selector":{"matchLabels":{"app":"cni"}},"template":{"metadata":{"labels":{"app":"cni"}},"spec":{"containers":[{"name":"cni","resources":{}}]}}}}"#;
+    let mut fixture = Fixture::new();
+    let mut encoded = fixture.encoder.encode(&ClusterObjects::default(), None, at(0));
+    for (kind, content) in [
+        (ChunkKind::Shapes, format!(r#"{{"shapes":{{"0011223344556677":{shape}}},"v":1}}"#)),
+        (
+            ChunkKind::Pods,
+            r#"{"groups":{"0011223344556677":[["web-7d-x","uid-1",1700000000,"","Pending","u"]]},"v":1}"#
+                .to_owned(),
+        ),
+        (ChunkKind::DaemonSets, format!(r#"{{"items":[{set}],"v":1}}"#)),
+    ] {
+        let chunk = Chunk::pack((kind, 0), &content);
+        encoded.manifest.chunks.push(chunk.name.clone());
+        encoded.new.push(chunk);
+    }
+    block_on(write(&fixture.table, &cluster(), &encoded, (1, None))).unwrap();
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!((snapshot.unreadable.len(), snapshot.daemon_sets.len()), (0, 1));
+    let shape = &snapshot.pods[0].shape;
+    assert_eq!(shape.requests.to_string(), "cpu: 2, pods: 1");
+    assert_eq!((shape.host_ports.len(), shape.volumes.len(), shape.unknown.len()), (1, 1, 0));
 }
 
 #[test]

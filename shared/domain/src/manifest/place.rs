@@ -1,0 +1,222 @@
+//! Where a value is, and what a reading noted at which place.
+//!
+//! Decides how places are written, and which errors aren't told: those of what was wrong in a part already. It reads no
+//! value.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::error::Problem;
+use super::priority::Priorities;
+use super::shapes::Shapes;
+use super::yaml::Lines;
+
+/// What becomes of fields that a type doesn't have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strangers {
+    /// Nothing: nobody keeps them.
+    Dropped,
+    /// They are kept.
+    Kept,
+    /// They are kept and named.
+    Named,
+}
+
+/// A field that its type doesn't have.
+#[derive(Debug, Clone)]
+pub(super) struct Stranger {
+    /// As a JSON pointer.
+    pub(super) pointer: String,
+    /// The fields that the type has.
+    pub(super) known: &'static [&'static str],
+    /// What becomes of it.
+    pub(super) fate: Strangers,
+}
+
+/// Who wrote what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Source {
+    /// A person, in a file.
+    #[default]
+    File,
+    /// An API server, which accepted it.
+    Server,
+}
+
+/// What a reading shares: its problems, what it noted, the shapes of pods, the priority classes.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    pub(super) source: Source,
+    lines: Lines,
+    pub(super) problems: RefCell<Vec<Problem>>,
+    pub(super) warnings: RefCell<Vec<Problem>>,
+    pub(super) strangers: RefCell<BTreeMap<String, Stranger>>,
+    pub(super) shapes: RefCell<Shapes>,
+    pub(super) priorities: Priorities,
+    /// Places of values that were wrong: they are read as absent.
+    pub(super) wrong: RefCell<BTreeSet<String>>,
+}
+
+impl Context {
+    pub(super) fn of_server() -> Self {
+        Self { source: Source::Server, ..Self::default() }
+    }
+
+    pub(super) fn of_files(priorities: Priorities) -> Self {
+        Self { priorities, ..Self::default() }
+    }
+
+    /// Begins another document.
+    pub(super) fn begin(&mut self, lines: Lines) {
+        self.lines = lines;
+        self.strangers.take();
+        self.wrong.take();
+    }
+
+    /// Places of unknown fields that mean something.
+    pub(super) fn named(&self) -> Vec<String> {
+        let strangers = self.strangers.borrow();
+        let named = strangers.iter().filter(|(_, stranger)| stranger.fate == Strangers::Named);
+        named.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// JSON pointers of what nobody keeps.
+    pub(super) fn dropped(&self) -> Vec<String> {
+        let strangers = self.strangers.borrow();
+        let dropped = strangers.values().filter(|stranger| stranger.fate == Strangers::Dropped);
+        dropped.map(|stranger| stranger.pointer.clone()).collect()
+    }
+
+    pub(super) fn report(&self, field: &str, message: &str, remedy: String) {
+        let problem = self.problem(field.to_owned(), message, remedy);
+        self.problems.borrow_mut().push(problem);
+    }
+
+    /// How many errors there are so far.
+    pub(super) fn errors(&self) -> usize {
+        self.problems.borrow().len()
+    }
+
+    /// Whether a value at or below a place was wrong.
+    pub(super) fn is_wrong_within(&self, place: &str) -> bool {
+        let below = |wrong: &String| {
+            let rest = wrong.strip_prefix(place);
+            rest.is_some_and(|rest| place.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.wrong.borrow().iter().any(below)
+    }
+
+    pub(super) fn is_wrong(&self, place: &Place<'_>) -> bool {
+        let wrong = self.wrong.borrow();
+        !wrong.is_empty() && wrong.contains(&place.to_string())
+    }
+
+    pub(super) fn problem(
+        &self,
+        field: String,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Problem {
+        Problem { line: self.lines.of(&field), field, message: message.into(), remedy: remedy.into() }
+    }
+}
+
+/// Where a value is: `spec.limits[nvidia.com/gpu]`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'p> {
+    pub(super) context: &'p Context,
+    parent: Option<&'p Place<'p>>,
+    step: Step<'p>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step<'p> {
+    Root,
+    Key(&'p str),
+    Index(usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            write!(f, "{parent}")?;
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) => {
+                let first = self.parent.is_none_or(|parent| matches!(parent.step, Step::Root));
+                write_key(f, if first { "" } else { "." }, key)
+            }
+        }
+    }
+}
+
+/// Writes the step to a field, behind a dot where something precedes it.
+pub(super) fn write_key(f: &mut impl fmt::Write, dot: &str, key: &str) -> fmt::Result {
+    let is_plain =
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if is_plain { write!(f, "{dot}{key}") } else { write!(f, "[{key}]") }
+}
+
+impl<'p> Place<'p> {
+    pub(super) fn root(context: &'p Context) -> Self {
+        Self { context, parent: None, step: Step::Root }
+    }
+
+    pub(super) fn context(&self) -> &'p Context {
+        self.context
+    }
+
+    pub(super) fn key<'c>(&'c self, key: &'c str) -> Place<'c> {
+        Place { context: self.context, parent: Some(self), step: Step::Key(key) }
+    }
+
+    pub(super) fn index(&self, index: usize) -> Place<'_> {
+        Place { context: self.context, parent: Some(self), step: Step::Index(index) }
+    }
+
+    /// Reports an error, unless something of this was wrong already: then nobody knows what it would have been.
+    pub(super) fn error(&self, message: impl Into<String>, remedy: impl Into<String>) {
+        if !self.is_unsure() {
+            let problem = self.context.problem(self.to_string(), message, remedy);
+            self.context.problems.borrow_mut().push(problem);
+        }
+    }
+
+    /// Whether something of this was wrong, or an element of a list that it is in: the others moved up.
+    fn is_unsure(&self) -> bool {
+        if self.context.wrong.borrow().is_empty() {
+            return false;
+        }
+        let mut within = Some(self);
+        while let Some(place) = within {
+            let list = place.parent.filter(|_| matches!(place.step, Step::Index(_)));
+            if list.is_some_and(|list| self.context.is_wrong_within(&list.to_string())) {
+                return true;
+            }
+            within = place.parent;
+        }
+        self.context.is_wrong_within(&self.to_string())
+    }
+
+    pub(super) fn warn(&self, message: impl Into<String>, remedy: impl Into<String>) {
+        let problem = self.context.problem(self.to_string(), message, remedy);
+        self.context.warnings.borrow_mut().push(problem);
+    }
+
+    /// Says that a field has to be there.
+    pub(super) fn missing(&self, key: &str, expected: &str) {
+        self.key(key).error("required, but not given", format!("add {expected}"));
+    }
+
+    pub(super) fn pointer(&self) -> String {
+        let before = self.parent.map(Place::pointer).unwrap_or_default();
+        match self.step {
+            Step::Root => before,
+            Step::Index(index) => format!("{before}/{index}"),
+            Step::Key(key) => format!("{before}/{}", key.replace('~', "~0").replace('/', "~1")),
+        }
+    }
+}

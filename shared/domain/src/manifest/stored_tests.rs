@@ -1,0 +1,214 @@
+//! What becomes of fields that this version doesn't know, in objects of an API server and in files.
+
+use super::*;
+use serde_json::json;
+
+fn stored(value: &Value) -> Object {
+    read_stored(value, "cluster").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// The value with a field more at a JSON pointer; what is around it is made.
+fn with(value: &Value, pointer: &str, field: Value) -> Value {
+    let mut all = value.clone();
+    let mut at = &mut all;
+    for step in pointer.split('/').skip(1) {
+        at = match step.parse::<usize>() {
+            Ok(index) => &mut at[index],
+            Err(_) => &mut at[step],
+        };
+    }
+    *at = field;
+    all
+}
+
+fn meta(name: &str) -> Value {
+    json!({"name": name, "resourceVersion": "7", "managedFields": [{"manager": "kubectl"}]})
+}
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta("web"), "spec": {
+        "containers": [{"name": "web", "image": "web:1", "env": [{"name": "A", "value": "secret"}],
+            "resources": {"requests": {"cpu": "1"}}}],
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "ScheduleAnyway"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}}}})
+}
+
+fn pool() -> Value {
+    json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": meta("default"), "spec": {"template": {"spec": {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}, "requirements": []}}}})
+}
+
+fn class() -> Value {
+    json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": meta("default"), "spec": {
+        "amiFamily": "AL2023", "role": "nodes", "amiSelectorTerms": [{"id": "ami-1"}],
+        "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}]}})
+}
+
+fn claim() -> Value {
+    json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": meta("default-abcde"), "spec": {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}, "requirements": []}})
+}
+
+#[test]
+fn fields_of_a_newer_kubernetes_are_ignored() {
+    let template = json!({"metadata": {"creationTimestamp": null}, "spec": pod()["spec"]});
+    let object = |version: &str, kind: &str, spec: Value| json!({"apiVersion": version, "kind": kind, "metadata": meta("a"), "spec": spec, "status": {}});
+    for value in [
+        object("v1", "Node", json!({"taints": [{"key": "a", "effect": "NoSchedule"}]})),
+        object("apps/v1", "Deployment", json!({"template": template})),
+        object("apps/v1", "DaemonSet", json!({"template": template})),
+        object("v1", "PersistentVolumeClaim", json!({"storageClassName": "gp3"})),
+        object("v1", "PersistentVolume", json!({"csi": {"driver": "ebs.csi.aws.com"}})),
+        object("policy/v1", "PodDisruptionBudget", json!({"maxUnavailable": 1})),
+        pod(),
+    ] {
+        let known = stored(&value);
+        for pointer in ["/new", "/metadata/new", "/spec/new", "/status/new"] {
+            let newer = with(&value, pointer, json!({"a": [1]}));
+            assert_eq!(stored(&newer), known, "{pointer}: {newer}");
+        }
+    }
+    let node = object("v1", "Node", json!({"taints": [{"key": "a", "effect": "NoSchedule"}]}));
+    assert_eq!(stored(&with(&node, "/spec/taints/0/new", json!(1))), stored(&node));
+    // Of a template, what is known counts: pods of it are refused, and the DaemonSet's share of a node stays.
+    let set = object("apps/v1", "DaemonSet", json!({"template": template}));
+    assert_eq!(stored(&with(&set, "/spec/template/spec/affinity/new", json!({}))), stored(&set));
+}
+
+#[test]
+fn unknown_fields_of_karpenters_specs_are_named() {
+    let check = |value: &Value, fields: &[(&str, &str)]| {
+        let mut newer = with(value, "/status", json!({"new": 1}));
+        newer["metadata"]["new"] = json!(1);
+        for (pointer, _) in fields {
+            newer = with(&newer, pointer, json!({"a": 1}));
+        }
+        let read = stored(&newer);
+        let unknown = if let Object::NodePool(pool) = &read {
+            &pool.unknown
+        } else if let Object::NodeClaim(claim) = &read {
+            &claim.unknown
+        } else if let Object::NodeClass(class) = &read {
+            &class.unsupported
+        } else {
+            panic!("{read:?}")
+        };
+        assert_eq!(*unknown, fields.iter().map(|(_, place)| *place).collect::<Vec<_>>());
+    };
+    check(
+        &pool(),
+        &[
+            ("/spec/disruption/new", "spec.disruption.new"),
+            ("/spec/new", "spec.new"),
+            ("/spec/template/spec/nodeClassRef/new", "spec.template.spec.nodeClassRef.new"),
+        ],
+    );
+    check(
+        &class(),
+        &[("/spec/amiSelectorTerms/0/new", "spec.amiSelectorTerms[0].new"), ("/spec/new", "spec.new")],
+    );
+    check(&claim(), &[("/spec/new", "spec.new")]);
+    assert_eq!(stored(&pool()), stored(&with(&pool(), "/status/new", json!(1))));
+}
+
+#[test]
+fn unknown_fields_that_may_place_a_pod_are_named_and_others_are_not() {
+    let unknown = |pointer: &str| {
+        let Object::Pod(pod) = stored(&with(&pod(), pointer, json!({"a": 1}))) else { panic!("{pointer}") };
+        pod.shape.unknown.clone()
+    };
+    for (pointer, place) in [
+        ("/spec/affinity/new", "spec.affinity.new"),
+        (
+            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/new",
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].new",
+        ),
+        ("/spec/topologySpreadConstraints/0/new", "spec.topologySpreadConstraints[0].new"),
+        ("/spec/tolerations/0/new", "spec.tolerations[0].new"),
+        ("/spec/resources/new", "spec.resources.new"),
+        ("/spec/containers/0/resources/new", "spec.containers[0].resources.new"),
+    ] {
+        assert_eq!(unknown(pointer), [place]);
+    }
+    for pointer in
+        ["/spec/new", "/spec/containers/0/new", "/spec/containers/0/env/0/new", "/metadata/labels2"]
+    {
+        assert_eq!(unknown(pointer), [""; 0], "{pointer}");
+    }
+}
+
+#[test]
+fn files_stay_strict() {
+    let text = |value: &Value| serde_json::to_string_pretty(value).unwrap();
+    let told = |text: &str| read_files(&[("a.json", text)]).unwrap_err().to_string();
+    let toleration = text(&with(&pod(), "/spec/tolerations/0/tolerationSecond", json!(3)));
+    let line = toleration.lines().position(|line| line.contains("tolerationSecond")).unwrap() + 1;
+    let expected = "spec.tolerations[0].tolerationSecond: unknown field (did you mean `tolerationSeconds`?)";
+    assert_eq!(told(&toleration), format!("a.json:{line}: {expected}"));
+    let pool = told(&text(&with(&pool(), "/metadata/label", json!({}))));
+    assert!(pool.contains("metadata.label: unknown field (did you mean `labels`?)"), "{pool}");
+    assert!(read_files(&[("a.json", &class().to_string())]).is_ok());
+}
+
+#[test]
+fn nothing_is_kept_but_what_is_read() {
+    let kept = |kind: &str, mut value: Value| {
+        keep(kind, &mut value);
+        let once = value.clone();
+        keep(kind, &mut value);
+        assert_eq!(value, once, "{kind}: kept again");
+        value
+    };
+    let newer = with(&with(&pod(), "/spec/new", json!(1)), "/spec/tolerations/0/new", json!(1));
+    let pod = kept("Pod", newer);
+    assert_eq!(pod["spec"]["containers"], json!([{"name": "web", "resources": {"requests": {"cpu": "1"}}}]));
+    assert_eq!((&pod["spec"]["new"], &pod["metadata"]["managedFields"]), (&Value::Null, &Value::Null));
+    assert_eq!(pod["spec"]["tolerations"][0]["new"], 1);
+    // What makes a pod unreadable for functions hides nothing, and lets nothing through.
+    let wrong = kept(
+        "Pod",
+        with(&super::stored_tests::pod(), "/spec/containers/0/resources/requests/cpu", json!("many")),
+    );
+    assert_eq!(
+        wrong["spec"]["containers"],
+        json!([{"name": "web", "resources": {"requests": {"cpu": "many"}}}])
+    );
+    let pool = kept("NodePool", with(&with(&pool(), "/spec/new", json!(1)), "/status/conditions", json!([])));
+    assert_eq!((&pool["spec"]["new"], &pool["status"]), (&json!(1), &json!({"conditions": []})));
+    assert_eq!(pool["metadata"], json!({"name": "default", "resourceVersion": "7"}));
+}
+
+#[test]
+fn all_errors_of_an_object_come_together() {
+    let text = "\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  weight: 101
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: Default}
+      requirements:
+        - {key: a, operator: Inn, values: [x]}
+        - {key: karpenter.sh/nodepool, operator: Exists}
+      taints: [{key: a, effect: Never, valeu: b}]
+  limits: {cpu: many}
+";
+    let errors = read_files(&[("a.yaml", text)]).unwrap_err();
+    let found: Vec<(u32, &str)> = errors.0.iter().map(|e| (e.line.unwrap(), e.field.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            (5, "spec.weight"),
+            (8, "spec.template.spec.nodeClassRef.name"),
+            (10, "spec.template.spec.requirements[0].operator"),
+            (12, "spec.template.spec.taints[0].effect"),
+            (12, "spec.template.spec.taints[0].valeu"),
+            (13, "spec.limits.cpu"),
+        ]
+    );
+}
