@@ -15,6 +15,7 @@ use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, NewImage};
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
 use crate::selected::Strangers;
+use crate::silence;
 use crate::world::{DEPLOYMENTS, image, node_class, set};
 
 /// What was done to a world and may have to be undone.
@@ -27,6 +28,8 @@ pub(crate) struct Doings {
     pool: Option<Value>,
     speaks_at: Option<Timestamp>,
     made: u64,
+    /// Pods that fit nowhere.
+    asked: u64,
     strangers: Strangers,
     selection: Selection,
     sizes: Sizes,
@@ -82,6 +85,7 @@ impl Doings {
             87..=89 => self.edit_class(region, cluster, dice),
             90..=92 => self.edit_pool(region, cluster),
             93..=94 => self.make_strangers_image(region),
+            95..=96 => self.ask_for_what_isnt_there(region, cluster),
             _ => {}
         }
     }
@@ -179,6 +183,12 @@ impl Doings {
         theirs.tags.extend(ours.tags);
         theirs.owner = Some(STRANGER.to_owned());
         self.strangers.insert(region.twin().add_image(theirs), region.now());
+    }
+
+    /// A user makes a pod that gets no node.
+    fn ask_for_what_isnt_there(&mut self, region: &Region, cluster: &ClusterName) {
+        self.asked += 1;
+        silence::ask_for_what_isnt_there(region, cluster, self.asked);
     }
 
     /// Shifts the cluster away from a zone, or back; where zonal shift isn't on for it that is refused.

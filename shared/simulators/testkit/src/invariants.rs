@@ -81,11 +81,13 @@ pub enum Invariant {
     DeletedAreTainted,
     /// Classes resolve to images that their spec selects, and to none of strangers.
     ImagesSelected,
+    /// Somebody is told of each pod that gets no node.
+    NothingSilent,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::OneInstancePerClaim,
         Self::NothingUnowned,
         Self::StatesGoForward,
@@ -110,6 +112,7 @@ impl Invariant {
         Self::ShiftedZonesLeftAlone,
         Self::DeletedAreTainted,
         Self::ImagesSelected,
+        Self::NothingSilent,
     ];
 }
 

@@ -22,6 +22,7 @@ mod sabotage;
 mod scarcity;
 pub mod selected;
 pub mod shifts;
+mod silence;
 mod simulate;
 mod standing;
 mod storm;

@@ -21,6 +21,7 @@ use tenon_snapshot::object::at;
 
 use crate::history::Moment;
 use crate::selected::Strangers;
+use crate::silence::never_fits;
 
 /// Launches that are planned no further apart may meet: a pass takes about as long.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(5);
@@ -42,11 +43,13 @@ pub enum Reach {
     ForeignImages,
     /// Two clusters launch within seconds of each other.
     ClustersAtOnce,
+    /// A pod waits that fits nowhere.
+    FitsNowhere,
 }
 
 impl Reach {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::TaintedRoom,
         Self::SharedRoom,
         Self::IntolerantDaemons,
@@ -54,6 +57,7 @@ impl Reach {
         Self::EditedUnanswered,
         Self::ForeignImages,
         Self::ClustersAtOnce,
+        Self::FitsNowhere,
     ];
 
     /// In words.
@@ -67,6 +71,7 @@ impl Reach {
             Self::EditedUnanswered => "edited classes while EC2 throttles",
             Self::ForeignImages => "foreign images",
             Self::ClustersAtOnce => "two clusters that launch at once",
+            Self::FitsNowhere => "pods that fit nowhere",
         }
     }
 }
@@ -87,7 +92,7 @@ impl Reached {
         self.note(Reach::ReplacementsApart, || replacements_apart(moment));
         self.note(Reach::EditedUnanswered, || edited_unanswered(region, cluster));
         self.note(Reach::ForeignImages, || foreign_images(region, cluster, strangers));
-        let of_nodes = [Reach::TaintedRoom, Reach::SharedRoom, Reach::IntolerantDaemons];
+        let of_nodes = [Reach::TaintedRoom, Reach::SharedRoom, Reach::IntolerantDaemons, Reach::FitsNowhere];
         if let Some(site) = region.site(cluster)
             && of_nodes.iter().any(|reach| !self.0.contains(reach))
         {
@@ -129,6 +134,7 @@ impl Reached {
             sets.iter().any(|set| ready.iter().any(|node| !tolerates(&tolerations(set), node)))
         });
         let pods = cluster.objects(Kind::Pod);
+        self.note(Reach::FitsNowhere, || pods.iter().any(|pod| never_fits(pod)));
         let pods: Vec<Pod> = pods.iter().filter_map(|pod| manifest::pod_from_value(pod).ok()).collect();
         let mut groups: BTreeMap<String, &Pod> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| pod.is_unbound() && pod.deleted_at.is_none()) {

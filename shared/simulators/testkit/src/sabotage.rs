@@ -76,12 +76,14 @@ pub enum Sabotage {
     DeletionsUntainted,
     /// Strangers' images look like our own.
     StrangersOwned,
+    /// What a function refuses isn't written where the agent reads it.
+    RefusalsUntold,
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::FreshTokens,
         Self::CountsForgotten,
         Self::StatesGoBack,
@@ -107,6 +109,7 @@ impl Sabotage {
         Self::ShiftsUnseen,
         Self::DeletionsUntainted,
         Self::StrangersOwned,
+        Self::RefusalsUntold,
     ];
 
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
@@ -122,6 +125,7 @@ impl Sabotage {
                 }
             }
             Self::JournalLost => commit.writes.retain(|write| !write.key().pk.starts_with("JOURNAL#")),
+            Self::RefusalsUntold => commit.writes.retain(|write| !write.key().sk.starts_with("TOLD#")),
             Self::LaunchesLost => {
                 if task == "provisioner" {
                     commit.writes.retain(|write| !write.key().sk.starts_with("LAUNCH#"));

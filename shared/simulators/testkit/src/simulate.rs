@@ -30,6 +30,7 @@ use crate::reached::{Reach, Reached};
 use crate::sabotage::Sabotage;
 use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
+use crate::silence::{self, invariant_nothing_silent};
 use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
@@ -100,13 +101,13 @@ fn play(options: Options) -> Result<Play, Box<Violation>> {
     Ok(play)
 }
 
-/// UIDs of pods that wait for a node.
+/// UIDs of pods that wait for a node, without those that fit nowhere.
 pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
     let waits =
         |pod: &Value| at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none();
     let pods = site.cluster().objects(Kind::Pod);
-    let waiting = pods.iter().filter(|pod| waits(pod));
+    let waiting = pods.iter().filter(|pod| waits(pod) && !silence::never_fits(pod));
     waiting.filter_map(|pod| at(pod, "/metadata/uid")?.as_str().map(str::to_owned)).collect()
 }
 
@@ -288,6 +289,7 @@ impl Play {
         for watched in &mut self.watched {
             watched.history.pending_since.clear();
         }
+        self.tell()?;
         let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
         let mut settled_since = None;
         loop {
@@ -314,6 +316,22 @@ impl Play {
                     format!("not settled {SETTLE_WITHIN:#} after the last fault: {}", unsettled.join("; "));
                 return self.check(now, Err((Invariant::SettledStays, text)));
             }
+        }
+    }
+
+    /// Waits until somebody is told of each pod that fits nowhere, which then goes: the region can't settle with it.
+    fn tell(&mut self) -> Result<(), Box<Violation>> {
+        let calm_since = self.region.now();
+        loop {
+            let now = self.region.now();
+            let untold = silence::untold(&self.region, &self.cluster);
+            self.check(now, invariant_nothing_silent(&untold, (calm_since, now)))?;
+            if untold.is_empty() {
+                silence::withdraw(&self.region, &self.cluster);
+                return Ok(());
+            }
+            self.step += 1;
+            self.pass(SignedDuration::from_mins(1))?;
         }
     }
 

@@ -24,6 +24,7 @@ const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
     (Sabotage::ShiftsUnseen, Invariant::ShiftedZonesLeftAlone, Pace::Slow, 100),
     (Sabotage::DeletionsUntainted, Invariant::DeletedAreTainted, Pace::Quick, 100),
     (Sabotage::StrangersOwned, Invariant::ImagesSelected, Pace::Quick, 60),
+    (Sabotage::RefusalsUntold, Invariant::NothingSilent, Pace::Quick, 60),
     (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, Pace::Restored, 200),
 ];
 /// The break that a history of its own shows, with its arrivals of pods.

@@ -1,0 +1,93 @@
+//! What holds of pods that get no node: somebody is told.
+//!
+//! Decides by the cluster's pods, by `TOLD#provisioner` and by the Events that the agent wrote. It doesn't decide which
+//! pods fit: those that never do are made so, and named so.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_domain::id::ClusterName;
+use tenon_domain::journal::SubjectKind;
+use tenon_domain::wake::FunctionName;
+use tenon_region::engine::Region;
+use tenon_snapshot::object::text;
+use tenon_snapshot::{Kind, object};
+use tenon_table::items::{Told, from_item, keys};
+
+use crate::invariants::Invariant;
+use crate::world::set;
+
+/// How long a pod that gets no node may wait until somebody is told, once faults have stopped: what failed under faults
+/// is tried again within minutes.
+pub(crate) const TOLD_WITHIN: SignedDuration = SignedDuration::from_mins(15);
+
+/// What the names of pods that never fit begin with.
+const NEVER: &str = "never-";
+
+/// Whether the pod was made to fit nowhere.
+pub(crate) fn never_fits(pod: &Value) -> bool {
+    object::name(pod).starts_with(NEVER)
+}
+
+/// Makes a pod that asks for more than any type has. Every second one has a placement field of a newer Kubernetes as
+/// well. Those that are there already go.
+pub(crate) fn ask_for_what_isnt_there(region: &Region, cluster: &ClusterName, number: u64) {
+    let Some(site) = region.site(cluster) else { return };
+    withdraw(region, cluster);
+    let mut spec = json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": "4000"}}}]});
+    if number.is_multiple_of(2) {
+        set(&mut spec, &["affinity", "newerThanUs"], json!({"weight": 1}));
+    }
+    let metadata = json!({"name": format!("{NEVER}{number}"), "namespace": "default"});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    let _ = site.cluster().apply(pod);
+}
+
+/// Deletes the pods that never fit.
+pub(crate) fn withdraw(region: &Region, cluster: &ClusterName) {
+    let Some(site) = region.site(cluster) else { return };
+    for pod in site.cluster().objects(Kind::Pod).iter().filter(|pod| never_fits(pod)) {
+        site.cluster().delete(Kind::Pod, object::namespace(pod), object::name(pod));
+    }
+}
+
+/// Pods that fit nowhere of which nobody is told, of a cluster: the provisioner tells in the table, the agent in an Event.
+pub(crate) fn untold(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+    let Some(site) = region.site(cluster) else { return BTreeSet::new() };
+    let key = keys::told(cluster, FunctionName::Provisioner);
+    let told: Option<Told> = region.table().peek(&key).and_then(|item| from_item(&key, &item).ok());
+    let findings = told.into_iter().flat_map(|told| told.findings);
+    let in_table: BTreeSet<String> =
+        findings.filter(|found| found.kind == SubjectKind::Pod).flat_map(|found| found.names).collect();
+    let notes = site.cluster().notes();
+    let has_event = |pod: &Value| {
+        notes.iter().any(|note| {
+            note.about.kind == Kind::Pod
+                && note.about.name == object::name(pod)
+                && note.about.namespace == object::namespace(pod)
+        })
+    };
+    let pods = site.cluster().objects(Kind::Pod);
+    let untold =
+        pods.iter().filter(|pod| never_fits(pod) && text(pod, "/metadata/deletionTimestamp").is_none());
+    let place = |pod: &Value| format!("{}/{}", object::namespace(pod), object::name(pod));
+    untold.filter(|pod| !in_table.contains(&place(pod)) || !has_event(pod)).map(|pod| place(pod)).collect()
+}
+
+/// Of a pod that gets no node somebody is told within [`TOLD_WITHIN`] of the last fault.
+///
+/// # Errors
+/// The invariant and what was found.
+pub(crate) fn invariant_nothing_silent(
+    untold: &BTreeSet<String>,
+    (calm_since, now): (Timestamp, Timestamp),
+) -> Result<(), (Invariant, String)> {
+    match untold.first() {
+        Some(pod) if now.duration_since(calm_since) > TOLD_WITHIN => {
+            let text = format!("pod {pod} fits nowhere, and nobody was told since {calm_since}");
+            Err((Invariant::NothingSilent, text))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
