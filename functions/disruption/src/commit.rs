@@ -84,7 +84,7 @@ impl<'a> Context<'a> {
         decided.change.replace(Expect::Absent, set(keys::command(self.cluster, &new.id), &command));
         for name in &new.candidates {
             if new.drains_at_once() {
-                self.drain(&mut decided, name, new.reason)?;
+                self.drain(&mut decided, name, (new.reason, "no replacement is needed"))?;
             } else {
                 self.disrupt(&mut decided, name, &command)?;
             }
@@ -101,8 +101,13 @@ impl<'a> Context<'a> {
         match &advance.step {
             Step::Drain { candidates } => {
                 next.state = CommandState::Draining { since: now };
+                let why = match command.replacements.len() {
+                    0 => "no replacement is needed".to_owned(),
+                    1 => "its replacement is ready".to_owned(),
+                    count => format!("all {count} replacements are ready"),
+                };
                 for name in candidates {
-                    self.drain(&mut decided, name, command.reason)?;
+                    self.drain(&mut decided, name, (command.reason, why.as_str()))?;
                 }
             }
             Step::Replace { failed, plan, attempts, not_before } => {
@@ -138,11 +143,11 @@ impl<'a> Context<'a> {
             Some(drift) => {
                 let reason = drift.reason.as_str();
                 format!(
-                    "NodeClaim `{}` drifted ({reason}): it has `{}`, its class gives `{}`",
+                    "NodeClaim `{}` drifted ({reason}): it has `{}`, its EC2NodeClass resolves to `{}`",
                     claim.name, drift.from, drift.to
                 )
             }
-            None => format!("NodeClaim `{}` no longer drifts", claim.name),
+            None => format!("NodeClaim `{}` is no longer drifted", claim.name),
         };
         let mut record = self.record(&claim, Decision::Drifted, message);
         if let Some(drift) = &mark.drift {
@@ -187,9 +192,11 @@ impl<'a> Context<'a> {
             at: self.now(),
         };
         let replacements: Vec<&str> = command.replacements.iter().map(ClaimName::as_str).collect();
+        let (noun, are) =
+            if replacements.len() == 1 { ("replacement", "is") } else { ("replacements", "are") };
         let message = format!(
-            "NodeClaim `{name}` goes ({}) once `{}` serves in its place",
-            command.reason.as_str(),
+            "disrupting NodeClaim `{name}` ({}): it drains when its {noun} `{}` {are} ready",
+            command.reason.words(),
             replacements.join("`, `")
         );
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
@@ -205,7 +212,7 @@ impl<'a> Context<'a> {
         &self,
         decided: &mut Decided<'_>,
         name: &ClaimName,
-        reason: RemovalReason,
+        (reason, why): (RemovalReason, &str),
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let Some(instance) = before.state.instance() else { return Ok(()) };
@@ -219,8 +226,7 @@ impl<'a> Context<'a> {
             deadline,
         };
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
-        let message =
-            format!("NodeClaim `{name}` drains ({}): nothing has to come first any more", reason.as_str());
+        let message = format!("draining NodeClaim `{name}` ({}): {why}", reason.words());
         let record = self.record(&claim, Decision::Draining, message).detail("reason", reason.as_str());
         self.step(decided, before, &claim, &record)
     }

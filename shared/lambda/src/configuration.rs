@@ -83,7 +83,7 @@ pub enum Problem {
 
 impl fmt::Display for ConfigurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the function's environment, which template.yaml sets")?;
+        f.write_str("invalid environment of the function (template.yaml sets it)")?;
         self.problems.iter().enumerate().try_for_each(|(index, problem)| {
             let separator = if index == 0 { ": " } else { "; " };
             write!(f, "{separator}{problem}")

@@ -304,7 +304,8 @@ fn preferences_that_shape_no_node_yet_are_told_by_kind() {
         change(&mut one);
         claims(&input(pods("web", 1, one), vec![default_pool()]), 1).1.warnings
     };
-    let left = |what: &str| vec![format!("{what} are left to the scheduler: they don't shape new nodes yet")];
+    let left =
+        |what: &str| vec![format!("{what} don't shape new nodes yet, only kube-scheduler applies them")];
     assert!(told(|_| {}).is_empty());
     let nodes = left("preferred node affinities");
     assert_eq!(told(|s| s.preferred_node_affinity = vec![(1, empty_term())]), nodes);
