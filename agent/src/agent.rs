@@ -112,7 +112,7 @@ pub enum AgentError {
     #[error("a call to the API server failed")]
     Kube(#[from] KubeError),
     /// The snapshot wasn't written.
-    #[error("can't write the snapshot")]
+    #[error("can't report to the table")]
     Write(#[from] WriteError),
     /// The manifest wasn't read.
     #[error("can't read the manifest")]

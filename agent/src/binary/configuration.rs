@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             read(&vars).unwrap_err(),
             "`TENON_CLUSTER` is missing: set it to the cluster's name in the registry; `TENON_QUEUE` is missing: set it \
-             to the output `AgentQueueUrl` of the cluster's stack; `TENON_LISTEN` can't be `8080`: give an address and a \
+             to the output `AgentQueueUrl` of the cluster's stack; `TENON_LISTEN` is `8080`: set it to an address and a \
              port, such as `0.0.0.0:8080`"
         );
     }

@@ -62,7 +62,7 @@ mod tests {
             assert_eq!(healthz(State(metrics)).await, expected);
         };
         check(HANGS_AFTER_SECONDS, (StatusCode::OK, "ok".to_owned())).await;
-        let hangs = "the main loop didn't turn for 150 s".to_owned();
+        let hangs = "the main loop hasn't run for 150 s".to_owned();
         check(150, (StatusCode::SERVICE_UNAVAILABLE, hangs)).await;
     }
 }

@@ -158,6 +158,6 @@ mod tests {
         check(AttributeValue::N("NaN".to_owned()), Err("attribute `x` is no number"));
         let keys = |pk| Attributes::from([("pk".to_owned(), pk)]);
         let missing = item_of(keys(AttributeValue::N("1".to_owned()))).unwrap_err();
-        assert!(missing.to_string().contains("`pk` is missing or no text"), "{missing}");
+        assert!(missing.to_string().contains("`pk` is missing or not a string"), "{missing}");
     }
 }

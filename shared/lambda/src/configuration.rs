@@ -244,7 +244,7 @@ mod tests {
         let error = parse(&[(TABLE, ""), (REGION, "here")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the function's environment, which template.yaml sets: `TENON_TABLE` isn't set: set it to the state \
+            "invalid environment of the function (template.yaml sets it): `TENON_TABLE` isn't set: set it to the state \
              table's name or ARN; `AWS_REGION` is `here`: set it to the function's region, which Lambda does"
         );
     }

@@ -100,7 +100,7 @@ fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Fai
 /// There is nothing to launch from: what to write.
 fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
     let files: Vec<String> = paths.iter().map(|path| input::name_of(path)).collect();
-    let message = format!("{pods} pods have no place and there is no NodePool in `{}`", files.join("`, `"));
+    let message = format!("no place for {pods} pods: no NodePool in `{}`", files.join("`, `"));
     Problem::new(message, input::NODE_POOL_EXAMPLE).into()
 }
 
