@@ -130,7 +130,10 @@ fn a_zone_that_is_shifted_away_from_is_not_launched_in_and_named_where_nothing_e
     check_reason(&all, "ZonesShifted");
     let (_, report) = tenon_planning::provision::plan(&all);
     let message = report.unschedulable[0].message();
-    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`, `test-zone-3`"), "{message}");
+    assert!(
+        message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`, `test-zone-3`"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -225,7 +228,7 @@ fn a_shift_is_named_only_where_coming_back_would_help() {
     let never = without(&[shifted(a), shifted(b), (c, Unavailability::NotOffered)]);
     let report = check_reason(&input(one(), vec![never]), "ZonesShifted");
     let message = report.unschedulable[0].message();
-    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`"), "{message}");
+    assert!(message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`"), "{message}");
     // What is exhausted may be had before the shift ends.
     let soon = without(&[shifted(a), shifted(b), (c, exhausted)]);
     check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
