@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -101,11 +101,7 @@ impl<'a> Context<'a> {
         match &advance.step {
             Step::Drain { candidates } => {
                 next.state = CommandState::Draining { since: now };
-                let why = match command.replacements.len() {
-                    0 => "no replacement is needed".to_owned(),
-                    1 => "its replacement is ready".to_owned(),
-                    count => format!("all {count} replacements are ready"),
-                };
+                let why = self.why_now(&command.replacements);
                 for name in candidates {
                     self.drain(&mut decided, name, (command.reason, why.as_str()))?;
                 }
@@ -130,6 +126,19 @@ impl<'a> Context<'a> {
         decided.change.replace(Expect::Revision(command.revision), write);
         decided.change.count();
         Ok(Some(decided))
+    }
+
+    /// Why candidates drain now: every replacement is ready, or no pod needs one any more.
+    fn why_now(&self, replacements: &[ClaimName]) -> String {
+        let phase = |name: &ClaimName| self.view.claims.get(name).map(Claim::phase);
+        if !replacements.iter().all(|name| phase(name) == Some(ClaimPhase::Initialized)) {
+            return "no pod on the node needs a replacement".to_owned();
+        }
+        match replacements.len() {
+            0 => "no replacement is needed".to_owned(),
+            1 => "its replacement is ready".to_owned(),
+            count => format!("all {count} replacements are ready"),
+        }
     }
 
     /// A drift mark.
