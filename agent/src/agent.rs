@@ -109,16 +109,16 @@ pub struct Converged {
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The API server.
-    #[error("the API server gave no answer")]
+    #[error("a call to the API server failed")]
     Kube(#[from] KubeError),
     /// The snapshot wasn't written.
-    #[error("the snapshot wasn't written")]
+    #[error("can't report to the table")]
     Write(#[from] WriteError),
     /// The manifest wasn't read.
-    #[error("the manifest wasn't read")]
+    #[error("can't read the manifest")]
     Read(#[from] ReadError),
     /// The actions weren't read.
-    #[error("the actions weren't read")]
+    #[error("can't read the actions")]
     Actions(#[from] TableError),
 }
 

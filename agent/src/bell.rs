@@ -22,7 +22,7 @@ pub trait Bell: Send + Sync {
 
 /// The bell couldn't be rung. The sweep finds what changed.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the bell wasn't heard")]
+#[error("can't publish to the event bus")]
 pub struct BellError(#[source] pub Arc<dyn Error + Send + Sync>);
 
 /// What a ring says: hints, which may be old.

@@ -133,18 +133,17 @@ pub fn note_of_op(op: &Op, outcome: Outcome) -> Option<Note> {
     };
     match (op, outcome) {
         (Op::Pod(PodOp::Evict { pod, uid }), Outcome::Done) => {
-            note(pod, uid, NoteKind::Normal, "Evicted", "evicted to drain its node")
+            note(pod, uid, NoteKind::Normal, "Evicted", "evicted the pod to drain its node")
         }
         (Op::Pod(PodOp::Evict { pod, uid }), Outcome::Waits) => note(
             pod,
             uid,
             NoteKind::Warning,
             "FailedDraining",
-            "a PodDisruptionBudget forbids its eviction now",
+            "not evicting the pod now: a PodDisruptionBudget doesn't allow it",
         ),
         (Op::Pod(PodOp::Delete { pod, uid, .. }), Outcome::Done) => {
-            let message =
-                "deleted without asking its PodDisruptionBudgets: the drain's deadline leaves no more time";
+            let message = "deleted the pod despite its PodDisruptionBudgets: the drain's deadline is near";
             note(pod, uid, NoteKind::Normal, "Disrupted", message)
         }
         (Op::Pod(PodOp::Delete { .. }) | Op::Patch { .. } | Op::Delete { .. }, _) => None,

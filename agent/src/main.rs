@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(error_type = "Runtime", %error, "no runtime");
+            tracing::error!(error_type = "Runtime", %error, "can't start the async runtime");
             return ExitCode::FAILURE;
         }
     };

@@ -202,7 +202,7 @@ fn uncleared(error: &MarksError) -> Problem {
             Problem::new(chain(error), marked(unknown, known)).at("KEY")
         }
         MarksError::Read(_) | MarksError::Write(_) | MarksError::Form(_) => {
-            let remedy = "ask again, `tenon get unavailable` says what is left; of an account, check `--region`, \
+            let remedy = "try again, `tenon get unavailable` shows what is left; for an account, check `--region`, \
                           `--installation` and that you may `dynamodb:Query`, `GetItem` and `UpdateItem` there";
             Problem::new(chain(error), remedy)
         }
@@ -215,14 +215,14 @@ fn not_unlearned(error: &LearnedError) -> Problem {
             let wanted = unknown.first().map_or("", String::as_str);
             let near = nearest(wanted, known.iter().map(String::as_str));
             let remedy = match near.as_slice() {
-                [] if known.is_empty() => "there is nothing to clear: nothing is learned".to_owned(),
+                [] if known.is_empty() => "nothing to clear: no memory is learned".to_owned(),
                 [] => "see `tenon get learned`".to_owned(),
                 [..] => format!("use {}, or see `tenon get learned`", quoted(&near)),
             };
             Problem::new(chain(error), remedy).at("KEY")
         }
         LearnedError::Read(_) | LearnedError::Write(_) => {
-            let remedy = "ask again, `tenon get learned` says what is left; of an account, check `--region`, \
+            let remedy = "try again, `tenon get learned` shows what is left; for an account, check `--region`, \
                           `--installation` and that you may `dynamodb:Query`, `GetItem` and `UpdateItem` there";
             Problem::new(chain(error), remedy)
         }
@@ -238,7 +238,7 @@ fn marked(unknown: &[String], known: &[String]) -> String {
     let rest = known.iter().map(String::as_str).filter(|name| !near.contains(name));
     let all: Vec<&str> = near.iter().copied().chain(rest).collect();
     match all.as_slice() {
-        [] => "there is nothing to clear: nothing is marked".to_owned(),
+        [] => "nothing to clear: no capacity is marked".to_owned(),
         [..] if all.len() > SHOWN => {
             let shown: Vec<&str> = all.iter().take(SHOWN).copied().collect();
             let more = all.len() - SHOWN;
@@ -252,6 +252,6 @@ fn marked(unknown: &[String], known: &[String]) -> String {
 fn unreadable(error: &ListError) -> Problem {
     Problem::new(
         chain(error),
-        "ask again; of an account, check `--region`, `--installation` and your rights first",
+        "try again; for an account, check `--region`, `--installation` and your permissions",
     )
 }

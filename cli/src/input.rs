@@ -129,7 +129,7 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<ReadManifests, Failure
 pub(crate) fn warnings_of(read: &ReadManifests) -> Vec<String> {
     let mut warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
     if !read.manifests.skipped.is_empty() {
-        warnings.push(format!("kinds that aren't looked at: `{}`", read.manifests.skipped.join("`, `")));
+        warnings.push(format!("ignored kinds: `{}`", read.manifests.skipped.join("`, `")));
     }
     warnings
 }

@@ -51,9 +51,8 @@ impl Server {
     pub(crate) fn start(port: u16) -> Result<Self, Failure> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let refused = |error: std::io::Error| {
-            let remedy =
-                format!("end what uses it, or give another with `--port`, such as `--port {}`", other(port));
-            Problem::new(format!("port {port} of 127.0.0.1 can't be served on: {error}"), remedy).at("--port")
+            let remedy = format!("stop what uses it, or give another port, such as `--port {}`", other(port));
+            Problem::new(format!("can't listen on port {port} of 127.0.0.1: {error}"), remedy).at("--port")
         };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;

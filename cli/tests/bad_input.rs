@@ -129,7 +129,8 @@ fn a_malformed_message_among_good_ones_dies_alone() {
     let dead: Vec<&str> = transcript.lines().filter(|line| line.contains("dead letter of")).collect();
     assert_eq!(dead, ["   dead letter of interruption: {\"source\": \"aws.ec2\", "], "{transcript}");
     // The interruption in the same batch was handled at once, and its pod has a node again.
-    let drains = |line: &str| line.contains("+00:00 decision claim/") && line.ends_with(": it drains");
+    let drains =
+        |line: &str| line.contains("+00:00 decision claim/") && line.contains(": draining NodeClaim `");
     assert!(transcript.lines().any(drains), "{transcript}");
     assert!(transcript.contains("pods: 1 running, 0 pending"), "{transcript}");
     assert!(transcript.ends_with("settled\n"), "{transcript}");

@@ -130,7 +130,7 @@ fn what_cannot_be_played_is_refused() {
         }
     }
     check(&["local", "--scenario", "tuor"], &["no scenario `tuor`", "did you mean `tour`?"]);
-    check(&["local", "-f", "pods.yaml"], &["there is no NodePool in `pods.yaml`", "kind: NodePool"]);
+    check(&["local", "-f", "pods.yaml"], &["no NodePool in `pods.yaml`", "kind: NodePool"]);
     check(&["local", "-f", "bad.yaml"], &["bad.yaml:10", "bad.yaml:17", "bad.yaml:21"]);
     check(&["local", "--speed", "fast"], &["expected a positive number"]);
     check(&["local", "--until", "later"], &["expected `settled`, or a duration"]);
@@ -220,7 +220,7 @@ fn an_operator_sees_what_is_exhausted_and_clears_it() {
     // Where one isn't marked, none is cleared, and those that are there are named.
     let (status, refused) = up.ask(&["clear", "unavailable", ON_DEMAND, "offering#spot#use1-az2#m5.larg"]);
     assert_eq!(status, Some(2), "{refused}");
-    assert!(refused.contains("nothing is marked as `offering#spot#use1-az2#m5.larg`"), "{refused}");
+    assert!(refused.contains("no capacity is marked as `offering#spot#use1-az2#m5.larg`"), "{refused}");
     assert!(refused.contains(&format!("use `{SPOT}` or `{ON_DEMAND}`")), "{refused}");
     assert_eq!(named(&marks()).len(), 2);
 
@@ -235,9 +235,9 @@ fn an_operator_sees_what_is_exhausted_and_clears_it() {
         (vec![ON_DEMAND.to_owned()], &Value::from(1))
     );
     assert_eq!(named(&marks()), Vec::<String>::new());
-    assert_eq!(up.ask(&["clear", "unavailable", "--all"]), (Some(0), "nothing is marked\n".to_owned()));
+    assert_eq!(up.ask(&["clear", "unavailable", "--all"]), (Some(0), "no capacity is marked\n".to_owned()));
     let (status, refused) = up.ask(&["clear", "unavailable", SPOT]);
-    assert_eq!((status, refused.contains("there is nothing to clear")), (Some(2), true), "{refused}");
+    assert_eq!((status, refused.contains("nothing to clear")), (Some(2), true), "{refused}");
     assert_eq!(up.ask(&["clear", "unavailable"]).0, Some(2), "neither keys nor --all");
 }
 
@@ -259,7 +259,7 @@ fn an_operator_sees_what_was_learned_of_nodes_and_clears_it() {
     assert!(up.ask(&["get", "learned"]).1.contains("REPORTED BY"));
 
     let (status, refused) = up.ask(&["clear", "learned", "x9.large"]);
-    assert_eq!((status, refused.contains("nothing is learned of `x9.large`")), (Some(2), true), "{refused}");
+    assert_eq!((status, refused.contains("no learned memory of `x9.large`")), (Some(2), true), "{refused}");
     let (status, cleared) = up.ask(&["clear", "learned", word("instance_type"), word("image")]);
     assert_eq!(
         (status, cleared.contains(&format!("cleared {}\n", word("what")))),

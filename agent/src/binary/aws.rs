@@ -121,7 +121,7 @@ pub(super) struct Doorbell {
 
 /// The queue can't be asked. The agent looks every minute anyway.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent's queue gave no answer")]
+#[error("can't read the agent's queue")]
 pub(super) struct DoorbellError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// What a poll heard.
@@ -146,7 +146,7 @@ impl Doorbell {
                 let deleted =
                     self.client.delete_message().queue_url(&self.url).receipt_handle(handle).send().await;
                 if let Err(error) = deleted {
-                    tracing::debug!(error = %super::logging::chain(&error), "a ring will be heard again");
+                    tracing::debug!(error = %super::logging::chain(&error), "can't delete a message of the agent's queue: it comes again");
                 }
             }
         }

@@ -69,13 +69,13 @@ impl Configuration {
         let namespace = required("POD_NAMESPACE", "the pod's namespace, by `fieldRef: metadata.namespace`");
         let parsed = ClusterName::parse(cluster.clone());
         if let (Err(error), false) = (&parsed, cluster.is_empty()) {
-            errors.push(format!("`TENON_CLUSTER` is wrong: {error}"));
+            errors.push(format!("`TENON_CLUSTER` is invalid: {error}"));
         }
         let listen = variable("TENON_LISTEN").unwrap_or_else(|| LISTEN.to_owned());
         let address = listen.parse();
         if address.is_err() {
             errors.push(format!(
-                "`TENON_LISTEN` can't be `{listen}`: give an address and a port, such as `{LISTEN}`"
+                "`TENON_LISTEN` is `{listen}`: set it to an address and a port, such as `{LISTEN}`"
             ));
         }
         match (parsed, address) {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(
             read(&vars).unwrap_err(),
             "`TENON_CLUSTER` is missing: set it to the cluster's name in the registry; `TENON_QUEUE` is missing: set it \
-             to the output `AgentQueueUrl` of the cluster's stack; `TENON_LISTEN` can't be `8080`: give an address and a \
+             to the output `AgentQueueUrl` of the cluster's stack; `TENON_LISTEN` is `8080`: set it to an address and a \
              port, such as `0.0.0.0:8080`"
         );
     }

@@ -56,7 +56,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
                 tell(metrics, &ended, started.elapsed());
                 due = pace.end(&ended, Timestamp::now());
             } else {
-                tracing::error!(error_type = "StepTimeout", "a step took too long and begins anew");
+                tracing::error!(error_type = "StepTimeout", "a step timed out, starting it again");
                 pace.restart();
                 due = Timestamp::now();
             }
@@ -113,7 +113,7 @@ async fn listen(doorbell: &Doorbell) {
             Ok(Heard::Ring) => return,
             Ok(Heard::Nothing) => {}
             Err(error) => {
-                tracing::warn!(error_type = "Doorbell", error = %chain(&error), "the agent's queue isn't heard");
+                tracing::warn!(error_type = "Doorbell", error = %chain(&error), "not receiving from the agent's queue, trying again");
                 tokio::time::sleep(DOORBELL_RETRY).await;
             }
         }
@@ -125,17 +125,17 @@ fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {
     let outcome = if ended.errors.is_empty() { "ended" } else { "failed" };
     metrics.steps.get_or_create(&Step { outcome }).inc();
     for error in &ended.errors {
-        tracing::warn!(error_type = "Step", error = %chain(error), "a step begins anew");
+        tracing::warn!(error_type = "Step", error = %chain(error), "a step failed, starting it again");
     }
     if let Some(converged) = &ended.converged {
         let working =
             converged.reports.iter().filter(|report| report.progress != ActionProgress::Done).count();
         metrics.actions.set(i64::try_from(working).unwrap_or(i64::MAX));
         for error in &converged.unwritten {
-            tracing::warn!(error_type = "Unwritten", error = %chain(error), "Kubernetes doesn't show it yet");
+            tracing::warn!(error_type = "Unwritten", error = %chain(error), "not written to Kubernetes, trying again");
         }
         for unreadable in &converged.unreadable {
-            tracing::error!(error_type = "Unreadable", name = unreadable.name, errors = ?unreadable.errors, "left alone");
+            tracing::error!(error_type = "Unreadable", name = unreadable.name, errors = ?unreadable.errors, "ignoring an invalid object");
         }
     }
     if let Some(reported) = &ended.reported {

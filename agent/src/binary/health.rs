@@ -25,7 +25,7 @@ const HANGS_AFTER_SECONDS: i64 = 120;
 /// The address is taken.
 pub(super) async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<JoinHandle<()>> {
     let listener = TcpListener::bind(address).await?;
-    tracing::info!(address = %listener.local_addr()?, "health and metrics are served");
+    tracing::info!(address = %listener.local_addr()?, "serving health and metrics");
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(|| async { "ok" }))
@@ -33,7 +33,7 @@ pub(super) async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Res
         .with_state(metrics);
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(error_type = "Health", %error, "health isn't served any more");
+            tracing::error!(error_type = "Health", %error, "the health server stopped");
         }
     }))
 }
@@ -41,7 +41,7 @@ pub(super) async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Res
 async fn healthz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, String) {
     let ago = metrics.turned_ago();
     if ago > HANGS_AFTER_SECONDS {
-        return (StatusCode::SERVICE_UNAVAILABLE, format!("the main loop didn't turn for {ago} s"));
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("the main loop hasn't run for {ago} s"));
     }
     (StatusCode::OK, "ok".to_owned())
 }
@@ -62,7 +62,7 @@ mod tests {
             assert_eq!(healthz(State(metrics)).await, expected);
         };
         check(HANGS_AFTER_SECONDS, (StatusCode::OK, "ok".to_owned())).await;
-        let hangs = "the main loop didn't turn for 150 s".to_owned();
+        let hangs = "the main loop hasn't run for 150 s".to_owned();
         check(150, (StatusCode::SERVICE_UNAVAILABLE, hangs)).await;
     }
 }

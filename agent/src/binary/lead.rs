@@ -43,17 +43,17 @@ pub(super) async fn campaign(
             metrics.leader.set(1);
             lead(configuration, kube, aws, (metrics, stopped.clone()), (&mut election, until)).await;
             metrics.leader.set(0);
-            tracing::info!(pod = configuration.pod, "doesn't lead any more");
+            tracing::info!(pod = configuration.pod, "no longer leads");
         }
     }
     if let Err(error) = election.release().await {
-        tracing::warn!(error_type = "Lease", error = %chain(&error), "the lease ends by itself");
+        tracing::warn!(error_type = "Lease", error = %chain(&error), "not releasing the lease: it expires by itself");
     }
 }
 
 async fn stand(election: &mut Election) -> Standing {
     if let Err(error) = election.campaign().await {
-        tracing::warn!(error_type = "Lease", error = %chain(&error), "the lease wasn't reached");
+        tracing::warn!(error_type = "Lease", error = %chain(&error), "can't acquire or renew the lease");
     }
     election.standing(Instant::now())
 }
@@ -80,7 +80,7 @@ async fn lead(
                 Standing::Stands => break,
             }
         }
-        tracing::warn!(error_type = "Lease", "the lease was lost: what is under way is dropped");
+        tracing::warn!(error_type = "Lease", "lost the lease, dropping the current step");
     };
     let agent = async {
         let listing = listing_of(kube).await.unwrap_or(Listing::Paged);

@@ -56,11 +56,11 @@ impl Default for Metrics {
         let rings = Counter::default();
         registry.register("leader", "Whether this replica leads", leader.clone());
         registry.register("steps", "Steps by outcome", steps.clone());
-        registry.register("step_seconds", "How long steps take", step_seconds.clone());
-        registry.register("snapshot_generation", "The generation written last", generation.clone());
-        registry.register("pending_pods", "Pods that wait for a node", pending_pods.clone());
-        registry.register("actions", "Actions that aren't done", actions.clone());
-        registry.register("reported_timestamp_seconds", "When a report ended last", reported_at.clone());
+        registry.register("step_seconds", "Duration of steps", step_seconds.clone());
+        registry.register("snapshot_generation", "Last written generation", generation.clone());
+        registry.register("pending_pods", "Pending pods", pending_pods.clone());
+        registry.register("actions", "Unfinished actions", actions.clone());
+        registry.register("reported_timestamp_seconds", "Time of the last report", reported_at.clone());
         registry.register("rings", "Rings of the doorbell", rings.clone());
         let turned_at = AtomicI64::new(Timestamp::now().as_second());
         Self {

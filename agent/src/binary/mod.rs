@@ -38,7 +38,7 @@ pub async fn run(configuration: Configuration) -> Result<(), Box<dyn Error + Sen
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("stopping: the step under way ends, the lease is given up");
+        tracing::info!("stopping: finishing the current step, then releasing the lease");
         stop.send_replace(true);
     });
     let health = health::serve(configuration.listen, Arc::clone(&metrics)).await?;

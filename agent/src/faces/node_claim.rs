@@ -172,7 +172,7 @@ fn steps(claim: &Claim, object: &Value) -> Vec<Told> {
 fn marks(claim: &Claim) -> Vec<Told> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {
-        let message = format!("it has `{}`, its class gives `{}`", drift.from, drift.to);
+        let message = format!("it has `{}`, its EC2NodeClass resolves to `{}`", drift.from, drift.to);
         marks.push(told("Drifted", "True", drift.reason.as_str(), &message));
     }
     match &claim.state {

@@ -20,7 +20,7 @@ fn note(claim: &Claim, uid: &str, kind: NoteKind, reason: &str, message: String)
 pub(super) fn launched(claim: &Claim) -> Option<Note> {
     let instance = claim.state.instance()?;
     let message = format!(
-        "launched {} as {} in {}, {}",
+        "launched instance `{}` ({}, {}, {})",
         instance.id,
         instance.instance_type,
         instance.zone,
@@ -38,7 +38,7 @@ pub fn note_of_failure(claim: &Claim, now: Timestamp) -> Option<Note> {
         uid: String::new(),
         kind: NoteKind::Warning,
         reason: failure.reason.clone(),
-        message: format!("claim {}: {}", claim.name, failure.message),
+        message: format!("no instance for NodeClaim `{}`: {}", claim.name, failure.message),
     })
 }
 
@@ -46,9 +46,13 @@ pub fn note_of_failure(claim: &Claim, now: Timestamp) -> Option<Note> {
 pub(super) fn transitions(claim: &Claim, object: &Value, status: &Value) -> Vec<Note> {
     let node = claim.state.node().map_or_else(String::new, ToString::to_string);
     let steps = [
-        ("Registered", "Registered", format!("Node {node} joined")),
-        ("Initialized", "Initialized", format!("Node {node} is initialized")),
-        ("DisruptionReason", "DisruptionWaitingReadiness", "waits until its replacement serves".to_owned()),
+        ("Registered", "Registered", format!("Node `{node}` registered")),
+        ("Initialized", "Initialized", format!("Node `{node}` is initialised")),
+        (
+            "DisruptionReason",
+            "DisruptionWaitingReadiness",
+            "waiting for its replacement to be ready".to_owned(),
+        ),
     ];
     let uid = object::uid(object);
     steps
@@ -75,7 +79,7 @@ pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Ve
         RemovalReason::InstanceTerminated => ("InstanceTerminating", NoteKind::Warning),
         RemovalReason::RegistrationTimeout => ("RegistrationTimeout", NoteKind::Warning),
     };
-    let message = format!("goes: {}", removal.as_str());
+    let message = format!("removing NodeClaim `{}` ({})", claim.name, removal.words());
     let of_claim = note(claim, object::uid(object), kind, reason, message.clone());
     let of_node = node.map(|node| Note {
         about: ObjectKey::node(object::name(node)),

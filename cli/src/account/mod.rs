@@ -44,7 +44,10 @@ impl Account {
     pub(crate) fn open(region: Region, installation: InstallationId) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-                Problem::new(format!("no runtime can be made: {error}"), "free memory or file descriptors")
+                Problem::new(
+                    format!("can't start the async runtime: {error}"),
+                    "free memory or file descriptors",
+                )
             })?;
         let config = runtime.block_on(config(&region));
         runtime.block_on(check_credentials(&config))?;

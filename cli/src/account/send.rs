@@ -20,7 +20,7 @@ use crate::errors::{Problem, chain};
 pub(super) async fn send(account: &Account, event: &Value, now: Timestamp) -> Result<EventSent, Problem> {
     let bus = envelope::bus_of(event)?;
     let wiring = Wiring::built_in().map_err(|error| {
-        Problem::new(chain(&error), "use a build whose `template.yaml` can be read by its own rules")
+        Problem::new(chain(&error), "use another build: the `template.yaml` of this one is invalid")
     })?;
     match bus {
         BusName::Tenon => put(account, event, &wiring, now).await,
@@ -47,7 +47,7 @@ async fn put(
     let refused = |why: String| {
         let remedy =
             "check `--region` and `--installation`, and that you may `events:PutEvents` for this source";
-        Problem::new(format!("the bus `{bus}` doesn't take the event: {why}"), remedy)
+        Problem::new(format!("bus `{bus}` refused the event: {why}"), remedy)
     };
     let client = aws_sdk_eventbridge::Client::new(&account.config);
     let answer = client.put_events().entries(entry).send().await.map_err(|error| refused(chain(&error)))?;
@@ -76,7 +76,7 @@ async fn deliver(
                 "check `--region` and `--installation`, and that you may `sqs:GetQueueUrl` and `sqs:SendMessage`; or \
                  invoke the function itself: `aws lambda invoke --function-name {queue} --payload …`"
             );
-            Problem::new(format!("the queue `{queue}` doesn't take the event: {why}"), remedy)
+            Problem::new(format!("queue `{queue}` refused the event: {why}"), remedy)
         };
         let url = client.get_queue_url().queue_name(&queue).send().await.map_err(|e| refused(chain(&e)))?;
         let url = url.queue_url().ok_or_else(|| refused("it has no URL".to_owned()))?;

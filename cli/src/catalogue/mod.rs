@@ -148,7 +148,7 @@ fn given<T>(part: CatalogPart, value: T) -> Result<Ready<T>, Failure> {
 
 fn unusable(error: &DataError) -> Failure {
     let remedy = match error {
-        DataError::Unreadable { .. } => "build it anew",
+        DataError::Unreadable { .. } => "rebuild it",
         DataError::UnknownRegion { .. } => "give another `--region`",
     };
     Problem::new(error.to_string(), remedy).into()

@@ -14,9 +14,9 @@ pub(crate) fn run(args: &ClearArgs) -> Result<Outcome, Failure> {
     let cleared = target::open(&args.target)?.clear(&meant(args))?;
     let (nothing, then) = match args.kind {
         Clearable::Unavailable => {
-            ("nothing is marked", "pods that wait for it are planned again within three minutes")
+            ("no capacity is marked", "pending pods are planned again within three minutes")
         }
-        Clearable::Learned => ("nothing is learned", "plans are made without it within ten minutes"),
+        Clearable::Learned => ("no memory is learned", "new plans ignore it within ten minutes"),
     };
     match args.output.format {
         Format::Table if cleared.items.is_empty() => eprintln!("{nothing}"),

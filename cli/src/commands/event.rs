@@ -62,7 +62,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Outcome, Failure> {
             let what = event.get("detail-type").and_then(Value::as_str).unwrap_or("event");
             let names: Vec<&str> = sent.functions.iter().map(String::as_str).collect();
             let wakes = if names.is_empty() {
-                "no rule takes it".to_owned()
+                "no rule matches it".to_owned()
             } else {
                 format!("wakes {}", names.join(", "))
             };
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Outcome, Failure> {
 fn unknown(what: &str) -> Failure {
     let words: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
     let remedy = did_you_mean(what, words.iter().copied(), &format!("use {}", quoted(&words)));
-    Problem::new(format!("`{what}` is no event"), remedy).at("EVENT").into()
+    Problem::new(format!("`{what}` isn't an event"), remedy).at("EVENT").into()
 }
 
 fn from_file(name: &str) -> Result<Value, Failure> {

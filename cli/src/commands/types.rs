@@ -56,7 +56,7 @@ pub(crate) fn run(args: &TypesArgs) -> Result<Outcome, Failure> {
     let mut warnings = Vec::new();
     if catalog.origin == PriceOrigin::Borrowed {
         catalog.on_demand.clear();
-        warnings.push(format!("prices of region `{}` don't come with this build", catalog.region));
+        warnings.push(format!("no prices of region `{}` in this build", catalog.region));
     }
     let class = match &args.filename {
         Some(path) => {

@@ -73,7 +73,7 @@ pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => {
-            let message = format!("standard output can't be written to: {error}");
+            let message = format!("can't write to standard output: {error}");
             Err(Problem::new(message, "write to a file or terminal that takes the output").into())
         }
     }

@@ -33,10 +33,10 @@ pub(crate) struct Scope<'a> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
     /// The table.
-    #[error("the table can't be read")]
+    #[error("can't read the table")]
     Table(#[from] TableError),
     /// The agent's snapshot.
-    #[error("the agent's snapshot can't be read")]
+    #[error("can't read the agent's snapshot")]
     Snapshot(#[from] snapshot::ReadError),
 }
 

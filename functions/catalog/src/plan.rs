@@ -117,16 +117,16 @@ impl Announcements {
         for (part, left_out) in left_out.iter().filter(|(_, left_out)| !left_out.is_empty()) {
             let first = left_out.first().map_or("", |first| first.instance_type.as_str());
             let reason = left_out.first().map_or("", |first| first.reason.as_str());
-            let why = format!("`{first}` ({reason}), {} in all: no node is planned of them", left_out.len());
-            let found = Finding::refused(of(*part), "LeftOut", "types are left out of {}", why);
+            let why =
+                format!("`{first}` ({reason}), {} in all; no node is planned with them", left_out.len());
+            let found = Finding::refused(of(*part), "LeftOut", "leaving instance types out of {}", why);
             to.tell(found.condition(left_out.len().to_string()));
         }
         for stale in stale {
             let (kind, since) = (stale.failure.kind.as_str(), stale.failing_since);
             let why = format!("{} (since {since})", stale.failure.message);
             to.tell(
-                Finding::refused(of(stale.part), kind, "{} isn't refreshed", why)
-                    .condition(since.to_string()),
+                Finding::refused(of(stale.part), kind, "not refreshing {}", why).condition(since.to_string()),
             );
         }
     }

@@ -38,9 +38,7 @@ pub struct LeftOut {
 
 /// An answer that isn't one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "EC2 answered without any usable entry for `{part}` ({left_out} left out): the last good answer is kept"
-)]
+#[error("keeping the last `{part}`: EC2's answer has no usable entry ({left_out} left out)")]
 pub struct EmptyAnswer {
     /// The part.
     pub part: CatalogPart,
@@ -102,7 +100,7 @@ fn zone_offerings(
             }
             Ok(_) | Err(_) => left_out.push(LeftOut {
                 instance_type: offering.instance_type.to_string(),
-                reason: format!("`{}` isn't a zone that this account may use", offering.location),
+                reason: format!("this account can't use zone `{}`", offering.location),
             }),
         }
     }

@@ -22,8 +22,8 @@ const PAGE: usize = 100;
 /// An answer that is taken for torn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "EC2 answered with {now} entries for `{part}` where there were {before}, as a list that breaks off would: the last \
-     good answer is kept until it is {} hours old", kept_for(*part).as_hours()
+    "keeping the last `{part}` until it is {} hours old: EC2's answer has {now} entries, the last one {before}, so it may be \
+     incomplete", kept_for(*part).as_hours()
 )]
 pub struct ShrunkAnswer {
     /// The part.
@@ -159,8 +159,8 @@ mod tests {
         let refused = ShrunkAnswer { part: CatalogPart::SpotPrices, before: 6_000, now: 1_000 };
         assert_eq!(
             refused.to_string(),
-            "EC2 answered with 1000 entries for `spot-prices` where there were 6000, as a list that breaks off would: \
-             the last good answer is kept until it is 3 hours old"
+            "keeping the last `spot-prices` until it is 3 hours old: EC2's answer has 1000 entries, the last one 6000, so \
+             it may be incomplete"
         );
     }
 }

@@ -178,8 +178,8 @@ fn a_list_that_ends_after_its_first_page_is_not_believed() {
     assert_eq!(
         plan.failed[&CatalogPart::InstanceTypes].message,
         format!(
-            "EC2 answered with 100 entries for `instance-types` where there were {}, as a list that breaks off would: \
-             the last good answer is kept until it is 84 hours old",
+            "keeping the last `instance-types` until it is 84 hours old: EC2's answer has 100 entries, the last one {}, so \
+             it may be incomplete",
             all.len()
         )
     );
@@ -425,7 +425,7 @@ fn a_local_zone_that_the_account_may_use_is_a_zone() {
     let PartData::Offerings(offerings) = data else { panic!() };
     let zones = offerings.offered.values().flatten().map(|zone| offerings.zones[zone].as_str());
     assert_eq!(zones.collect::<Vec<_>>(), ["use1-bos1-az1", "use1-az2"]);
-    assert_eq!(left_out[0].reason, "`us-east-1-chi-2a` isn't a zone that this account may use");
+    assert_eq!(left_out[0].reason, "this account can't use zone `us-east-1-chi-2a`");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -84,7 +84,7 @@ impl<'a> Context<'a> {
         decided.change.replace(Expect::Absent, set(keys::command(self.cluster, &new.id), &command));
         for name in &new.candidates {
             if new.drains_at_once() {
-                self.drain(&mut decided, name, new.reason)?;
+                self.drain(&mut decided, name, (new.reason, "no replacement is needed"))?;
             } else {
                 self.disrupt(&mut decided, name, &command)?;
             }
@@ -101,8 +101,9 @@ impl<'a> Context<'a> {
         match &advance.step {
             Step::Drain { candidates } => {
                 next.state = CommandState::Draining { since: now };
+                let why = self.why_now(&command.replacements);
                 for name in candidates {
-                    self.drain(&mut decided, name, command.reason)?;
+                    self.drain(&mut decided, name, (command.reason, why.as_str()))?;
                 }
             }
             Step::Replace { failed, plan, attempts, not_before } => {
@@ -127,6 +128,19 @@ impl<'a> Context<'a> {
         Ok(Some(decided))
     }
 
+    /// Why candidates drain now: every replacement is ready, or no pod needs one any more.
+    fn why_now(&self, replacements: &[ClaimName]) -> String {
+        let phase = |name: &ClaimName| self.view.claims.get(name).map(Claim::phase);
+        if !replacements.iter().all(|name| phase(name) == Some(ClaimPhase::Initialized)) {
+            return "no pod on the node needs a replacement".to_owned();
+        }
+        match replacements.len() {
+            0 => "no replacement is needed".to_owned(),
+            1 => "its replacement is ready".to_owned(),
+            count => format!("all {count} replacements are ready"),
+        }
+    }
+
     /// A drift mark.
     pub(crate) fn mark(&self, mark: &Mark) -> Option<Decided<'a>> {
         let before = self.view.claims.get(&mark.claim)?;
@@ -138,11 +152,11 @@ impl<'a> Context<'a> {
             Some(drift) => {
                 let reason = drift.reason.as_str();
                 format!(
-                    "NodeClaim `{}` drifted ({reason}): it has `{}`, its class gives `{}`",
+                    "NodeClaim `{}` drifted ({reason}): it has `{}`, its EC2NodeClass resolves to `{}`",
                     claim.name, drift.from, drift.to
                 )
             }
-            None => format!("NodeClaim `{}` no longer drifts", claim.name),
+            None => format!("NodeClaim `{}` is no longer drifted", claim.name),
         };
         let mut record = self.record(&claim, Decision::Drifted, message);
         if let Some(drift) = &mark.drift {
@@ -187,9 +201,11 @@ impl<'a> Context<'a> {
             at: self.now(),
         };
         let replacements: Vec<&str> = command.replacements.iter().map(ClaimName::as_str).collect();
+        let (noun, are) =
+            if replacements.len() == 1 { ("replacement", "is") } else { ("replacements", "are") };
         let message = format!(
-            "NodeClaim `{name}` goes ({}) once `{}` serves in its place",
-            command.reason.as_str(),
+            "disrupting NodeClaim `{name}` ({}): it drains when its {noun} `{}` {are} ready",
+            command.reason.words(),
             replacements.join("`, `")
         );
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
@@ -205,7 +221,7 @@ impl<'a> Context<'a> {
         &self,
         decided: &mut Decided<'_>,
         name: &ClaimName,
-        reason: RemovalReason,
+        (reason, why): (RemovalReason, &str),
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let Some(instance) = before.state.instance() else { return Ok(()) };
@@ -219,8 +235,7 @@ impl<'a> Context<'a> {
             deadline,
         };
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
-        let message =
-            format!("NodeClaim `{name}` drains ({}): nothing has to come first any more", reason.as_str());
+        let message = format!("draining NodeClaim `{name}` ({}): {why}", reason.words());
         let record = self.record(&claim, Decision::Draining, message).detail("reason", reason.as_str());
         self.step(decided, before, &claim, &record)
     }

@@ -57,6 +57,7 @@ impl Planned {
             types: &self.types,
             region,
             marks: &view.marks,
+            replaced: &[],
             evidence: &self.evidence,
         }
     }
@@ -112,13 +113,21 @@ fn built(
     told: &mut report::Report,
 ) -> BTreeMap<CommandId, Built> {
     let input = planned.launch_input(registry, region, view);
-    let new = planned.plan.commands.iter().map(|command| (&command.id, &command.replacement));
+    let new = planned.plan.commands.iter().map(|command| {
+        let replaced = command.candidates.as_slice();
+        (&command.id, replaced, &command.replacement)
+    });
     let more = planned.plan.advances.iter().filter_map(|advance| match &advance.step {
-        Step::Replace { plan, .. } => Some((&advance.command, plan)),
+        Step::Replace { plan, .. } => {
+            let replaced =
+                view.commands.get(&advance.command).map_or(&[][..], |known| known.candidates.as_slice());
+            Some((&advance.command, replaced, plan))
+        }
         Step::Drain { .. } | Step::Finish => None,
     });
     let mut all = BTreeMap::new();
-    for (command, replacement) in new.chain(more) {
+    for (command, replaced, replacement) in new.chain(more) {
+        let input = LaunchInput { replaced, ..input.clone() };
         let built = build(&input, &replacement.claims, &LaunchCause::Replacement(command.clone()));
         built.tell(told);
         all.insert(command.clone(), built);

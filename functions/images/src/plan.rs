@@ -168,15 +168,15 @@ fn journal(record: &ImageRecord, before: Option<ImageState>, now: Timestamp) -> 
     let subject = Subject { kind: SubjectKind::Image, name: record.id.to_string() };
     let state = record.state.as_str();
     let consequence = match record.state {
-        ImageState::Pending => "no class takes it yet",
-        ImageState::Available => "classes that select it may take it",
+        ImageState::Pending => "no EC2NodeClass uses it yet",
+        ImageState::Available => "EC2NodeClasses that select it can use it",
         ImageState::Failed | ImageState::Deregistered | ImageState::Disabled | ImageState::Invalid => {
-            "no class takes it"
+            "no EC2NodeClass uses it"
         }
     };
     let message = match before {
         Some(before) => {
-            format!("image `{}` went from {} to {state}: {consequence}", record.id, before.as_str())
+            format!("image `{}` changed from {} to {state}: {consequence}", record.id, before.as_str())
         }
         None => format!("image `{}` is {state}: {consequence}", record.id),
     };

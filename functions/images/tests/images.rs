@@ -174,5 +174,5 @@ fn every_change_of_state_has_its_record() {
     let records: Vec<_> = world.table.dump().filter(|(key, _)| key.pk == pk).collect();
     assert_eq!(records.len(), 1);
     let message = records[0].1["message"].as_text().unwrap();
-    assert_eq!(message, format!("image `{id}` is available: classes that select it may take it"));
+    assert_eq!(message, format!("image `{id}` is available: EC2NodeClasses that select it can use it"));
 }

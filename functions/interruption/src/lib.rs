@@ -125,7 +125,7 @@ impl<'a, P: Ports> Pass for InstancePass<'a, P> {
     async fn execute(&self, input: &Input, looked: &mut Looked) -> Result<(), HandlerError> {
         if looked.lost {
             let name = &input.claim.name;
-            let message = format!("NodeClaim `{name}` is changed by other functions all the time");
+            let message = format!("other functions keep changing NodeClaim `{name}`");
             return Err(HandlerError::Waiting(message));
         }
         Ok(())

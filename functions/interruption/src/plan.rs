@@ -87,10 +87,11 @@ pub fn plan(input: &Input) -> Option<Plan> {
     let (instance, at) = (held.clone(), input.now);
     let to = ClaimState::Draining { instance, node, reason, at, deadline: drained_by };
     let claim = input.claim.stepped(to).ok()?;
-    let message = match deadline {
-        Some(deadline) => format!("EC2 takes instance {} back by {deadline}: it drains", held.id),
-        None => format!("AWS announced a change of instance {}: it drains", held.id),
+    let why = match deadline {
+        Some(deadline) => format!("EC2 takes instance `{}` back at `{deadline}`", held.id),
+        None => format!("AWS Health announced a change of instance `{}`", held.id),
     };
+    let message = format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words());
     Some(Plan {
         // The action before isn't read, which would be another call: no action takes away what a Node was given.
         action: asked(&claim, None, |_| Registration::default()),
@@ -108,8 +109,10 @@ fn deadline(input: &Input) -> Option<Timestamp> {
 
 /// A recommendation is told and written down; the instance may live on for days.
 fn recommendation(input: &Input, held: &LaunchedInstance) -> Plan {
-    let message =
-        format!("EC2 recommends to rebalance instance {}: it stays until it is taken back", held.id);
+    let message = format!(
+        "keeping NodeClaim `{}` until EC2 takes instance `{}` back: EC2 only recommends to rebalance it",
+        input.claim.name, held.id
+    );
     Plan {
         journal: Some(record(input, held, Decision::Refused, message)),
         event: Some(event(input, held, "RebalanceRecommendation", None)),

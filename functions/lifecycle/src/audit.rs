@@ -86,19 +86,19 @@ fn restored(unknown: &[&Instance], input: &Input) -> Option<Halt> {
         return None;
     }
     let named: Vec<&str> = unknown.iter().take(NAMED_MOST).map(|instance| instance.id.as_str()).collect();
-    let (count, named) = (unknown.len(), named.join(", "));
+    let (count, named) = (unknown.len(), named.join("`, `"));
     let instances = if count == 1 {
-        format!("instance {named} has the tags of this cluster, but its launch isn't in the table")
+        format!("instance `{named}` has this cluster's tags, but its launch isn't in the table")
     } else {
         format!(
-            "{count} instances ({named}) have the tags of this cluster, but their launches aren't in the table"
+            "{count} instances (`{named}`) have this cluster's tags, but their launches aren't in the table"
         )
     };
     Some(Halt {
         since: input.now,
         reason: format!(
-            "{instances}: the table was restored to an earlier time, or somebody else launches with our tags. \
-             Terminate each of them or remove its tag `{}`, then delete the item `HALT`",
+            "{instances}: the table was restored to an earlier time, or another system uses these tags; terminate each \
+             instance or remove its tag `{}`, then delete the item `HALT`",
             tags::CLUSTER
         ),
     })
@@ -126,8 +126,8 @@ fn terminate_orphans(unowned: &[&Instance], input: &Input, plan: &mut AuditPlan)
                     let halt = Halt {
                         since: input.now,
                         reason: format!(
-                            "more than {limit} instances without a NodeClaim were found within an hour, {} among them. \
-                             Find out why, then delete the item `HALT`: the next {limit} are terminated in the hour after",
+                            "found more than {limit} instances without a NodeClaim within an hour, such as `{}`; find out why, \
+                             then delete the item `HALT`: up to {limit} of them are terminated in the next hour",
                             instance.id
                         ),
                     };
@@ -214,7 +214,7 @@ fn subject(instance: &Instance) -> Subject {
 
 fn told(instance: &Instance, input: &Input) -> JournalRecord {
     let message =
-        format!("no NodeClaim owns instance {} of {}: it terminates", instance.id, instance.instance_type);
+        format!("terminating instance `{}` ({}): no NodeClaim owns it", instance.id, instance.instance_type);
     let launch = instance.tags.get(tags::LAUNCH).map_or("", String::as_str);
     let record = JournalRecord::new(subject(instance), input.now, NAME, Decision::OrphanTerminated, message);
     let record = record.detail("launch", launch).detail("launched_at", instance.launched_at);

@@ -61,14 +61,14 @@ fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &Input) -> Option
         Reach::Region => None,
         Reach::OwnCluster => record.as_ref().map(|_| {
             format!(
-                "only cluster `{cluster}` plans `{instance_type}` with image `{image}` with {bytes} bytes of memory, which the \
-                 Node of NodeClaim `{claim}` reports: at least {least_bytes} are expected. Look at the Node, or clear it with \
-                 `tenon clear learned {instance_type} {image}`"
+                "planning `{instance_type}` with image `{image}` with {bytes} bytes of memory in cluster `{cluster}` only: the \
+                 Node of NodeClaim `{claim}` reports less than the expected {least_bytes} bytes; check the Node, or clear \
+                 this with `tenon clear learned {instance_type} {image}`"
             )
         }),
         Reach::Nobody => Some(format!(
-            "nothing is learned of `{instance_type}` with image `{image}`: the Node of NodeClaim `{claim}` in cluster \
-             `{cluster}` reports {bytes} bytes of memory, and EC2 states {stated_bytes}. Look at the Node"
+            "ignoring the memory of `{instance_type}` with image `{image}`: the Node of NodeClaim `{claim}` in cluster \
+             `{cluster}` reports {bytes} bytes, and EC2 states {stated_bytes}; check the Node"
         )),
     };
     let refused = told.map(|message| {

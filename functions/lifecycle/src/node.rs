@@ -27,17 +27,17 @@ pub fn is_registered(node: &Node) -> bool {
 #[must_use]
 pub fn not_initialized(claim: &Claim, node: &Node, input: &Input) -> Option<String> {
     if node.readiness != Readiness::Ready {
-        return Some(format!("Node {} isn't Ready", node.name));
+        return Some(format!("Node `{}` isn't Ready", node.name));
     }
     let startup = startup_taints(claim, input);
     if let Some(taint) =
         node.taints.iter().find(|taint| taint.is_ephemeral() || startup.iter().any(|s| s.matches(taint)))
     {
-        return Some(format!("Node {} still has the taint `{taint}`", node.name));
+        return Some(format!("Node `{}` still has the taint `{taint}`", node.name));
     }
     let missing =
         claim.requests.iter().find(|(name, asked)| !asked.is_zero() && node.allocatable.get(name).is_zero());
-    missing.map(|(name, _)| format!("Node {} doesn't offer `{name}` yet", node.name))
+    missing.map(|(name, _)| format!("Node `{}` doesn't register `{name}` yet", node.name))
 }
 
 /// Taints that others take away: as the Node got them, or else as the pool has them.

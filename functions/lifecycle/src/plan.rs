@@ -194,7 +194,7 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
                 report.tell(Finding::refused(
                     of(claim),
                     "ImpossibleStep",
-                    "not stepping {}",
+                    "not changing {}",
                     impossible.to_string(),
                 ));
                 plan.look_at(after(input.now, LOOK_AGAIN));

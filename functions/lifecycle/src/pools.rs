@@ -119,7 +119,7 @@ fn unsupported(pool: &NodePool) -> Option<Found> {
     (!fields.is_empty()).then(|| Found {
         status: ConditionStatus::True,
         reason: "UnsupportedFields".to_owned(),
-        message: format!("nothing acts on these yet: {}", fields.join(", ")),
+        message: format!("unsupported, so ignored: `{}`", fields.join("`, `")),
     })
 }
 
@@ -138,7 +138,7 @@ fn dated(
 fn class_ready(pool: &NodePool, input: &Input) -> Found {
     let name = &pool.template.node_class.name;
     let Some(class) = input.classes.get(name) else {
-        let message = format!("EC2NodeClass `{name}` isn't known yet");
+        let message = format!("EC2NodeClass `{name}` isn't resolved yet");
         return Found::not(ConditionStatus::False, "NodeClassNotFound", message);
     };
     let ready = class.conditions.iter().find(|condition| condition.condition == ConditionType::Ready);
@@ -148,7 +148,8 @@ fn class_ready(pool: &NodePool, input: &Input) -> Found {
         }
         Some(ready) => Found::not(ready.status, ready.reason_text(), ready.message.clone()),
         None => {
-            Found::not(ConditionStatus::Unknown, "NodeClassNotReady", "it has no conditions yet".to_owned())
+            let message = format!("EC2NodeClass `{name}` has no conditions yet");
+            Found::not(ConditionStatus::Unknown, "NodeClassNotReady", message)
         }
     }
 }
@@ -163,13 +164,18 @@ fn registration(pool: &NodePoolName, input: &Input) -> Found {
     let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == Outcome::Failed).count();
     let condition = PoolConditionType::NodeRegistrationHealthy;
     if failures >= FAILURES {
-        let message = format!("{failures} of the latest {} launches had no Node in time", outcomes.len());
+        let message =
+            format!("no Node joined in time for {failures} of the last {} launches", outcomes.len());
         return Found::not(ConditionStatus::False, "RegistrationFailed", message);
     }
     if outcomes.iter().any(|(_, _, outcome)| *outcome == Outcome::Registered) {
         return Found::holds(condition);
     }
-    Found::not(ConditionStatus::Unknown, "AwaitingLaunch", "no launch is known that registered".to_owned())
+    Found::not(
+        ConditionStatus::Unknown,
+        "AwaitingLaunch",
+        "no Node of this NodePool has registered yet".to_owned(),
+    )
 }
 
 /// How a launch ended.

@@ -106,7 +106,7 @@ fn observed(claim: &Claim, input: &Input) -> Next {
             )
         }
         ClaimState::Drained { instance, node, reason, .. } => {
-            let message = format!("instance {} terminates: {}", instance.id, reason.as_str());
+            let message = format!("terminating instance `{}` ({})", instance.id, reason.words());
             let step = || terminating(instance, node.clone(), *reason, input.now, message);
             Next::Step(gone(claim, instance, node.as_ref(), *reason, input).unwrap_or_else(step))
         }
@@ -136,7 +136,7 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &I
     let seen = input.node_of(instance, at);
     if let NodeSeen::Several = seen {
         let why =
-            format!("several Nodes carry the providerID of instance {}: delete the wrong one", instance.id);
+            format!("several Nodes have the providerID of instance `{}`; delete the wrong ones", instance.id);
         let (reason, sentence) = ("SeveralNodes", "not registering a Node for {}");
         return Next::Refuse(Refused { reason, sentence, why });
     }
@@ -147,14 +147,17 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &I
                 node: found.name.clone(),
                 at: input.now,
             };
-            let message = format!("Node {} joined with instance {}", found.name, instance.id);
+            let message = format!("Node `{}` registered (instance `{}`)", found.name, instance.id);
             return Next::Step(Step { to, decision: Decision::Registered, message });
         }
         if let Some(step) = removal(claim, instance, Some(found), input) {
             return Next::Step(step);
         }
     } else if input.is_deleted_by_user(claim) {
-        let message = "the user deleted its NodeClaim or its NodePool before a Node joined".to_owned();
+        let message = format!(
+            "terminating instance `{}`: NodeClaim `{}` or its NodePool was deleted before a Node joined",
+            instance.id, claim.name
+        );
         return Next::Step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
     }
     registration_timeout(instance, at, seen, input)
@@ -172,18 +175,18 @@ fn registration_timeout(
     }
     let step = || {
         let minutes = REGISTRATION_TIMEOUT.as_mins();
-        let message = format!("no Node joined with instance {} within {minutes} minutes", instance.id);
+        let message =
+            format!("terminating instance `{}`: no Node joined within {minutes} minutes", instance.id);
         Next::Step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
     };
     match (seen, &input.snapshot) {
         // The kubelet is alive, so the registration is what hangs: the agent's matter, not a reason to lose the node.
         (NodeSeen::Present(node), _) if node.readiness == Readiness::Ready => {
             let why = format!(
-                "Node {} is Ready, but the agent hasn't registered it: look at the agent's log",
+                "Node `{}` is Ready, but the agent hasn't registered it; check the agent's log",
                 node.name
             );
-            let (reason, sentence) =
-                ("NotRegistered", "not terminating {}, whose Node isn't registered in time");
+            let (reason, sentence) = ("NotRegistered", "not terminating {} after its registration timeout");
             Next::Refuse(Refused { reason, sentence, why })
         }
         (NodeSeen::Present(_) | NodeSeen::Absent, _) => step(),
@@ -210,8 +213,9 @@ fn registered(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input
             None => {
                 let to =
                     ClaimState::Initialized { instance: instance.clone(), node: name.clone(), at: input.now };
-                let message =
-                    format!("Node {name} is Ready, without start-up taints, and has what was asked for");
+                let message = format!(
+                    "Node `{name}` is initialised: ready, startup taints removed, requested resources registered"
+                );
                 Next::Step(Step { to, decision: Decision::Initialized, message })
             }
             Some(why) => {
@@ -236,8 +240,9 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &In
     let seen = input.node_of(instance, since);
     let step = match seen {
         NodeSeen::Absent => {
-            let message = format!("Node {name} was deleted");
-            Some(drain(instance, Some(name.clone()), (RemovalReason::Deleted, None), input, message))
+            let reason = RemovalReason::Deleted;
+            let message = drains(claim, reason, &format!("Node `{name}` is gone"));
+            Some(drain(instance, Some(name.clone()), (reason, None), input, message))
         }
         NodeSeen::Present(found) => removal(claim, instance, Some(found), input),
         NodeSeen::Unknown | NodeSeen::Several => removal(claim, instance, None, input),
@@ -263,17 +268,19 @@ fn taken_by_ec2(
     if let Some(step) = gone(claim, instance, node, RemovalReason::InstanceTerminated, input) {
         return Some(step);
     }
-    let (reason, grace) = match input.instance(&instance.id) {
-        Seen::State(InstanceState::ShuttingDown) => (RemovalReason::InstanceTerminated, SignedDuration::ZERO),
+    let (reason, grace, state) = match input.instance(&instance.id) {
+        Seen::State(InstanceState::ShuttingDown) => {
+            (RemovalReason::InstanceTerminated, SignedDuration::ZERO, "is shutting down")
+        }
         Seen::State(InstanceState::Stopping | InstanceState::Stopped) => {
-            (RemovalReason::InstanceStopped, STOPPED_GRACE)
+            (RemovalReason::InstanceStopped, STOPPED_GRACE, "is stopping or stopped")
         }
         Seen::State(InstanceState::Pending | InstanceState::Running | InstanceState::Terminated)
         | Seen::NotAsked
         | Seen::Missing => return None,
     };
     let deadline = deadline(claim, input.now.saturating_add(grace).ok(), input);
-    let message = format!("EC2 says that instance {} goes: {}", instance.id, reason.as_str());
+    let message = drains(claim, reason, &format!("instance `{}` {state}", instance.id));
     Some(drain(instance, node.cloned(), (reason, deadline), input, message))
 }
 
@@ -301,7 +308,7 @@ fn gone(
         Seen::Missing if !settled => false,
         Seen::Missing => missing_is_gone(claim, input.node_of(instance, since)),
     };
-    let message = || format!("instance {} is gone: {}", instance.id, reason.as_str());
+    let message = || format!("instance `{}` is terminated ({})", instance.id, reason.words());
     is_gone.then(|| Step {
         to: ClaimState::Terminated {
             instance: Some(instance.clone()),
@@ -337,17 +344,21 @@ fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
 /// What the user did, or time.
 fn removal(claim: &Claim, instance: &LaunchedInstance, found: Option<&Node>, input: &Input) -> Option<Step> {
     let deadline = deadline(claim, None, input);
-    let (reason, message) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
-        (RemovalReason::Deleted, format!("the user deleted Node {}", node.name))
+    let (reason, why) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
+        (RemovalReason::Deleted, format!("Node `{}` was deleted", node.name))
     } else if input.is_deleted_by_user(claim) {
-        (RemovalReason::Deleted, "the user deleted its NodeClaim or its NodePool".to_owned())
+        (RemovalReason::Deleted, "the NodeClaim or its NodePool was deleted".to_owned())
     } else if expiry(claim, input).is_some_and(|at| at <= input.now) {
-        (RemovalReason::Expired, "its `expireAfter` passed".to_owned())
+        (RemovalReason::Expired, "its `expireAfter` has passed".to_owned())
     } else {
         return None;
     };
     let node = found.map(|node| node.name.clone());
-    Some(drain(instance, node, (reason, deadline), input, message))
+    Some(drain(instance, node, (reason, deadline), input, drains(claim, reason, &why)))
+}
+
+fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
+    format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
 }
 
 /// When the claim expires; nothing where that isn't known or never.
@@ -377,11 +388,11 @@ fn draining(
         .get(&claim.name)
         .is_some_and(|action| action.kind == tenon_snapshot::ActionKind::Drain && input.is_done(action));
     let message = if done {
-        Some("nothing is left on it that is waited for".to_owned())
+        Some("drained: no evictable pod is left on the node".to_owned())
     } else if matches!(seen, NodeSeen::Absent) {
-        Some("it has no Node, so there is nothing to drain".to_owned())
+        Some("drained: the NodeClaim has no Node".to_owned())
     } else if deadline.is_some_and(|deadline| deadline <= input.now) {
-        Some("the drain's deadline passed".to_owned())
+        Some("drain ended: its deadline has passed".to_owned())
     } else {
         None
     };

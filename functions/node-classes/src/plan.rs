@@ -191,11 +191,11 @@ fn tell_kept(report: &mut Report, class: &NodeClassName, kept: &BTreeSet<Conditi
     let kept: Vec<&str> = kept.iter().map(|condition| condition.as_str()).collect();
     let subject = Subject { kind: SubjectKind::Class, name: class.to_string() };
     let why = format!(
-        "AWS didn't answer about `{}`; asked again in {} s",
+        "AWS didn't answer about `{}`; next attempt in {} s",
         kept.join("`, `"),
         RETRY_AFTER.as_secs()
     );
-    let found = Finding::waiting(subject, "NoAnswer", "{} keeps what it resolved to before", why);
+    let found = Finding::waiting(subject, "NoAnswer", "keeping what {} last resolved to", why);
     report.tell(found.condition(kept.join(" ")));
 }
 
@@ -285,11 +285,11 @@ impl Look<'_> {
             return Seen::Holds(());
         }
         let words = mark.message.as_deref().unwrap_or(&mark.code);
-        let remedy = blame(words).map_or("look at the class's spec", ClassPart::remedy);
+        let remedy = blame(words).map_or("check the class's spec", ClassPart::remedy);
         let until = mark.blocked_until().min(mark.last_resort_at());
         let message = format!(
-            "EC2 refuses launches from this class ({words}); {remedy}; the next launch is tried at {until}, or as soon as \
-             the class changes"
+            "EC2 refuses launches from this class ({words}); {remedy}; next launch at `{until}`, or when the class \
+             changes"
         );
         Seen::Refused { reason: ConditionReason::LaunchRefused, message }
     }
@@ -334,14 +334,14 @@ impl Look<'_> {
         match error {
             Ec2Error::NotFound { .. } => {
                 let message = format!(
-                    "ARC doesn't manage cluster `{}`: turn zonal shift on for it in EKS, or set `ZonalShift` to Disabled in its stack",
+                    "zonal shift isn't enabled for cluster `{}`: enable it in EKS, or set `ZonalShift` to `Disabled` in its stack",
                     self.input.cluster
                 );
                 Seen::Refused { reason, message }
             }
             Ec2Error::Unauthorized { action, .. } => {
                 let message = format!(
-                    "{}; allow the function `node-classes` the action `arc-zonal-shift:{action}`",
+                    "{}; allow function `node-classes` the action `arc-zonal-shift:{action}`",
                     chain(error)
                 );
                 Seen::Unseen { reason, message, next_try: next_look }
@@ -393,7 +393,7 @@ impl Look<'_> {
         match error {
             Ec2Error::Unauthorized { action, .. } => {
                 let message =
-                    format!("{}; allow the function `node-classes` the action `ec2:{action}`", chain(error));
+                    format!("{}; allow function `node-classes` the action `ec2:{action}`", chain(error));
                 Seen::Refused { reason, message }
             }
             Ec2Error::Invalid { .. } => Seen::Refused { reason, message: chain(error) },
@@ -420,7 +420,7 @@ impl Look<'_> {
 
     fn unregistered(&self, unsupported: Vec<String>) -> ClassObservation {
         fn refused<T>(cluster: &ClusterName) -> Seen<T> {
-            let message = format!("cluster `{cluster}` isn't in the registry: deploy its per-cluster stack");
+            let message = format!("cluster `{cluster}` isn't registered: deploy its per-cluster stack");
             Seen::Refused { reason: ConditionReason::ClusterNotRegistered, message }
         }
         let cluster = &self.input.cluster;
@@ -459,7 +459,8 @@ fn unserved<T>(field: &str, value: &str) -> Seen<T> {
     } else {
         ConditionReason::AmiResolutionFailed
     };
-    let message = format!("`{field}` (`{value}`) isn't served yet: select images by id, name, tags or owner");
+    let message =
+        format!("`{field}` (`{value}`) isn't supported yet: select images by id, name, tags or owner");
     Seen::Refused { reason, message }
 }
 
@@ -511,7 +512,7 @@ fn record(input: &Input, previous: Option<&ClassStatus>, status: &ClassStatus) -
     let record = match status.obstacle() {
         _ if before != shifts && !shifts.is_empty() => {
             let message = format!(
-                "nothing is launched for EC2NodeClass `{}` where cluster `{}` is shifted away: {}",
+                "not launching for EC2NodeClass `{}` in zones with a zonal shift of cluster `{}`: {}",
                 status.name,
                 input.cluster,
                 away.join(", ")
@@ -523,7 +524,8 @@ fn record(input: &Input, previous: Option<&ClassStatus>, status: &ClassStatus) -
             JournalRecord::new(subject, input.now, by, Decision::ZonalShiftCleared, message)
         }
         None => {
-            let message = format!("EC2NodeClass `{}` resolves to {}", status.name, images.join(", "));
+            let message =
+                format!("EC2NodeClass `{}` is ready: it resolves to {}", status.name, images.join(", "));
             JournalRecord::new(subject, input.now, by, Decision::Resolved, message)
         }
         Some(obstacle) => {

@@ -62,7 +62,7 @@ pub enum Currency {
 #[must_use]
 pub fn subnets(judged: Judged<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
     if found.is_empty() {
-        let message = "no subnet matches `spec.subnetSelectorTerms`: tag the subnets or correct the terms";
+        let message = "no subnet matches `spec.subnetSelectorTerms`: tag subnets, or correct the terms";
         return refused(ConditionReason::SubnetsNotFound, message);
     }
     let asked = &judged.registry.allowed.subnet_tags;
@@ -87,7 +87,7 @@ pub fn subnets(judged: Judged<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
 pub fn security_groups(judged: Judged<'_>, found: &[SecurityGroup]) -> Seen<Vec<ResolvedSecurityGroup>> {
     if found.is_empty() {
         let message =
-            "no security group matches `spec.securityGroupSelectorTerms`: tag one or correct the terms";
+            "no security group matches `spec.securityGroupSelectorTerms`: tag one, or correct the terms";
         return refused(ConditionReason::SecurityGroupsNotFound, message);
     }
     let asked = &judged.registry.allowed.security_group_tags;
@@ -113,9 +113,9 @@ pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
     if available.is_empty() {
         let states = not.iter().map(|image| format!("{} is {}", image.id, image.state.as_str()));
         let message = if states.len() == 0 {
-            "no image matches `spec.amiSelectorTerms`: correct the terms or share the image".to_owned()
+            "no image matches `spec.amiSelectorTerms`: correct the terms, or share the image".to_owned()
         } else {
-            format!("no image that `spec.amiSelectorTerms` match is available: {}", named(states))
+            format!("no image that matches `spec.amiSelectorTerms` is available: {}", named(states))
         };
         return refused(ConditionReason::AmiNotFound, &message);
     }
@@ -156,8 +156,8 @@ pub fn snapshots(judged: Judged<'_>, images: &[&Image], found: &[VolumeSnapshot]
         let gone: Vec<&str> = others.iter().filter(|id| !is_found(id)).copied().collect();
         if !gone.is_empty() {
             let message = format!(
-                "`spec.blockDeviceMappings` names snapshots that don't exist, or aren't shared with this account: {}; \
-                 name others, or leave `snapshotID` out",
+                "snapshots of `spec.blockDeviceMappings` don't exist or aren't shared with this account: {}; name others, \
+                 or remove `snapshotID`",
                 named(gone.into_iter().map(str::to_owned).collect::<Vec<_>>().into_iter())
             );
             return refused(ConditionReason::SnapshotNotFound, &message);
@@ -171,7 +171,7 @@ pub fn snapshots(judged: Judged<'_>, images: &[&Image], found: &[VolumeSnapshot]
     if not.is_empty() {
         return Seen::Holds(());
     }
-    let what = format!("`spec.blockDeviceMappings` with snapshots {}", named(not.into_iter()));
+    let what = format!("snapshots {} of `spec.blockDeviceMappings`", named(not.into_iter()));
     not_allowed(judged, &what, &allowed_snapshots_text(judged))
 }
 
@@ -185,7 +185,7 @@ fn snapshot_allowed(judged: Judged<'_>, snapshot: &VolumeSnapshot) -> bool {
 
 fn allowed_snapshots_text(judged: Judged<'_>) -> String {
     let allowed = &judged.registry.allowed;
-    let of_images = "those that all images of the class have for that device";
+    let of_images = "the snapshots that all images of the class have for this device";
     if !allowed.has_snapshots() {
         return of_images.to_owned();
     }
@@ -198,7 +198,7 @@ fn allowed_snapshots_text(judged: Judged<'_>) -> String {
             named(allowed.snapshot_tags.iter().map(|(key, value)| format!("{key}={value}")))
         )
     };
-    format!("{of_images}, or those of owners {owners}{tags}")
+    format!("{of_images}, or snapshots of owners {owners}{tags}")
 }
 
 /// The class's capacity reservations: those of the ordinary kind. That there is none refuses nothing.
@@ -281,7 +281,7 @@ fn profile_name<'a>(profile: &'a str, judged: Judged<'_>) -> &'a str {
 fn not_allowed<T>(judged: Judged<'_>, what: &str, allowed: &str) -> Seen<T> {
     let cluster = &judged.registry.cluster;
     let message = format!(
-        "{what}: the registry of cluster `{cluster}` allows only {allowed}; change the class, or allow it in the cluster's stack"
+        "{what} not allowed: the registry of cluster `{cluster}` allows only {allowed}; change the class, or the cluster's stack"
     );
     refused(ConditionReason::NotAllowed, &message)
 }

@@ -127,17 +127,18 @@ pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
     // The peer's are refused when a manifest is read; ours it accepts, so they are a condition of the class.
     let reserved = |tag: &&String| is_restricted_tag(tag) || tag.starts_with(tags::OWN);
     if let Some(tag) = class.tags.keys().find(reserved) {
-        let message = format!("`spec.tags` has `{tag}`, which launches set themselves: remove it");
+        let message = format!("`spec.tags` has `{tag}`, a tag that Tenon sets itself: remove it");
         return Seen::Refused { reason: ConditionReason::TagValidationFailed, message };
     }
     let bytes = class.user_data.as_ref().map_or(0, String::len);
     if bytes > USER_DATA_BYTES {
-        let message = format!("`spec.userData` has {bytes} bytes, EC2 takes {USER_DATA_BYTES}: shorten it");
+        let message =
+            format!("`spec.userData` has {bytes} bytes, EC2 takes at most {USER_DATA_BYTES}: shorten it");
         return Seen::Refused { reason: ConditionReason::UserDataSizeLimitExceeded, message };
     }
     if class.settings.ami_family == AmiFamily::Al2023 && registry.service_cidr.is_empty() {
         let message =
-            "the registry has no `service_cidr`, which AL2023 nodes need: deploy the cluster's stack with it";
+            "AL2023 nodes need the cluster's service CIDR: set `ServiceCidr` in the cluster's stack";
         let reason = ConditionReason::ClusterCidrResolutionFailed;
         return Seen::Refused { reason, message: message.to_owned() };
     }

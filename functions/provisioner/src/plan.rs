@@ -60,6 +60,7 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
         types: &world.types,
         region,
         marks: &view.marks,
+        replaced: &[],
         evidence: &evidence,
     };
     let built = build(&launch_input, &plan.claims, &LaunchCause::PendingPods);

@@ -134,8 +134,7 @@ impl<'a> Reader<'a> {
     fn allowances(&mut self) -> Allowances {
         let node_roles = self.list("NodeRoles", "roles' ARNs", |arn| role_name(arn).map(str::to_owned));
         if node_roles.is_empty() && self.problems.iter().all(|told| !told.starts_with("`NodeRoles`")) {
-            self.problems
-                .push("`NodeRoles` is empty: expected the ARN of a role that nodes may have".to_owned());
+            self.problems.push("`NodeRoles` is empty: expected the ARN of a node role".to_owned());
         }
         Allowances {
             node_roles,
@@ -158,7 +157,8 @@ impl<'a> Reader<'a> {
         let tags: BTreeMap<_, _> =
             self.list(name, "tags, each `key=value` or `key=*`", tag).into_iter().collect();
         if tags.is_empty() && self.problems.len() == problems {
-            self.problems.push(format!("`{name}` is empty: expected a tag at least, `key=value` or `key=*`"));
+            self.problems
+                .push(format!("`{name}` is empty: expected at least one tag, `key=value` or `key=*`"));
         }
         tags
     }
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         };
         if !tags.is_empty() && !some("SnapshotOwners") {
             self.problems.push(
-                "`SnapshotTags` has no `SnapshotOwners`: expected the snapshots' owners too".to_owned(),
+                "`SnapshotTags` without `SnapshotOwners`: expected the snapshots' owners too".to_owned(),
             );
         }
         tags.into_iter().collect()
@@ -192,8 +192,7 @@ impl<'a> Reader<'a> {
     /// A property that nobody asked for is a misspelt one.
     fn strangers(&mut self) {
         let unknown = self.properties.keys().filter(|name| !self.asked.contains(name.as_str()));
-        self.problems
-            .extend(unknown.map(|name| format!("`{name}` isn't a property of a cluster: remove it")));
+        self.problems.extend(unknown.map(|name| format!("`{name}` isn't a cluster property: remove it")));
     }
 }
 
@@ -320,8 +319,8 @@ mod tests {
                 "`Endpoint` is missing: expected the API server's URL, `https://…`",
                 "`ServiceCidr` is `10.0.0.0/33`: expected a CIDR such as `10.100.0.0/16`",
                 "`NodeRoles` is `nodes`: expected roles' ARNs",
-                "`SubnetTags` is empty: expected a tag at least, `key=value` or `key=*`",
-                "`MaxNode` isn't a property of a cluster: remove it",
+                "`SubnetTags` is empty: expected at least one tag, `key=value` or `key=*`",
+                "`MaxNode` isn't a cluster property: remove it",
             ],
         );
     }

@@ -75,12 +75,12 @@ impl Found {
         let item: Item = match table.get(key, Consistency::Strong).await {
             Ok(None) => return Ok(Self { revision: None, stack: None }),
             Ok(Some(item)) => item,
-            Err(error) => return Err(format!("reading `{key}`: {}: deploy again", chain(&error))),
+            Err(error) => return Err(format!("can't read item `{key}`: {}; deploy again", chain(&error))),
         };
         let revision = item.get(REVISION).and_then(Value::as_number).and_then(tenon_table::Number::to_u64);
         let revision = revision.ok_or_else(|| {
             format!(
-                "`{key}` has no `{REVISION}`, so it isn't from a stack: delete the item, then deploy again"
+                "item `{key}` isn't from a stack: it has no `{REVISION}`; delete the item, then deploy again"
             )
         })?;
         let stack = item.get(STACK).and_then(Value::as_text).map(str::to_owned);
@@ -116,8 +116,8 @@ async fn commit<T: Table>(
     match table.commit(&commit).await {
         Ok(()) => Ok(()),
         Err(CommitError::LostRace { .. }) => {
-            Err(format!("`{key}` was written by another request meanwhile: deploy again"))
+            Err(format!("another request changed item `{key}` meanwhile: deploy again"))
         }
-        Err(error) => Err(format!("writing `{key}`: {}: deploy again", chain(&error))),
+        Err(error) => Err(format!("can't write item `{key}`: {}; deploy again", chain(&error))),
     }
 }

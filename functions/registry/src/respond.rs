@@ -20,7 +20,7 @@ use crate::request::{Answer, Request, Status};
 /// [`InvocationError`] for what isn't CloudFormation's.
 pub fn read(payload: Value) -> Result<Request, InvocationError> {
     serde_json::from_value(payload).map_err(|error| {
-        let message = format!("a request of CloudFormation can't be read: {error}");
+        let message = format!("can't read CloudFormation's request: {error}");
         InvocationError { error_type: "MessageForm", message }
     })
 }

@@ -107,7 +107,7 @@ impl AwsEc2 {
     {
         let Err(error) = sent else {
             // Nothing that follows the API answers so; whatever did may have launched.
-            return Err(Malformed::new("DryRunOperation", "is missing: a dry run was answered as a call")
+            return Err(Malformed::new("DryRunOperation", "is missing: EC2 answered a dry run as a call")
                 .into_error(action));
         };
         let failed = FailedCall::of(action, &error);

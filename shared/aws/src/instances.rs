@@ -43,7 +43,7 @@ pub(crate) fn instance(from: &sdk::Instance) -> Result<Instance, Malformed> {
 fn architecture(from: Option<&sdk::ArchitectureValues>) -> Result<Architecture, Malformed> {
     let word = required(from, "Architecture")?.as_str();
     Architecture::parse(word)
-        .ok_or_else(|| Malformed::new("Architecture", format!("is `{word}`, which no node has")))
+        .ok_or_else(|| Malformed::new("Architecture", format!("is `{word}`, which isn't supported")))
 }
 
 /// EC2 names a lifecycle only where it isn't the ordinary one; capacity blocks and schedules are bought otherwise, but

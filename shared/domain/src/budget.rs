@@ -343,7 +343,7 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
     let cron = parser.parse(fields).map_err(|error| error.to_string())?;
     // 2000 begins a whole cycle of the calendar, 29 February included: what has no moment after it has none at all.
     let epoch = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
-    cron.find_next_occurrence(&epoch, true).map(|_| cron.clone()).map_err(|_| "it never comes".to_owned())
+    cron.find_next_occurrence(&epoch, true).map(|_| cron.clone()).map_err(|_| "it never occurs".to_owned())
 }
 
 fn is_cron_word(word: &str, names: &[&str]) -> bool {

@@ -208,6 +208,9 @@ impl<T> std::ops::Deref for Ready<T> {
     }
 }
 
+/// The reason of a class that `node-classes` hasn't resolved yet.
+pub const NOT_RESOLVED: &str = "AwaitingReconciliation";
+
 /// Why a decision waits. Not an error: it ends in the report, the journal and a condition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiting {
@@ -299,33 +302,35 @@ impl Waiting {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CatalogNotHydrated { part } => write!(f, "the catalogue's `{part}` haven't arrived yet"),
+            Self::CatalogNotHydrated { part } => write!(f, "catalogue part `{part}` isn't loaded yet"),
             Self::CatalogStale { part, age } => {
-                write!(f, "the catalogue's `{part}` are {} s old", age.as_secs())
+                write!(f, "catalogue part `{part}` is too old: {} s", age.as_secs())
             }
             Self::SnapshotMissing => f.write_str("the cluster's agent hasn't reported yet"),
             Self::SnapshotStale { age } => {
-                write!(f, "the agent's last word is {} s old", age.as_secs())
+                write!(f, "the cluster's agent last reported {} s ago: check its pods", age.as_secs())
             }
             Self::SnapshotTooLarge { size, most, unit } => write!(
                 f,
-                "the agent's snapshot has at least {size} {unit}, and no more than {most} are read: look for what the cluster has \
-                 too many of, such as pods that nobody deletes"
+                "the agent's snapshot has at least {size} {unit}, the limit is {most}: delete what the cluster has too many of, \
+                 such as finished pods"
             ),
+            Self::NodeClassNotReady { class, reason } if reason == NOT_RESOLVED => {
+                write!(f, "EC2NodeClass `{class}` isn't resolved yet")
+            }
             Self::NodeClassNotReady { class, reason } => {
                 write!(f, "EC2NodeClass `{class}` isn't ready: {reason}")
             }
             Self::LaunchRefused { pool, code, message, until } => {
-                write!(f, "EC2 refuses the launches of NodePool `{pool}` ({code}")?;
+                write!(f, "EC2 refuses launches of NodePool `{pool}` ({code}")?;
                 message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))?;
-                write!(
-                    f,
-                    "); the next launch is tried at {until}, or as soon as the NodePool or its EC2NodeClass changes"
-                )
+                write!(f, "); next launch at `{until}`, or when the NodePool or its EC2NodeClass changes")
             }
-            Self::ClusterNotRegistered => f.write_str("the cluster isn't in the registry"),
+            Self::ClusterNotRegistered => {
+                f.write_str("the cluster isn't registered: deploy its per-cluster stack")
+            }
             Self::TableRestored => {
-                f.write_str("terminations and disruptions are halted until a person deletes the item `HALT`")
+                f.write_str("terminations and disruptions are halted until the item `HALT` is deleted")
             }
         }
     }

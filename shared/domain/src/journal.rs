@@ -80,7 +80,7 @@ impl SubjectKind {
             Self::Claim => "NodeClaim",
             Self::Pool => "NodePool",
             Self::Class => "EC2NodeClass",
-            Self::Catalog => "the catalogue's part",
+            Self::Catalog => "catalogue part",
             Self::Pod | Self::Image | Self::Instance | Self::Command | Self::Object => self.as_str(),
         }
     }
@@ -97,7 +97,7 @@ impl SubjectKind {
             Self::Instance => "instances",
             Self::Command => "commands",
             Self::Object => "objects",
-            Self::Catalog => "parts of the catalogue",
+            Self::Catalog => "catalogue parts",
         }
     }
 

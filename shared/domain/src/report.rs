@@ -7,6 +7,7 @@
 //! order give the same report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use crate::evidence::Waiting;
 use crate::journal::{Decision, Subject, SubjectKind};
@@ -22,6 +23,15 @@ pub const NAMES_KEPT: usize = 20;
 const WHY_CHARS: usize = 600;
 /// The subject of what holds for all pools of a cluster.
 pub const ALL_POOLS: &str = "*";
+/// A sentence of subjects that wait.
+pub const WAITS: &str = "{waits}";
+
+/// So many of something, in words.
+#[must_use]
+pub fn counted<N: PartialEq + From<u8> + fmt::Display>(count: N, one: &str, many: &str) -> String {
+    let noun = if count == N::from(1) { one } else { many };
+    format!("{count} {noun}")
+}
 
 /// What Kubernetes shows of a finding besides an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +83,7 @@ pub struct Finding {
     pub reason: String,
     /// What of the reason makes it another one; `why` may change without that, such as an age.
     pub condition: String,
-    /// What is done or not done to `{}`, the subjects, by the function `{by}`.
+    /// What is done or not done to `{}`, the subjects, by the function `{by}`; or [`WAITS`].
     pub sentence: String,
     /// Why, and what to do about it.
     pub why: String,
@@ -128,8 +138,11 @@ impl Finding {
             "NodeClaim" => (SubjectKind::Claim, object.name.clone()),
             other => (SubjectKind::Object, format!("{other}/{}", object.name)),
         };
-        let why =
-            if object.errors.is_empty() { "no reason is known".to_owned() } else { object.errors.join("; ") };
+        let why = if object.errors.is_empty() {
+            "the reason is unknown".to_owned()
+        } else {
+            object.errors.join("; ")
+        };
         let shown = match kind {
             SubjectKind::Pool | SubjectKind::Class => Shown::Invalid,
             SubjectKind::Claim
@@ -140,8 +153,7 @@ impl Finding {
             | SubjectKind::Object
             | SubjectKind::Catalog => Shown::Event,
         };
-        let found =
-            Self::refused(Subject { kind, name }, "Unreadable", "ignoring {}, which can't be read", why);
+        let found = Self::refused(Subject { kind, name }, "Unreadable", "ignoring invalid {}", why);
         Self { condition: found.why.clone(), shown, ..found }
     }
 
@@ -179,7 +191,11 @@ impl Finding {
     /// One sentence for a person, of what a function found.
     #[must_use]
     pub fn message(&self, by: &str) -> String {
-        let sentence = self.sentence.replacen("{}", &self.subjects(), 1).replacen("{by}", by, 1);
+        let sentence = if self.sentence == WAITS {
+            self.waits()
+        } else {
+            self.sentence.replacen("{}", &self.subjects(), 1).replacen("{by}", by, 1)
+        };
         format!("{sentence}: {}", self.why)
     }
 
@@ -195,10 +211,21 @@ impl Finding {
         if self.count == 1 {
             return format!("{} `{first}`", self.kind.noun());
         }
+        format!("{} {} ({})", self.count, self.kind.nouns(), self.first_names())
+    }
+
+    fn waits(&self) -> String {
+        if self.count == 1 {
+            return format!("{} waits", self.subjects());
+        }
+        format!("{} {} wait ({})", self.count, self.kind.nouns(), self.first_names())
+    }
+
+    fn first_names(&self) -> String {
         let named: Vec<String> =
             self.names.iter().take(NAMES_IN_SENTENCE).map(|name| format!("`{name}`")).collect();
         let more = if self.count > NAMES_IN_SENTENCE { ", …" } else { "" };
-        format!("{} {} ({}{more})", self.count, self.kind.nouns(), named.join(", "))
+        format!("{}{more}", named.join(", "))
     }
 
     /// Whether the other is the same but for its subjects.
@@ -285,8 +312,8 @@ impl Report {
         if left_out > 0 {
             findings.truncate(FINDINGS_MOST - 1);
             let all = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
-            let why = format!("{} more refusals and waits aren't told one by one", left_out + 1);
-            findings.push(Finding::refused(all, "Others", "not told for {}", why));
+            let why = format!("{} more refusals and waits aren't listed", left_out + 1);
+            findings.push(Finding::refused(all, "Others", "{}", why));
         }
         to.extend(findings);
     }
@@ -326,6 +353,21 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_wait_say_so() {
+        let mut report = Report::default();
+        for n in 0..4 {
+            report.tell(Finding::refused(pod(&format!("p-{n}")), "NodeClassNotReady", WAITS, "why"));
+        }
+        report.tell(Finding::refused(pod("other"), "NodeClassNotReady", WAITS, "another why"));
+        let expected = ["pod `other` waits: another why", "4 pods wait (`p-0`, `p-1`, `p-2`, …): why"];
+        assert_eq!(told(report), expected);
+        assert_eq!(
+            (counted(1_u32, "pod", "pods"), counted(0_usize, "pod", "pods")),
+            ("1 pod".to_owned(), "0 pods".to_owned())
+        );
+    }
+
+    #[test]
     fn the_same_said_twice_is_said_once() {
         let mut report = Report::default();
         for _ in 0..2 {
@@ -344,7 +386,7 @@ mod tests {
         }
         let told = told(report);
         assert_eq!(told.len(), FINDINGS_MOST);
-        let left_out = "not told for all NodePools: 61 more refusals and waits aren't told one by one";
+        let left_out = "all NodePools: 61 more refusals and waits aren't listed";
         assert_eq!(told.iter().filter(|text| *text == left_out).count(), 1, "{told:?}");
     }
 
@@ -358,8 +400,8 @@ mod tests {
         let mut report = Report::default();
         report.unreadable(&[object("Node", "n"), object("NodePool", "p")]);
         let expected = [
-            "ignoring NodePool `p`, which can't be read: spec.taints[0].effect: `Never` isn't an effect",
-            "ignoring Node `n`, which can't be read: spec.taints[0].effect: `Never` isn't an effect",
+            "ignoring invalid NodePool `p`: spec.taints[0].effect: `Never` isn't an effect",
+            "ignoring invalid Node `n`: spec.taints[0].effect: `Never` isn't an effect",
         ];
         assert_eq!(told(report), expected);
     }

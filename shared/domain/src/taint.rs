@@ -191,7 +191,7 @@ impl Toleration {
 
 /// Taints that no toleration tolerates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-#[error("did not tolerate {}", .taints.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", "))]
+#[error("untolerated taints {}", .taints.iter().map(|t| format!("`{t}`")).collect::<Vec<_>>().join(", "))]
 pub struct Untolerated {
     /// Never empty; in the node's order.
     pub taints: Vec<Taint>,
@@ -300,7 +300,7 @@ mod tests {
             Taint::new("gpu", NoExecute),
         ];
         let error = tolerates_all(&taints, &[Toleration::exists("gpu")]).unwrap_err();
-        assert_eq!(error.to_string(), "did not tolerate `team=a:NoSchedule`, `soft:PreferNoSchedule`");
+        assert_eq!(error.to_string(), "untolerated taints `team=a:NoSchedule`, `soft:PreferNoSchedule`");
         let tolerations = [Toleration::exists("gpu"), Toleration::exists("team")];
         assert!(tolerates_forbidding(&taints, &tolerations).is_ok());
     }

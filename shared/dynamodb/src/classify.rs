@@ -108,7 +108,7 @@ fn trouble_of<E: ProvideErrorMetadata>(error: &CallError<E>) -> Trouble {
         }
         // The request couldn't be made, so nothing was sent.
         SdkError::ConstructionFailure(_) => {
-            Trouble::Said(Meaning::Refused, "the request can't be built".to_owned())
+            Trouble::Said(Meaning::Refused, "can't build the request".to_owned())
         }
         SdkError::TimeoutError(_) | SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
             Trouble::Silent
@@ -123,7 +123,7 @@ fn words(code: &str, message: &str) -> String {
 }
 
 fn denied(said: &str) -> String {
-    format!("access denied: allow the action to these credentials, or renew them: {said}")
+    format!("access denied: {said}; allow the action for these credentials, or renew them")
 }
 
 /// A read's error. `pk` is the first partition key that was asked for.

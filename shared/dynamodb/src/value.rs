@@ -16,13 +16,15 @@ pub(crate) type Attributes = HashMap<String, AttributeValue>;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AnswerError {
     /// A key attribute is missing or no text.
-    #[error("an item's `{name}` is missing or no text: the table's keys must be the texts `pk` and `sk`")]
+    #[error(
+        "an item's `{name}` is missing or not a string: the table's keys must be the strings `pk` and `sk`"
+    )]
     Key {
         /// Which.
         name: &'static str,
     },
     /// A number that can't be one of DynamoDB's.
-    #[error("attribute `{name}` is no number of DynamoDB")]
+    #[error("attribute `{name}` isn't a DynamoDB number")]
     Number {
         /// The item's attribute.
         name: String,
@@ -31,7 +33,7 @@ pub(crate) enum AnswerError {
         source: NumberError,
     },
     /// A type that this build of the SDK doesn't know.
-    #[error("attribute `{name}` has a type that this build doesn't know: build with a newer SDK")]
+    #[error("attribute `{name}` has an unknown type: build with a newer SDK")]
     Type {
         /// The item's attribute.
         name: String,
@@ -156,6 +158,6 @@ mod tests {
         check(AttributeValue::N("NaN".to_owned()), Err("attribute `x` is no number"));
         let keys = |pk| Attributes::from([("pk".to_owned(), pk)]);
         let missing = item_of(keys(AttributeValue::N("1".to_owned()))).unwrap_err();
-        assert!(missing.to_string().contains("`pk` is missing or no text"), "{missing}");
+        assert!(missing.to_string().contains("`pk` is missing or not a string"), "{missing}");
     }
 }

@@ -83,7 +83,7 @@ pub enum Problem {
 
 impl fmt::Display for ConfigurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the function's environment, which template.yaml sets")?;
+        f.write_str("invalid environment of the function (template.yaml sets it)")?;
         self.problems.iter().enumerate().try_for_each(|(index, problem)| {
             let separator = if index == 0 { ": " } else { "; " };
             write!(f, "{separator}{problem}")
@@ -244,7 +244,7 @@ mod tests {
         let error = parse(&[(TABLE, ""), (REGION, "here")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the function's environment, which template.yaml sets: `TENON_TABLE` isn't set: set it to the state \
+            "invalid environment of the function (template.yaml sets it): `TENON_TABLE` isn't set: set it to the state \
              table's name or ARN; `AWS_REGION` is `here`: set it to the function's region, which Lambda does"
         );
     }

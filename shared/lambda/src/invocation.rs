@@ -92,7 +92,7 @@ fn message(record: SqsMessage) -> Result<Message, InvocationError> {
 }
 
 fn malformed(what: &str) -> InvocationError {
-    InvocationError { error_type: "BatchForm", message: format!("the queue's batch can't be read: {what}") }
+    InvocationError { error_type: "BatchForm", message: format!("can't read the queue's batch: {what}") }
 }
 
 fn answer(failures: Vec<Failure>, origin: Origin) -> Result<SqsBatchResponse, InvocationError> {

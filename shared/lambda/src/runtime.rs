@@ -23,10 +23,10 @@ pub enum StartError {
     #[error("configuration")]
     Configuration(#[from] ConfigurationError),
     /// The operating system gave it no event loop.
-    #[error("starting the event loop")]
+    #[error("can't start the event loop")]
     EventLoop(#[from] std::io::Error),
     /// Lambda couldn't be asked for invocations.
-    #[error("asking Lambda for an invocation")]
+    #[error("can't get an invocation from Lambda")]
     Lambda(#[source] lambda_runtime::Error),
 }
 

@@ -135,7 +135,7 @@ fn requests(entries: impl Iterator<Item = PutEventsRequestEntry>) -> Vec<Vec<Put
             let detail_type = entry.detail_type().unwrap_or_default();
             tracing::warn!(
                 error_type = ERROR_TYPE,
-                "`{detail_type}` has {size} bytes, more than PutEvents takes"
+                "not publishing event `{detail_type}`: it has {size} bytes, more than PutEvents takes"
             );
             continue;
         }
@@ -159,12 +159,17 @@ fn size(entry: &PutEventsRequestEntry) -> usize {
 }
 
 fn tell(action: &'static str, to: &str, error: &dyn Error) {
-    tracing::warn!(error_type = ERROR_TYPE, action, to, "a doorbell couldn't be rung: {}", chain(error));
+    tracing::warn!(error_type = ERROR_TYPE, action, to, "can't ring a doorbell: {}", chain(error));
 }
 
 fn refused(entry: &PutEventsResultEntry) {
     let (code, message) = (entry.error_code().unwrap_or_default(), entry.error_message().unwrap_or_default());
-    tracing::warn!(error_type = ERROR_TYPE, action = "PutEvents", code, "an event wasn't taken: {message}");
+    tracing::warn!(
+        error_type = ERROR_TYPE,
+        action = "PutEvents",
+        code,
+        "EventBridge refused an event: {message}"
+    );
 }
 
 #[cfg(test)]

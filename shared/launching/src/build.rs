@@ -23,7 +23,7 @@ use tenon_domain::launch::{
     CLAIMS_PER_LAUNCH, Launch, LaunchCause, LaunchClaim, LaunchState, PODS_PER_LAUNCH,
 };
 use tenon_domain::registry::Registry;
-use tenon_domain::report::{Finding, Report};
+use tenon_domain::report::{Finding, Report, counted};
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::tags;
 use tenon_domain::taint::merge_taints;
@@ -65,6 +65,8 @@ pub struct LaunchInput<'a> {
     pub region: &'a Region,
     /// What EC2 refused.
     pub marks: &'a Marks,
+    /// The claims that replacements are launched for.
+    pub replaced: &'a [ClaimName],
     /// Generations that the plan was made from.
     pub evidence: &'a BTreeMap<String, u64>,
 }
@@ -107,19 +109,19 @@ pub enum BuildError {
     #[error("EC2NodeClass `{0}` isn't ready")]
     Class(NodeClassName),
     /// No offering is left that has an image and a subnet.
-    #[error("no offering of the claim has both an image and a subnet")]
+    #[error("no offering has both an image and a subnet")]
     NoOverride,
     /// Another launch of the plan asks first whether there is capacity again.
-    #[error("another launch asks first whether there is capacity again")]
+    #[error("another launch already asks EC2 for this capacity")]
     Taken,
     /// A launch takes fewer types than the claim may be of, too few for the NodePool.
     #[error(transparent)]
     MinValues(#[from] MinValuesLost),
     /// There is no user data for its nodes.
-    #[error("user data")]
+    #[error("invalid user data")]
     UserData(#[from] UserDataError),
     /// An id that was made isn't one: a fault of ours.
-    #[error("an id of the launch")]
+    #[error("invalid id of the launch")]
     Id(#[from] ParseIdError),
 }
 
@@ -139,7 +141,7 @@ impl Built {
         for (names, error) in refused {
             for name in names {
                 let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
-                to.tell(Finding::refused(subject, "NoLaunch", "no launch for {}", chain(error)));
+                to.tell(Finding::refused(subject, "NoLaunch", "not launching {}", chain(error)));
             }
         }
     }
@@ -340,21 +342,17 @@ fn record(
     (launch, fleet): (&Launch, &Fleet),
 ) -> JournalRecord {
     let pods = planned.pods.len();
-    let plural = if pods == 1 { "pod" } else { "pods" };
     let purpose = match &launch.cause {
-        LaunchCause::PendingPods => format!("{pods} pending {plural}"),
-        LaunchCause::Replacement(command) => {
-            format!("{pods} {plural} of the nodes that `{command}` takes away")
+        LaunchCause::PendingPods => format!("for {}", counted(pods, "pending pod", "pending pods")),
+        LaunchCause::Replacement(_) => {
+            let replaced =
+                some_names(input.replaced.iter().map(|name| format!("`{name}`")), input.replaced.len());
+            format!("to replace {replaced}, for {}", counted(pods, "pod", "pods"))
         }
     };
-    let types = match planned.instance_types.len() {
-        1 => "1 instance type".to_owned(),
-        types => format!("{types} instance types"),
-    };
-    let message = format!(
-        "NodeClaim `{}` is planned for {purpose}: {types}, {} first",
-        planned.name, fleet.capacity_type
-    );
+    let types = counted(planned.instance_types.len(), "instance type", "instance types");
+    let message =
+        format!("planned NodeClaim `{}` {purpose}: {types}, {} first", planned.name, fleet.capacity_type);
     let subject = Subject { kind: SubjectKind::Claim, name: planned.name.to_string() };
     let mut record = JournalRecord::new(subject, input.now, input.by.as_str(), Decision::Planned, message)
         .detail("launch", &launch.id)
@@ -441,6 +439,7 @@ mod tests {
             types: &types,
             region: &Region::parse("us-east-1").unwrap(),
             marks: &marks,
+            replaced: &[],
             evidence: &evidence,
         };
         make(&input)
@@ -538,7 +537,7 @@ mod tests {
             families,
             61,
             Err(
-                "`minValues` of `node.kubernetes.io/instance-type` is 61, and the types that fit into one launch have \
+                "`minValues` of `node.kubernetes.io/instance-type` is 61, but the instance types of one launch have \
                  60 values: lower `minValues`",
             ),
         );

@@ -16,7 +16,7 @@ use tenon_planning::provision::UsableOffering;
 /// `minValues` that a fleet doesn't keep.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error(
-    "`minValues` of `{key}` is {least}, and the types that fit into one launch have {kept} values: lower `minValues`"
+    "`minValues` of `{key}` is {least}, but the instance types of one launch have {kept} values: lower `minValues`"
 )]
 pub struct MinValuesLost {
     /// The label's key.

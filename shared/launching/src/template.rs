@@ -133,13 +133,13 @@ fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec
 #[derive(Debug, thiserror::Error)]
 pub enum StoredTemplateError {
     /// It isn't the form that is expected.
-    #[error("stored launch template isn't readable")]
+    #[error("can't read the stored launch template")]
     Form(#[source] serde_json::Error),
     /// It is of a version that this release doesn't read.
-    #[error("stored launch template has version `{0}`, this release reads `{VERSION}`")]
+    #[error("the stored launch template has version `{0}`, this release reads `{VERSION}`")]
     Version(u32),
     /// An id in it is malformed.
-    #[error("stored launch template holds a malformed id")]
+    #[error("malformed id in the stored launch template")]
     Id(#[source] ParseIdError),
 }
 

@@ -44,18 +44,16 @@ pub struct NodeSetup<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UserDataError {
     /// Nothing here sets up nodes of the family.
-    #[error(
-        "nodes of `amiFamily: {0}` aren't set up yet: use `AL2023`, or `Custom` with user data of your own"
-    )]
+    #[error("`amiFamily: {0}` isn't supported yet: use `AL2023`, or `Custom` with your own user data")]
     UnsupportedFamily(AmiFamily),
     /// The class's kubelet settings aren't a JSON object.
     #[error("`spec.kubelet` isn't an object")]
     Kubelet,
     /// The user's MIME text has no boundary.
-    #[error("`spec.userData` begins as MIME multipart and names no `boundary`")]
+    #[error("`spec.userData` is MIME multipart without a `boundary`")]
     Multipart,
     /// EC2 doesn't take that much.
-    #[error("user data has {0} bytes: EC2 takes at most {USER_DATA_BYTES}, shorten `spec.userData`")]
+    #[error("user data has {0} bytes, EC2 takes at most {USER_DATA_BYTES}: shorten `spec.userData`")]
     TooLong(usize),
 }
 

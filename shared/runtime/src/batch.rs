@@ -145,8 +145,8 @@ impl Batch {
             Scope::Cluster(cluster) => format!("cluster `{cluster}`"),
         };
         let error = format!(
-            "{whose} is set aside: {begun} invocations in a row that handled it ended without an answer, and the others of this \
-             batch come first"
+            "setting {whose} aside: its last {begun} invocations ended without an answer, so the rest of this batch comes \
+             first"
         );
         let failure = |message_id| Failure { message_id, error_type: SET_ASIDE, error: error.clone() };
         self.failures.extend(messages.into_iter().map(failure));
@@ -160,7 +160,7 @@ impl Batch {
         failures.extend(waiting.map(|message_id| Failure {
             message_id,
             error_type: DEADLINE,
-            error: "the invocation's time ended before this was handled".to_owned(),
+            error: "the invocation timed out before handling this message".to_owned(),
         }));
         failures.sort_by(|a, b| a.message_id.cmp(&b.message_id));
         failures.dedup_by(|a, b| a.message_id == b.message_id);

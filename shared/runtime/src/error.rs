@@ -7,16 +7,16 @@ use tenon_table::{CommitError, TableError};
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
     /// The table couldn't be read.
-    #[error("reading the state table")]
+    #[error("can't read the state table")]
     Read(#[from] TableError),
     /// A decision couldn't be committed, for another reason than a lost race.
-    #[error("committing to the state table")]
+    #[error("can't write to the state table")]
     Commit(#[from] CommitError),
     /// EC2 couldn't be asked.
     #[error("asking EC2")]
     Ec2(#[from] Ec2Error),
     /// An item of the table doesn't have its form.
-    #[error("`{key}` can't be read")]
+    #[error("can't read item `{key}`")]
     Item {
         /// The item's key.
         key: String,

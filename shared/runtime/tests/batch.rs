@@ -204,8 +204,8 @@ fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
     assert_eq!(told, [("prod", "SetAside")]);
     assert_eq!(
         both[0].error,
-        "cluster `prod` is set aside: 2 invocations in a row that handled it ended without an answer, and the others of \
-         this batch come first"
+        "setting cluster `prod` aside: its last 2 invocations ended without an answer, so the rest of \
+         this batch comes first"
     );
     // Among its like the one that did it least often is handled, and nothing is held against it any more.
     begun(&world, "dev", 1);

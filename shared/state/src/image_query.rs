@@ -115,7 +115,7 @@ async fn describe_pages<E: Ec2>(ec2: &E, filter: &ImageFilter) -> Result<Vec<Ima
         action: "DescribeImages".to_owned(),
         code: "TooManyImages".to_owned(),
         message: format!(
-            "the selector matches more than {PAGES} pages of images: select by name, tag or owner"
+            "the selector matches more than {PAGES} pages of images; narrow it by name, tag or owner"
         ),
     })
 }

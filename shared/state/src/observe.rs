@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(waiting.reason(), "SnapshotTooLarge");
         assert_eq!(
             waiting.to_string(),
-            "the agent's snapshot has at least 67108865 bytes, values counted, and no more than 67108864 are read: look \
-             for what the cluster has too many of, such as pods that nobody deletes"
+            "the agent's snapshot has at least 67108865 bytes, values counted, the limit is 67108864: delete what the \
+             cluster has too many of, such as finished pods"
         );
     }
 }

@@ -204,7 +204,7 @@ pub enum CommitError {
         lost: Vec<Condition>,
     },
     /// Another transaction on one of the items is under way. Send this again as it is.
-    #[error("another transaction on `{key}` is under way: send the commit again as it is")]
+    #[error("another transaction is changing `{key}`: send the same commit again")]
     Conflict {
         /// One of the items, where the table says which; else the first of the commit.
         key: Key,

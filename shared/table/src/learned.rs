@@ -20,13 +20,13 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum LearnedError {
     /// The table can't be read.
-    #[error("the table can't be read")]
+    #[error("can't read the table")]
     Read(#[from] TableError),
     /// The table can't be written.
-    #[error("the table can't be written")]
+    #[error("can't write to the table")]
     Write(#[from] CommitError),
     /// Some of those that were named aren't there, or aren't believed any more.
-    #[error("nothing is learned of `{}`", unknown.join("`, `"))]
+    #[error("no learned memory of `{}`", unknown.join("`, `"))]
     Unknown {
         /// Those, in the order in which they were named.
         unknown: Vec<String>,

@@ -34,16 +34,16 @@ pub enum Meant {
 #[derive(Debug, thiserror::Error)]
 pub enum MarksError {
     /// The table can't be read.
-    #[error("the table can't be read")]
+    #[error("can't read the table")]
     Read(#[from] TableError),
     /// The table can't be written.
-    #[error("the table can't be written")]
+    #[error("can't write to the table")]
     Write(#[from] CommitError),
     /// An item isn't a mark.
-    #[error("a mark can't be read")]
+    #[error("invalid mark")]
     Form(#[from] FormError),
     /// Some of those that were named aren't there, or say nothing any more.
-    #[error("nothing is marked as `{}`", unknown.join("`, `"))]
+    #[error("no capacity is marked as `{}`", unknown.join("`, `"))]
     Unknown {
         /// Those, in the order in which they were named.
         unknown: Vec<String>,

@@ -186,7 +186,7 @@ pub enum TableError {
         pk: String,
     },
     /// The answer is larger than one call gives. Ask for less.
-    #[error("{what} is larger than one answer holds, {limit}: ask for less")]
+    #[error("{what} exceeds {limit}, the limit of one answer: ask for less")]
     AnswerTooLarge {
         /// What was asked for.
         what: String,

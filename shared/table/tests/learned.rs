@@ -73,7 +73,7 @@ fn where_one_of_them_is_not_there_none_is_cleared() {
     let table = table(&REPORTS);
     let meant = Meant::Named(vec!["m5.large".to_owned(), "c5.large".to_owned()]);
     let error = block_on(clear_learned(&table, &region(), &meant, at(1020))).unwrap_err();
-    assert_eq!(error.to_string(), "nothing is learned of `c5.large`");
+    assert_eq!(error.to_string(), "no learned memory of `c5.large`");
     assert_eq!(block_on(read_learned(&table, &region(), at(1020))).unwrap().len(), 4);
     let all = || block_on(clear_learned(&table, &region(), &Meant::All, at(1020))).unwrap().len();
     assert_eq!((all(), all()), (4, 0));

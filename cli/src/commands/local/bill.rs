@@ -67,7 +67,7 @@ pub(super) fn run(mut world: World, args: &LocalArgs) -> Result<Outcome, Failure
     };
     let (began, all) =
         count(&world.scenario, &mut world.region, &world.calls).map_err(&wrong)?.ok_or_else(|| {
-            wrong("nothing is counted: there is one step, in which the world comes up".to_owned())
+            wrong("nothing to count: the scenario has only the step that sets it up".to_owned())
         })?;
     let region = without_clusters(&world.scenario, args, began, all.elapsed).map_err(&wrong)?;
     let clusters = all.beyond(&region);

@@ -165,7 +165,7 @@ impl Lines {
                 let left = format!("not settled: {}", summary.waiting_for.join("; "));
                 self.colour.paint("31", &left)
             }
-            (false, Ending::Stopped) => "stopped on the way".to_owned(),
+            (false, Ending::Stopped) => "stopped before it settled".to_owned(),
         };
         let PodSummary { running, pending } = summary.pods;
         let price = summary.price_usd_per_hour.as_deref().unwrap_or("?");

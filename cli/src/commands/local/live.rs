@@ -90,7 +90,7 @@ impl Live {
     fn begin(args: &LocalArgs, kubeconfig: &Path) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| {
-            Failure::from(Problem::new(format!("no threads for the cluster's side: {error}"), "try again"))
+            Failure::from(Problem::new(format!("can't start threads: {error}"), "try again"))
         })?;
         let api = runtime.block_on(client(kubeconfig)).map_err(|error| wrong(&error))?;
         let classes = read_classes(&runtime, &api).map_err(|error| wrong(&error))?;
@@ -176,7 +176,7 @@ impl Live {
             region.make_image(&ImageForm { takes: Some(IMAGES_TAKE), ..image });
         }
         if let Err(message) = grant(region, name, &self.cluster, &new) {
-            region.note(&self.cluster, format!("the classes can't have what they ask for: {message}"));
+            region.note(&self.cluster, format!("can't grant what the EC2NodeClasses ask for: {message}"));
         }
     }
 }
@@ -188,7 +188,7 @@ fn told(region: &mut Region, cluster: &str, news: Vec<AgentNews>) -> Vec<Happeni
     happened.extend(news.into_iter().map(|news| {
         let message = match news {
             AgentNews::Reported { generation, pending_pods } => {
-                format!("reported generation {generation}, {pending_pods} pods wait")
+                format!("reported generation {generation}, pending pods: {pending_pods}")
             }
             AgentNews::Crashed => "crashed".to_owned(),
             AgentNews::Trouble(message) => message,

@@ -120,7 +120,7 @@ fn scenario(name: &str) -> Result<Scenario, Failure> {
 fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Failure> {
     if manifests.node_pools.is_empty() {
         let files: Vec<String> = args.filename.iter().map(|path| input::name_of(path)).collect();
-        let message = format!("there is no NodePool in `{}`", files.join("`, `"));
+        let message = format!("no NodePool in `{}`", files.join("`, `"));
         return Err(Problem::new(message, input::NODE_POOL_EXAMPLE).into());
     }
     Ok(Scenario {

@@ -129,7 +129,7 @@ impl Simulation {
             PlanOutcome::Complete => {}
             PlanOutcome::BudgetExhausted => {
                 warnings
-                    .push("the plan's steps were used up: what is planned is valid, but not all".to_owned());
+                    .push("the plan is incomplete: it ran out of steps; what is planned is valid".to_owned());
             }
         }
         let unpriced = claims.iter().filter(|claim| claim.price_usd_per_hour.is_none()).count();

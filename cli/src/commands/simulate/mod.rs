@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::report::counted;
 use tenon_planning::provision::{Input, Plan, Report, plan};
 use tenon_planning::solve as bound;
 
@@ -100,7 +101,8 @@ fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Fai
 /// There is nothing to launch from: what to write.
 fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
     let files: Vec<String> = paths.iter().map(|path| input::name_of(path)).collect();
-    let message = format!("{pods} pods have no place and there is no NodePool in `{}`", files.join("`, `"));
+    let pods = counted(pods, "pod", "pods");
+    let message = format!("no place for {pods}: no NodePool in `{}`", files.join("`, `"));
     Problem::new(message, input::NODE_POOL_EXAMPLE).into()
 }
 

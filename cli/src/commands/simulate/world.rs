@@ -39,14 +39,14 @@ pub(super) fn input(
     let pools = pools(&manifests, catalog, warnings)?;
     if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
         warnings.push(format!(
-            "prices of region `{}` don't come with this build: instance types are ordered by those of us-east-1 and no \
-             price is printed; give them with `--catalog`",
+            "no prices of region `{}` in this build: ordering instance types by those of us-east-1, and printing no prices; \
+             give them with `--catalog`",
             catalog.region
         ));
     }
     let nodes = nodes::existing(&manifests, &all_pods);
     for claim in manifests.node_claims.iter().filter(|claim| claim.node_name.is_none()) {
-        warnings.push(format!("NodeClaim `{}` has no Node yet: its room isn't counted", claim.name));
+        warnings.push(format!("ignoring NodeClaim `{}`: it has no Node yet", claim.name));
     }
     let cluster = ClusterName::parse("simulated")
         .map_err(|error| Problem::new(error.to_string(), "report this: it is a defect of this program"))?;
@@ -89,10 +89,7 @@ fn pools(
     let mut pools = Vec::new();
     for pool in manifests.node_pools.iter().filter(|pool| pool.meta.deleted_at.is_none()) {
         if pool.replicas.is_some() {
-            warnings.push(format!(
-                "NodePool `{}` is static (`spec.replicas`): no pod is planned for it",
-                pool.name
-            ));
+            warnings.push(format!("ignoring NodePool `{}`: it is static (`spec.replicas`)", pool.name));
             continue;
         }
         let class = &pool.template.node_class.name;
@@ -124,7 +121,7 @@ fn options(
     let subnets = catalog.subnets_of(class)?;
     if subnets.is_none() {
         warnings.push(format!(
-            "EC2NodeClass `{}` has no `status.subnets`: nodes are planned in all zones of region `{}`",
+            "EC2NodeClass `{}` has no `status.subnets`: planning in all zones of region `{}`",
             class.name, catalog.region
         ));
     }
@@ -133,7 +130,7 @@ fn options(
     let ignored: Vec<&str> = ignored.map(String::as_str).collect();
     if !ignored.is_empty() {
         let fields = ignored.join("`, `");
-        warnings.push(format!("EC2NodeClass `{}`: accepted and not acted on: `{fields}`", class.name));
+        warnings.push(format!("EC2NodeClass `{}`: unsupported, so ignored: `{fields}`", class.name));
     }
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
@@ -152,13 +149,13 @@ fn readiness(pool: &NodePool, catalog: &RegionCatalog, warnings: &mut Vec<String
     }
     if allows(CapacityType::OnDemand) {
         warnings.push(format!(
-            "spot prices aren't known: NodePool `{}` is planned without spot capacity; give them with `--catalog`",
+            "no spot prices: planning NodePool `{}` without spot capacity; give them with `--catalog`",
             pool.name
         ));
         return PoolReadiness::Ready;
     }
     warnings.push(format!(
-        "spot prices aren't known, and NodePool `{}` has nothing but spot capacity; give them with `--catalog`",
+        "no spot prices, but NodePool `{}` allows only spot capacity; give them with `--catalog`",
         pool.name
     ));
     PoolReadiness::NotReady(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices })

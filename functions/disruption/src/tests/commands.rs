@@ -105,7 +105,14 @@ fn each_step_of_a_claim_is_told_in_its_journal() {
     assert!(told.iter().all(|record| record.by == "disruption" && !record.evidence.is_empty()), "{told:?}");
     assert_eq!(told[0].details["from"], "ami-0123456789abcdef0");
     assert_eq!(told[1].details["replacements"], replacement.as_str());
-    assert!(told[1].message.contains(replacement.as_str()), "{}", told[1].message);
+    let disrupting = "disrupting NodeClaim `default-0` (drifted): it drains when its replacement";
+    assert_eq!(told[1].message, format!("{disrupting} `{replacement}` is ready"));
+    assert_eq!(told[2].message, "draining NodeClaim `default-0` (drifted): its replacement is ready");
+    let of_replacement = format!("JOURNAL#prod#claim#{replacement}");
+    let mut planned = cluster.world.table.dump().filter(|(key, _)| key.pk == of_replacement);
+    let planned: JournalRecord = planned.next().map(|(key, item)| from_item(&key, &item).unwrap()).unwrap();
+    let begins = format!("planned NodeClaim `{replacement}` to replace `default-0`, for ");
+    assert!(planned.message.starts_with(&begins), "{}", planned.message);
     // A day's list names them, too.
     let days =
         cluster.world.table.dump().filter(|(key, _)| {

@@ -56,8 +56,8 @@ fn a_report_that_other_clusters_do_not_believe_is_told_once() {
     assert_eq!(
         told(&[1, 7600], None),
         [
-            "only cluster `prod` plans `m5.large` with image `ami-1` with 1048576 bytes of memory, which the Node of \
-          NodeClaim `default-00000` reports: at least 7786159144 are expected. Look at the Node, or clear it with \
+            "planning `m5.large` with image `ami-1` with 1048576 bytes of memory in cluster `prod` only: the Node of \
+          NodeClaim `default-00000` reports less than the expected 7786159144 bytes; check the Node, or clear this with \
           `tenon clear learned m5.large ami-1`"
         ]
     );
@@ -65,8 +65,8 @@ fn a_report_that_other_clusters_do_not_believe_is_told_once() {
     assert_eq!(
         told(&[8193], None),
         [
-            "nothing is learned of `m5.large` with image `ami-1`: the Node of NodeClaim `default-00000` in cluster `prod` \
-          reports 8590983168 bytes of memory, and EC2 states 8589934592. Look at the Node"
+            "ignoring the memory of `m5.large` with image `ami-1`: the Node of NodeClaim `default-00000` in cluster `prod` \
+          reports 8590983168 bytes, and EC2 states 8589934592; check the Node"
         ]
     );
 }

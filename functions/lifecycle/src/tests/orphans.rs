@@ -69,7 +69,7 @@ fn whoever_went_while_the_cluster_was_larger_counts_all_the_same() {
     let (plan, _) = planned(&seen);
     assert_eq!(plan.audit.orphans, BTreeSet::new());
     let reason = plan.audit.halt.unwrap().reason;
-    assert!(reason.starts_with("more than 5 instances without a NodeClaim"), "{reason}");
+    assert!(reason.starts_with("found more than 5 instances without a NodeClaim"), "{reason}");
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn a_halt_names_the_instances_whose_launches_are_unknown() {
         planned(&seen).0.audit.halt.unwrap().reason
     };
     let (one, two) = (reason(1), reason(2));
-    let named = format!("instance {} has the tags of this cluster, but its launch isn't", id(0));
+    let named = format!("instance `{}` has this cluster's tags, but its launch isn't", id(0));
     assert!(one.starts_with(&named), "{one}");
     let named =
-        format!("2 instances ({}, {}) have the tags of this cluster, but their launches", id(0), id(1));
+        format!("2 instances (`{}`, `{}`) have this cluster's tags, but their launches", id(0), id(1));
     assert!(two.starts_with(&named), "{two}");
 }
 

@@ -25,7 +25,7 @@ fn a_pool_names_the_fields_that_nothing_acts_on() {
     };
     assert_eq!(unsupported(|_| {}), None);
     let told = |fields: &str| {
-        let message = format!("nothing acts on these yet: {fields}");
+        let message = format!("unsupported, so ignored: `{fields}`");
         Some((ConditionStatus::True, "UnsupportedFields".to_owned(), message))
     };
     assert_eq!(unsupported(|pool| pool.replicas = Some(3)), told("spec.replicas"));
@@ -133,6 +133,10 @@ fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
     );
     check(Some(class(&[amis, unhealthy(False)])), (False, "UnhealthyDependents", "SubnetsReady"), not);
     check(Some(class(&[amis, unhealthy(Unknown)])), (Unknown, "UnhealthyDependents", "SubnetsReady"), not);
-    check(Some(class(&[])), (Unknown, "NodeClassNotReady", "it has no conditions yet"), not);
-    check(None, (False, "NodeClassNotFound", "EC2NodeClass `default` isn't known yet"), not);
+    check(
+        Some(class(&[])),
+        (Unknown, "NodeClassNotReady", "EC2NodeClass `default` has no conditions yet"),
+        not,
+    );
+    check(None, (False, "NodeClassNotFound", "EC2NodeClass `default` isn't resolved yet"), not);
 }

@@ -118,8 +118,8 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
     let status = &first.changes[0].status;
     let unanswered = || Answers { subnets: Err(throttled(Call::DescribeSubnets)), ..answered(&running) };
     let (_, report) = look(unanswered(), Some(status));
-    let kept = "EC2NodeClass `default` keeps what it resolved to before: AWS didn't answer about `SubnetsReady`; asked \
-                again in 20 s";
+    let kept = "keeping what EC2NodeClass `default` last resolved to: AWS didn't answer about `SubnetsReady`; next \
+                attempt in 20 s";
     assert_eq!(told(report), [kept]);
     // A class that never resolved says so in its conditions.
     let (plan, report) = look(unanswered(), None);

@@ -59,8 +59,8 @@ fn without_an_allowance_no_snapshot_of_the_account_is_read_on_a_node() {
     let running = world(allowances(), &with_data("snap-0secret"));
     assert_eq!(
         running.message(),
-        "`spec.blockDeviceMappings` with snapshots `snap-0secret`: the registry of cluster `prod` allows only those that all \
-         images of the class have for that device; change the class, or allow it in the cluster's stack"
+        "snapshots `snap-0secret` of `spec.blockDeviceMappings` not allowed: the registry of cluster `prod` allows only the \
+         snapshots that all images of the class have for this device; change the class, or the cluster's stack"
     );
     assert!(!running.world.ec2.calls().contains_key(&Call::DescribeSnapshots), "nothing is to be asked");
 }

@@ -149,7 +149,7 @@ fn what_arc_refuses_names_the_remedy_and_keeps_the_class_from_nothing() {
     let running = with_setting(Gate::Enabled);
     running.wake(Cause::SnapshotChanged);
     assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
-    assert!(message(&running).contains("turn zonal shift on for it in EKS"), "{}", message(&running));
+    assert!(message(&running).contains("enable it in EKS"), "{}", message(&running));
     let running = shiftable();
     shift(&running, ShiftEnd::Open);
     minute(&running);
@@ -170,7 +170,7 @@ fn a_missing_answer_neither_ends_a_refusal_nor_makes_one() {
     };
     throttle(&running);
     assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
-    assert!(message(&running).contains("turn zonal shift on for it in EKS"), "{}", message(&running));
+    assert!(message(&running).contains("enable it in EKS"), "{}", message(&running));
     let running = with_setting(Gate::Enabled);
     running.world.ec2.deny(Call::GetManagedResource, "an explicit deny");
     running.wake(Cause::SnapshotChanged);
@@ -192,10 +192,10 @@ fn a_shift_and_its_end_are_recorded_and_what_else_changes_as_what_it_is() {
         assert!(record.message.contains(says), "{}", record.message);
         recorded.len()
     };
-    assert_eq!(last(Decision::Resolved, None, "EC2NodeClass `default` resolves to ami-"), 1);
+    assert_eq!(last(Decision::Resolved, None, "EC2NodeClass `default` is ready: it resolves to ami-"), 1);
     shift(&running, ShiftEnd::Open);
     minute(&running);
-    let left = "nothing is launched for EC2NodeClass `default` where cluster `prod` is shifted away: ";
+    let left = "not launching for EC2NodeClass `default` in zones with a zonal shift of cluster `prod`: ";
     assert_eq!(last(Decision::ZonalShiftActive, Some(&away), &format!("{left}{away}")), 2);
     let newer = running.world.ec2.add_image(image("nodes-2"));
     minute(&running);

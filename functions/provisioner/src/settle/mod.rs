@@ -194,7 +194,7 @@ fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
     };
     match answer {
         Answer::Found(_) => {
-            let message = "EC2's answer was lost, and no instance carries the launch's tag";
+            let message = "EC2's answer was lost, and no instance has the launch's tag";
             (made("LaunchFailed", message.to_owned()), Failure::Capacity)
         }
         Answer::Refused(error) => {
@@ -213,7 +213,7 @@ fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
             let told = result.errors.iter().find(|error| kind(error.class()) != Failure::Capacity);
             let first = told.or_else(|| result.errors.first());
             let message = first.map_or_else(
-                || "EC2 gave no instance and no error".to_owned(),
+                || "EC2 returned no instance and no error".to_owned(),
                 |error| format!("{}: {}", error.code, error.message),
             );
             match told {
@@ -254,12 +254,13 @@ fn record(input: SettleInput<'_>, claim: &Claim, state: &ClaimState) -> JournalR
     let subject = Subject { kind: SubjectKind::Claim, name: claim.name.to_string() };
     let (decision, message) = if let ClaimState::LaunchFailed { failure, .. } = state {
         let why = format!("{} ({})", failure.reason, failure.message);
-        (Decision::LaunchFailed, format!("NodeClaim `{}` got no instance: {why}", claim.name))
+        (Decision::LaunchFailed, format!("no instance for NodeClaim `{}`: {why}", claim.name))
     } else {
-        let told =
-            |i: &LaunchedInstance| format!("{} ({}, {}, {})", i.id, i.instance_type, i.zone, i.capacity_type);
+        let told = |i: &LaunchedInstance| {
+            format!("`{}` ({}, {}, {})", i.id, i.instance_type, i.zone, i.capacity_type)
+        };
         let text = state.instance().map(told).unwrap_or_default();
-        (Decision::Launched, format!("NodeClaim `{}` got instance {text}", claim.name))
+        (Decision::Launched, format!("launched instance {text} for NodeClaim `{}`", claim.name))
     };
     let by = FunctionName::Provisioner.as_str();
     let mut record =

@@ -68,10 +68,10 @@ fn a_launch_that_can_not_be_made_is_told_and_tried_again_soon() {
     assert!(cluster.claims().unwrap().is_empty());
     let told: Vec<String> =
         told(&cluster, SubjectKind::Claim).into_iter().map(|record| record.message).collect();
-    let expected = "user data: \
-                    `spec.userData` begins as MIME multipart and names no `boundary`";
+    let expected = "invalid user data: \
+                    `spec.userData` is MIME multipart without a `boundary`";
     assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("no launch for NodeClaim `") && told[0].ends_with(expected), "{told:?}");
+    assert!(told[0].starts_with("not launching NodeClaim `") && told[0].ends_with(expected), "{told:?}");
     assert_eq!(woken(&cluster), [SignedDuration::from_secs(55)]);
 }
 
@@ -86,7 +86,7 @@ fn a_claim_that_leaves_it_to_another_to_ask_is_not_told_of_as_a_failure() {
     let (planned, report) = plan::plan(&cluster.name, &cluster.world.installation.region, &observed);
     let refused: Vec<_> = planned.built.refused.iter().map(|(_, why)| why.to_string()).collect();
     assert_eq!((planned.built.launches.len(), planned.wake_at.is_some()), (1, true));
-    assert_eq!(refused, ["another launch asks first whether there is capacity again"]);
+    assert_eq!(refused, ["another launch already asks EC2 for this capacity"]);
     assert_eq!(report, Report::default());
 }
 

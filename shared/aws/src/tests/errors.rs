@@ -149,5 +149,5 @@ fn a_dry_run_says_whether_the_call_is_allowed() {
 fn a_dry_run_that_was_no_dry_run_is_an_error() {
     let (ec2, _) = ec2(&[(200, "<CreateFleetResponse><fleetId>fleet-1</fleetId></CreateFleetResponse>")]);
     let error = block_on(ec2.dry_run_create_fleet(&request())).unwrap_err();
-    assert!(error.to_string().contains("a dry run was answered as a call"), "{error}");
+    assert!(error.to_string().contains("EC2 answered a dry run as a call"), "{error}");
 }

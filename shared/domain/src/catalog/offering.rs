@@ -112,13 +112,13 @@ pub enum Unavailability {
     #[error("the zone doesn't offer the type")]
     NotOffered,
     /// The class has no subnet in this zone.
-    #[error("no subnet of the class is in the zone")]
+    #[error("the class has no subnet in the zone")]
     NoSubnet,
     /// Nodes of the class can't be of this type.
     #[error(transparent)]
     Incompatible(Incompatibility),
     /// Prices of its kind aren't there, or are too old to plan from.
-    #[error("there are no prices to plan from")]
+    #[error("its price is unknown")]
     PriceUnknown,
     /// EC2 said that there is no capacity, and nobody was given any since.
     #[error("capacity is exhausted")]
@@ -129,7 +129,7 @@ pub enum Unavailability {
         last_resort_at: Timestamp,
     },
     /// The zone is shifted away from.
-    #[error("the zone is shifted away from")]
+    #[error("the zone has a zonal shift")]
     ZoneShifted,
     /// The reservation has no instance left.
     #[error("the reservation is used up")]

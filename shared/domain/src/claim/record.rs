@@ -286,6 +286,22 @@ impl RemovalReason {
         }
     }
 
+    /// The reason in a sentence.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Drifted => "drifted",
+            Self::SpotInterrupted => "spot interruption",
+            Self::CapacityReservationInterrupted => "capacity reservation interruption",
+            Self::ScheduledChange => "scheduled change",
+            Self::InstanceStopped => "instance stopped",
+            Self::InstanceTerminated => "instance terminated",
+            Self::Deleted => "deleted",
+            Self::Expired => "expired",
+            Self::RegistrationTimeout => "registration timeout",
+        }
+    }
+
     /// The reason of that name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -168,7 +168,7 @@ fn judge(observation: &ClassObservation) -> Vec<Judgement> {
             condition: ConditionType::Unsupported,
             status: ConditionStatus::True,
             reason: ConditionReason::UnsupportedFields,
-            message: format!("accepted and not acted on: `{}`", observation.unsupported.join("`, `")),
+            message: format!("unsupported, so ignored: `{}`", observation.unsupported.join("`, `")),
             next_try: None,
         });
     }
@@ -187,7 +187,7 @@ fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubn
     let zones: Vec<String> = shifted
         .iter()
         .filter(concerned)
-        .map(|shifted| format!("`{}` is shifted away from {}", shifted.zone_id, shifted.end))
+        .map(|shifted| format!("`{}` {}", shifted.zone_id, shifted.end))
         .collect();
     if zones.is_empty() {
         return holds(condition);
@@ -196,7 +196,7 @@ fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubn
         condition,
         status: ConditionStatus::False,
         reason: ConditionReason::ZonalShiftActive,
-        message: format!("{}: nothing is launched there", zones.join(", ")),
+        message: format!("not launching in zones with a zonal shift: {}", zones.join(", ")),
         next_try: None,
     }
 }
@@ -388,8 +388,7 @@ mod tests {
         let status = ClassStatus::observed(away, None, at(0));
         assert_eq!((told(&status).as_str(), status.ready()), ("False ZonalShiftActive", true));
         let message = &status.condition(ConditionType::ZonesInService).unwrap().message;
-        let expected =
-            "`use1-az1` is shifted away from until 1970-01-01T00:10:00Z: nothing is launched there";
+        let expected = "not launching in zones with a zonal shift: `use1-az1` until 1970-01-01T00:10:00Z";
         assert_eq!(message, expected);
         assert!(
             status.subnets.iter().all(|subnet| subnet.is_shifted(at(599)) && !subnet.is_shifted(at(600)))

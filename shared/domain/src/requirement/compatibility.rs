@@ -47,7 +47,7 @@ impl fmt::Display for Conflict {
                 write!(f, "label `{key}` does not have known values (did you mean `{meant}`?)")
             }
             Self::NoCommonValue { node, pod } => {
-                write!(f, "key `{}`: `{pod}` is asked, `{node}` is offered", node.key())
+                write!(f, "the pod requires `{pod}`, nodes have `{node}`")
             }
         }
     }

@@ -65,7 +65,7 @@ const UNAVAILABLE: &str = "the table is unavailable: the commit may have gone th
 async fn a_single_writes_errors_say_what_to_do() {
     let lost = "lost the race for `CLUSTER#prod/A absent`: observe again";
     let throttled = "writes to `CLUSTER#prod` are throttled: send the commit again later";
-    let conflict = "another transaction on `CLUSTER#prod/A` is under way: send the commit again as it is";
+    let conflict = "another transaction is changing `CLUSTER#prod/A`: send the same commit again";
     let large = "`CLUSTER#prod/A` would be too large: an item holds at most 409600 bytes, split it";
     let table: [(u16, &str, &str, &str); 14] = [
         (400, "ConditionalCheckFailedException", "The conditional request failed", lost),
@@ -87,7 +87,7 @@ async fn a_single_writes_errors_say_what_to_do() {
             400,
             "AccessDeniedException",
             "User: x is not authorized to perform: dynamodb:PutItem",
-            "invalid commit: `CLUSTER#prod/A`: access denied: allow the action to these credentials, or renew them: AccessDeniedException: User: x is not authorized to perform: dynamodb:PutItem",
+            "invalid commit: `CLUSTER#prod/A`: access denied: AccessDeniedException: User: x is not authorized to perform: dynamodb:PutItem; allow the action for these credentials, or renew them",
         ),
         (
             400,
@@ -109,7 +109,7 @@ async fn a_transactions_errors_say_what_to_do() {
     let first = "`CLUSTER#prod/REVISION`";
     let table = [
         ("IdempotentParameterMismatchException", "", "the token `token` was used for another commit within ten minutes: derive it from the content".to_owned()),
-        ("TransactionInProgressException", "in progress", format!("another transaction on {first} is under way: send the commit again as it is")),
+        ("TransactionInProgressException", "in progress", format!("another transaction is changing {first}: send the same commit again")),
         ("ProvisionedThroughputExceededException", "x", "writes to `CLUSTER#prod` are throttled: send the commit again later".to_owned()),
         ("ThrottlingException", "x", "writes to `CLUSTER#prod` are throttled: send the commit again later".to_owned()),
         ("ValidationException", "bad", format!("invalid commit: {first}: ValidationException: bad")),
@@ -144,7 +144,7 @@ async fn a_canceled_transaction_is_judged_by_its_reasons() {
         ([CONFLICT, LOST, LARGE], claim),
         (
             [NONE, CONFLICT, NONE],
-            "another transaction on `CLUSTER#prod/A` is under way: send the commit again as it is",
+            "another transaction is changing `CLUSTER#prod/A`: send the same commit again",
         ),
         ([NONE, NONE, BUSY], throttled),
         ([CONFLICT, NONE, SLOW], throttled),
@@ -187,7 +187,7 @@ async fn a_reads_errors_say_what_to_do() {
             400,
             "AccessDeniedException",
             "no",
-            "invalid read: access denied: allow the action to these credentials, or renew them: AccessDeniedException: no",
+            "invalid read: access denied: AccessDeniedException: no; allow the action for these credentials, or renew them",
         ),
         (400, "ResourceNotFoundException", "x", "invalid read: ResourceNotFoundException: x"),
         (500, "InternalServerError", "x", unavailable),

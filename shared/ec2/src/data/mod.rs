@@ -32,7 +32,7 @@ pub enum DataError {
         reason: String,
     },
     /// A region that there are no offerings for.
-    #[error("region `{region}` isn't known, use one of {known}")]
+    #[error("unknown region `{region}`: use one of {known}")]
     UnknownRegion {
         /// The region asked for.
         region: Region,
@@ -261,7 +261,7 @@ mod tests {
         let error = data().region(&Region::parse("eu-north-1").unwrap()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "region `eu-north-1` isn't known, use one of `ap-southeast-1`, `eu-central-1`, `eu-west-1`, `us-east-1`, `us-west-2`"
+            "unknown region `eu-north-1`: use one of `ap-southeast-1`, `eu-central-1`, `eu-west-1`, `us-east-1`, `us-west-2`"
         );
     }
 }

@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum StoredRequestError {
     /// It isn't the form that is expected.
-    #[error("stored fleet request isn't readable")]
+    #[error("can't read the stored fleet request")]
     Form(#[source] serde_json::Error),
     /// It is of a version that this release doesn't read.
     #[error(
@@ -26,10 +26,10 @@ pub enum StoredRequestError {
     )]
     Version(u32),
     /// An id in it is malformed.
-    #[error("stored fleet request holds a malformed id")]
+    #[error("malformed id in the stored fleet request")]
     Id(#[source] ParseIdError),
     /// A word in it isn't known.
-    #[error("stored fleet request: `{0}` isn't a capacity type")]
+    #[error("`{0}` in the stored fleet request isn't a capacity type")]
     CapacityType(String),
 }
 

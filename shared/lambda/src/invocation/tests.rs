@@ -108,5 +108,5 @@ async fn a_batch_without_its_form_fails_whole() {
     let payload = json!({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]});
     let error = invoked(&Probe::default(), payload, Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(error.error_type, "BatchForm");
-    assert_eq!(error.message, "the queue's batch can't be read: a record has no `messageId`");
+    assert_eq!(error.message, "can't read the queue's batch: a record has no `messageId`");
 }

@@ -93,7 +93,7 @@ fn a_record_counts_the_claims_pods_and_names_ten_of_them() {
         let found = built(&[PlannedClaim { pods: pods(count), ..planned("default-a", &SMALL) }]);
         let record = &found.launches[0].records[0];
         let message =
-            format!("NodeClaim `default-a` is planned for {counted}: 1 instance type, on-demand first");
+            format!("planned NodeClaim `default-a` for {counted}: 1 instance type, on-demand first");
         assert_eq!(record.message, message);
         let named: Vec<String> = (0..count.min(10)).map(|n| format!("default/web-{n:02}")).collect();
         assert_eq!(record.details["pods"], format!("{}{more}", named.join(", ")));

@@ -8,7 +8,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName};
 
 use tenon_domain::journal::{Subject, SubjectKind};
-use tenon_domain::report::{self, Finding};
+use tenon_domain::report::{self, Finding, counted};
 
 use crate::provision;
 
@@ -132,10 +132,9 @@ impl Report {
         }
         for InvalidAnnotation { pod, value } in invalid {
             let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };
-            let why = format!(
-                "the annotation says `{value}`, which is neither `true` nor a duration such as `30m`: correct it"
-            );
-            let sentence = "ignoring `karpenter.sh/do-not-disrupt` of {}";
+            let why =
+                format!("its value `{value}` is neither `true` nor a duration such as `30m`; correct it");
+            let sentence = "ignoring annotation `karpenter.sh/do-not-disrupt` of {}";
             to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, why).condition(value));
         }
     }
@@ -205,10 +204,17 @@ impl RefusalReason {
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BudgetExhausted { pool, allowed, going } => write!(
-                f,
-                "the budgets of NodePool `{pool}` allow `{allowed}` at once, and `{going}` go or aren't ready"
-            ),
+            Self::BudgetExhausted { pool, allowed: 0, going: _ } => {
+                write!(f, "the budgets of NodePool `{pool}` allow no disruption now")
+            }
+            Self::BudgetExhausted { pool, allowed, going } => {
+                let (nodes, are) =
+                    (counted(*allowed, "node", "nodes"), if *going == 1 { "is" } else { "are" });
+                write!(
+                    f,
+                    "NodePool `{pool}` allows {nodes} at a time, and {going} {are} already being replaced or not ready"
+                )
+            }
             Self::DoNotDisrupt { pod, until } => {
                 match pod {
                     Some(pod) => write!(f, "pod `{pod}` has `karpenter.sh/do-not-disrupt`")?,
@@ -217,10 +223,10 @@ impl fmt::Display for RefusalReason {
                 until.map_or(Ok(()), |until| write!(f, " until `{until}`"))
             }
             Self::BlockedByPdb { pod, pdbs } => {
-                write!(f, "PodDisruptionBudget `{}` doesn't let pod `{pod}` go", pdbs.join("`, `"))
+                write!(f, "PodDisruptionBudget `{}` doesn't allow evicting pod `{pod}`", pdbs.join("`, `"))
             }
             Self::Unschedulable { pods } => {
-                write!(f, "`{}` of its pods would have no place", pods.len())?;
+                write!(f, "no other node, existing or new, can take {} of its pods", pods.len())?;
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
             }
             Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),

@@ -186,7 +186,7 @@ pub(crate) fn ignored_preferences(pods: &[Pod]) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |found: bool, what: &str| {
         if found {
-            warnings.push(format!("{what} are left to the scheduler: they don't shape new nodes yet"));
+            warnings.push(format!("{what} don't shape new nodes yet, only kube-scheduler applies them"));
         }
     };
     warn(shapes().any(|s| !s.preferred_node_affinity.is_empty()), "preferred node affinities");

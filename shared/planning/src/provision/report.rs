@@ -8,7 +8,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::CountedPod;
-use tenon_domain::report::{self, ALL_POOLS, Finding};
+use tenon_domain::report::{self, ALL_POOLS, Finding, WAITS};
 use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::Taint;
@@ -180,7 +180,7 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoNodePool => f.write_str("there is no NodePool"),
+            Self::NoNodePool => f.write_str("the cluster has no NodePool"),
             Self::SchedulingGated { gates } => {
                 write!(f, "the pod has scheduling gates: {}", quoted(gates.iter()))
             }
@@ -190,46 +190,40 @@ impl fmt::Display for Reason {
             }
             Self::NodeClassNotFound { class } => write!(f, "EC2NodeClass `{class}` doesn't exist"),
             Self::NodeClassNotReady { waiting } => write!(f, "{waiting}"),
-            Self::TaintsNotTolerated { taints } => write!(f, "did not tolerate {}", quoted(taints.iter())),
+            Self::TaintsNotTolerated { taints } => write!(f, "untolerated taints {}", quoted(taints.iter())),
             Self::IncompatibleRequirements { conflicts } => {
                 let all: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
                 write!(f, "incompatible requirements: {}", all.join("; "))
             }
             Self::NoInstanceType { requirements } => {
-                write!(f, "no instance type has all of these labels: {requirements}")
+                write!(f, "no instance type matches these requirements: {requirements}")
             }
             Self::InsufficientResources { shortage } => {
                 write!(f, "no instance type is large enough: {shortage} at most")
             }
-            Self::HostPortsTaken => {
-                f.write_str("a DaemonSet takes the pod's host ports on every instance type")
+            Self::HostPortsTaken => f.write_str("a DaemonSet already uses the pod's host ports"),
+            Self::NoOffering => {
+                f.write_str("no matching instance type is offered in the requested zones and capacity types")
             }
-            Self::NoOffering => f.write_str(
-                "no instance type that fits is offered in the zones and capacity types that are asked for",
-            ),
             Self::AllOfferingsUnavailable { until: None } => {
-                f.write_str("every offering that fits is unavailable for now")
+                f.write_str("all matching offerings are unavailable for now")
             }
             Self::AllOfferingsUnavailable { until: Some(until) } => {
-                write!(f, "every offering that fits is unavailable until `{until}`")
+                write!(f, "all matching offerings are unavailable until `{until}`")
             }
-            Self::ZonesShifted { zones } => write!(
-                f,
-                "every offering that fits is in a zone that the cluster is shifted away from: {}",
-                quoted(zones.iter())
-            ),
+            Self::ZonesShifted { zones } => {
+                write!(f, "all matching offerings are in zones with a zonal shift: {}", quoted(zones.iter()))
+            }
             Self::MinValuesNotSatisfied { key, min_values } => {
-                write!(f, "fewer than `{min_values}` values of `{key}` are possible (`minValues`)")
+                write!(f, "`minValues` of `{key}` is {min_values}, but fewer values are available")
             }
             Self::LimitsExceeded { resource } => {
-                write!(f, "the limit of `{resource}` leaves no room for any instance type that fits")
+                write!(f, "the `{resource}` limit leaves no room for a matching instance type")
             }
             Self::MaxNodesReached => f.write_str(
-                "the cluster has all the nodes that its registry allows (`max_nodes`): raise it in the cluster's stack",
+                "the cluster has as many nodes as `MaxNodes` allows: raise it in the cluster's stack",
             ),
-            Self::StepBudgetExhausted => {
-                f.write_str("planning took too many steps and goes on with the next look")
-            }
+            Self::StepBudgetExhausted => f.write_str("planning isn't finished, the next pass continues"),
         }
     }
 }
@@ -241,8 +235,9 @@ fn quoted(items: impl Iterator<Item = impl fmt::Display>) -> String {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pool {
-            Some(pool) => write!(f, "NodePool `{pool}`: {}", self.reason),
-            None => write!(f, "{}", self.reason),
+            Some(pool) if self.reason.waiting().is_none() => write!(f, "NodePool `{pool}`: {}", self.reason),
+            // What is waited for names its own object.
+            Some(_) | None => write!(f, "{}", self.reason),
         }
     }
 }
@@ -258,12 +253,13 @@ impl Report {
         for refused in &unschedulable {
             let subject = Subject { kind: SubjectKind::Pod, name: refused.pod.name.to_string() };
             let reason = refused.reason();
-            let found = Finding::refused(subject, reason.as_str(), "no node for {}", refused.message());
+            let sentence = if reason.waiting().is_some() { WAITS } else { "no node for {}" };
+            let found = Finding::refused(subject, reason.as_str(), sentence, refused.message());
             to.tell(found.condition(reason.waiting().and_then(Waiting::condition).unwrap_or_default()));
         }
         for warning in warnings {
             let subject = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
-            let found = Finding::refused(subject, "Ignored", "planning for {}", warning.clone());
+            let found = Finding::refused(subject, "Ignored", "ignoring preferences for {}", warning.clone());
             to.tell(found.condition(warning));
         }
     }

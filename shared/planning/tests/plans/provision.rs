@@ -237,7 +237,7 @@ fn c089_limits() {
     let (_, report) = claims(&input(large, vec![two]), 2);
     assert_eq!(
         report.unschedulable[0].reason().to_string(),
-        "the limit of `nodes` leaves no room for any instance type that fits"
+        "the `nodes` limit leaves no room for a matching instance type"
     );
 }
 
@@ -250,7 +250,7 @@ fn the_clusters_most_nodes_are_no_limit_of_a_pool() {
         assert_eq!(report.unschedulable[0].reason().as_str(), reason);
         report.unschedulable[0].message()
     };
-    let message = "NodePool `default`: the cluster has all the nodes that its registry allows (`max_nodes`): \
+    let message = "NodePool `default`: the cluster has as many nodes as `MaxNodes` allows: \
                    raise it in the cluster's stack";
     assert_eq!(check(2, &[], 2, "MaxNodesReached"), message);
     assert_eq!(check(2, &[("nodes", "5")], 2, "MaxNodesReached"), message);

@@ -132,7 +132,10 @@ fn a_zone_that_is_shifted_away_from_is_not_launched_in_and_named_where_nothing_e
     check_reason(&all, "ZonesShifted");
     let (_, report) = tenon_planning::provision::plan(&all);
     let message = report.unschedulable[0].message();
-    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`, `test-zone-3`"), "{message}");
+    assert!(
+        message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`, `test-zone-3`"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn a_shift_is_named_only_where_coming_back_would_help() {
     let never = without(&[shifted(a), shifted(b), (c, Unavailability::NotOffered)]);
     let report = check_reason(&input(one(), vec![never]), "ZonesShifted");
     let message = report.unschedulable[0].message();
-    assert!(message.ends_with("shifted away from: `test-zone-1`, `test-zone-2`"), "{message}");
+    assert!(message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`"), "{message}");
     // What is exhausted may be had before the shift ends.
     let soon = without(&[shifted(a), shifted(b), (c, exhausted)]);
     check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
@@ -306,7 +309,8 @@ fn preferences_that_shape_no_node_yet_are_told_by_kind() {
         change(&mut one);
         claims(&input(pods("web", 1, one), vec![default_pool()]), 1).1.warnings
     };
-    let left = |what: &str| vec![format!("{what} are left to the scheduler: they don't shape new nodes yet")];
+    let left =
+        |what: &str| vec![format!("{what} don't shape new nodes yet, only kube-scheduler applies them")];
     assert!(told(|_| {}).is_empty());
     let nodes = left("preferred node affinities");
     assert_eq!(told(|s| s.preferred_node_affinity = vec![(1, empty_term())]), nodes);

@@ -190,7 +190,7 @@ impl GatedTable {
 
 /// What the table's adapter makes of an AccessDeniedException.
 const ACCESS_DENIED: &str =
-    "access denied: allow the action to these credentials, or renew them: AccessDeniedException";
+    "access denied: AccessDeniedException; allow the action for these credentials, or renew them";
 
 fn server_error() -> Cause {
     Arc::new(std::io::Error::other("InternalServerError: the request processing has failed"))

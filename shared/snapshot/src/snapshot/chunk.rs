@@ -64,7 +64,7 @@ pub enum ChunkError {
     #[error("the chunk has no `data`")]
     NoData,
     /// The bytes aren't deflated.
-    #[error("the chunk can't be unpacked")]
+    #[error("can't unpack the chunk")]
     Packing(#[source] std::io::Error),
     /// The content isn't JSON.
     #[error("the chunk isn't JSON")]

@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 12 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The table didn't answer: ask again at the next wake.
-    #[error("the table didn't answer")]
+    #[error("can't read the table")]
     Table(#[source] TableError),
     /// A chunk that the manifest names isn't there: the agent has written since. Read again.
     #[error("chunk `{chunk}` of generation {generation} is missing: read again")]
@@ -44,13 +44,13 @@ pub enum ReadError {
         generation: u64,
     },
     /// The manifest can't be read.
-    #[error("the manifest can't be read")]
+    #[error("invalid manifest")]
     Manifest(#[source] ManifestError),
     /// It is more than a function reads: the cluster waits until its agent reports less.
     #[error(transparent)]
     TooLarge(TooLarge),
     /// A chunk can't be read.
-    #[error("chunk `{chunk}` can't be read")]
+    #[error("invalid chunk `{chunk}`")]
     Chunk {
         /// Which.
         chunk: String,

@@ -25,16 +25,16 @@ const EXPIRES_AT: &str = "expires_at";
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// Another agent wrote in between: read the manifest again.
-    #[error("another agent wrote the manifest in between: read it again")]
+    #[error("another agent has written the manifest: read it again")]
     LostRace,
     /// The table didn't take it: try again at the next step.
-    #[error("the table didn't take the snapshot")]
+    #[error("can't write the snapshot")]
     Commit(#[source] CommitError),
     /// The table didn't answer: try again at the next step.
-    #[error("the table didn't answer")]
+    #[error("can't read the table")]
     Table(#[source] TableError),
     /// The manifest can't be an item.
-    #[error("the manifest can't be written")]
+    #[error("invalid manifest")]
     Form(#[source] ManifestError),
 }
 

@@ -15,7 +15,7 @@ use tenon_domain::catalog::{
     AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::{ClassStatus, ConditionReason};
-use tenon_domain::evidence::{CatalogPart, Waiting, require};
+use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
 use tenon_domain::reservation::{Reservations, ReservedCapacity};
@@ -119,12 +119,12 @@ impl<'a> World<'a> {
             | AmiFamily::Windows2022
             | AmiFamily::Windows2025 => return not_ready("UnsupportedAmiFamily"),
         }
-        let Some(status) = self.view.classes.get(name) else { return not_ready("AwaitingReconciliation") };
+        let Some(status) = self.view.classes.get(name) else { return not_ready(NOT_RESOLVED) };
         if class.meta.deleted_at.is_some() {
             return not_ready("Terminating");
         }
         if status.generation != class.meta.generation {
-            return not_ready("AwaitingReconciliation");
+            return not_ready(NOT_RESOLVED);
         }
         // Refused launches are the class's condition too, and only a launch finds out that they aren't any more.
         let obstacle = status.obstacle().map(|obstacle| obstacle.reason);

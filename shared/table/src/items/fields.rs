@@ -92,9 +92,7 @@ impl<'a> Fields<'a> {
     /// When it is missing, no text, or no word of the list.
     pub fn word<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, FieldError> {
         let word = self.text(name)?;
-        parse(word).ok_or_else(|| {
-            FieldError::at(name, Problem::Invalid(format!("`{word}` isn't a word of its list")))
-        })
+        parse(word).ok_or_else(|| FieldError::at(name, Problem::Invalid(format!("`{word}` is unknown"))))
     }
 
     /// A moment.

@@ -73,7 +73,7 @@ impl fmt::Display for Problem {
             Self::Invalid(message) => f.write_str(message),
             Self::Version(found) => write!(
                 f,
-                "version {found} of the form can't be read: expected at most {}, update this function first",
+                "can't read version {found} of the form: expected at most {}; update this function first",
                 VERSION_WRITTEN + 1
             ),
         }

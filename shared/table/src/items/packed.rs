@@ -61,19 +61,19 @@ pub struct Part {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The table couldn't be read.
-    #[error("reading the catalogue")]
+    #[error("can't read the catalogue")]
     Read(#[from] TableError),
     /// An item doesn't have its form.
-    #[error("the catalogue doesn't have its form")]
+    #[error("invalid item in the catalogue")]
     Form(#[from] FormError),
     /// A packed item that the pointer names isn't there.
-    #[error("`{key}` isn't there, though the catalogue points to it: refresh the part")]
+    #[error("item `{key}` is missing, but the catalogue refers to it: refresh the part")]
     Missing {
         /// The item.
         key: Key,
     },
     /// Packed content that can't be unpacked.
-    #[error("the packed `{part}` can't be unpacked: {message}")]
+    #[error("can't unpack catalogue part `{part}`: {message}")]
     Corrupt {
         /// The part.
         part: CatalogPart,
@@ -81,7 +81,7 @@ pub enum CatalogError {
         message: String,
     },
     /// Content that can't be packed.
-    #[error("`{part}` can't be packed: {message}")]
+    #[error("can't pack catalogue part `{part}`: {message}")]
     Pack {
         /// The part.
         part: CatalogPart,
@@ -340,7 +340,7 @@ fn joined(
         bytes.extend_from_slice(chunk);
     }
     if Digest::of([bytes.as_slice()]).hex() != meta.digest {
-        return Err(CatalogError::Corrupt { part, message: "its digest isn't the pointer's".to_owned() });
+        return Err(CatalogError::Corrupt { part, message: "its digest doesn't match".to_owned() });
     }
     unpack(part, &bytes)
 }

@@ -39,11 +39,11 @@ pub(super) enum PartForm<'a> {
 pub(super) enum FormsError {
     #[error(transparent)]
     Id(#[from] ParseIdError),
-    #[error("`{0}` is no placement strategy")]
+    #[error("`{0}` isn't a placement strategy")]
     Strategy(String),
-    #[error("`{0}` is no level of support")]
+    #[error("`{0}` isn't a level of support")]
     Support(u8),
-    #[error("its columns don't fit together")]
+    #[error("its columns don't match")]
     Columns,
 }
 

@@ -72,10 +72,9 @@ impl Form for Seen {
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
         let part = |(part, generation): (String, u64)| match CatalogPart::parse(&part) {
             Some(part) => Ok((part, generation)),
-            None => Err(FieldError::at(
-                "catalog",
-                Problem::Invalid(format!("`{part}` is no part of the catalogue")),
-            )),
+            None => {
+                Err(FieldError::at("catalog", Problem::Invalid(format!("`{part}` isn't a catalogue part"))))
+            }
         };
         Ok(Self {
             function: from.word("function", FunctionName::parse)?,

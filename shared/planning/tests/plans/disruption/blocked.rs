@@ -146,7 +146,15 @@ fn refusals_name_what_stands_in_the_way() {
     let told = |reason: RefusalReason| reason.to_string();
     assert_eq!(
         told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 2, going: 3 }),
-        "the budgets of NodePool `default` allow `2` at once, and `3` go or aren't ready"
+        "NodePool `default` allows 2 nodes at a time, and 3 are already being replaced or not ready"
+    );
+    assert_eq!(
+        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 1, going: 1 }),
+        "NodePool `default` allows 1 node at a time, and 1 is already being replaced or not ready"
+    );
+    assert_eq!(
+        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 0, going: 1 }),
+        "the budgets of NodePool `default` allow no disruption now"
     );
     assert_eq!(
         told(RefusalReason::DoNotDisrupt { pod: Some(pod.clone()), until: Some(at(0)) }),
@@ -158,13 +166,14 @@ fn refusals_name_what_stands_in_the_way() {
     );
     assert_eq!(
         told(RefusalReason::BlockedByPdb { pod, pdbs: vec!["a".to_owned(), "b".to_owned()] }),
-        "PodDisruptionBudget `a`, `b` doesn't let pod `shop/web` go"
+        "PodDisruptionBudget `a`, `b` doesn't allow evicting pod `shop/web`"
     );
     assert_eq!(told(RefusalReason::PoolNotFound { pool: pool() }), "NodePool `default` doesn't exist");
     let huge = cluster(vec![drifted(0, -30, pods("huge", 1, shape(&[("cpu", "64")])))], Nodes::Percent(100));
     let unschedulable = plan(&huge).1.refusals.remove(0).reason.to_string();
     assert!(
-        unschedulable.starts_with("`1` of its pods would have no place: NodePool `default`"),
+        unschedulable
+            .starts_with("no other node, existing or new, can take 1 of its pods: NodePool `default`"),
         "{unschedulable}"
     );
 }

@@ -164,7 +164,7 @@ fn replacements_of_one_look_stay_together_within_their_own_pools_limits() {
     let (plan, report) = plan(&world);
     assert_eq!(plan.commands.len(), 2, "{plan:#?}");
     let RefusalReason::Unschedulable { pods } = &report.refusals[0].reason else { panic!("{report:?}") };
-    assert!(pods[0].message().contains("the limit of `nodes`"), "{}", pods[0].message());
+    assert!(pods[0].message().contains("the `nodes` limit"), "{}", pods[0].message());
 }
 
 #[test]

@@ -75,7 +75,9 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
     let listing = loop {
         match listing_of(&of.client).await {
             Ok(listing) => break listing,
-            Err(error) => of.log.tell(AgentNews::Trouble(format!("the API server gave no answer: {error}"))),
+            Err(error) => {
+                of.log.tell(AgentNews::Trouble(format!("a call to the API server failed: {error}")))
+            }
         }
         sleep(RETRY).await;
     };

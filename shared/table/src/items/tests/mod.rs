@@ -146,7 +146,7 @@ fn an_item_without_its_form_names_the_attribute() {
     );
     check_error(
         |item| drop(item.insert("phase".into(), Value::text("Lost"))),
-        "attribute `phase`: `Lost` isn't a word of its list",
+        "attribute `phase`: `Lost` is unknown",
     );
     check_error(
         |item| {
@@ -176,7 +176,7 @@ fn versions_are_read_one_before_and_one_after() {
     }
     assert_eq!(
         read(3).unwrap_err().field.to_string(),
-        "attribute `v`: version 3 of the form can't be read: expected at most 2, update this function first"
+        "attribute `v`: can't read version 3 of the form: expected at most 2; update this function first"
     );
 }
 
