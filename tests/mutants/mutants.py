@@ -34,7 +34,12 @@ DECISIONS = [
     "functions/node-classes/src/resolve.rs",
     "functions/provisioner/src/settle/*.rs",
     "agent/src/plan.rs",
+    "agent/src/faces/told.rs",
+    "shared/domain/src/report.rs",
 ]
+# Where somebody is told, and the methods that do it.
+TELLERS = ["functions/*/src/**/*.rs", "shared/{planning,launching,state,domain}/src/**/*.rs"]
+TELLS = {"tell", "wait", "unreadable", "log"}
 # Whose tests may notice: each crate's own first, then these, the quickest first.
 CRATES = [
     "tenon-planning", "tenon-state", "tenon-launching", "tenon-provisioner", "tenon-disruption", "tenon-lifecycle",
@@ -68,6 +73,41 @@ def listed(cargo_mutants):
     if found.returncode:
         sys.exit(f"cargo-mutants can't list: {found.stderr}")
     return sorted(json.loads(found.stdout), key=lambda mutant: mutant["name"])
+
+
+def untold():
+    """A fault for each place that tells somebody: it doesn't."""
+    files = sorted({path for glob in TELLERS for one in braces(glob) for path in ROOT.glob(one) if "tests" not in (*path.parts, path.stem)})
+    found = []
+    for path in files:
+        name = str(path.relative_to(ROOT))
+        file = File(path.read_text())
+        for node in calls(file.tree.root_node):
+            called = node.child_by_field_name("function")
+            method = called.child_by_field_name("field") if called.type == "field_expression" else None
+            if method is None or method.text.decode() not in TELLS or node.parent.type in ("await_expression", "try_expression"):
+                continue
+            (line, column), (last, after) = node.start_point, node.end_point
+            span = {"start": {"line": line + 1, "column": column + 1}, "end": {"line": last + 1, "column": after + 1}}
+            of = f"{name}:{line + 1}: leave out {called.text.decode().split()[-1]}"
+            found.append({"name": of, "file": name, "genre": "Untold", "replacement": "()", "span": span})
+    return found
+
+
+def braces(glob):
+    inside = re.search(r"\{([^}]*)\}", glob)
+    return [glob[: inside.start()] + one + glob[inside.end() :] for one in inside[1].split(",")] if inside else [glob]
+
+
+def calls(node):
+    """Calls outside of tests."""
+    for index, child in enumerate(node.children):
+        before = node.children[index - 1] if index else None
+        if before is not None and before.type == "attribute_item" and b"cfg(test)" in before.text:
+            continue
+        if child.type == "call_expression":
+            yield child
+        yield from calls(child)
 
 
 class File:
@@ -116,6 +156,12 @@ class File:
             if node.type not in ("binary_expression", "compound_assignment_expr"):
                 return False
             self.sites[(node.start_byte, node.end_byte)].append((number, "binary", to))
+            return True
+        if genre == "Untold":
+            node = enclosing(node, "call_expression")
+            while (node.start_byte, node.end_byte) != (start, end):
+                node = enclosing(node.parent, "call_expression")
+            self.sites[(start, end)].append((number, "untold", None))
             return True
         if genre == "UnaryOperator":
             node = enclosing(node, "unary_expression")
@@ -203,6 +249,8 @@ class File:
             out = f"(if {unary[0][0]} {{ {side(operand)} }} else {{ {operator}{side(operand)} }})"
         else:
             out = self.text(node, node.start_byte, wrap=False)
+        for call, _ in of_kind("untold"):
+            out = f"if !{call} {{ {out} }}"
         for call, to in of_kind("value"):
             out = f"(if {call} {{ {to} }} else {{ {out} }})"
         for call, _ in of_kind("narrower"):
@@ -392,9 +440,12 @@ def main():
     ask.add_argument("--of", action="append", default=[], help="only faults in files whose path begins so")
     ask.add_argument("--own", action="store_true", help="ask only the tests of a fault's own crate: quick, while tests are written")
     ask.add_argument("--again", type=Path, help="a report: only the faults that weren't noticed in it")
+    ask.add_argument("--untold", action="store_true", help="only faults that tell nobody, all of them")
     asked = ask.parse_args()
-    everything = [m for m in listed(asked.cargo_mutants) if not asked.of or m["file"].startswith(tuple(asked.of))]
-    chosen = random.Random(asked.seed).sample(everything, min(asked.sample, len(everything)))
+    every = untold() if asked.untold else listed(asked.cargo_mutants)
+    everything = [m for m in every if not asked.of or m["file"].startswith(tuple(asked.of))]
+    sample = len(everything) if asked.untold else min(asked.sample, len(everything))
+    chosen = random.Random(asked.seed).sample(everything, sample)
     if asked.again:
         missed = {name for name, found in json.loads(asked.again.read_text())["noticed"].items() if found is None}
         chosen = [mutant for mutant in everything if mutant["name"] in missed]

@@ -224,8 +224,8 @@ fn c005_aliases_and_typo_hints_reach_the_user() {
     assert_eq!(
         error.to_string(),
         "incompatible requirements, label `deployment` does not have known values; \
-         key `topology.kubernetes.io/zone`: `topology.kubernetes.io/zone In [us-east-1a]` is asked, \
-         `topology.kubernetes.io/zone In [us-east-1b]` is offered; \
+         the pod requires `topology.kubernetes.io/zone In [us-east-1a]`, \
+         nodes have `topology.kubernetes.io/zone In [us-east-1b]`; \
          label `zone` does not have known values (did you mean `topology.kubernetes.io/zone`?)"
     );
     assert!(matches!(&error.conflicts[1], Conflict::NoCommonValue { .. }));

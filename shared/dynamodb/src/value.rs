@@ -155,7 +155,7 @@ mod tests {
         check(AttributeValue::Ss(texts()), Ok(Value::L(vec![Value::text("1"), Value::text("2e0")])));
         check(AttributeValue::Ns(texts()), Ok(Value::L(vec![Value::number(1_u64), Value::number(2_u64)])));
         check(AttributeValue::Bs(vec![Blob::new([7])]), Ok(Value::L(vec![Value::B(vec![7])])));
-        check(AttributeValue::N("NaN".to_owned()), Err("attribute `x` is no number"));
+        check(AttributeValue::N("NaN".to_owned()), Err("attribute `x` isn't a DynamoDB number"));
         let keys = |pk| Attributes::from([("pk".to_owned(), pk)]);
         let missing = item_of(keys(AttributeValue::N("1".to_owned()))).unwrap_err();
         assert!(missing.to_string().contains("`pk` is missing or not a string"), "{missing}");
