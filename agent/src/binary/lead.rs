@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tenon_kube::lease::{EVERY, Election, Standing};
+use tenon_kube::lease::{EVERY, Election, Leadership};
 use tenon_kube::{Client, KubeClient, Listing, listing_of};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::aws::Aws;
-use super::configuration::Configuration;
+use super::configuration::AgentConfiguration;
 use super::drive::drive;
 use super::logging::chain;
 use super::metrics::Metrics;
@@ -23,7 +23,7 @@ const LEASE: &str = "tenon-agent";
 
 /// Stands for election until it is told to stop; leads while it is elected.
 pub(super) async fn campaign(
-    configuration: &Configuration,
+    configuration: &AgentConfiguration,
     kube: &Client,
     aws: &Aws,
     (metrics, mut stopped): (&Arc<Metrics>, watch::Receiver<bool>),
@@ -38,7 +38,7 @@ pub(super) async fn campaign(
             _ = stopped.changed() => continue,
         }
         metrics.turn();
-        if let Standing::Leads(until) = stand(&mut election).await {
+        if let Leadership::Leads(until) = stand(&mut election).await {
             tracing::info!(pod = configuration.pod, "leads");
             metrics.leader.set(1);
             lead(configuration, kube, aws, (metrics, stopped.clone()), (&mut election, until)).await;
@@ -51,7 +51,7 @@ pub(super) async fn campaign(
     }
 }
 
-async fn stand(election: &mut Election) -> Standing {
+async fn stand(election: &mut Election) -> Leadership {
     if let Err(error) = election.campaign().await {
         tracing::warn!(error_type = "Lease", error = %chain(&error), "the lease wasn't reached");
     }
@@ -60,7 +60,7 @@ async fn stand(election: &mut Election) -> Standing {
 
 /// Runs the agent beside the renewals; whichever ends first ends both.
 async fn lead(
-    configuration: &Configuration,
+    configuration: &AgentConfiguration,
     kube: &Client,
     aws: &Aws,
     (metrics, stopped): (&Arc<Metrics>, watch::Receiver<bool>),
@@ -72,12 +72,12 @@ async fn lead(
             tokio::time::sleep(EVERY).await;
             let renewed = tokio::select! {
                 biased;
-                () = sleep_until(until.into()) => Standing::Stands,
+                () = sleep_until(until.into()) => Leadership::Stands,
                 standing = stand(election) => standing,
             };
             match renewed {
-                Standing::Leads(later) => until = later,
-                Standing::Stands => break,
+                Leadership::Leads(later) => until = later,
+                Leadership::Stands => break,
             }
         }
         tracing::warn!(error_type = "Lease", "the lease was lost: what is under way is dropped");

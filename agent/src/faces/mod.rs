@@ -26,7 +26,7 @@ use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::reservation::ClassReservation;
 use tenon_domain::resources::ResourceList;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
-use tenon_snapshot::{Action, Kube, KubeError, Note, Precondition};
+use tenon_snapshot::{Kube, KubeError, NodeAction, Note, Precondition};
 
 use crate::decided::Decided;
 
@@ -37,7 +37,7 @@ pub const LAUNCH_ANNOTATION: &str = "tenon.dev/launch";
 
 /// What Kubernetes shows.
 #[derive(Debug, Clone, Default)]
-pub struct Shown {
+pub struct ShownObjects {
     /// NodePools.
     pub pools: Vec<Object>,
     /// EC2NodeClasses.
@@ -81,8 +81,8 @@ pub struct Faces {
 ///
 /// # Errors
 /// [`KubeError`]: try again at the next step.
-pub async fn observe_shown<K: Kube>(kube: &K) -> Result<Shown, KubeError> {
-    Ok(Shown {
+pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError> {
+    Ok(ShownObjects {
         pools: list(kube, Kind::NodePool).await?,
         classes: list(kube, Kind::Ec2NodeClass).await?,
         claims: list(kube, Kind::NodeClaim).await?,
@@ -100,7 +100,7 @@ pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, K
 
 /// Plans what Kubernetes is to show.
 #[must_use]
-pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Timestamp) -> Faces {
+pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction], now: Timestamp) -> Faces {
     let mut faces = Faces::default();
     faces.notes.extend(told::notes(&decided.told, now));
     for object in &shown.pools {
@@ -115,11 +115,11 @@ pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Tim
         let status = with_told(class.map(class_status), decided, (SubjectKind::Class, object));
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
-    let actions: BTreeMap<&str, &Action> =
+    let actions: BTreeMap<&str, &NodeAction> =
         actions.iter().map(|action| (action.claim.as_str(), action)).collect();
     let objects: BTreeMap<&str, &Object> =
         shown.claims.iter().map(|claim| (object::name(claim), claim)).collect();
-    let nodes = Nodes::new(&shown.nodes);
+    let nodes = NodesByProvider::new(&shown.nodes);
     for claim in decided.claims.values() {
         let name = claim.name.as_str();
         let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
@@ -165,7 +165,12 @@ fn with_told(
     Some(status)
 }
 
-fn plan_claim(claim: &Claim, object: &Object, nodes: &Nodes<'_>, (faces, now): (&mut Faces, Timestamp)) {
+fn plan_claim(
+    claim: &Claim,
+    object: &Object,
+    nodes: &NodesByProvider<'_>,
+    (faces, now): (&mut Faces, Timestamp),
+) {
     if !is_ours(object) {
         return;
     }
@@ -219,9 +224,9 @@ pub(crate) fn is_ours(object: &Value) -> bool {
 }
 
 /// Nodes by their providerID.
-struct Nodes<'a>(BTreeMap<&'a str, &'a Object>);
+struct NodesByProvider<'a>(BTreeMap<&'a str, &'a Object>);
 
-impl<'a> Nodes<'a> {
+impl<'a> NodesByProvider<'a> {
     fn new(nodes: &'a [Object]) -> Self {
         Self(nodes.iter().filter_map(|node| Some((text(node, "/spec/providerID")?, node))).collect())
     }
@@ -262,7 +267,7 @@ fn pool_status(pool: &PoolStatus) -> Value {
         .conditions
         .iter()
         .map(|condition| {
-            conditions::form(conditions::Shown {
+            conditions::form(conditions::ShownCondition {
                 kind: condition.condition.as_str(),
                 status: condition.status.as_str(),
                 reason: &condition.reason,
@@ -281,7 +286,7 @@ fn class_status(class: &ClassStatus) -> Value {
         .conditions
         .iter()
         .map(|condition| {
-            conditions::form(conditions::Shown {
+            conditions::form(conditions::ShownCondition {
                 kind: condition.condition.as_str(),
                 status: condition.status.as_str(),
                 reason: condition.reason_text(),

@@ -11,10 +11,10 @@ use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
 use tenon_domain::id::ProviderId;
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_snapshot::object::{self, Kind, text};
 
-use super::conditions::{self, Shown, holds, known, since};
+use super::conditions::{self, ShownCondition, holds, known, since};
 use super::{LAUNCH_ANNOTATION, quantities};
 
 /// Fields of the pool's template that claims have too.
@@ -29,7 +29,7 @@ pub(super) fn provider_id(claim: &Claim) -> Option<String> {
 }
 
 /// The NodeClaim.
-pub(super) fn object(claim: &Claim, action: &Action, pool: Option<&Value>) -> Value {
+pub(super) fn object(claim: &Claim, action: &NodeAction, pool: Option<&Value>) -> Value {
     let mut metadata = json!({
         "name": claim.name.as_str(),
         "labels": action.labels,
@@ -135,7 +135,14 @@ fn shown_conditions(claim: &Claim, object: &Value, now: Timestamp) -> Vec<Value>
     found
         .map(|(kind, status, reason, message)| {
             let since = since(object, kind, status, otherwise);
-            conditions::form(Shown { kind, status, reason: &reason, message: &message, since, generation })
+            conditions::form(ShownCondition {
+                kind,
+                status,
+                reason: &reason,
+                message: &message,
+                since,
+                generation,
+            })
         })
         .collect()
 }

@@ -9,7 +9,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind};
-use tenon_table::items::packed::Part;
+use tenon_table::items::packed::RefreshedPart;
 
 /// An answer may lack one entry in so many of what was there: EC2 withdraws a type now and then, and a whole page (100
 /// types of some 1,400, in EC2's own order) is more than that. A last page that is shorter is lost unseen until the next
@@ -40,13 +40,13 @@ pub struct ShrunkAnswer {
 /// [`ShrunkAnswer`] when it is taken for torn.
 pub fn check(
     answer: &PartData,
-    (before, last_error): (Option<&Part>, Option<ErrorKind>),
+    (before, last_error): (Option<&RefreshedPart>, Option<ErrorKind>),
     at: Timestamp,
 ) -> Result<(), ShrunkAnswer> {
     let part = answer.part();
     // One answer after an outage, however long, is no more than one answer.
     let goes_on = last_error == Some(ErrorKind::Shrunk);
-    let kept = |known: &&Part| !goes_on || at.duration_since(known.refreshed_at) < kept_for(part);
+    let kept = |known: &&RefreshedPart| !goes_on || at.duration_since(known.refreshed_at) < kept_for(part);
     let Some(known) = before.filter(kept) else { return Ok(()) };
     let (before, now) = (entries(&known.data), entries(answer));
     let lost = before.saturating_sub(now);
@@ -112,7 +112,8 @@ mod tests {
         answer: &PartData,
         refused: bool,
     ) {
-        let known = Part { data: Arc::new(before), generation: 1, refreshed_at: Timestamp::UNIX_EPOCH };
+        let known =
+            RefreshedPart { data: Arc::new(before), generation: 1, refreshed_at: Timestamp::UNIX_EPOCH };
         let at = Timestamp::from_second(hours * 3600).unwrap();
         assert_eq!(check(answer, (Some(&known), last_error), at).is_err(), refused, "{answer:?}");
     }

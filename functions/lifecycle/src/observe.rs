@@ -19,19 +19,19 @@ use tenon_domain::wake::FunctionName;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{Instance, InstanceFilter, TagFilter};
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_snapshot::snapshot::{ChunkCache, Heartbeat, ReadError};
 use tenon_state::heads::{Heads, Watch};
 use tenon_state::observe::{read_error, reported};
-use tenon_state::view::{ClusterView, Known, Want, Wants, catalog_error, form_error};
+use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, catalog_error, form_error};
 use tenon_table::items::form::Fields;
 use tenon_table::items::{
-    CatalogCache, CatalogError, Form, Halt, InstanceOwner, TypeRecord, from_item, keys, read_parts,
+    CatalogCache, CatalogError, Halt, InstanceOwner, ItemForm, TypeRecord, from_item, keys, read_parts,
 };
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
 use crate::audit_record::AuditRecord;
-use crate::input::{Ec2View, Input};
+use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{needs_launch, needs_type};
 
 /// DynamoDB's most keys of one batch.
@@ -47,7 +47,7 @@ const WANTS: Wants<'static> = Wants {
 
 /// What one read says of whether anything changed, and of what lasts.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ChangeCheck {
     /// What is planned from, and what was planned from last. They hold `HALT` as well.
     pub heads: Heads,
     /// What holds terminations back.
@@ -66,7 +66,7 @@ pub async fn observe_gate<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     sharpness: Consistency,
-) -> Result<Gate, HandlerError> {
+) -> Result<ChangeCheck, HandlerError> {
     let [halt, audit, heartbeat] = [keys::halt(cluster), AuditRecord::key(cluster), keys::heartbeat(cluster)];
     let more = vec![halt.clone(), audit.clone(), heartbeat.clone()];
     let heads = Heads::read(ports, cluster, WANTS, (sharpness, more)).await?;
@@ -76,7 +76,7 @@ pub async fn observe_gate<P: Ports>(
     let taken_at = taken_at.map_err(|error| unreadable(&manifest, error))?;
     let beat_at = heads.items.get(&heartbeat).map(Heartbeat::from_item).transpose();
     let beat_at = beat_at.map_err(|error| unreadable(&heartbeat, error))?.map(|beat| beat.seen_at);
-    Ok(Gate {
+    Ok(ChangeCheck {
         halt: heads.item(&halt)?,
         audit: heads.item(&audit)?.unwrap_or_default(),
         agent_seen_at: taken_at.max(beat_at),
@@ -91,12 +91,12 @@ pub async fn observe_gate<P: Ports>(
 pub async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    gate: &Gate,
+    gate: &ChangeCheck,
     (now, cache): (Timestamp, &mut ChunkCache),
-) -> Result<Input, HandlerError> {
-    let known = Known { heads: Some(gate.heads.clone()), kept: None };
+) -> Result<LifecycleInput, HandlerError> {
+    let known = ReadAlready { heads: Some(gate.heads.clone()), kept: None };
     let view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
-    let mut input = Input {
+    let mut input = LifecycleInput {
         now,
         cluster: cluster.clone(),
         region: ports.installation().region.clone(),
@@ -118,7 +118,7 @@ pub async fn observe<P: Ports>(
 }
 
 /// Launches that may be done with, facts about types and what was learned of them: by name, where a claim asks for them.
-async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
+async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
         .values()
@@ -156,7 +156,7 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
 /// there first, and would be labelled with less than its pods were planned for.
 async fn observe_new_types<P: Ports>(
     ports: &P,
-    input: &mut Input,
+    input: &mut LifecycleInput,
     unwritten: BTreeSet<InstanceType>,
 ) -> Result<(), HandlerError> {
     if unwritten.is_empty() {
@@ -181,12 +181,12 @@ async fn observe_new_types<P: Ports>(
 async fn observe_actions<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-) -> Result<BTreeMap<ClaimName, Action>, HandlerError> {
+) -> Result<BTreeMap<ClaimName, NodeAction>, HandlerError> {
     let range = SkRange::Prefix(keys::ACTION.to_owned());
     let query = Query::new(keys::cluster_pk(cluster), range, Consistency::Strong);
     let items = query_all(ports.table(), &query).await?;
     let action = |(key, item): &(Key, Item)| {
-        let action = Action::from_item(item).map_err(|error| unreadable(key, error))?;
+        let action = NodeAction::from_item(item).map_err(|error| unreadable(key, error))?;
         Ok((action.claim.clone(), action))
     };
     items.iter().map(action).collect()
@@ -209,7 +209,7 @@ async fn observe_snapshot<P: Ports>(
 ///
 /// # Errors
 /// [`HandlerError`] when either can't be asked.
-pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
+pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let filter = InstanceFilter {
         tags: vec![
             TagFilter::equals(tags::INSTALLATION, ports.installation().id.as_str()),
@@ -234,7 +234,7 @@ pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
 
 async fn observe_owners<P: Ports>(
     ports: &P,
-    input: &mut Input,
+    input: &mut LifecycleInput,
     view: &mut Ec2View,
 ) -> Result<(), HandlerError> {
     let held: BTreeSet<&InstanceId> =
@@ -298,7 +298,7 @@ async fn read_many<P: Ports>(
     Ok(found)
 }
 
-fn read<T: Form>(key: &Key, item: &Item) -> Result<T, HandlerError> {
+fn read<T: ItemForm>(key: &Key, item: &Item) -> Result<T, HandlerError> {
     from_item(key, item).map_err(form_error)
 }
 

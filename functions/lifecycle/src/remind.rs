@@ -12,14 +12,14 @@ use tenon_domain::id::ClusterName;
 use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::{Halt, keys};
 
-use crate::observe::Gate;
+use crate::observe::ChangeCheck;
 
 /// An agent that didn't report for so long is silent: seven of its heartbeats, so that an upgrade or a change of its
 /// leader isn't one.
 pub const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// Tells on the bus what a sweep found to last.
-pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &Gate, now: Timestamp) {
+pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &ChangeCheck, now: Timestamp) {
     let events = reminders(ports.installation(), cluster, gate, now);
     if !events.is_empty() {
         ports.signals().publish(&events).await;
@@ -29,7 +29,7 @@ pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &Gate, now
 fn reminders(
     installation: &Installation,
     cluster: &ClusterName,
-    gate: &Gate,
+    gate: &ChangeCheck,
     now: Timestamp,
 ) -> Vec<BusEvent> {
     let halted = gate.halt.as_ref().map(|halt| halted(installation, cluster, halt));

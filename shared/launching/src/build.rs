@@ -33,11 +33,11 @@ use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
     SpotAllocation, TargetCapacityType,
 };
-use tenon_planning::provision::{Asked, PlannedClaim};
+use tenon_planning::provision::{AskReason, PlannedClaim};
 use tenon_runtime::error::chain;
 use tenon_state::step::Change;
 use tenon_table::Expect;
-use tenon_table::items::{Template, keys, set};
+use tenon_table::items::{TemplateItem, keys, set};
 
 use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
@@ -86,9 +86,9 @@ pub struct BuiltLaunch {
 
 impl BuiltLaunch {
     /// The items of its templates, as they are before EC2 has them.
-    pub fn template_items(&self) -> impl Iterator<Item = Template> {
+    pub fn template_items(&self) -> impl Iterator<Item = TemplateItem> {
         let Launch { class, created_at, .. } = &self.launch;
-        self.templates.iter().map(|(image, request)| Template {
+        self.templates.iter().map(|(image, request)| TemplateItem {
             name: request.name.clone(),
             class: class.clone(),
             image: image.clone(),
@@ -184,7 +184,7 @@ fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
 }
 
 fn asks_only(claim: &PlannedClaim) -> bool {
-    claim.offerings.iter().all(|offering| offering.asked == Asked::Probe)
+    claim.offerings.iter().all(|offering| offering.asked == AskReason::Probe)
 }
 
 /// Whether an instance for one is an instance for the other.
@@ -417,7 +417,7 @@ mod tests {
     use tenon_domain::requirement::Requirement;
     use tenon_memory_table::block_on;
     use tenon_memory_table::{MemoryConfig, MemoryTable};
-    use tenon_table::{Commit, CommitToken, Group, Table, Write};
+    use tenon_table::{Commit, CommitToken, Table, Write, WriteGroup};
 
     use super::*;
     use crate::testing::{self, class, many_types, planned, registry, status, types};
@@ -610,7 +610,7 @@ mod tests {
             }
             let mut change = Change::of(&input.registry.cluster);
             write_launch(input, &launch, 1, |_| false, &mut change);
-            let Group { conditions, writes } = change.group();
+            let WriteGroup { conditions, writes } = change.group();
             let before: Vec<_> = table.dump().collect();
             let committed = commit("launch", conditions, writes);
             assert_eq!(committed, table.dump().collect::<Vec<_>>() != before);

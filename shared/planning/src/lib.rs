@@ -1,6 +1,6 @@
 //! Tenon's planners: pure functions from what was observed to what is to be done.
 //!
-//! A planner is `plan(&Input) -> (Plan, Report)`: total, deterministic, without clock, randomness, environment, IO or
+//! A planner is `plan(&ProvisionInput) -> (ProvisionPlan, ProvisionReport)`: total, deterministic, without clock, randomness, environment, IO or
 //! logging. Its input holds `now`; its budget is in steps.
 
 pub mod bound;

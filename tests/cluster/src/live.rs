@@ -12,8 +12,8 @@ use tenon_domain::id::ClusterName;
 use tenon_ec2::port::{Instance, InstanceState};
 use tenon_region::engine::Region;
 use tenon_region::kubelet::BootTimes;
-use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
-use tenon_region::{live::AgentHold, live::LiveCluster, live::LiveWorld, live::Telling};
+use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, add_outside, build};
+use tenon_region::{live::AgentHold, live::ClusterTelling, live::LiveCluster, live::LiveWorld};
 use tenon_twin::{Delays, Span};
 use tokio::runtime::Runtime;
 
@@ -62,7 +62,7 @@ pub struct Live {
     pub namespace: String,
     /// What happened while the test waited last, a line each.
     pub told: Vec<String>,
-    telling: Telling,
+    telling: ClusterTelling,
     runtime: Runtime,
     _one: MutexGuard<'static, ()>,
 }
@@ -123,7 +123,7 @@ impl Live {
             images: vec![image("node-1")],
             steps: Vec::new(),
         };
-        let options = Options { start: Timestamp::now(), delays: DELAYS, ..Options::default() };
+        let options = SetupOptions { start: Timestamp::now(), delays: DELAYS, ..SetupOptions::default() };
         let mut region = build(&scenario, &options).expect("a region");
         let world = LiveWorld {
             name: ClusterName::parse(NAME).expect("a name"),

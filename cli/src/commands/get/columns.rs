@@ -1,25 +1,25 @@
 //! Each kind's columns: their heads, and where their cells are found.
 
-use super::cell::Place::{self, Age, At, Condition, Due, OnDemand, Origin, Prober, Spot, When};
-use crate::state::Kind;
+use super::cell::CellPlace::{self, Age, At, Condition, Due, OnDemand, Origin, Prober, Spot, When};
+use crate::state::GetKind;
 
 /// A column.
-type Column = (&'static str, Place);
+type Column = (&'static str, CellPlace);
 
 /// The columns of a kind.
-pub(super) const fn of(kind: Kind) -> &'static [Column] {
+pub(super) const fn of(kind: GetKind) -> &'static [Column] {
     match kind {
-        Kind::Claims => CLAIMS,
-        Kind::Nodes => NODES,
-        Kind::Pools => POOLS,
-        Kind::Classes => CLASSES,
-        Kind::Images => IMAGES,
-        Kind::Types => TYPES,
-        Kind::Unavailable => UNAVAILABLE,
-        Kind::Learned => LEARNED,
-        Kind::Rollouts => ROLLOUTS,
-        Kind::Catalog => CATALOG,
-        Kind::Events => EVENTS,
+        GetKind::Claims => CLAIMS,
+        GetKind::Nodes => NODES,
+        GetKind::Pools => POOLS,
+        GetKind::Classes => CLASSES,
+        GetKind::Images => IMAGES,
+        GetKind::Types => TYPES,
+        GetKind::Unavailable => UNAVAILABLE,
+        GetKind::Learned => LEARNED,
+        GetKind::Rollouts => ROLLOUTS,
+        GetKind::Catalog => CATALOG,
+        GetKind::Events => EVENTS,
     }
 }
 

@@ -11,7 +11,7 @@ use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::NodeSelectorRequirement;
 use tenon_domain::resources::ResourceList;
-use tenon_planning::provision::{Outcome as PlanOutcome, PlannedClaim, Unschedulable};
+use tenon_planning::provision::{PlanCompletion, PlannedClaim, Unschedulable};
 
 use super::Simulated;
 use crate::catalogue::PriceOrigin;
@@ -26,7 +26,7 @@ pub(super) struct Simulation {
     pub(super) unschedulable: Vec<UnschedulableDocument>,
     pub(super) waiting: Vec<WaitingDocument>,
     pub(super) warnings: Vec<String>,
-    pub(super) summary: Summary,
+    pub(super) summary: SimulationSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timing: Option<Timing>,
 }
@@ -86,7 +86,7 @@ pub(super) struct WaitingDocument {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Summary {
+pub(super) struct SimulationSummary {
     pub(super) pods: usize,
     pub(super) claims: usize,
     pub(super) price_usd_per_hour: Option<String>,
@@ -126,8 +126,8 @@ impl Simulation {
         }
         let mut warnings = warnings.clone();
         match report.outcome {
-            PlanOutcome::Complete => {}
-            PlanOutcome::BudgetExhausted => {
+            PlanCompletion::Complete => {}
+            PlanCompletion::BudgetExhausted => {
                 warnings
                     .push("the plan's steps were used up: what is planned is valid, but not all".to_owned());
             }
@@ -139,7 +139,7 @@ impl Simulation {
         };
         Self {
             api_version: API_VERSION,
-            summary: Summary {
+            summary: SimulationSummary {
                 pods: input.pods.len(),
                 claims: claims.len(),
                 price_usd_per_hour: price.map(|price| price.to_string()),

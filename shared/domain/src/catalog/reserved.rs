@@ -14,7 +14,7 @@ use crate::catalog::settings::NodeSettings;
 use crate::id::ReservationId;
 use crate::money::UsdPerHour;
 use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Reservations};
-use crate::unavailable::{OfferingKey, Wanted};
+use crate::unavailable::{OfferingKey, WantedOffering};
 
 /// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
 /// of on-demand prices (KARPENTER.md 2.2).
@@ -108,10 +108,10 @@ fn of_marks(
     reservation: &ClassReservation,
     exhaustion: Exhaustion<'_>,
 ) -> Availability {
-    let wanted = Wanted {
+    let wanted = WantedOffering {
         requests: exhaustion.requests,
         reservation: Some(&reservation.id),
-        ..Wanted::new(offering, vcpus)
+        ..WantedOffering::new(offering, vcpus)
     };
     match exhaustion.marks.blocking(&wanted, exhaustion.now) {
         Some(blocking) if !blocking.is_due(exhaustion.now) => {

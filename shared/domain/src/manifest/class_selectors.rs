@@ -113,12 +113,12 @@ fn placement_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 
 /// A list of terms at its place, and as it was given.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct List<'a> {
+pub(super) struct TermList<'a> {
     pub(super) place: &'a Place<'a>,
     pub(super) given: Option<&'a Value>,
 }
 
-impl<'t> List<'t> {
+impl<'t> TermList<'t> {
     /// The fields that each term gives, of those that are known.
     fn fields(&self) -> Vec<Vec<&'t str>> {
         let strangers = self.place.context().strangers.borrow();
@@ -195,7 +195,7 @@ fn nothing(term: &Place<'_>, expected: &[&str]) {
     term.error("the term selects by nothing", format!("add one of {}", quoted(expected)));
 }
 
-pub(super) fn subnets(list: List<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<SubnetSelectorTerm> {
+pub(super) fn subnets(list: TermList<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<SubnetSelectorTerm> {
     list.some(terms, &["id"], |term, place| {
         let tags = tags(term.tags, place);
         if let Some(id) = term.id {
@@ -209,7 +209,7 @@ pub(super) fn subnets(list: List<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<Sub
 }
 
 pub(super) fn security_groups(
-    list: List<'_>,
+    list: TermList<'_>,
     terms: Option<Vec<GroupTerm>>,
 ) -> Vec<SecurityGroupSelectorTerm> {
     list.some(terms, &["id", "name"], |term, place| {
@@ -225,7 +225,7 @@ pub(super) fn security_groups(
     })
 }
 
-pub(super) fn amis(list: List<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSelectorTerm> {
+pub(super) fn amis(list: TermList<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSelectorTerm> {
     let given = list.fields();
     if given.len() > 1 && given.iter().any(|given| given.contains(&"alias")) {
         list.place.error("an alias has to be the only term", "keep the alias, or the other terms");
@@ -293,7 +293,7 @@ fn read_alias(text: &str, place: &Place<'_>) -> Option<AmiSelectorTerm> {
     Some(AmiSelectorTerm::Alias { family: family.to_owned(), version: version.to_owned() })
 }
 
-pub(super) fn reservations(list: List<'_>, terms: Vec<ReservationTerm>) -> Vec<ReservationSelectorTerm> {
+pub(super) fn reservations(list: TermList<'_>, terms: Vec<ReservationTerm>) -> Vec<ReservationSelectorTerm> {
     list.any(terms, &["id"], |term, place| {
         let tags = tags(term.tags, place);
         if let Some(id) = term.id {

@@ -13,11 +13,11 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
 use super::dense::within;
-use super::input::{Input, Purpose};
-use super::open::Open;
-use super::output::{Asked, PlannedClaim, UsableOffering};
+use super::input::{ProvisionInput, Purpose};
+use super::open::OpenOfferings;
+use super::output::{AskReason, PlannedClaim, UsableOffering};
 use super::pack::Draft;
-use super::pool::{Class, Pool, Type};
+use super::pool::{EquivalenceClass, Pool, Type};
 use super::reserved::may_use;
 
 /// Most instance types of a claim: what the API's `spec.requirements` is kept to.
@@ -34,7 +34,7 @@ impl<'a> Pool<'a> {
     /// ports free where the chosen one does; cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
     pub(crate) fn holding(
         &self,
-        (class, open): (&Class, Open),
+        (class, open): (&EquivalenceClass, OpenOfferings),
         chosen: usize,
         need: &[i64],
     ) -> Vec<&Type<'a>> {
@@ -66,7 +66,7 @@ impl<'a> Pool<'a> {
     pub(crate) fn offerings<'t>(
         &'t self,
         one: &'t Type<'a>,
-        (merged, open): (&'t Requirements, Open),
+        (merged, open): (&'t Requirements, OpenOfferings),
     ) -> impl Iterator<Item = &'t Offering> + use<'t, 'a> {
         let offerings = one.option.offerings.iter();
         offerings.filter(move |offering| {
@@ -87,7 +87,11 @@ impl<'a> Pool<'a> {
     }
 
     /// The first key of which the types don't have as many values as `minValues` asks for.
-    pub(crate) fn unmet_min_values(&self, class: &Class, types: &[&Type<'_>]) -> Option<(String, u32)> {
+    pub(crate) fn unmet_min_values(
+        &self,
+        class: &EquivalenceClass,
+        types: &[&Type<'_>],
+    ) -> Option<(String, u32)> {
         self.offered.iter().find_map(|requirement| {
             let least = requirement.min_values()?;
             let key = requirement.key();
@@ -156,7 +160,7 @@ impl<'a> Pool<'a> {
     pub(crate) fn with_offerings<'t>(
         &self,
         types: &[&'t Type<'a>],
-        which: (&Requirements, Open),
+        which: (&Requirements, OpenOfferings),
         draft: &Draft,
     ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
         let mut kept: Vec<(&Type<'a>, Vec<UsableOffering>)> =
@@ -171,7 +175,12 @@ impl<'a> Pool<'a> {
     }
 
     /// Every way to have a type that counts for a draft's claims, by zone.
-    fn usable(&self, one: &Type<'a>, which: (&Requirements, Open), draft: &Draft) -> Vec<UsableOffering> {
+    fn usable(
+        &self,
+        one: &Type<'a>,
+        which: (&Requirements, OpenOfferings),
+        draft: &Draft,
+    ) -> Vec<UsableOffering> {
         let own = |offering: &&Offering| may_use(offering, draft.reservation.as_ref());
         let as_usable = |offering: &Offering| UsableOffering {
             instance_type: one.option.facts.name.clone(),
@@ -180,10 +189,10 @@ impl<'a> Pool<'a> {
             capacity_type: offering.capacity_type,
             reservation: offering.reservation.clone(),
             price: offering.price,
-            asked: if Open::Available.includes(self.input, offering) {
-                Asked::Available
+            asked: if OpenOfferings::Available.includes(self.input, offering) {
+                AskReason::Available
             } else {
-                Asked::Probe
+                AskReason::Probe
             },
         };
         let mut found: Vec<UsableOffering> = self.offerings(one, which).filter(own).map(as_usable).collect();
@@ -226,7 +235,7 @@ fn node_labels(template: &BTreeMap<String, String>, requirements: &Requirements)
 }
 
 /// Sorts the claims and names them by what they hold, whatever the order of the input.
-pub(crate) fn name(input: &Input, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
+pub(crate) fn name(input: &ProvisionInput, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
     claims.sort_by(|a, b| (&a.pool, &a.pods).cmp(&(&b.pool, &b.pods)));
     let purpose = match &input.purpose {
         Purpose::PendingPods => "",

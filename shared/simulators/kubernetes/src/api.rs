@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::store::{child, merge_patch, metadata};
-use super::{SimulatedCluster, world::World};
+use super::{SimulatedCluster, world::ClusterState};
 use tenon_snapshot::kube::{Deletion, Eviction, Kube, KubeError, Precondition, key_of};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
@@ -21,7 +21,7 @@ const NOTES_KEPT: usize = 10_000;
 /// For how long the API server lets pods stay on a node that isn't ready (`DefaultTolerationSeconds`).
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
-impl World {
+impl ClusterState {
     /// Creates or updates. What the manifest doesn't name of `status`, labels and annotations stays.
     pub(super) fn apply(&mut self, mut object: Value) -> Result<Object, KubeError> {
         let Some(old) = ObjectKey::of(&object).and_then(|key| self.store.get(&key)).map(Arc::clone) else {
@@ -155,7 +155,7 @@ impl Kube for SimulatedCluster {
 
     async fn pods(&self) -> Result<Vec<PodRef>, KubeError> {
         let mut world = self.world();
-        let World { store, pods, .. } = &mut *world;
+        let ClusterState { store, pods, .. } = &mut *world;
         let all: Vec<Object> = store.all(Kind::Pod).map(Arc::clone).collect();
         Ok(pods.read(&all))
     }

@@ -38,7 +38,7 @@ use tenon_snapshot::kube::{Deletion, KubeError};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::versions::Versions;
-use world::World;
+use world::ClusterState;
 
 /// How the simulated cluster behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Default for SimulationConfig {
 /// A simulated cluster; clones are the same cluster.
 #[derive(Debug, Clone)]
 pub struct SimulatedCluster {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<ClusterState>>,
 }
 
 /// An eviction that the API server let through.
@@ -112,10 +112,10 @@ impl SimulatedCluster {
     /// An empty cluster at a time.
     #[must_use]
     pub fn new(config: SimulationConfig, now: Timestamp) -> Self {
-        Self { world: Arc::new(Mutex::new(World::new(config, now))) }
+        Self { world: Arc::new(Mutex::new(ClusterState::new(config, now))) }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, ClusterState> {
         // A panic in another test thread leaves nothing half done that matters here.
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }

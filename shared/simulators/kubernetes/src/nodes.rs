@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenon_domain::taint::{NOT_READY, UNREACHABLE};
 
 use super::store::{child, set_condition};
-use super::world::{Timer, World};
+use super::world::{ClusterState, Timer};
 use tenon_snapshot::object::{self, Kind, ObjectKey, text};
 
 /// An instance that boots, and the Node that its kubelet makes.
@@ -36,7 +36,7 @@ pub struct NodeSpec {
 
 /// A kubelet.
 #[derive(Debug)]
-pub(super) struct Kubelet {
+pub(super) struct SimulatedKubelet {
     spec: NodeSpec,
     power: Power,
 }
@@ -48,11 +48,11 @@ enum Power {
     Off,
 }
 
-impl World {
+impl ClusterState {
     pub(super) fn boot(&mut self, spec: NodeSpec) {
         let instance = spec.provider_id.clone();
         self.after(spec.joins_after, Timer::Join(instance.clone()));
-        self.kubelets.insert(instance, Kubelet { spec, power: Power::On });
+        self.kubelets.insert(instance, SimulatedKubelet { spec, power: Power::On });
     }
 
     pub(super) fn power_off(&mut self, instance: &str) {

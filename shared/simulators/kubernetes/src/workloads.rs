@@ -14,7 +14,7 @@ use tenon_domain::taint::{
 use super::pods::{self, from_template, is_active, reference};
 use super::selector::matches_node;
 use super::store::{child, metadata};
-use super::world::World;
+use super::world::ClusterState;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// What the DaemonSet controller adds to its pods' tolerations.
@@ -27,7 +27,7 @@ const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
     (UNSCHEDULABLE, "NoSchedule"),
 ];
 
-impl World {
+impl ClusterState {
     /// Makes one workload's pods what it asks for.
     pub(super) fn reconcile_workload(&mut self, key: &ObjectKey) {
         let Some(owner) = self.store.get(key).map(Arc::clone) else { return };

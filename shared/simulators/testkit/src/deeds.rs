@@ -6,7 +6,7 @@ use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{Architecture, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_ec2::port::{ImageArchitecture, InstanceState, TargetCapacityType, cluster_arn};
 use tenon_region::engine::Region;
 use tenon_region::site::Voice;
 use tenon_snapshot::{Kind, object};
@@ -14,7 +14,7 @@ use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, NewImage};
 
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
-use crate::selected::Strangers;
+use crate::selected::ForeignImages;
 use crate::world::{DEPLOYMENTS, image, node_class, set};
 
 /// What was done to a world and may have to be undone.
@@ -27,7 +27,7 @@ pub(crate) struct Doings {
     pool: Option<Value>,
     speaks_at: Option<Timestamp>,
     made: u64,
-    strangers: Strangers,
+    strangers: ForeignImages,
     selection: Selection,
     sizes: Sizes,
 }
@@ -118,7 +118,7 @@ impl Doings {
     }
 
     /// Images of strangers, and when each was made.
-    pub(crate) const fn strangers(&self) -> &Strangers {
+    pub(crate) const fn strangers(&self) -> &ForeignImages {
         &self.strangers
     }
 
@@ -175,7 +175,7 @@ impl Doings {
     /// Somebody else shares an image that looks like ours.
     fn make_strangers_image(&mut self, region: &Region) {
         let ours = image("node-0");
-        let mut theirs = NewImage::named(ours.name, Architecture::X86_64);
+        let mut theirs = NewImage::named(ours.name, ImageArchitecture::X86_64);
         theirs.tags.extend(ours.tags);
         theirs.owner = Some(STRANGER.to_owned());
         self.strangers.insert(region.twin().add_image(theirs), region.now());

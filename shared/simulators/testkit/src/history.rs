@@ -19,7 +19,7 @@ use crate::evidence::EvidenceSeen;
 use crate::shifts::ShiftsSeen;
 
 /// A cluster of the region at one step, read once for all invariants.
-pub struct Moment {
+pub struct ClusterMoment {
     /// When.
     pub at: Timestamp,
     /// All claims.
@@ -56,7 +56,7 @@ pub struct History {
     /// What the table said of the evidence.
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
-    pub journal: Journal,
+    pub journal: JournalExplained,
     /// What the classes' statuses said of zones.
     pub shifts: ShiftsSeen,
     /// Launches whose claims' memory was judged.
@@ -69,7 +69,7 @@ pub struct History {
 
 /// What the journal explains.
 #[derive(Default)]
-pub struct Journal {
+pub struct JournalExplained {
     /// Names of launches in records of planned claims.
     pub launches: BTreeSet<String>,
     /// Instances in records of terminations.
@@ -78,7 +78,7 @@ pub struct Journal {
     read: Option<Backup>,
 }
 
-impl Moment {
+impl ClusterMoment {
     /// Reads a cluster of a region.
     #[must_use]
     pub fn of(region: &Region, cluster: &ClusterName) -> Self {
@@ -119,7 +119,7 @@ impl Moment {
     }
 }
 
-impl Journal {
+impl JournalExplained {
     /// Reads the records that a region has more than when it was read last.
     pub fn read(&mut self, region: &Region) {
         let now = region.table().backup();

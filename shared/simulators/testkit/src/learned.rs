@@ -16,7 +16,7 @@ use tenon_region::kubelet::reported_memory;
 use tenon_table::Key;
 use tenon_table::items::{from_item, keys};
 
-use crate::history::Moment;
+use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
 
 type Found = Result<(), (Invariant, String)>;
@@ -61,7 +61,7 @@ pub fn invariant_learned_is_reported(region: &Region) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_planned_memory_is_there(moment: &Moment, judged: &mut BTreeSet<LaunchId>) -> Found {
+pub fn invariant_planned_memory_is_there(moment: &ClusterMoment, judged: &mut BTreeSet<LaunchId>) -> Found {
     for launch in &moment.launches {
         if !judged.insert(launch.id.clone()) {
             continue;

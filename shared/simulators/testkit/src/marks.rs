@@ -12,7 +12,7 @@ use tenon_domain::id::{ClusterName, LaunchId, Zone, ZoneId};
 use tenon_domain::launch::{Launch, LaunchState};
 use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_memory_table::Stored;
+use tenon_memory_table::StoredItem;
 use tenon_region::engine::Region;
 use tenon_table::Key;
 use tenon_table::items::{self, keys};
@@ -35,7 +35,7 @@ fn found(invariant: Invariant, text: String) -> Found {
 #[derive(Default)]
 pub struct MarksSeen {
     marks: BTreeMap<Arc<str>, SeenMark>,
-    changes: Vec<Change>,
+    changes: Vec<MarkChange>,
     /// What launches ask for.
     asked: BTreeMap<(ClusterName, LaunchId), BTreeSet<OfferingKey>>,
     /// Launches that weren't there at the look before.
@@ -44,14 +44,14 @@ pub struct MarksSeen {
 }
 
 struct SeenMark {
-    stored: Arc<Stored>,
+    stored: Arc<StoredItem>,
     mark: Mark,
     /// At the first look at which EC2's last word on it was this.
     known_since: Timestamp,
 }
 
 /// A mark that was another one at the look before.
-struct Change {
+struct MarkChange {
     before: Option<Mark>,
     after: Mark,
 }
@@ -75,7 +75,7 @@ impl MarksSeen {
                         .filter(|known| known.mark.asked_at == mark.asked_at)
                         .map_or(region.now(), |known| known.known_since);
                     let before = known.map(|known| known.mark);
-                    self.changes.push(Change { before, after: mark.clone() });
+                    self.changes.push(MarkChange { before, after: mark.clone() });
                     SeenMark { stored, mark, known_since }
                 }
             };
@@ -164,7 +164,7 @@ pub(crate) fn launches(region: &Region) -> Vec<(ClusterName, Arc<Launch>)> {
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
-    for Change { before, after } in &seen.changes {
+    for MarkChange { before, after } in &seen.changes {
         let hold = after.until.duration_since(after.asked_at);
         if after.count > 0 && !(FIRST_HOLD..=MOST_HOLD).contains(&hold) {
             let text = format!("{} holds for {hold:#} after {} refusals", after.key, after.count);
@@ -235,7 +235,7 @@ pub fn invariant_one_probe(region: &Region, seen: &MarksSeen) -> Found {
     for (offering, known) in seen.offerings_marked(region.now()) {
         let key = &known.mark.key;
         // Between two looks a lease can be taken and given back, and be taken by another one then.
-        let moved_on = |change: &Change| {
+        let moved_on = |change: &MarkChange| {
             let written = change.before.as_ref().map_or(0, |before| before.revision).saturating_add(1);
             change.after.key == *key && (change.after.probe.is_none() || change.after.revision > written)
         };

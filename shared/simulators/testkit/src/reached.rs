@@ -19,15 +19,15 @@ use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
-use crate::history::Moment;
-use crate::selected::Strangers;
+use crate::history::ClusterMoment;
+use crate::selected::ForeignImages;
 
 /// Launches that are planned no further apart may meet: a pass takes about as long.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A situation that histories are to come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum Situation {
     /// A pod waits that has room on a Node whose taints it doesn't tolerate.
     TaintedRoom,
     /// Pods of several groups wait, and a Node has room for one of each, but not for all.
@@ -44,7 +44,7 @@ pub enum Reach {
     ClustersAtOnce,
 }
 
-impl Reach {
+impl Situation {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::TaintedRoom,
@@ -73,7 +73,7 @@ impl Reach {
 
 /// What was reached so far.
 #[derive(Debug, Default)]
-pub(crate) struct Reached(pub(crate) BTreeSet<Reach>);
+pub(crate) struct Reached(pub(crate) BTreeSet<Situation>);
 
 impl Reached {
     /// Looks at a cluster at one step.
@@ -81,13 +81,13 @@ impl Reached {
         &mut self,
         region: &Region,
         cluster: &ClusterName,
-        moment: &Moment,
-        strangers: &Strangers,
+        moment: &ClusterMoment,
+        strangers: &ForeignImages,
     ) {
-        self.note(Reach::ReplacementsApart, || replacements_apart(moment));
-        self.note(Reach::EditedUnanswered, || edited_unanswered(region, cluster));
-        self.note(Reach::ForeignImages, || foreign_images(region, cluster, strangers));
-        let of_nodes = [Reach::TaintedRoom, Reach::SharedRoom, Reach::IntolerantDaemons];
+        self.note(Situation::ReplacementsApart, || replacements_apart(moment));
+        self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
+        self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
+        let of_nodes = [Situation::TaintedRoom, Situation::SharedRoom, Situation::IntolerantDaemons];
         if let Some(site) = region.site(cluster)
             && of_nodes.iter().any(|reach| !self.0.contains(reach))
         {
@@ -96,11 +96,11 @@ impl Reached {
     }
 
     /// Looks at all clusters at one step.
-    pub(crate) fn look_at_launches(&mut self, moments: &[Moment]) {
-        let times = |moment: &Moment| -> Vec<Timestamp> {
+    pub(crate) fn look_at_launches(&mut self, moments: &[ClusterMoment]) {
+        let times = |moment: &ClusterMoment| -> Vec<Timestamp> {
             moment.launches.iter().map(|launch| launch.created_at).collect()
         };
-        self.note(Reach::ClustersAtOnce, || match moments {
+        self.note(Situation::ClustersAtOnce, || match moments {
             [one, other] => {
                 let others = times(other);
                 let near =
@@ -111,7 +111,7 @@ impl Reached {
         });
     }
 
-    fn note(&mut self, reach: Reach, is_reached: impl FnOnce() -> bool) {
+    fn note(&mut self, reach: Situation, is_reached: impl FnOnce() -> bool) {
         if !self.0.contains(&reach) && is_reached() {
             self.0.insert(reach);
         }
@@ -124,7 +124,7 @@ impl Reached {
         if ready.is_empty() {
             return;
         }
-        self.note(Reach::IntolerantDaemons, || {
+        self.note(Situation::IntolerantDaemons, || {
             let sets = cluster.objects(Kind::DaemonSet);
             sets.iter().any(|set| ready.iter().any(|node| !tolerates(&tolerations(set), node)))
         });
@@ -140,14 +140,14 @@ impl Reached {
                 groups.values().filter(|pod| selects(pod, node) && fits(pod, &room)).collect();
             let (welcome, kept_out): (Vec<&Pod>, Vec<&Pod>) =
                 here.into_iter().copied().partition(|pod| tolerates(&pod.shape.tolerations, node));
-            self.note(Reach::TaintedRoom, || !kept_out.is_empty());
+            self.note(Situation::TaintedRoom, || !kept_out.is_empty());
             let together = ResourceList::sum(welcome.iter().map(|pod| &pod.shape.requests));
-            self.note(Reach::SharedRoom, || welcome.len() > 1 && !together.fits(&room));
+            self.note(Situation::SharedRoom, || welcome.len() > 1 && !together.fits(&room));
         }
     }
 }
 
-fn replacements_apart(moment: &Moment) -> bool {
+fn replacements_apart(moment: &ClusterMoment) -> bool {
     let ready_at = |name: &ClaimName| {
         let claim = moment.claims.iter().find(|claim| claim.name == *name)?;
         claim.state.since().filter(|_| claim.phase() == ClaimPhase::Initialized)
@@ -165,7 +165,7 @@ fn edited_unanswered(region: &Region, cluster: &ClusterName) -> bool {
     })
 }
 
-fn foreign_images(region: &Region, cluster: &ClusterName, strangers: &Strangers) -> bool {
+fn foreign_images(region: &Region, cluster: &ClusterName, strangers: &ForeignImages) -> bool {
     let Some(newest) = strangers.values().max() else { return false };
     let older = |image: &tenon_domain::class_status::ResolvedImage| image.created_at < *newest;
     region.classes(cluster).iter().any(|class| class.resolved_at > *newest && class.images.iter().any(older))

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tenon_domain::id::{ClusterName, InstanceType, SubnetId, Zone};
 use tenon_ec2::port::{InstanceState, TargetCapacityType};
 use tenon_region::engine::Region;
-use tenon_twin::{Pool, Quota, QuotaFamily};
+use tenon_twin::{CapacityPool, Quota, QuotaFamily};
 
 use crate::random::Dice;
 use crate::world::TYPES;
@@ -14,8 +14,8 @@ use crate::world::TYPES;
 /// What is scarce.
 #[derive(Default)]
 pub(crate) struct Scarcity {
-    dry: BTreeSet<Pool>,
-    failing: BTreeSet<Pool>,
+    dry: BTreeSet<CapacityPool>,
+    failing: BTreeSet<CapacityPool>,
     quotas: BTreeSet<Quota>,
     subnets: BTreeSet<SubnetId>,
 }
@@ -25,7 +25,7 @@ impl Scarcity {
     pub(crate) fn dry_up(&mut self, region: &Region, dice: &mut Dice) {
         let used = used(region);
         let Some((instance_type, zone)) = dice.pick(&used).cloned() else { return };
-        let pool = Pool { capacity_type: capacity_type(dice), instance_type, zone };
+        let pool = CapacityPool { capacity_type: capacity_type(dice), instance_type, zone };
         region.twin().set_capacity(pool.clone(), Some(u32::try_from(dice.below(2)).unwrap_or(0)));
         self.dry.insert(pool);
     }
@@ -58,7 +58,7 @@ impl Scarcity {
             self.end(region);
             return;
         }
-        let dry: Vec<Pool> = self.dry.iter().cloned().collect();
+        let dry: Vec<CapacityPool> = self.dry.iter().cloned().collect();
         if let Some(pool) = dice.pick(&dry) {
             self.dry.remove(pool);
             region.twin().set_capacity(pool.clone(), None);
@@ -113,11 +113,11 @@ fn capacity_type(dice: &mut Dice) -> TargetCapacityType {
     if dice.permille(500) { TargetCapacityType::Spot } else { TargetCapacityType::OnDemand }
 }
 
-fn pools(region: &Region, capacity_type: TargetCapacityType) -> Vec<Pool> {
+fn pools(region: &Region, capacity_type: TargetCapacityType) -> Vec<CapacityPool> {
     let zones = region.zones();
     let types = TYPES.into_iter().filter_map(|name| InstanceType::parse(name).ok());
     let of = |instance_type: InstanceType| {
-        let pool = move |zone: &Zone| Pool {
+        let pool = move |zone: &Zone| CapacityPool {
             capacity_type,
             instance_type: instance_type.clone(),
             zone: zone.clone(),

@@ -16,7 +16,7 @@ use tenon_snapshot::object::at;
 use crate::invariants::Invariant;
 
 /// Images of other accounts, with the time at which each was made.
-pub type Strangers = BTreeMap<ImageId, Timestamp>;
+pub type ForeignImages = BTreeMap<ImageId, Timestamp>;
 
 /// A class resolves to images of its own spec alone, and to none of a stranger.
 ///
@@ -25,7 +25,7 @@ pub type Strangers = BTreeMap<ImageId, Timestamp>;
 pub fn invariant_images_selected(
     region: &Region,
     cluster: &ClusterName,
-    strangers: &Strangers,
+    strangers: &ForeignImages,
 ) -> Result<(), (Invariant, String)> {
     let Some(site) = region.site(cluster) else { return Ok(()) };
     let manifests = site.cluster().objects(Kind::Ec2NodeClass);

@@ -11,7 +11,7 @@ use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::CreateFleetRequest;
 use tenon_region::engine::Region;
 
-use crate::history::Moment;
+use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
 
 /// A plan is made from statuses that are a look old at most, and a function may be slow.
@@ -55,7 +55,7 @@ fn is_shifted(subnet: &ClassSubnet, now: Timestamp) -> bool {
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_shifted_zones_are_left_alone(
-    moment: &Moment,
+    moment: &ClusterMoment,
     shifts: &mut ShiftsSeen,
 ) -> Result<(), (Invariant, String)> {
     for launch in &moment.launches {

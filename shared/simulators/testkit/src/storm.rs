@@ -13,7 +13,7 @@ use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePool
 use tenon_domain::resources::ResourceList;
 use tenon_memory_table::block_on;
 use tenon_region::engine::Region;
-use tenon_region::gate::Gate;
+use tenon_region::gate::TaskGate;
 use tenon_region::ports::{GatedTable, Outbox};
 use tenon_region::scenario::{self, build};
 use tenon_state::step::Change;
@@ -24,7 +24,7 @@ use crate::chaos::{Chaos, Weather};
 use crate::history::History;
 use crate::invariants::{Invariant, Violation, counts_pods, invariant_no_starvation};
 use crate::random::Dice;
-use crate::simulate::Options;
+use crate::simulate::SimulationOptions;
 use crate::world::{CLUSTER, DEPLOYMENTS};
 
 /// A claim's step is committed so often.
@@ -38,7 +38,7 @@ const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
 ///
 /// # Errors
 /// A [`Violation`] of [`Invariant::NoStarvation`].
-pub fn storm(options: Options) -> Result<(), Box<Violation>> {
+pub fn storm(options: SimulationOptions) -> Result<(), Box<Violation>> {
     let violation =
         |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
     let Some(mut storm) = Storm::new(options) else {
@@ -71,7 +71,7 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(options: Options) -> Option<Self> {
+    fn new(options: SimulationOptions) -> Option<Self> {
         let chaos = |weather| {
             let chaos = Chaos::new(options.seed, options.sabotage);
             chaos.set_weather(weather);
@@ -79,10 +79,11 @@ impl Storm {
         };
         let hooks = chaos(Weather::Slow);
         let world = crate::world::scenario(options.seed);
-        let region = build(&world, &scenario::Options { hooks, ..scenario::Options::default() }).ok()?;
+        let region =
+            build(&world, &scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() }).ok()?;
         let cluster = ClusterName::parse(CLUSTER).ok()?;
         // Its steps are a function's, and what is broken for functions is broken here; its calls take no time.
-        let gate = Gate::new("lifecycle", chaos(Weather::Calm));
+        let gate = TaskGate::new("lifecycle", chaos(Weather::Calm));
         let outbox = Arc::new(Mutex::new(Outbox::default()));
         let table = GatedTable::new(region.table().clone(), gate, outbox);
         let mut dice = Dice::new(options.seed, 4);

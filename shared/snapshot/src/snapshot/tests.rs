@@ -135,7 +135,7 @@ fn the_forms_of_chunks_are_stable() {
     let encoded = Encoder::default().encode(&objects(), None, at(0));
     let mut text = String::new();
     for chunk in &encoded.new {
-        let content = Chunk::unpack(&chunk.to_item(), size::Budget::new(1 << 20)).unwrap().0;
+        let content = Chunk::unpack(&chunk.to_item(), size::SizeBudget::new(1 << 20)).unwrap().0;
         text.push_str(&format!(
             "{}/{}\n{}\n",
             chunk.name.kind,
@@ -378,7 +378,7 @@ fn forge(table: &MemoryTable, chunks: &[Chunk], names: Vec<ChunkRef>) {
     }
 }
 
-fn refused(table: &MemoryTable, cache: &mut ChunkCache) -> TooLarge {
+fn refused(table: &MemoryTable, cache: &mut ChunkCache) -> SnapshotTooLarge {
     match block_on(read(table, &cluster(), Consistency::Strong, cache)) {
         Err(ReadError::TooLarge(too_large)) => too_large,
         other => panic!("{other:?}"),

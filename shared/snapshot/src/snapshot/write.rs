@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use tenon_domain::id::ClusterName;
 use tenon_table::{
-    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
-    TableError, Value, Write, query_all,
+    Commit, CommitError, CommitToken, Consistency, Expect, Item, Key, Query, SkRange, Table, TableError,
+    Value, Write, WriteCondition, query_all,
 };
 
 use super::index::index_key;
 use super::{
-    CHUNK_PREFIX, ChunkRef, Encoded, Heartbeat, Manifest, ManifestError, RETIRED_CHUNKS_STAY, chunk_key,
-    heartbeat_key, manifest_key, partition,
+    CHUNK_PREFIX, ChunkRef, Encoded, Heartbeat, Manifest, RETIRED_CHUNKS_STAY, SnapshotManifestError,
+    chunk_key, heartbeat_key, manifest_key, partition,
 };
 
 /// The attribute by which the table deletes.
@@ -35,7 +35,7 @@ pub enum WriteError {
     Table(#[source] TableError),
     /// The manifest can't be an item.
     #[error("the manifest can't be written")]
-    Form(#[source] ManifestError),
+    Form(#[source] SnapshotManifestError),
 }
 
 /// Writes a snapshot under a generation, conditional on the manifest that it was encoded against. Gives the manifest
@@ -63,7 +63,7 @@ pub async fn write<T: Table>(
     let manifest = Manifest { generation, revision: revision.saturating_add(1), ..encoded.manifest.clone() };
     let key = manifest_key(cluster);
     let expect = if base.is_some() { Expect::Revision(revision) } else { Expect::Absent };
-    let condition = Condition::Item { key: key.clone(), expect };
+    let condition = WriteCondition::Item { key: key.clone(), expect };
     let write = Write::Put { key, item: manifest.to_item().map_err(WriteError::Form)? };
     send(table, (&format!("m-{generation}-{}", manifest.revision), vec![condition]), write).await?;
     if let Some(replaced) = replaced {
@@ -141,7 +141,7 @@ async fn retire<T: Table>(table: &T, key: Key, now: Timestamp) -> Result<(), Wri
 
 async fn send<T: Table>(
     table: &T,
-    (token, conditions): (&str, Vec<Condition>),
+    (token, conditions): (&str, Vec<WriteCondition>),
     write: Write,
 ) -> Result<(), WriteError> {
     let invalid = |message| WriteError::Commit(CommitError::Invalid { message });

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
-use tenon_domain::evidence::{CatalogPart, Origin, RefreshFailure};
+use tenon_domain::evidence::{CatalogPart, PartOrigin, RefreshFailure};
 use tenon_domain::id::Region;
 use tenon_domain::money::Currency;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -26,7 +26,7 @@ use super::keys;
 use super::packed_forms::PartForm;
 use crate::key::{EXPIRES_AT, VERSION};
 use crate::{
-    Commit, Condition, Consistency, Expect, Item, Key, Table, TableError, Value, Write, content_commit,
+    Commit, Consistency, Expect, Item, Key, Table, TableError, Value, Write, WriteCondition, content_commit,
 };
 
 /// The most bytes of one packed item: well under DynamoDB's 400 KB.
@@ -44,11 +44,11 @@ const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
 const DATA: &str = "data";
 
 /// Parts that a caller asked for and that ever arrived.
-pub type Parts = BTreeMap<CatalogPart, Part>;
+pub type RefreshedParts = BTreeMap<CatalogPart, RefreshedPart>;
 
 /// A part as it was last refreshed.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct RefreshedPart {
     /// Its content.
     pub data: Arc<PartData>,
     /// Its generation.
@@ -143,7 +143,7 @@ fn life(part: CatalogPart) -> SignedDuration {
 pub fn refresh(
     region: &Region,
     meta: &CatalogMeta,
-    (data, origin): (&PartData, Origin),
+    (data, origin): (&PartData, PartOrigin),
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
     let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
@@ -159,7 +159,7 @@ pub fn refresh(
 pub fn refresh_without_answer(
     region: &Region,
     meta: &CatalogMeta,
-    (data, origin): (&PartData, Origin),
+    (data, origin): (&PartData, PartOrigin),
     failure: &RefreshFailure,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
@@ -258,7 +258,7 @@ pub async fn read_parts<T: Table>(
     region: &Region,
     wanted: &[CatalogPart],
     cache: &CatalogCache,
-) -> Result<Parts, CatalogError> {
+) -> Result<RefreshedParts, CatalogError> {
     let meta = read_meta(table, region, Consistency::Eventual).await?;
     parts_of(table, region, (&meta, wanted), cache).await
 }
@@ -272,7 +272,7 @@ pub async fn parts_of<T: Table>(
     region: &Region,
     (meta, wanted): (&CatalogMeta, &[CatalogPart]),
     cache: &CatalogCache,
-) -> Result<Parts, CatalogError> {
+) -> Result<RefreshedParts, CatalogError> {
     each_part(table, region, (meta, wanted), cache)
         .await?
         .into_iter()
@@ -290,7 +290,7 @@ pub async fn each_part<T: Table>(
     region: &Region,
     (meta, wanted): (&CatalogMeta, &[CatalogPart]),
     cache: &CatalogCache,
-) -> Result<BTreeMap<CatalogPart, Result<Part, CatalogError>>, TableError> {
+) -> Result<BTreeMap<CatalogPart, Result<RefreshedPart, CatalogError>>, TableError> {
     let arrived = |part: &CatalogPart| {
         let found = meta.parts.get(part).filter(|found| found.generation > 0)?;
         Some((*part, (found, found.refreshed_at?)))
@@ -317,7 +317,7 @@ pub async fn each_part<T: Table>(
     };
     let part = |(part, (found, refreshed_at)): (CatalogPart, (&PartMeta, Timestamp))| {
         let read = whole(part, found);
-        (part, read.map(|data| Part { data, generation: found.generation, refreshed_at }))
+        (part, read.map(|data| RefreshedPart { data, generation: found.generation, refreshed_at }))
     };
     Ok(arrived.into_iter().map(part).collect())
 }
@@ -350,7 +350,7 @@ fn pointer_commit(region: &Region, meta: &CatalogMeta, (part, after): (CatalogPa
     let expect = if meta.revision == 0 { Expect::Absent } else { Expect::Revision(meta.revision) };
     let mut next = CatalogMeta { revision: meta.revision.saturating_add(1), parts: meta.parts.clone() };
     next.parts.insert(part, after);
-    content_commit(vec![Condition::Item { key: key.clone(), expect }], vec![form::set(key, &next)])
+    content_commit(vec![WriteCondition::Item { key: key.clone(), expect }], vec![form::set(key, &next)])
 }
 
 fn put_piece(key: Key, chunk: &[u8], until: Timestamp) -> Commit {

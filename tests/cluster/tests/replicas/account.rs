@@ -12,7 +12,7 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_dynamodb::DynamoTable;
-use tenon_snapshot::{Action, ActionKind, action};
+use tenon_snapshot::{ActionKind, NodeAction, action};
 use tenon_table::{Commit, CommitToken, Table as _, Write};
 
 /// The region that replicas are told.
@@ -74,7 +74,7 @@ impl Account {
     /// Writes what the Node of a claim should be, and rings as a function does.
     pub(crate) async fn act(&self, node: &str, kind: ActionKind) {
         let cluster = ClusterName::parse(&self.name).expect("a name");
-        let action = Action {
+        let action = NodeAction {
             claim: ClaimName::parse(node).expect("a name"),
             number: 1,
             kind,

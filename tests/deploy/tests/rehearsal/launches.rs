@@ -8,7 +8,7 @@ use tenon_table::{Item, Value};
 use crate::account::{Account, INSTALLATION};
 use crate::cluster::CLUSTER;
 use crate::wait::{eventually, timed};
-use crate::world::{World, rehearse};
+use crate::world::{RehearsalWorld, rehearse};
 
 /// The cluster's instances in EC2.
 pub(crate) async fn instances(account: &Account) -> Vec<Instance> {
@@ -18,7 +18,7 @@ pub(crate) async fn instances(account: &Account) -> Vec<Instance> {
 }
 
 /// A pod appears, is reported, and gets a node; when the bell was rung, and when EC2 had the instance.
-pub(crate) async fn launch(world: &World) -> (Instant, Instant, Instance) {
+pub(crate) async fn launch(world: &RehearsalWorld) -> (Instant, Instant, Instance) {
     let account = &world.account;
     let before: Vec<String> = instances(account).await.into_iter().filter_map(|i| i.instance_id).collect();
     let rung = world.cluster.lock().await.add_pod().await;

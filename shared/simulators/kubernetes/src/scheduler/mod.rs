@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 
 use super::pods;
 use super::store::{child, set_condition};
-use super::world::World;
-use filter::Refusal;
+use super::world::ClusterState;
+use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
-use shape::{Shape, Shapes};
+use shape::{SchedulingNeeds, SeenNeeds};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// Which of several feasible nodes is taken.
@@ -40,15 +40,15 @@ pub enum Score {
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
     score: Score,
-    shapes: Shapes,
+    shapes: SeenNeeds,
     nodes: BTreeMap<String, NodeInfo>,
     stale: BTreeSet<String>,
-    work: Work,
+    work: SchedulerWork,
 }
 
 /// Whether anything changed since the last pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Work {
+enum SchedulerWork {
     #[default]
     None,
     Some,
@@ -62,23 +62,23 @@ impl Scheduler {
     /// A Node, or the pods on it, changed.
     pub(super) fn node_changed(&mut self, node: &str) {
         self.stale.insert(node.to_owned());
-        self.work = Work::Some;
+        self.work = SchedulerWork::Some;
     }
 
     /// Something else changed that placement depends on.
     pub(super) fn world_changed(&mut self) {
-        self.work = Work::Some;
+        self.work = SchedulerWork::Some;
     }
 }
 
-impl World {
+impl ClusterState {
     /// Places the pods that wait for a node: higher priority first, then those that are nominated, then the older, then
     /// by name.
     pub(super) fn schedule(&mut self) {
-        if self.scheduler.work == Work::None {
+        if self.scheduler.work == SchedulerWork::None {
             return;
         }
-        self.scheduler.work = Work::None;
+        self.scheduler.work = SchedulerWork::None;
         self.refresh_nodes();
         let mut queue: Vec<Object> =
             self.store.unbound().filter(|pod| pods::is_active(pod) && is_ours(pod)).map(Arc::clone).collect();
@@ -142,7 +142,7 @@ impl World {
     }
 
     /// The node for a pod, or why there is none.
-    fn place(&self, pod: &Object, shape: &Shape) -> Result<String, String> {
+    fn place(&self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, String> {
         let volumes = self
             .volume_terms(pod)
             .map_err(|refusal| self.sentence(&BTreeMap::from([(refusal, self.scheduler.nodes.len())])))?;
@@ -155,7 +155,7 @@ impl World {
         {
             return Ok(nominated.to_owned());
         }
-        let mut refusals: BTreeMap<Refusal, usize> = BTreeMap::new();
+        let mut refusals: BTreeMap<Infeasible, usize> = BTreeMap::new();
         let mut best: Option<(info::Rank, &str)> = None;
         for (name, node) in &self.scheduler.nodes {
             match feasible(node) {
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// kube-scheduler's sentence.
-    fn sentence(&self, refusals: &BTreeMap<Refusal, usize>) -> String {
+    fn sentence(&self, refusals: &BTreeMap<Infeasible, usize>) -> String {
         let all = self.scheduler.nodes.len();
         let parts: Vec<String> =
             refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
@@ -181,7 +181,7 @@ impl World {
         format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "))
     }
 
-    fn bind(&mut self, pod: &Object, shape: &Arc<Shape>, node: &str) {
+    fn bind(&mut self, pod: &Object, shape: &Arc<SchedulingNeeds>, node: &str) {
         let Some(key) = ObjectKey::of(pod) else { return };
         let now = self.now;
         self.store.change(&key, |pod| {
@@ -214,13 +214,13 @@ impl World {
     }
 
     /// The node selector terms that the pod's bound volumes ask for: every list has to match.
-    fn volume_terms(&self, pod: &Value) -> Result<Vec<Vec<Value>>, Refusal> {
+    fn volume_terms(&self, pod: &Value) -> Result<Vec<Vec<Value>>, Infeasible> {
         let namespace = object::namespace(pod);
         let mut terms = Vec::new();
         for volume in object::list(pod, "/spec/volumes") {
             let Some(claim) = text(volume, "/persistentVolumeClaim/claimName") else { continue };
             let key = ObjectKey::new(Kind::PersistentVolumeClaim, namespace, claim);
-            let claim = self.store.get(&key).ok_or(Refusal::VolumeClaimMissing)?;
+            let claim = self.store.get(&key).ok_or(Infeasible::VolumeClaimMissing)?;
             let Some(name) = text(claim, "/spec/volumeName") else { continue };
             let Some(volume) = self.store.get(&ObjectKey::new(Kind::PersistentVolume, "", name)) else {
                 continue;
