@@ -122,9 +122,9 @@ pub(super) fn status(claim: &Claim, object: &Value, node: Option<&Value>, now: T
 }
 
 /// A condition's type, status, reason and message.
-type Told = (&'static str, &'static str, String, String);
+type ToldCondition = (&'static str, &'static str, String, String);
 
-fn told(kind: &'static str, status: &'static str, reason: &str, message: &str) -> Told {
+fn told(kind: &'static str, status: &'static str, reason: &str, message: &str) -> ToldCondition {
     (kind, status, reason.to_owned(), message.to_owned())
 }
 
@@ -148,7 +148,7 @@ fn shown_conditions(claim: &Claim, object: &Value, now: Timestamp) -> Vec<Value>
 }
 
 /// Launched, Registered, Initialized, and Ready where all of them hold.
-fn steps(claim: &Claim, object: &Value) -> Vec<Told> {
+fn steps(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
     let registered = claim.state.node().is_some() || holds(object, "Registered");
     let initialized = match claim.phase() {
         ClaimPhase::Initialized | ClaimPhase::Disrupting => true,
@@ -176,7 +176,7 @@ fn steps(claim: &Claim, object: &Value) -> Vec<Told> {
 }
 
 /// What is only there while it holds.
-fn marks(claim: &Claim) -> Vec<Told> {
+fn marks(claim: &Claim) -> Vec<ToldCondition> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {
         let message = format!("it has `{}`, its class gives `{}`", drift.from, drift.to);

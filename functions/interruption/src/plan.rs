@@ -1,6 +1,7 @@
 //! What an interruption means for a claim.
 //!
-//! Decides purely from an [`InterruptionInput`]. A claim that already goes stays as it is: a plan of the same warning again is empty.
+//! Decides purely from an [`InterruptionInput`]. A claim that already goes stays as it is: a plan of the same warning
+//! again is empty.
 
 use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};

@@ -1,6 +1,7 @@
 //! The plan: every claim's steps, the audit, the pools' statuses, what is forgotten, and when to look again.
 //!
-//! Decides, purely, from an [`LifecycleInput`]. Planning a world again in which the plan was carried out gives an empty plan.
+//! Decides, purely, from a [`LifecycleInput`]. Planning a world again in which the plan was carried out gives an empty
+//! plan.
 //!
 //! Invariants: a claim's steps follow the table of transitions; nothing goes to `Terminating` beside a halt or without
 //! EC2's word in the same pass.

@@ -140,7 +140,7 @@ pub(crate) async fn send_all<P: Ports>(
 pub(crate) struct Sending<'a> {
     cluster: &'a ClusterName,
     view: &'a ClusterView,
-    written: Written,
+    written: WrittenMarks,
     /// Templates that EC2 has since the cluster was observed.
     made: BTreeSet<String>,
     /// What they came to so far.
@@ -150,7 +150,13 @@ pub(crate) struct Sending<'a> {
 impl<'a> Sending<'a> {
     /// None of them is sent yet.
     pub(crate) fn new(cluster: &'a ClusterName, view: &'a ClusterView) -> Self {
-        Self { cluster, view, written: Written::new(), made: BTreeSet::new(), sent: SentLaunches::default() }
+        Self {
+            cluster,
+            view,
+            written: WrittenMarks::new(),
+            made: BTreeSet::new(),
+            sent: SentLaunches::default(),
+        }
     }
 
     /// Sends the next launch, if there is one.
@@ -384,7 +390,7 @@ async fn put_off<P: Ports>(
 }
 
 /// Marks as this pass wrote or read them since it looked.
-type Written = BTreeMap<UnavailableKey, Option<Mark>>;
+type WrittenMarks = BTreeMap<UnavailableKey, Option<Mark>>;
 
 /// Writes what EC2 said of one mark, under the revision that the mark had. Marks are all clusters': whoever loses the
 /// race looks what the mark is now.
@@ -392,7 +398,7 @@ async fn write_mark<P: Ports>(
     ports: &P,
     input: SettleInput<'_>,
     word: &MarkWord,
-    written: &mut Written,
+    written: &mut WrittenMarks,
 ) -> Result<(), HandlerError> {
     let key = keys::unavailable(&ports.installation().region, &word.key);
     let known = written.entry(word.key.clone()).or_insert_with(|| input.marks.get(&word.key).cloned());

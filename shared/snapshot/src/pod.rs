@@ -1,7 +1,8 @@
 //! A pod as it is kept between two looks: what is its own, what it shares with its equals, and what a drain asks.
 //!
 //! Decides what is left of a pod once it was read. Twenty thousand pods are kept at a time, and most are like some
-//! other: what they need is there once ([`PodNeeds`]), and a pod's own part is a few hundred bytes. Nobody keeps their JSON.
+//! other: what they need is there once ([`PodNeeds`]), and a pod's own part is a few hundred bytes. Nobody keeps their
+//! JSON.
 //!
 //! Invariants: equal needs are one shape; a pod that is read again as it was is the same shared one.
 

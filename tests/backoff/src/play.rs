@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, ParseIdError};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, SetupError, build};
@@ -124,7 +124,7 @@ pub(crate) fn cheapest(case: Case) -> Result<Vec<CapacityPool>, BenchError> {
 }
 
 struct Bench {
-    region: Region,
+    region: SimulatedRegion,
     cluster: ClusterName,
     exhausted: Vec<CapacityPool>,
     until: Timestamp,

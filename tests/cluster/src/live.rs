@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 use tenon_domain::id::ClusterName;
 use tenon_ec2::port::{Instance, InstanceState};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::kubelet::BootTimes;
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, add_outside, build};
 use tenon_region::{live::AgentHold, live::ClusterTelling, live::LiveCluster, live::LiveWorld};
@@ -53,7 +53,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// A region with a real cluster.
 pub struct Live {
     /// The region.
-    pub region: Region,
+    pub region: SimulatedRegion,
     /// A hold on the cluster's agent.
     pub agent: AgentHold,
     /// The cluster's administrator.

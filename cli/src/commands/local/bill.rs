@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_region::bill::{Bill, BillCounts, CountedCalls, usd};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::scenario::{Player, Progress, Scenario, ScenarioStep, SetupOptions, build};
 
@@ -100,7 +100,7 @@ pub(super) fn run(mut world: LocalRegion, args: &LocalArgs) -> Result<CommandOut
 /// When counting began, and what was counted from there to the scenario's end.
 fn count(
     scenario: &Scenario,
-    region: &mut Region,
+    region: &mut SimulatedRegion,
     calls: &CountedCalls,
 ) -> Result<Option<(SignedDuration, BillCounts)>, String> {
     let mut player = Player::new(scenario);

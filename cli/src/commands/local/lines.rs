@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tenon_domain::{SignedDuration, Timestamp};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::{Happening, HappeningKind, for_people};
 
 use super::world::LocalRegion;
@@ -116,7 +116,11 @@ impl OutputLines {
     }
 
     /// What to try while the region is up.
-    pub(super) fn what_next(&self, region: &Region, port: Option<u16>) -> Result<OutputReader, Failure> {
+    pub(super) fn what_next(
+        &self,
+        region: &SimulatedRegion,
+        port: Option<u16>,
+    ) -> Result<OutputReader, Failure> {
         let Some(port) = port else { return Ok(OutputReader::There) };
         let local =
             if port == crate::args::DEFAULT_PORT { "--local".to_owned() } else { format!("--local={port}") };
@@ -142,7 +146,7 @@ impl OutputLines {
     /// How things stand in the end.
     pub(super) fn end(
         &self,
-        region: &Region,
+        region: &SimulatedRegion,
         unsettled: &[String],
         ending: Ending,
     ) -> Result<OutputReader, Failure> {
@@ -199,7 +203,7 @@ impl OutputLines {
 }
 
 impl LocalSummary {
-    fn of(region: &Region, unsettled: &[String]) -> Self {
+    fn of(region: &SimulatedRegion, unsettled: &[String]) -> Self {
         let mut pods = PodSummary { running: 0, pending: 0 };
         let mut nodes = Vec::new();
         for cluster in region.clusters() {

@@ -14,7 +14,7 @@ use tenon_domain::id::{ClusterName, Region as RegionName};
 use tenon_domain::manifest::node_class_from_value;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_region::bill::CountedCalls;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::happening::{Happening, HappeningKind};
 use tenon_region::kubelet::BootTimes;
@@ -182,7 +182,7 @@ impl Live {
 }
 
 /// What happened in the region, and what its cluster told.
-fn told(region: &mut Region, cluster: &str, news: Vec<AgentNews>) -> Vec<Happening> {
+fn told(region: &mut SimulatedRegion, cluster: &str, news: Vec<AgentNews>) -> Vec<Happening> {
     let mut happened = region.take_happenings();
     let subject = format!("agent of {cluster}");
     happened.extend(news.into_iter().map(|news| {

@@ -12,7 +12,7 @@ mod pace;
 mod world;
 
 use tenon_domain::Timestamp;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::scenario::{Player, Progress};
 
 use crate::api::ApiRequest;
@@ -168,7 +168,7 @@ impl Local {
     }
 }
 
-fn move_on(region: &mut Region, deadline: Timestamp) {
+fn move_on(region: &mut SimulatedRegion, deadline: Timestamp) {
     if region.step(deadline).is_none() {
         region.run_until(deadline);
     }

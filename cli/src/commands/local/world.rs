@@ -19,7 +19,7 @@ use tenon_domain::manifest::Manifests;
 use tenon_domain::registry::Registry;
 use tenon_memory_table::block_on;
 use tenon_region::bill::CountedCalls;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::scenario::{
     BUILT_IN, ClusterForm, ImageForm, Scenario, ScenarioStep, SetupOptions, build, built_in,
@@ -38,7 +38,7 @@ const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(6);
 
 /// A world that nothing has happened in.
 pub(super) struct LocalRegion {
-    pub(super) region: Region,
+    pub(super) region: SimulatedRegion,
     pub(super) region_name: RegionName,
     pub(super) scenario: Scenario,
     /// The scenario's name or file.
@@ -187,7 +187,7 @@ pub(super) fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
 
 /// Gives a cluster what its classes ask for: networks with their tags, and leave to use their roles.
 pub(super) fn grant(
-    region: &Region,
+    region: &SimulatedRegion,
     name: &RegionName,
     cluster: &str,
     classes: &[Ec2NodeClass],

@@ -107,7 +107,7 @@ pub(super) struct Timing {
 /// What the second plan has more than the first.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Difference {
+pub(super) struct SimulationDifference {
     pub(super) pods: i64,
     pub(super) claims: i64,
     pub(super) unschedulable: i64,
@@ -222,7 +222,7 @@ impl WaitingDocument {
     }
 }
 
-impl Difference {
+impl SimulationDifference {
     /// What the second has more than the first.
     pub(super) fn between(first: &Simulation, second: &Simulation) -> Self {
         let count = |of: fn(&Simulation) -> usize| {

@@ -22,7 +22,7 @@ use crate::errors::{CommandOutcome, Failure, Problem};
 use crate::input;
 use crate::output::{self, OutputFormat};
 
-use document::{Difference, Simulation, Timing};
+use document::{Simulation, SimulationDifference, Timing};
 
 /// A plan and what it was made from.
 pub(super) struct Simulated {
@@ -50,7 +50,7 @@ struct Compared {
     #[serde(flatten)]
     first: Simulation,
     compare: Simulation,
-    difference: Difference,
+    difference: SimulationDifference,
 }
 
 /// Runs the command.
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
             output::document_text(format, &document)
         }
         (format @ (OutputFormat::Json | OutputFormat::Yaml), Some(compare)) => {
-            let difference = Difference::between(&document, &compare);
+            let difference = SimulationDifference::between(&document, &compare);
             output::document_text(format, &Compared { first: document, compare, difference })
         }
     };

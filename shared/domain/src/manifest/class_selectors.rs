@@ -39,7 +39,7 @@ pub(super) fn alias_family(name: &str) -> Option<AmiFamily> {
     ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, family)| *family)
 }
 
-type Tags = Option<TagMap>;
+type SelectorTags = Option<TagMap>;
 
 #[derive(Debug, Deserialize)]
 struct TagMap(#[serde(deserialize_with = "texts")] BTreeMap<String, String>);
@@ -48,7 +48,7 @@ struct TagMap(#[serde(deserialize_with = "texts")] BTreeMap<String, String>);
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SubnetTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<SubnetId>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct SubnetTerm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroupTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<SecurityGroupId>,
     name: Option<String>,
 }
@@ -65,7 +65,7 @@ pub(super) struct GroupTerm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct AmiTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<ImageId>,
     name: Option<String>,
     owner: Option<String>,
@@ -77,7 +77,7 @@ pub(super) struct AmiTerm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ReservationTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<ReservationId>,
     instance_match_criteria: Option<MatchCriteria>,
     #[serde(rename = "ownerID", deserialize_with = "account")]
@@ -179,7 +179,7 @@ fn check_mixed(given: &[Vec<&str>], place: &Place<'_>, exclusive: &[&str]) {
     }
 }
 
-fn tags(tags: Tags, term: &Place<'_>) -> BTreeMap<String, String> {
+fn tags(tags: SelectorTags, term: &Place<'_>) -> BTreeMap<String, String> {
     let tags = tags.map(|TagMap(tags)| tags).unwrap_or_default();
     let place = term.key("tags");
     if tags.len() > MAX_TAGS {

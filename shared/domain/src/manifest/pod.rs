@@ -1,8 +1,8 @@
 //! Pods and what their templates ask for.
 //!
 //! Decides what a pod needs of its node, with the defaults that the API server fills in, and which of its fields may
-//! decide that: below [`NameUnknown`] an unknown field is noted, elsewhere it is ignored. Sums over containers are those of
-//! [`PodResources`]; priorities of classes come from [`super::priority`].
+//! decide that: below [`NameUnknown`] an unknown field is noted, elsewhere it is ignored. Sums over containers are
+//! those of [`PodResources`]; priorities of classes come from [`super::priority`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,13 +138,13 @@ struct Ephemeral {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ClaimTemplate {
-    pub(super) metadata: ClaimName,
+    pub(super) metadata: VolumeClaimName,
     pub(super) spec: EphemeralClaimSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ClaimName {
+pub(super) struct VolumeClaimName {
     pub(super) name: String,
 }
 

@@ -1,7 +1,7 @@
 //! A pool made ready for planning: its template's requirements, and each type's room without DaemonSets.
 //!
-//! Decides which instance types, at which price, can be had for requirements ([`EquivalenceClass`]). It doesn't decide how many
-//! pods go on one.
+//! Decides which instance types, at which price, can be had for requirements ([`EquivalenceClass`]). It doesn't decide
+//! how many pods go on one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

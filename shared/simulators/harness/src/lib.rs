@@ -1,8 +1,8 @@
 //! Ports for tests of handlers: the table in memory, the region twin, a clock that the test sets, and doorbells that
 //! are written down.
 //!
-//! Decides nothing. Each [`FunctionWorld`] is fresh and deterministic; handles cloned from it are the same world. Futures of
-//! its ports are ready at once, so `tenon_memory_table::block_on` runs a handler.
+//! Decides nothing. Each [`FunctionWorld`] is fresh and deterministic; handles cloned from it are the same world.
+//! Futures of its ports are ready at once, so `tenon_memory_table::block_on` runs a handler.
 
 pub mod claims;
 pub mod cluster;

@@ -12,7 +12,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
 use tenon_table::{Commit, QueryPage};
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::gate::{CallFate, CallMoment, CallSite, Evicting, Hooks};
 
 /// List prices of us-east-1 in nano-dollars. Lambda's are from its price page, read in September 2026; the others as
@@ -156,7 +156,7 @@ pub struct BillCounts {
 impl BillCounts {
     /// What was counted up to now.
     #[must_use]
-    pub fn of(region: &Region, calls: &CountedCalls) -> Self {
+    pub fn of(region: &SimulatedRegion, calls: &CountedCalls) -> Self {
         let meter = region.table().meter();
         let (used, usage, made) = (meter.total(), region.usage(), calls.made());
         let queues = region.queues().values().map(crate::queue::Queue::usage);
@@ -266,7 +266,7 @@ fn difference<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) ->
 }
 
 fn mb_millis(
-    region: &Region,
+    region: &SimulatedRegion,
     invocations: &BTreeMap<FunctionName, u64>,
     made: &BTreeMap<(&'static str, &'static str), u64>,
 ) -> u64 {

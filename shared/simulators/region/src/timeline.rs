@@ -1,7 +1,7 @@
 //! What is due when: the region's agenda.
 //!
-//! Invariant: equal times are worked off by [`TimelineEvent`]'s order (world first, then schedules, deliveries, queues, tasks,
-//! agents), and what is equal in that too in the order in which it was put there. So one seed gives one history.
+//! Invariant: equal times are worked off by [`TimelineEvent`]'s order (world first, then schedules, deliveries, queues,
+//! tasks, agents), and what is equal in that too in the order in which it was put there. So one seed gives one history.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

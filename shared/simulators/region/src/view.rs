@@ -16,7 +16,7 @@ use tenon_table::Key;
 use tenon_table::items::{self, ItemForm};
 use tenon_twin::InstanceRecord;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 
 /// A node in the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct SummaryNode {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unsettled(pub Vec<String>);
 
-impl Region {
+impl SimulatedRegion {
     /// Items of a kind in a cluster's partition that can be read, by sort key.
     fn items_of<T: ItemForm>(&self, cluster: &ClusterName, prefix: &str) -> Vec<T> {
         let pk = items::keys::cluster_pk(cluster);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, Zone};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
 use tenon_snapshot::Kind;
@@ -57,7 +57,7 @@ pub fn drought(options: SimulationOptions) -> Result<(), Box<Violation>> {
 }
 
 struct Drought {
-    region: Region,
+    region: SimulatedRegion,
     clusters: Vec<ClusterName>,
     dice: Dice,
     scarcity: Scarcity,

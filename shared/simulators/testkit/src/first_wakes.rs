@@ -15,7 +15,7 @@ use serde_json::json;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
@@ -251,7 +251,7 @@ fn reference(at: Timestamp) -> Vec<String> {
 }
 
 /// Whether nothing is left to do, and nothing is missing that only comes.
-fn has_settled(region: &Region, cluster: &ClusterName) -> bool {
+fn has_settled(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
     let pods = region.pod_counts(cluster);
     region.unsettled().0.is_empty()
         && pods.running > 0
@@ -261,7 +261,7 @@ fn has_settled(region: &Region, cluster: &ClusterName) -> bool {
 
 struct FirstWakesRun {
     first: FirstWakes,
-    region: Region,
+    region: SimulatedRegion,
     cluster: ClusterName,
     seen: EvidenceSeen,
 }

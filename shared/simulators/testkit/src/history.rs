@@ -10,7 +10,7 @@ use tenon_domain::id::{ClaimName, ClusterName, InstanceId, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_ec2::port::InstanceState;
 use tenon_memory_table::Backup;
-use tenon_region::engine::{PodDeletion, Region};
+use tenon_region::engine::{PodDeletion, SimulatedRegion};
 use tenon_table::items;
 use tenon_twin::InstanceRecord;
 
@@ -81,7 +81,7 @@ pub struct JournalExplained {
 impl ClusterMoment {
     /// Reads a cluster of a region.
     #[must_use]
-    pub fn of(region: &Region, cluster: &ClusterName) -> Self {
+    pub fn of(region: &SimulatedRegion, cluster: &ClusterName) -> Self {
         let of_cluster = |record: &Arc<InstanceRecord>| {
             record.instance.tags.get(tenon_domain::tags::CLUSTER).is_none_or(|name| name == cluster.as_str())
         };
@@ -121,7 +121,7 @@ impl ClusterMoment {
 
 impl JournalExplained {
     /// Reads the records that a region has more than when it was read last.
-    pub fn read(&mut self, region: &Region) {
+    pub fn read(&mut self, region: &SimulatedRegion) {
         let now = region.table().backup();
         for (key, item) in now.changed_since(self.read.as_ref(), "JOURNAL#") {
             let Ok(record) = items::journal_from_item(&key, item) else { continue };

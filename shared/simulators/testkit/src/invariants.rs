@@ -135,7 +135,7 @@ impl fmt::Display for Violation {
     }
 }
 
-type Found = Result<(), (Invariant, String)>;
+pub(crate) type Found = Result<(), (Invariant, String)>;
 
 fn found<T>(invariant: Invariant, text: String) -> Result<T, (Invariant, String)> {
     Err((invariant, text))

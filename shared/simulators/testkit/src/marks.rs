@@ -13,19 +13,17 @@ use tenon_domain::launch::{Launch, LaunchState};
 use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_ec2::port::CreateFleetRequest;
 use tenon_memory_table::StoredItem;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_table::Key;
 use tenon_table::items::{self, keys};
 
-use crate::invariants::Invariant;
+use crate::invariants::{Found, Invariant};
 
 /// The bounds of a hold, and how long a mark is remembered that nobody asked after: those of ARCHITECTURE.md, "Asking
 /// again".
 const FIRST_HOLD: SignedDuration = SignedDuration::from_mins(1);
 const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
 const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
-
-type Found = Result<(), (Invariant, String)>;
 
 fn found(invariant: Invariant, text: String) -> Found {
     Err((invariant, text))
@@ -58,7 +56,7 @@ struct MarkChange {
 
 impl MarksSeen {
     /// Looks at the marks of a region, and at its clusters' launches.
-    pub fn look(&mut self, region: &Region) {
+    pub fn look(&mut self, region: &SimulatedRegion) {
         let pk = keys::region_pk(&region.installation().region);
         let mut before = std::mem::take(&mut self.marks);
         self.changes.clear();
@@ -87,7 +85,7 @@ impl MarksSeen {
     }
 
     /// Learns what a cluster's launches ask for.
-    fn learn(&mut self, region: &Region, cluster: &ClusterName) {
+    fn learn(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
         self.zones.extend(subnets.map(|subnet| (subnet.zone, subnet.zone_id)));
         for launch in region.launches(cluster) {
@@ -150,7 +148,7 @@ fn says_something(mark: &Mark, now: Timestamp) -> bool {
 }
 
 /// Launches of all clusters.
-pub(crate) fn launches(region: &Region) -> Vec<(ClusterName, Arc<Launch>)> {
+pub(crate) fn launches(region: &SimulatedRegion) -> Vec<(ClusterName, Arc<Launch>)> {
     let of = |cluster: &ClusterName| {
         let cluster = cluster.clone();
         region.launches(&cluster).into_iter().map(move |launch| (cluster.clone(), launch))
@@ -195,7 +193,7 @@ pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_marks_clear(region: &Region, seen: &MarksSeen) -> Found {
+pub fn invariant_marks_clear(region: &SimulatedRegion, seen: &MarksSeen) -> Found {
     let marked: BTreeMap<&OfferingKey, &SeenMark> = seen.offerings_marked(region.now()).collect();
     if marked.is_empty() {
         return Ok(());
@@ -228,7 +226,7 @@ pub fn invariant_marks_clear(region: &Region, seen: &MarksSeen) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_one_probe(region: &Region, seen: &MarksSeen) -> Found {
+pub fn invariant_one_probe(region: &SimulatedRegion, seen: &MarksSeen) -> Found {
     if seen.new.is_empty() {
         return Ok(());
     }

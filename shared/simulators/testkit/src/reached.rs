@@ -14,7 +14,7 @@ use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::manifest;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
@@ -79,7 +79,7 @@ impl Reached {
     /// Looks at a cluster at one step.
     pub(crate) fn look(
         &mut self,
-        region: &Region,
+        region: &SimulatedRegion,
         cluster: &ClusterName,
         moment: &ClusterMoment,
         strangers: &ForeignImages,
@@ -158,14 +158,14 @@ fn replacements_apart(moment: &ClusterMoment) -> bool {
     })
 }
 
-fn edited_unanswered(region: &Region, cluster: &ClusterName) -> bool {
+fn edited_unanswered(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
     region.classes(cluster).iter().any(|class| {
         let unknown = |status| status == ConditionStatus::Unknown;
         class.generation > 1 && class.conditions.iter().any(|condition| unknown(condition.status))
     })
 }
 
-fn foreign_images(region: &Region, cluster: &ClusterName, strangers: &ForeignImages) -> bool {
+fn foreign_images(region: &SimulatedRegion, cluster: &ClusterName, strangers: &ForeignImages) -> bool {
     let Some(newest) = strangers.values().max() else { return false };
     let older = |image: &tenon_domain::class_status::ResolvedImage| image.created_at < *newest;
     region.classes(cluster).iter().any(|class| class.resolved_at > *newest && class.images.iter().any(older))

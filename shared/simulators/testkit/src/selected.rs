@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, ImageId};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
@@ -23,7 +23,7 @@ pub type ForeignImages = BTreeMap<ImageId, Timestamp>;
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_images_selected(
-    region: &Region,
+    region: &SimulatedRegion,
     cluster: &ClusterName,
     strangers: &ForeignImages,
 ) -> Result<(), (Invariant, String)> {

@@ -9,7 +9,7 @@ use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::id::{ClusterName, LaunchId, Zone};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 
 use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
@@ -27,7 +27,7 @@ pub struct ShiftsSeen {
 
 impl ShiftsSeen {
     /// Sees what the statuses say now.
-    pub fn look(&mut self, region: &Region, cluster: &ClusterName) {
+    pub fn look(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let now = region.now();
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
         let shifted: BTreeSet<Zone> =

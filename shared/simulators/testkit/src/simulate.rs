@@ -10,7 +10,7 @@ use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 use tenon_memory_table::Backup;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, build};
 use tenon_snapshot::Kind;
@@ -101,7 +101,7 @@ fn play(options: SimulationOptions) -> Result<Play, Box<Violation>> {
 }
 
 /// UIDs of pods that wait for a node.
-pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+pub(crate) fn waiting_pods(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
     let waits =
         |pod: &Value| at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none();
@@ -113,7 +113,7 @@ pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<S
 struct Play {
     options: SimulationOptions,
     step: u32,
-    region: Region,
+    region: SimulatedRegion,
     chaos: Arc<Chaos>,
     /// The cluster that deeds are done to.
     cluster: ClusterName,
@@ -393,7 +393,7 @@ impl Watched {
     /// Asks the invariants of one cluster.
     fn judge(
         &mut self,
-        region: &Region,
+        region: &SimulatedRegion,
         moment: &ClusterMoment,
         step: u32,
     ) -> Result<(), (Invariant, String)> {

@@ -12,7 +12,7 @@ use tenon_domain::claim::{Claim, ClaimState, CommandRole};
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
 use tenon_domain::resources::ResourceList;
 use tenon_memory_table::block_on;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::TaskGate;
 use tenon_region::ports::{GatedTable, Outbox};
 use tenon_region::scenario::{self, build};
@@ -63,7 +63,7 @@ pub fn storm(options: SimulationOptions) -> Result<(), Box<Violation>> {
 }
 
 struct Storm {
-    region: Region,
+    region: SimulatedRegion,
     cluster: ClusterName,
     table: GatedTable,
     claim: Claim,
@@ -132,7 +132,7 @@ impl Storm {
 }
 
 /// UIDs of pods that wait and that no claim was planned for.
-pub(crate) fn uncounted(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+pub(crate) fn uncounted(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let now = region.now();
     let claims = region.claims(cluster);
     let live: BTreeSet<&ClaimName> = claims.iter().filter(|c| counts_pods(c, now)).map(|c| &c.name).collect();

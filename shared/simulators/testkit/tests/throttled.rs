@@ -10,7 +10,7 @@ use tenon_domain::claim::{ClaimPhase, ClaimState};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_region::asked::AskedCall;
 use tenon_region::clock::RegionClock;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, ImageForm, Scenario, build};
@@ -53,7 +53,7 @@ impl Hooks for Listener {
 }
 
 struct Throttled {
-    region: Region,
+    region: SimulatedRegion,
     listener: Arc<Listener>,
     cluster: ClusterName,
 }

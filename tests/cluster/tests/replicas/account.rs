@@ -28,7 +28,7 @@ pub(crate) fn named(variable: &str) -> String {
 }
 
 /// One test's account.
-pub(crate) struct Account {
+pub(crate) struct ReplicasAccount {
     /// The cluster's name, and that of everything else here.
     pub(crate) name: String,
     /// The agent's queue.
@@ -39,7 +39,7 @@ pub(crate) struct Account {
     heard: String,
 }
 
-impl Account {
+impl ReplicasAccount {
     pub(crate) async fn new(name: &str) -> Self {
         let name = format!("{name}-{}", std::process::id());
         let http = aws_smithy_http_client::Builder::new().build_http();

@@ -24,7 +24,7 @@ use tenon_kube::lease::{DURATION, EVERY, RENEW_WITHIN};
 use tenon_snapshot::ActionKind;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::account::{Account, provider_id};
+use crate::account::{ReplicasAccount, provider_id};
 use crate::relay::Way;
 use crate::replica::{NAMESPACE, Replica, Signal};
 
@@ -41,7 +41,7 @@ static ONE: Mutex<()> = Mutex::const_new(());
 
 struct ReplicasWorld {
     admin: Cluster,
-    account: Account,
+    account: ReplicasAccount,
     nodes: Vec<String>,
     _one: MutexGuard<'static, ()>,
 }
@@ -59,7 +59,7 @@ impl ReplicasWorld {
             let leases: Api<Lease> = Api::namespaced(admin.client(), namespace);
             let _none = leases.delete(name, &DeleteParams::default()).await;
         }
-        Self { admin, account: Account::new(name).await, nodes: Vec::new(), _one: one }
+        Self { admin, account: ReplicasAccount::new(name).await, nodes: Vec::new(), _one: one }
     }
 
     /// Two replicas, the first of which leads.

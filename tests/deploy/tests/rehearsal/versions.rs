@@ -7,7 +7,7 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_table::items::form::VERSION_WRITTEN;
 use tenon_table::{Commit, CommitToken, Item, Key, Table as _, Value, Write};
 
-use crate::account::{Account, REGION};
+use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::CLUSTER;
 use crate::images::{becomes, deregister, state_change};
 use crate::launches::launch;
@@ -27,7 +27,7 @@ fn partitions() -> [String; 3] {
 }
 
 /// The items that are rewritten.
-async fn items(account: &Account) -> Vec<(Key, Item)> {
+async fn items(account: &RehearsalAccount) -> Vec<(Key, Item)> {
     let mut found = Vec::new();
     for partition in partitions() {
         let all = account.items(partition, "").await;
@@ -42,7 +42,7 @@ async fn items(account: &Account) -> Vec<(Key, Item)> {
 }
 
 /// Makes the table what a binary of that version leaves behind.
-async fn rewrite(account: &Account, version: u64) -> Vec<Key> {
+async fn rewrite(account: &RehearsalAccount, version: u64) -> Vec<Key> {
     let mut keys = Vec::new();
     for (key, _) in items(account).await {
         let set = Item::from([

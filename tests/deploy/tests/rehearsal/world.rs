@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use tenon_twin::{RegionTwin, TwinConfig};
 
-use crate::account::{Account, REGION};
+use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::Cluster;
 use crate::network::Network;
 use crate::tools::variable;
@@ -19,7 +19,7 @@ use crate::{catalog, deploy};
 
 /// What is deployed.
 pub(crate) struct RehearsalWorld {
-    pub(crate) account: Account,
+    pub(crate) account: RehearsalAccount,
     pub(crate) network: Network,
     pub(crate) cluster: Mutex<Cluster>,
 }
@@ -47,7 +47,7 @@ impl RehearsalWorld {
         static BEGUN: AtomicBool = AtomicBool::new(false);
         assert!(!BEGUN.swap(true, Ordering::SeqCst), "the deployment failed: see the first test that did");
         serve_prices().await;
-        let account = Account::new().await;
+        let account = RehearsalAccount::new().await;
         let network = Network::make(&account.ec2).await;
         let begun = Instant::now();
         deploy::both_stacks().await;

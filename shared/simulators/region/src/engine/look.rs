@@ -12,7 +12,7 @@ use tenon_memory_table::MemoryTable;
 use tenon_runtime::Installation;
 use tenon_twin::RegionTwin;
 
-use super::{FailedInvocation, PodDeletion, Region};
+use super::{FailedInvocation, PodDeletion, SimulatedRegion};
 use crate::clock::RegionClock;
 use crate::functions::Functions;
 use crate::happening::{Happening, HappeningKind, Listeners};
@@ -22,7 +22,7 @@ use crate::timeline::TimelineEvent;
 use crate::usage::RegionUsage;
 
 /// Looking at a region.
-impl Region {
+impl SimulatedRegion {
     /// EC2.
     #[must_use]
     pub const fn twin(&self) -> &RegionTwin {

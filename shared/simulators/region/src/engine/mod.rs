@@ -39,7 +39,7 @@ pub use tasks::{FailedInvocation, PodDeletion};
 const CLUSTER_TAG: &str = tenon_domain::tags::EKS_CLUSTER;
 
 /// A region on this machine.
-pub struct Region {
+pub struct SimulatedRegion {
     pub(crate) clock: RegionClock,
     pub(crate) table: MemoryTable,
     pub(crate) twin: RegionTwin,
@@ -81,7 +81,7 @@ pub struct EngineParts {
     pub hooks: Arc<dyn Hooks>,
 }
 
-impl Region {
+impl SimulatedRegion {
     /// A region with its functions and schedules, and no cluster.
     ///
     /// # Errors

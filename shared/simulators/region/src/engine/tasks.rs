@@ -12,7 +12,7 @@ use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 use tenon_runtime::batch::{Message, MessageFailure};
 
-use super::Region;
+use super::SimulatedRegion;
 use crate::functions::Invocation;
 use crate::gate::{TaskGate, TaskStop};
 use crate::happening::{Happening, HappeningKind, Listeners};
@@ -55,7 +55,7 @@ enum TaskRun {
     Agent { cluster: ClusterName, future: AgentRun },
 }
 
-impl Region {
+impl SimulatedRegion {
     /// Runs a function with a batch of its queue's messages.
     pub(super) fn invoke(&mut self, function: FunctionName, batch: Vec<QueuedMessage>) {
         *self.usage.invocations.entry(function).or_default() += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::kubelet::BootTimes;
 use crate::outside::OutsideCluster;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -143,7 +143,7 @@ pub struct ClusterTelling(Receiver<ClusterMessage>);
 
 impl ClusterTelling {
     /// Passes on what was told, waiting so long for the first of it at most; what is news to people comes back.
-    pub fn pass_on(&self, region: &mut Region, wait: Duration) -> Vec<AgentNews> {
+    pub fn pass_on(&self, region: &mut SimulatedRegion, wait: Duration) -> Vec<AgentNews> {
         let mut news = Vec::new();
         let first = self.0.recv_timeout(wait).ok();
         for told in first.into_iter().chain(self.0.try_iter()) {

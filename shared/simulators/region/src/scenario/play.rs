@@ -18,7 +18,7 @@ use tenon_twin::CapacityPool;
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 use super::form::{Scenario, ScenarioStep};
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::wiring::BusName;
 
 /// A region counts as settled once nothing was left to do for so long: longer than a sweep, so that what an event
@@ -74,7 +74,7 @@ impl Player {
     ///
     /// # Errors
     /// What a step asked for that can't be.
-    pub fn advance(&mut self, region: &mut Region, until: Timestamp) -> Result<Progress, String> {
+    pub fn advance(&mut self, region: &mut SimulatedRegion, until: Timestamp) -> Result<Progress, String> {
         match self.waiting {
             Some(WaitingFor::Until(end)) => {
                 if region.step(end.min(until)).is_none() {
@@ -96,7 +96,12 @@ impl Player {
         }
     }
 
-    fn wait_settled(&mut self, region: &mut Region, at_latest: Timestamp, until: Timestamp) -> Progress {
+    fn wait_settled(
+        &mut self,
+        region: &mut SimulatedRegion,
+        at_latest: Timestamp,
+        until: Timestamp,
+    ) -> Progress {
         let end = at_latest.min(until);
         let stepped = region.step(end);
         if stepped.is_none() {
@@ -119,7 +124,7 @@ impl Player {
         Progress::At(now)
     }
 
-    fn begin(&mut self, region: &mut Region, step: &ScenarioStep) -> Result<(), String> {
+    fn begin(&mut self, region: &mut SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
         let after = |duration: &SignedDuration| region.now().checked_add(*duration).unwrap_or(Timestamp::MAX);
         match step {
             ScenarioStep::Run(duration) => self.waiting = Some(WaitingFor::Until(after(duration))),
@@ -195,7 +200,7 @@ impl Player {
     }
 }
 
-fn first_cluster(region: &Region) -> Result<ClusterName, String> {
+fn first_cluster(region: &SimulatedRegion) -> Result<ClusterName, String> {
     region
         .sites()
         .next()
@@ -203,7 +208,7 @@ fn first_cluster(region: &Region) -> Result<ClusterName, String> {
         .ok_or_else(|| "the scenario has no cluster".to_owned())
 }
 
-fn change_cluster(region: &mut Region, step: &ScenarioStep) -> Result<(), String> {
+fn change_cluster(region: &mut SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
     let name = first_cluster(region)?;
     let site = region.site(&name).ok_or("the scenario has no cluster")?;
     let cluster = site.cluster();
@@ -260,7 +265,7 @@ fn change_cluster(region: &mut Region, step: &ScenarioStep) -> Result<(), String
 }
 
 /// An operator clears marks, as `tenon clear` does.
-fn clear(region: &Region, names: Option<&[String]>) -> Result<(), String> {
+fn clear(region: &SimulatedRegion, names: Option<&[String]>) -> Result<(), String> {
     let meant = names.map_or(Meant::All, |names| Meant::Named(names.to_vec()));
     let name = &region.installation().region;
     block_on(clear_marks(region.table(), name, &meant, region.now())).map(drop).map_err(
@@ -271,7 +276,7 @@ fn clear(region: &Region, names: Option<&[String]>) -> Result<(), String> {
     )
 }
 
-fn interrupt_spot(region: &mut Region) -> Result<(), String> {
+fn interrupt_spot(region: &mut SimulatedRegion) -> Result<(), String> {
     let spot = region
         .twin()
         .instances()
@@ -285,7 +290,7 @@ fn interrupt_spot(region: &mut Region) -> Result<(), String> {
 }
 
 /// Somebody does something to the first instance that runs.
-fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
+fn push_instance(region: &SimulatedRegion, to: InstanceState) -> Result<(), String> {
     let running = region.twin().instances().into_iter().map(|record| record.instance.clone());
     let first =
         running.filter(|instance| instance.state == InstanceState::Running).min_by(|a, b| a.id.cmp(&b.id));
@@ -294,7 +299,7 @@ fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
 }
 
 /// Makes or ends a capacity reservation; other steps do neither.
-fn change_reservations(region: &Region, step: &ScenarioStep) -> Result<(), String> {
+fn change_reservations(region: &SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
     if let ScenarioStep::EndReservation(id) = step {
         let id = ReservationId::parse(id.as_str()).map_err(|error| error.to_string())?;
         return region.twin().end_reservation(&id).map_err(|error| error.to_string());
@@ -320,7 +325,7 @@ fn change_reservations(region: &Region, step: &ScenarioStep) -> Result<(), Strin
 }
 
 /// Shifts the first cluster away from a zone, or back.
-fn shift_zone(region: &Region, zone: &str, end: Option<ShiftEnd>) -> Result<(), String> {
+fn shift_zone(region: &SimulatedRegion, zone: &str, end: Option<ShiftEnd>) -> Result<(), String> {
     let name = Zone::parse(zone).map_err(|error| error.to_string())?;
     let zone_id = region.twin().zone_id(&name).ok_or_else(|| format!("the region has no zone `{name}`"))?;
     let installation = region.installation();
@@ -333,7 +338,7 @@ fn shift_zone(region: &Region, zone: &str, end: Option<ShiftEnd>) -> Result<(), 
 }
 
 fn set_capacity(
-    region: &Region,
+    region: &SimulatedRegion,
     (instance_type, zone): (&str, Option<&str>),
     capacity_type: &str,
     left: u32,

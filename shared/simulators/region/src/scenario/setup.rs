@@ -21,7 +21,7 @@ use tenon_twin::{
 
 use super::form::{ClusterForm, ImageForm, Scenario};
 use crate::clock::{RegionClock, START};
-use crate::engine::{EngineParts, Region};
+use crate::engine::{EngineParts, SimulatedRegion};
 use crate::gate::{Hooks, Undisturbed};
 use crate::kubelet::BootTimes;
 use crate::outside::OutsideCluster;
@@ -88,7 +88,7 @@ pub enum SetupError {
 ///
 /// # Errors
 /// [`SetupError`].
-pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<Region, SetupError> {
+pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<SimulatedRegion, SetupError> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let clock = RegionClock::at(options.start);
     let region = RegionName::parse(scenario.region.as_str())?;
@@ -107,7 +107,7 @@ pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<Region, Setu
         twin.add_image(new_image(image));
     }
     let hooks = Arc::clone(&options.hooks);
-    let mut made = Region::new(EngineParts { clock, table, twin, installation, hooks })?;
+    let mut made = SimulatedRegion::new(EngineParts { clock, table, twin, installation, hooks })?;
     for cluster in &scenario.clusters {
         add_cluster(&mut made, cluster, options, seed)?;
     }
@@ -148,7 +148,7 @@ pub(crate) fn new_image(form: &ImageForm) -> NewImage {
 }
 
 fn add_cluster(
-    region: &mut Region,
+    region: &mut SimulatedRegion,
     form: &ClusterForm,
     options: &SetupOptions,
     seed: u64,
@@ -169,7 +169,7 @@ fn add_cluster(
 /// # Errors
 /// [`SetupError`].
 pub fn add_outside(
-    region: &mut Region,
+    region: &mut SimulatedRegion,
     form: &ClusterForm,
     cluster: Box<dyn OutsideCluster>,
 ) -> Result<(), SetupError> {
@@ -178,7 +178,7 @@ pub fn add_outside(
 }
 
 /// A cluster's network and its stack.
-fn prepare(region: &Region, form: &ClusterForm) -> Result<ClusterName, SetupError> {
+fn prepare(region: &SimulatedRegion, form: &ClusterForm) -> Result<ClusterName, SetupError> {
     let name = ClusterName::parse(form.name.as_str())?;
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     region.twin.add_network(&discovery)?;
@@ -194,7 +194,7 @@ const fn gate(open: bool) -> FeatureGate {
 }
 
 /// What the cluster's own stack writes.
-fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
+fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
     let wrong = |error: &dyn std::error::Error| SetupError::Registry(error.to_string());
     let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     let registry = Registry {

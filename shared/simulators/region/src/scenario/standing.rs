@@ -8,16 +8,16 @@ use tenon_domain::class_status::{Condition, ConditionStatus};
 use tenon_domain::id::ClusterName;
 use tenon_snapshot::Kind;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::site::Site;
 use crate::view::SummaryNode;
 
 /// The lines. Claims that have ended are left out.
-pub(super) fn standing(region: &Region) -> Vec<String> {
+pub(super) fn standing(region: &SimulatedRegion) -> Vec<String> {
     region.sites().flat_map(|site| of_site(region, site)).collect()
 }
 
-fn of_site(region: &Region, site: &Site) -> Vec<String> {
+fn of_site(region: &SimulatedRegion, site: &Site) -> Vec<String> {
     let name = site.name();
     let pods = site.cluster().pod_counts();
     let mut lines = vec![format!("cluster {name}: pods: {} running, {} pending", pods.running, pods.pending)];
@@ -67,7 +67,7 @@ fn claim_line(claim: &Claim, node: Option<&SummaryNode>) -> String {
 }
 
 /// Conditions of classes that don't hold.
-fn classes(region: &Region, cluster: &ClusterName) -> Vec<String> {
+fn classes(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
     let mut lines = Vec::new();
     for class in region.classes(cluster) {
         for condition in class.conditions.iter().filter(|condition| condition.status != ConditionStatus::True)

@@ -11,7 +11,7 @@ use super::form::{Scenario, ScenarioStep};
 use super::play::{Player, Progress};
 use super::setup::{SetupOptions, build};
 use super::standing::standing;
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::happening::{Happening, HappeningKind, for_people};
 
 /// A played scenario.
@@ -54,7 +54,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn begin(&mut self, region: &Region, number: usize, step: &ScenarioStep) {
+    fn begin(&mut self, region: &SimulatedRegion, number: usize, step: &ScenarioStep) {
         self.began = region.now();
         let _ = writeln!(self.text, "\n{}. [{}] {}", number + 1, clock(region.elapsed()), describe(step));
     }
@@ -71,7 +71,7 @@ impl Writer {
     }
 
     /// How things stand, where that changed.
-    fn stand(&mut self, region: &Region) {
+    fn stand(&mut self, region: &SimulatedRegion) {
         let stands = standing(region);
         if stands != self.stands {
             for line in &stands {
@@ -81,7 +81,7 @@ impl Writer {
         }
     }
 
-    fn end(&mut self, region: &Region) {
+    fn end(&mut self, region: &SimulatedRegion) {
         let _ = writeln!(self.text, "\nresult after {}", clock(region.elapsed()));
         for line in standing(region) {
             let _ = writeln!(self.text, "   {line}");
