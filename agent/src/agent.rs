@@ -69,6 +69,14 @@ struct LastWritten {
     looked_at: Timestamp,
 }
 
+/// The changes that a report is about.
+#[derive(Debug, Clone, Copy)]
+struct ReportedChanges {
+    burst: Burst,
+    /// How many claims somebody deleted that no action drains yet.
+    deletions: u32,
+}
+
 /// Whether the changes that a report is about have come to rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Burst {
@@ -185,7 +193,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             self.written = Some(known);
             return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
         }
-        self.write(encoded, known, (now, burst, deletions)).await
+        self.write(encoded, known, ReportedChanges { burst, deletions }, now).await
     }
 
     /// How many claims somebody deleted that no action drains yet.
@@ -257,8 +265,10 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         &mut self,
         mut encoded: Encoded,
         known: LastWritten,
-        (now, burst, deletions): (Timestamp, Burst, u32),
+        changes: ReportedChanges,
+        now: Timestamp,
     ) -> Result<Reported, AgentError> {
+        let ReportedChanges { burst, deletions } = changes;
         if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
             encoded.manifest.restored_at = Some(now);
         }
@@ -266,7 +276,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         self.remember(&generations).await?;
         let base = known.manifest.as_ref();
         let manifest =
-            snapshot::write(&self.table, &self.cluster, &encoded, (generations.reserved, base)).await?;
+            snapshot::write(&self.table, &self.cluster, &encoded, generations.reserved, base).await?;
         let ring = Ring {
             generation: manifest.generation,
             changed: encoded.changed.clone(),
@@ -349,7 +359,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     async fn nominate(&mut self, opening: BTreeMap<ClaimName, (String, Opening)>) -> Vec<KubeError> {
         let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
         let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
-        let nominated = nominate(&*self.kube, (&self.table, &self.cluster), &new).await;
+        let nominated = nominate(&*self.kube, &self.table, &self.cluster, &new).await;
         let Ok(failed) = nominated else { return Vec::new() };
         self.nominated = opening.into_iter().map(|(claim, (_, how))| (claim, how)).collect();
         failed

@@ -24,7 +24,8 @@ const ITEMS: usize = 100;
 /// [`TableError`] where it can't be read for which pods they were launched.
 pub(crate) async fn nominate<K: Kube, T: Table>(
     kube: &K,
-    (table, cluster): (&T, &ClusterName),
+    table: &T,
+    cluster: &ClusterName,
     opening: &BTreeMap<ClaimName, String>,
 ) -> Result<Vec<KubeError>, TableError> {
     let mut failed = Vec::new();

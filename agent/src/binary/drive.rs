@@ -33,7 +33,8 @@ const TAINT_RETRY: Duration = Duration::from_secs(1);
 /// Drives the agent until it is told to stop.
 pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
-    (mut changes, doorbell): (watch::Receiver<Versions>, &Doorbell),
+    mut changes: watch::Receiver<Versions>,
+    doorbell: &Doorbell,
     metrics: &Metrics,
     mut stopped: watch::Receiver<bool>,
 ) {

@@ -26,10 +26,10 @@ pub(super) async fn campaign(
     configuration: &AgentConfiguration,
     kube: &Client,
     aws: &Aws,
-    (metrics, mut stopped): (&Arc<Metrics>, watch::Receiver<bool>),
+    metrics: &Arc<Metrics>,
+    mut stopped: watch::Receiver<bool>,
 ) {
-    let lease = (configuration.namespace.as_str(), LEASE);
-    let mut election = Election::new(kube.clone(), lease, &configuration.pod);
+    let mut election = Election::new(kube.clone(), &configuration.namespace, LEASE, &configuration.pod);
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !*stopped.borrow() {
@@ -41,7 +41,8 @@ pub(super) async fn campaign(
         if let Leadership::Leads(until) = stand(&mut election).await {
             tracing::info!(pod = configuration.pod, "leads");
             metrics.leader.set(1);
-            lead(configuration, kube, aws, (metrics, stopped.clone()), (&mut election, until)).await;
+            let leader = Leader { configuration, kube, aws, metrics, stopped: stopped.clone() };
+            leader.lead(&mut election, until).await;
             metrics.leader.set(0);
             tracing::info!(pod = configuration.pod, "doesn't lead any more");
         }
@@ -58,42 +59,48 @@ async fn stand(election: &mut Election) -> Leadership {
     election.standing(Instant::now())
 }
 
-/// Runs the agent beside the renewals; whichever ends first ends both.
-async fn lead(
-    configuration: &AgentConfiguration,
-    kube: &Client,
-    aws: &Aws,
-    (metrics, stopped): (&Arc<Metrics>, watch::Receiver<bool>),
-    (election, until): (&mut Election, Instant),
-) {
-    let renewals = async {
-        let mut until = until;
-        loop {
-            tokio::time::sleep(EVERY).await;
-            let renewed = tokio::select! {
-                biased;
-                () = sleep_until(until.into()) => Leadership::Stands,
-                standing = stand(election) => standing,
-            };
-            match renewed {
-                Leadership::Leads(later) => until = later,
-                Leadership::Stands => break,
+/// A replica that leads.
+struct Leader<'a> {
+    configuration: &'a AgentConfiguration,
+    kube: &'a Client,
+    aws: &'a Aws,
+    metrics: &'a Arc<Metrics>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Leader<'_> {
+    /// Runs the agent beside the renewals; whichever ends first ends both.
+    async fn lead(self, election: &mut Election, until: Instant) {
+        let Self { configuration, kube, aws, metrics, stopped } = self;
+        let renewals = async {
+            let mut until = until;
+            loop {
+                tokio::time::sleep(EVERY).await;
+                let renewed = tokio::select! {
+                    biased;
+                    () = sleep_until(until.into()) => Leadership::Stands,
+                    standing = stand(election) => standing,
+                };
+                match renewed {
+                    Leadership::Leads(later) => until = later,
+                    Leadership::Stands => break,
+                }
             }
+            tracing::warn!(error_type = "Lease", "the lease was lost: what is under way is dropped");
+        };
+        let agent = async {
+            let listing = listing_of(kube).await.unwrap_or(Listing::Paged);
+            let watched = KubeClient::start(kube.clone(), listing, &configuration.pod);
+            let changes = watched.changes();
+            let (table, bell) = (aws.table.clone(), aws.bell.clone());
+            let mut agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
+            drive(&mut agent, changes, &aws.doorbell, metrics, stopped).await;
+        };
+        tokio::select! {
+            // In this order: a process that stood still finds first that its lease is over, and then does nothing more.
+            biased;
+            () = renewals => {}
+            () = agent => {}
         }
-        tracing::warn!(error_type = "Lease", "the lease was lost: what is under way is dropped");
-    };
-    let agent = async {
-        let listing = listing_of(kube).await.unwrap_or(Listing::Paged);
-        let watched = KubeClient::start(kube.clone(), listing, &configuration.pod);
-        let changes = watched.changes();
-        let (table, bell) = (aws.table.clone(), aws.bell.clone());
-        let mut agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
-        drive(&mut agent, (changes, &aws.doorbell), metrics, stopped).await;
-    };
-    tokio::select! {
-        // In this order: a process that stood still finds first that its lease is over, and then does nothing more.
-        biased;
-        () = renewals => {}
-        () = agent => {}
     }
 }

@@ -44,7 +44,7 @@ pub async fn run(configuration: AgentConfiguration) -> Result<(), Box<dyn Error 
     let health = health::serve(configuration.listen, Arc::clone(&metrics)).await?;
     let kube = tenon_kube::connect().await?;
     let aws = Aws::new(&configuration).await;
-    lead::campaign(&configuration, &kube, &aws, (&metrics, stopped)).await;
+    lead::campaign(&configuration, &kube, &aws, &metrics, stopped).await;
     health.abort();
     Ok(())
 }

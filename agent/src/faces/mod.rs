@@ -106,13 +106,13 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     for object in &shown.pools {
         let name = object::name(object);
         let pool = decided.pools.iter().find(|pool| pool.name.as_str() == name);
-        let status = with_told(pool.map(pool_status), decided, (SubjectKind::Pool, object));
+        let status = with_told(pool.map(pool_status), decided, SubjectKind::Pool, object);
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
     for object in &shown.classes {
         let name = object::name(object);
         let class = decided.classes.iter().find(|class| class.name.as_str() == name);
-        let status = with_told(class.map(class_status), decided, (SubjectKind::Class, object));
+        let status = with_told(class.map(class_status), decided, SubjectKind::Class, object);
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
     let actions: BTreeMap<&str, &NodeAction> =
@@ -124,7 +124,7 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
         let name = claim.name.as_str();
         let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
         match (objects.get(name), actions.get(name)) {
-            (Some(object), _) => plan_claim(claim, object, &nodes, (&mut faces, now)),
+            (Some(object), _) => plan_claim(claim, object, &nodes, &mut faces, now),
             // Its labels are the action's, which comes right after its launch.
             (None, Some(action)) if claim.phase().has_instance() => {
                 let made = node_claim::object(claim, action, pool.map(|pool| &**pool));
@@ -147,16 +147,12 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
 }
 
 /// A status with the conditions that findings about the object show; nothing where nothing is known of it.
-fn with_told(
-    status: Option<Value>,
-    decided: &Decided,
-    (kind, object): (SubjectKind, &Value),
-) -> Option<Value> {
+fn with_told(status: Option<Value>, decided: &Decided, kind: SubjectKind, object: &Value) -> Option<Value> {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or_default();
     let decides = status.is_some();
     let mut status = status.unwrap_or_else(|| json!({}));
     let conditions = object::list(&status, "/conditions").to_vec();
-    let about = (kind, object::name(object), generation);
+    let about = told::FindingSubject { kind, name: object::name(object), generation };
     let conditions = told::with_told(conditions, &decided.told, about);
     if conditions.is_empty() && !decides {
         return None;
@@ -169,7 +165,8 @@ fn plan_claim(
     claim: &Claim,
     object: &Object,
     nodes: &NodesByProvider<'_>,
-    (faces, now): (&mut Faces, Timestamp),
+    faces: &mut Faces,
+    now: Timestamp,
 ) {
     if !is_ours(object) {
         return;

@@ -32,12 +32,22 @@ const fn faces(shown: Shown) -> &'static [Face] {
     }
 }
 
+/// An object that findings are about.
+#[derive(Clone, Copy)]
+pub(super) struct FindingSubject<'a> {
+    pub(super) kind: SubjectKind,
+    pub(super) name: &'a str,
+    /// `metadata.generation`.
+    pub(super) generation: u64,
+}
+
 /// The conditions of an object with those that findings about it show over them.
 pub(super) fn with_told(
     conditions: Vec<Value>,
     told: &[ToldFindings],
-    (kind, name, generation): (SubjectKind, &str, u64),
+    about: FindingSubject<'_>,
 ) -> Vec<Value> {
+    let FindingSubject { kind, name, generation } = about;
     let is_about = |finding: &&ToldFinding| {
         finding.kind == kind
             && (finding.names.contains(name)

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenon_domain::evidence::{CatalogPart, PartOrigin};
+use tenon_domain::evidence::CatalogPart;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::content_commit;
 use tenon_table::items::{
-    self, CatalogMeta, PartMeta, Refresh, failed, keys, refresh, refresh_without_answer,
+    self, CatalogMeta, PartMeta, Refresh, Substitute, failed, keys, refresh, refresh_without_answer,
 };
 use tenon_table::{CommitError, Table, Write};
 
@@ -97,12 +97,12 @@ fn part_writes<P: Ports>(
 ) -> Result<Option<Refresh>, HandlerError> {
     let (region, now) = (&ports.installation().region, plan.now);
     if let Some(data) = plan.refreshed.get(&part) {
-        return refresh(region, before, (data, PartOrigin::Answered), now).map(Some).map_err(catalog_error);
+        return refresh(region, before, data, now).map(Some).map_err(catalog_error);
     }
     let Some(failure) = plan.failed.get(&part) else { return Ok(None) };
     Ok(Some(match plan.stand_ins.get(&part) {
         Some(StandIn { data, origin }) => {
-            refresh_without_answer(region, before, (data, origin.clone()), failure, now)
+            refresh_without_answer(region, before, Substitute { data, origin: origin.clone() }, failure, now)
                 .map_err(catalog_error)?
         }
         None => failed(region, before, part, failure, now),

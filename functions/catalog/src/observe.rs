@@ -40,7 +40,7 @@ pub(crate) async fn observe<P: Ports>(
     let data = Ec2Data::get().map_err(|error| HandlerError::Internal(chain(&error)))?;
     let region = &ports.installation().region;
     let meta = meta(ports).await?;
-    let found = each_part(ports.table(), region, (&meta, compared(part)), cache).await?;
+    let found = each_part(ports.table(), region, &meta, compared(part), cache).await?;
     // One that can't be read any more says nothing of a new answer, which mends it.
     let broken = found.iter().filter(|(_, found)| found.is_err()).map(|(part, _)| *part).collect();
     let before = found.into_iter().filter_map(|(part, found)| Some((part, found.ok()?))).collect();
@@ -150,7 +150,7 @@ pub(crate) async fn observe_types<P: Ports>(
     }
     // Prices that can't be read any more are too old to be told. Without types or zones there is nothing to say of any type,
     // and the items stay until a new answer mends them.
-    let parts = each_part(table, region, (&meta, &CatalogPart::ALL), cache).await?;
+    let parts = each_part(table, region, &meta, &CatalogPart::ALL, cache).await?;
     let lacks = |part: CatalogPart| parts.get(&part).is_none_or(Result::is_err);
     if lacks(CatalogPart::InstanceTypes) || lacks(CatalogPart::Offerings) {
         return Ok(None);

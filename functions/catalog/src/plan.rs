@@ -272,7 +272,7 @@ fn take(
     let (data, left_out) =
         read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
     let last_error = input.meta.parts.get(&part).and_then(|known| known.last_error_kind);
-    shrink::check(&data, (before, last_error), input.now)
+    shrink::check(&data, before, last_error, input.now)
         .map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
     Ok((data, left_out))
 }

@@ -40,7 +40,8 @@ pub struct ShrunkAnswer {
 /// [`ShrunkAnswer`] when it is taken for torn.
 pub fn check(
     answer: &PartData,
-    (before, last_error): (Option<&RefreshedPart>, Option<ErrorKind>),
+    before: Option<&RefreshedPart>,
+    last_error: Option<ErrorKind>,
     at: Timestamp,
 ) -> Result<(), ShrunkAnswer> {
     let part = answer.part();
@@ -103,19 +104,20 @@ mod tests {
     }
 
     fn check_after(hours: i64, before: PartData, answer: &PartData, refused: bool) {
-        check_again(hours, (before, Some(ErrorKind::Shrunk)), answer, refused);
+        check_again(hours, before, Some(ErrorKind::Shrunk), answer, refused);
     }
 
     fn check_again(
         hours: i64,
-        (before, last_error): (PartData, Option<ErrorKind>),
+        before: PartData,
+        last_error: Option<ErrorKind>,
         answer: &PartData,
         refused: bool,
     ) {
         let known =
             RefreshedPart { data: Arc::new(before), generation: 1, refreshed_at: Timestamp::UNIX_EPOCH };
         let at = Timestamp::from_second(hours * 3600).unwrap();
-        assert_eq!(check(answer, (Some(&known), last_error), at).is_err(), refused, "{answer:?}");
+        assert_eq!(check(answer, Some(&known), last_error, at).is_err(), refused, "{answer:?}");
     }
 
     #[test]
@@ -130,7 +132,7 @@ mod tests {
     fn an_answer_of_one_page_cannot_be_torn() {
         check_after(12, prices(100), &prices(1), false);
         check_after(12, prices(101), &prices(1), true);
-        assert_eq!(check(&prices(1), (None, None), Timestamp::UNIX_EPOCH), Ok(()));
+        assert_eq!(check(&prices(1), None, None, Timestamp::UNIX_EPOCH), Ok(()));
     }
 
     #[test]
@@ -150,8 +152,8 @@ mod tests {
     fn one_answer_after_an_outage_is_not_what_ec2_goes_on_saying() {
         let hours = CatalogPart::OnDemandPrices.stale_after().as_hours() / 2;
         for last_error in [None, Some(ErrorKind::Throttled), Some(ErrorKind::Denied)] {
-            check_again(hours, (prices(1_386), last_error), &prices(100), true);
-            check_again(hours, (prices(1_386), last_error), &prices(1_380), false);
+            check_again(hours, prices(1_386), last_error, &prices(100), true);
+            check_again(hours, prices(1_386), last_error, &prices(1_380), false);
         }
     }
 

@@ -4,7 +4,7 @@
 use jiff::SignedDuration;
 use tenon_catalog::CatalogFunction;
 use tenon_catalog::read::{CatalogAnswer, read};
-use tenon_domain::evidence::{CatalogPart, PartOrigin};
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_ec2::data::Ec2Data;
@@ -90,8 +90,7 @@ impl Running {
         let (all, _) = read(&CatalogAnswer::InstanceTypes(all), &data.limits).unwrap();
         let (table, region) = (&running.world.table, &running.world.installation.region);
         let meta = block_on(read_meta(table, region, Consistency::Strong)).unwrap();
-        let refresh =
-            refresh(region, &meta, (&all, PartOrigin::Answered), running.world.clock.now()).unwrap();
+        let refresh = refresh(region, &meta, &all, running.world.clock.now()).unwrap();
         for commit in refresh.commits() {
             block_on(table.commit(commit)).unwrap();
         }

@@ -102,25 +102,24 @@ pub(crate) fn plan(
         evidence: evidence(view, snapshot.generation),
         plan,
     };
-    planned.built = built(&planned, (registry, region, view), &mut told);
+    planned.built = built(&planned.launch_input(registry, region, view), &planned.plan, &mut told);
     (Some(planned), told)
 }
 
 /// Builds the launches of replacements, and tells those that can't be.
 fn built(
-    planned: &PlannedDisruption,
-    (registry, region, view): (&Registry, &Region, &ClusterView),
+    input: &LaunchInput<'_>,
+    plan: &DisruptionPlan,
     told: &mut report::Report,
 ) -> BTreeMap<CommandId, Built> {
-    let input = planned.launch_input(registry, region, view);
-    let new = planned.plan.commands.iter().map(|command| (&command.id, &command.replacement));
-    let more = planned.plan.advances.iter().filter_map(|advance| match &advance.step {
+    let new = plan.commands.iter().map(|command| (&command.id, &command.replacement));
+    let more = plan.advances.iter().filter_map(|advance| match &advance.step {
         CommandStep::Replace { plan, .. } => Some((&advance.command, plan)),
         CommandStep::Drain { .. } | CommandStep::Finish => None,
     });
     let mut all = BTreeMap::new();
     for (command, replacement) in new.chain(more) {
-        let built = build(&input, &replacement.claims, &LaunchCause::Replacement(command.clone()));
+        let built = build(input, &replacement.claims, &LaunchCause::Replacement(command.clone()));
         built.tell(told);
         all.insert(command.clone(), built);
     }

@@ -33,14 +33,15 @@ pub async fn execute<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     plan: &LifecyclePlan,
-    (done, now): (&CommittedClaims, Timestamp),
+    done: &CommittedClaims,
+    now: Timestamp,
 ) -> Result<(), Ec2Error> {
     let ids = to_terminate(plan, done);
     // Another run may have halted everything since this one looked: an instance that is gone doesn't come back.
     let holds = !ids.is_empty() && is_halted(ports, cluster).await;
     let terminated = if holds { Ok(()) } else { terminate(ports, &ids).await };
     let tagged = tag(ports, plan).await;
-    ring(ports, cluster, plan, (done, now)).await;
+    ring(ports, cluster, plan, done, now).await;
     terminated.and(tagged)
 }
 
@@ -120,7 +121,8 @@ async fn ring<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     plan: &LifecyclePlan,
-    (done, now): (&CommittedClaims, Timestamp),
+    done: &CommittedClaims,
+    now: Timestamp,
 ) {
     if done.actions > 0 {
         ports.signals().ring_agent(cluster).await;

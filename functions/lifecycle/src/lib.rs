@@ -34,8 +34,6 @@ use tenon_snapshot::snapshot::ChunkCaches;
 use tenon_state::heads::sharpness;
 use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
 
-use tenon_table::Consistency;
-
 use crate::commit::CommittedClaims;
 use crate::input::LifecycleInput;
 use crate::observe::ChangeCheck;
@@ -66,11 +64,11 @@ impl Lifecycle {
         &self,
         ports: &P,
         cluster: &ClusterName,
-        (look, sharpness): (LookDepth, Consistency),
+        look: LookDepth,
         causes: &[WakeCause],
     ) -> Result<(), HandlerError> {
         let now = ports.now();
-        let gate = observe::observe_gate(ports, cluster, sharpness).await?;
+        let gate = observe::observe_gate(ports, cluster, sharpness(causes)).await?;
         if causes.contains(&WakeCause::Sweep) {
             remind::remind(ports, cluster, &gate, now).await;
         }
@@ -121,7 +119,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
     async fn observe(&self, looked: &mut LifecycleDone) -> Result<Option<LifecycleInput>, HandlerError> {
         let now = self.ports.now();
         let mut cache = self.chunks.take(self.cluster);
-        let observed = observe::observe(self.ports, self.cluster, &self.gate, (now, &mut cache)).await;
+        let observed = observe::observe(self.ports, self.cluster, &self.gate, now, &mut cache).await;
         self.chunks.put(self.cluster, cache);
         let mut input = observed?;
         let due = self.gate.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
@@ -163,7 +161,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
 
     async fn execute(&self, input: &LifecycleInput, looked: &mut LifecycleDone) -> Result<(), HandlerError> {
         let LifecycleDone { plan, done, refused } = looked;
-        let executed = execute::execute(self.ports, self.cluster, plan, (done, input.now)).await;
+        let executed = execute::execute(self.ports, self.cluster, plan, done, input.now).await;
         executed?;
         done.not_learned.take().map_or(Ok(()), Err)?;
         match refused.take() {
@@ -238,15 +236,14 @@ impl Handler for Lifecycle {
         match scope {
             WakeScope::Cluster(cluster) => {
                 let look = if instances.is_empty() { LookDepth::IfChanged } else { LookDepth::AtInstances };
-                self.cluster(ports, cluster, (look, sharpness(causes)), causes).await
+                self.cluster(ports, cluster, look, causes).await
             }
             WakeScope::Region => {
                 if instances.is_empty() {
                     return Ok(());
                 }
                 for cluster in observe::observe_clusters(ports, &instances).await? {
-                    self.cluster(ports, &cluster, (LookDepth::AtInstances, Consistency::Strong), causes)
-                        .await?;
+                    self.cluster(ports, &cluster, LookDepth::AtInstances, causes).await?;
                 }
                 Ok(())
             }

@@ -69,7 +69,7 @@ pub async fn observe_gate<P: Ports>(
 ) -> Result<ChangeCheck, HandlerError> {
     let [halt, audit, heartbeat] = [keys::halt(cluster), AuditRecord::key(cluster), keys::heartbeat(cluster)];
     let more = vec![halt.clone(), audit.clone(), heartbeat.clone()];
-    let heads = Heads::read(ports, cluster, WANTS, (sharpness, more)).await?;
+    let heads = Heads::read(ports, cluster, WANTS, sharpness, more).await?;
     // A manifest is a word of the agent as well: it beats only where it has nothing to write.
     let manifest = keys::manifest(cluster);
     let taken_at = heads.items.get(&manifest).map(|item| Fields::of(item).time("taken_at")).transpose();
@@ -92,7 +92,8 @@ pub async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     gate: &ChangeCheck,
-    (now, cache): (Timestamp, &mut ChunkCache),
+    now: Timestamp,
+    cache: &mut ChunkCache,
 ) -> Result<LifecycleInput, HandlerError> {
     let known = ReadAlready { heads: Some(gate.heads.clone()), kept: None };
     let view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
@@ -106,7 +107,7 @@ pub async fn observe<P: Ports>(
         actions: observe_actions(ports, cluster).await?,
         pools: view.pools,
         classes: view.classes,
-        snapshot: observe_snapshot(ports, cluster, (now, cache)).await?,
+        snapshot: observe_snapshot(ports, cluster, now, cache).await?,
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
         ec2: None,
@@ -195,7 +196,8 @@ async fn observe_actions<P: Ports>(
 async fn observe_snapshot<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    (now, cache): (Timestamp, &mut ChunkCache),
+    now: Timestamp,
+    cache: &mut ChunkCache,
 ) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
     match reported(ports, cluster, now, cache).await {
         // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,

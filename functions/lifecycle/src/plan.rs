@@ -127,7 +127,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
         report.unreadable(snapshot.unreadable.iter().filter(|object| is_told_here(object)));
     }
     for claim in input.claims.values() {
-        plan_claim(claim, input, halted, (&mut plan, &mut report));
+        plan_claim(claim, input, halted, &mut plan, &mut report);
     }
     forget_launches(input, &mut plan);
     plan.pools = pools::changed(input);
@@ -163,7 +163,8 @@ fn plan_claim(
     claim: &Claim,
     input: &LifecycleInput,
     halted: Halted,
-    (plan, report): (&mut LifecyclePlan, &mut Report),
+    plan: &mut LifecyclePlan,
+    report: &mut Report,
 ) {
     if claim.phase().is_final() {
         let forgotten = forget(claim, input);
@@ -186,7 +187,7 @@ fn plan_claim(
             | ClaimNext::Wait(_)
             | ClaimNext::Refuse(_)
             | ClaimNext::NotInitialized { .. }) => {
-                note(&step.after, other, input.now, (&mut *plan, &mut *report));
+                note(&step.after, other, input.now, plan, report);
                 break;
             }
         };
@@ -208,7 +209,7 @@ fn plan_claim(
             }
         }
     }
-    execute_termination(&step.after, input, (plan, halted));
+    execute_termination(&step.after, input, plan, halted);
     if !step.journal.is_empty() {
         plan.steps.push(step);
     } else if let Some(action) = node::registration(claim, input) {
@@ -222,7 +223,7 @@ fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &LifecycleInput) -> 
 }
 
 /// What stays is told where somebody must know why, and looked at when it is due.
-fn note(claim: &Claim, next: ClaimNext, now: Timestamp, (plan, report): (&mut LifecyclePlan, &mut Report)) {
+fn note(claim: &Claim, next: ClaimNext, now: Timestamp, plan: &mut LifecyclePlan, report: &mut Report) {
     match next {
         ClaimNext::Stay | ClaimNext::Step(_) => {}
         ClaimNext::At(at) => plan.look_at(at),
@@ -249,7 +250,7 @@ fn of(claim: &Claim) -> Subject {
 }
 
 /// Tells EC2 to terminate, again and again until it says that it does: the call is idempotent.
-fn execute_termination(claim: &Claim, input: &LifecycleInput, (plan, halted): (&mut LifecyclePlan, Halted)) {
+fn execute_termination(claim: &Claim, input: &LifecycleInput, plan: &mut LifecyclePlan, halted: Halted) {
     let ClaimState::Terminating { instance, .. } = &claim.state else { return };
     match input.instance(&instance.id) {
         InstanceSeen::State(

@@ -105,7 +105,11 @@ fn observed(claim: &Claim, input: &LifecycleInput) -> ClaimNext {
         ClaimState::Draining { instance, node, reason, deadline, .. } => {
             let gone = gone(claim, instance, node.as_ref(), *reason, input);
             gone.map_or_else(
-                || draining(claim, (instance, node.as_ref(), *reason), *deadline, input),
+                || {
+                    let node = node.as_ref();
+                    let drain = DrainIntent { instance, node, reason: *reason, deadline: *deadline };
+                    draining(claim, drain, input)
+                },
                 ClaimNext::Step,
             )
         }
@@ -247,7 +251,8 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Li
     let step = match seen {
         NodeSeen::Absent => {
             let message = format!("Node {name} was deleted");
-            Some(drain(instance, Some(name.clone()), (RemovalReason::Deleted, None), input, message))
+            let reason = RemovalReason::Deleted;
+            Some(drain(DrainIntent { instance, node: Some(name), reason, deadline: None }, input, message))
         }
         NodeSeen::Present(found) => removal(claim, instance, Some(found), input),
         NodeSeen::Unknown | NodeSeen::Several => removal(claim, instance, None, input),
@@ -286,7 +291,7 @@ fn taken_by_ec2(
     };
     let deadline = deadline(claim, input.now.saturating_add(grace).ok(), input);
     let message = format!("EC2 says that instance {} goes: {}", instance.id, reason.as_str());
-    Some(drain(instance, node.cloned(), (reason, deadline), input, message))
+    Some(drain(DrainIntent { instance, node, reason, deadline }, input, message))
 }
 
 /// Whether the claim's instance is gone. Its Node, where it is Ready, vetoes what is only concluded from an answer that
@@ -363,8 +368,8 @@ fn removal(
     } else {
         return None;
     };
-    let node = found.map(|node| node.name.clone());
-    Some(drain(instance, node, (reason, deadline), input, message))
+    let node = found.map(|node| &node.name);
+    Some(drain(DrainIntent { instance, node, reason, deadline }, input, message))
 }
 
 /// When the claim expires; nothing where that isn't known or never.
@@ -381,12 +386,18 @@ fn deadline(claim: &Claim, other: Option<Timestamp>, input: &LifecycleInput) -> 
     }
 }
 
-fn draining(
-    claim: &Claim,
-    (instance, node, reason): (&LaunchedInstance, Option<&NodeName>, RemovalReason),
+/// A drain that begins or goes on.
+#[derive(Clone, Copy)]
+struct DrainIntent<'a> {
+    instance: &'a LaunchedInstance,
+    node: Option<&'a NodeName>,
+    reason: RemovalReason,
+    /// When it has to be over.
     deadline: Option<Timestamp>,
-    input: &LifecycleInput,
-) -> ClaimNext {
+}
+
+fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleInput) -> ClaimNext {
+    let DrainIntent { instance, node, reason, deadline } = drain;
     let since = claim.state.since().unwrap_or(claim.created_at);
     let seen = input.node_of(instance, since);
     let done = input
@@ -417,14 +428,10 @@ fn draining(
     }
 }
 
-fn drain(
-    instance: &LaunchedInstance,
-    node: Option<NodeName>,
-    (reason, deadline): (RemovalReason, Option<Timestamp>),
-    input: &LifecycleInput,
-    message: String,
-) -> LifecycleStep {
-    let to = ClaimState::Draining { instance: instance.clone(), node, reason, at: input.now, deadline };
+fn drain(drain: DrainIntent<'_>, input: &LifecycleInput, message: String) -> LifecycleStep {
+    let DrainIntent { instance, node, reason, deadline } = drain;
+    let (instance, node) = (instance.clone(), node.cloned());
+    let to = ClaimState::Draining { instance, node, reason, at: input.now, deadline };
     LifecycleStep { to, decision: Decision::Draining, message }
 }
 

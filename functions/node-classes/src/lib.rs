@@ -130,8 +130,8 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
 
     async fn observe(&self, _: &mut NodeClassesDone) -> Result<Option<NodeClassesObservation>, HandlerError> {
         let mut chunks = self.chunks.take(self.cluster);
-        let asked = (self.told, self.sharpness);
-        let observed = observe::observe(self.ports, self.cluster, asked, &mut chunks).await;
+        let observed =
+            observe::observe(self.ports, self.cluster, self.told, self.sharpness, &mut chunks).await;
         self.chunks.put(self.cluster, chunks);
         observed
     }

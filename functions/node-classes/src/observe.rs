@@ -67,7 +67,8 @@ pub(crate) struct NodeClassesObservation {
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    (told, sharpness): (&ClassesWake, Consistency),
+    told: &ClassesWake,
+    sharpness: Consistency,
     chunks: &mut ChunkCache,
 ) -> Result<Option<NodeClassesObservation>, HandlerError> {
     let now = ports.now();

@@ -199,6 +199,13 @@ fn tell_kept(report: &mut Report, class: &NodeClassName, kept: &BTreeSet<Conditi
     report.tell(found.condition(kept.join(" ")));
 }
 
+/// The condition that tells of one part of a class, and its reason where EC2 doesn't answer.
+#[derive(Clone, Copy)]
+struct PartCondition {
+    condition: ConditionType,
+    reason: ConditionReason,
+}
+
 struct ClassLook<'a> {
     input: &'a NodeClassesInput,
     class: &'a Ec2NodeClass,
@@ -223,7 +230,10 @@ impl ClassLook<'_> {
         let images = match asked.unserved.first() {
             Some((field, value)) => unserved(field, value),
             None => self.part(
-                (ConditionType::AmisReady, ConditionReason::AmiResolutionFailed),
+                PartCondition {
+                    condition: ConditionType::AmisReady,
+                    reason: ConditionReason::AmiResolutionFailed,
+                },
                 &answers.images,
                 known.map(|known| known.images.clone()),
                 |found| resolve::images(judged, found),
@@ -241,13 +251,19 @@ impl ClassLook<'_> {
             generation: class.meta.generation,
             spec_digest: spec_form::digest(class),
             subnets: self.part(
-                (ConditionType::SubnetsReady, ConditionReason::SubnetResolutionFailed),
+                PartCondition {
+                    condition: ConditionType::SubnetsReady,
+                    reason: ConditionReason::SubnetResolutionFailed,
+                },
                 &answers.subnets,
                 known.map(|known| known.subnets.clone()),
                 |found| resolve::subnets(judged, found),
             ),
             security_groups: self.part(
-                (ConditionType::SecurityGroupsReady, ConditionReason::SecurityGroupResolutionFailed),
+                PartCondition {
+                    condition: ConditionType::SecurityGroupsReady,
+                    reason: ConditionReason::SecurityGroupResolutionFailed,
+                },
                 &answers.security_groups,
                 known.map(|known| known.security_groups.clone()),
                 |found| resolve::security_groups(judged, found),
@@ -257,10 +273,10 @@ impl ClassLook<'_> {
             reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
                 right: answered.right,
                 seen: self.part(
-                    (
-                        ConditionType::CapacityReservationsReady,
-                        ConditionReason::CapacityReservationResolutionFailed,
-                    ),
+                    PartCondition {
+                        condition: ConditionType::CapacityReservationsReady,
+                        reason: ConditionReason::CapacityReservationResolutionFailed,
+                    },
                     &answered.answer,
                     known.map(|known| known.reservations.shown().to_vec()),
                     |found| resolve::reservations(found),
@@ -312,7 +328,10 @@ impl ClassLook<'_> {
         let known =
             self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class)).map(|_| ());
         self.part(
-            (ConditionType::ValidationSucceeded, ConditionReason::ValidationIncomplete),
+            PartCondition {
+                condition: ConditionType::ValidationSucceeded,
+                reason: ConditionReason::ValidationIncomplete,
+            },
             &answer,
             known,
             |(images, snapshots)| {
@@ -381,11 +400,12 @@ impl ClassLook<'_> {
     /// as it held before.
     fn part<A, T>(
         &mut self,
-        (condition, reason): (ConditionType, ConditionReason),
+        told: PartCondition,
         answer: &Result<A, Ec2Error>,
         known: Option<T>,
         judge: impl FnOnce(&A) -> Seen<T>,
     ) -> Seen<T> {
+        let PartCondition { condition, reason } = told;
         let error = match answer {
             Ok(found) => return judge(found),
             Err(error) => error,

@@ -26,7 +26,8 @@ pub(crate) async fn commit_and_send<P: Ports>(
     ports: &Patient<'_, P>,
     cluster: &ClusterName,
     view: &ClusterView,
-    (groups, launches): (Vec<WriteGroup>, &[DueLaunch<'_>]),
+    groups: Vec<WriteGroup>,
+    launches: &[DueLaunch<'_>],
 ) -> Result<(CommitOutcome, SentLaunches), HandlerError> {
     let slices = cut(cluster, view.generations.revision, groups)?;
     let mut sending = Sending::new(cluster, view);

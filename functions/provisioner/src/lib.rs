@@ -148,7 +148,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         }
         let launches: Vec<_> = planned.built.launches.iter().map(execute::DueLaunch::built).collect();
         let (outcome, now_sent) =
-            commit_and_send(self.ports, self.cluster, view, (planned.groups, &launches)).await?;
+            commit_and_send(self.ports, self.cluster, view, planned.groups, &launches).await?;
         done.lost = outcome == CommitOutcome::Lost;
         done.sent = std::mem::take(&mut done.sent).and(now_sent);
         Ok(if done.lost || done.sent.plan_again { AfterCommit::LookAgain } else { AfterCommit::Settled })

@@ -31,7 +31,7 @@ pub async fn answer<T: Table>(
     let done = match request.kind {
         RequestKind::Create | RequestKind::Update => write(table, installation, request).await,
         RequestKind::Delete => match named {
-            Some(cluster) => remove(table, installation, (&cluster, request)).await,
+            Some(cluster) => remove(table, installation, &cluster, request).await,
             None => Ok(()),
         },
     };
@@ -55,13 +55,14 @@ async fn write<T: Table>(
         set.insert(STACK.to_owned(), Value::text(&request.stack_id));
         set.insert(REVISION.to_owned(), Value::number(found.revision.unwrap_or(0).saturating_add(1)));
     }
-    commit(table, request, (key, found), write).await
+    commit(table, request, key, found, write).await
 }
 
 async fn remove<T: Table>(
     table: &T,
     installation: &Installation,
-    (cluster, request): (&ClusterName, &CustomResourceRequest),
+    cluster: &ClusterName,
+    request: &CustomResourceRequest,
 ) -> Result<(), String> {
     let key = keys::registry(&installation.region, cluster);
     let found = FoundRegistration::read(table, &key).await?;
@@ -69,7 +70,7 @@ async fn remove<T: Table>(
     if found.stack.as_ref() != Some(&request.stack_id) {
         return Ok(());
     }
-    commit(table, request, (key.clone(), found), Write::Delete { key }).await
+    commit(table, request, key.clone(), found, Write::Delete { key }).await
 }
 
 /// What there is.
@@ -112,7 +113,8 @@ impl FoundRegistration {
 async fn commit<T: Table>(
     table: &T,
     request: &CustomResourceRequest,
-    (key, found): (Key, FoundRegistration),
+    key: Key,
+    found: FoundRegistration,
     write: Write,
 ) -> Result<(), String> {
     let expect = found.revision.map_or(Expect::Absent, Expect::Revision);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::{
-    AmiFamily, Availability, Catalog, Exhaustion, InstanceTypeFacts, InstanceTypeOption, LearnedOf,
-    NodeSettings, Places, ZoneOfferings,
+    AmiFamily, Availability, Catalog, ClassNodes, Exhaustion, InstanceTypeFacts, InstanceTypeOption,
+    LearnedOf, NodeSettings, Places, ZoneOfferings,
 };
 use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::evidence::{CatalogPart, Ready, require};
@@ -138,7 +138,7 @@ fn options(
     let kept = reservations.iter().map(|text| reservation(text)).collect();
     let kept = ClassReservations::resolved(right(), kept);
     let left = Reservations::left(right(), &kept, &BTreeMap::new());
-    catalog.offer_reserved(&mut options, &left, (settings, places), exhaustion);
+    catalog.offer_reserved(&mut options, &left, ClassNodes { settings, places }, exhaustion);
     options
 }
 

@@ -78,7 +78,7 @@ impl std::fmt::Debug for Election {
 impl Election {
     /// A replica that doesn't lead yet. `identity` is its own: the pod's name.
     #[must_use]
-    pub fn new(client: Client, (namespace, name): (&str, &str), identity: &str) -> Self {
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: name.to_owned(),

@@ -151,7 +151,7 @@ pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCau
     let mut built = Built::default();
     let mut taken = BTreeSet::new();
     for group in groups(claims) {
-        match build_one(input, (&group, &taken), cause) {
+        match build_one(input, &group, &taken, cause) {
             Ok(Some(launch)) => {
                 taken.extend(launch.leases.iter().map(|mark| mark.key.clone()));
                 built.launches.push(launch);
@@ -196,7 +196,8 @@ fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
 
 fn build_one(
     input: &LaunchInput<'_>,
-    (group, taken): (&[&PlannedClaim], &BTreeSet<UnavailableKey>),
+    group: &[&PlannedClaim],
+    taken: &BTreeSet<UnavailableKey>,
     cause: &LaunchCause,
 ) -> Result<Option<BuiltLaunch>, BuildError> {
     let Some(first) = group.first() else { return Ok(None) };
@@ -223,7 +224,8 @@ fn build_one(
     let leases = marks.filter_map(|mark| mark.leased(Probe::of(asked))).collect();
     let token =
         ClientToken::parse(format!("tenon-{}", Digest::of_texts(["token", id.as_str()]).base36(ID_DIGITS)))?;
-    let (request, templates) = request(input, (first, group.len()), &fleet, (&id, &token))?;
+    let parts = RequestParts { claim: first, count: group.len(), fleet: &fleet, launch: &id, token: &token };
+    let (request, templates) = request(input, parts)?;
     let launch = Launch {
         id: id.clone(),
         revision: 1,
@@ -238,7 +240,7 @@ fn build_one(
         state: LaunchState::Requested { attempts: 0, not_before: input.now },
     };
     let claims = group.iter().map(|planned| claim(planned, &launch)).collect();
-    let records = group.iter().map(|planned| record(input, planned, (&launch, &fleet))).collect();
+    let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
     Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
 }
 
@@ -250,12 +252,23 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
     Ok(LaunchId::parse(format!("launch-{digest}"))?)
 }
 
+/// What a launch's request is made from.
+#[derive(Clone, Copy)]
+struct RequestParts<'a> {
+    /// One of its claims, which are equal.
+    claim: &'a PlannedClaim,
+    /// How many claims it has.
+    count: usize,
+    fleet: &'a Fleet,
+    launch: &'a LaunchId,
+    token: &'a ClientToken,
+}
+
 fn request(
     input: &LaunchInput<'_>,
-    (claim, count): (&PlannedClaim, usize),
-    fleet: &Fleet,
-    (id, token): (&LaunchId, &ClientToken),
+    parts: RequestParts<'_>,
 ) -> Result<(CreateFleetRequest, Vec<(ImageId, CreateLaunchTemplate)>), BuildError> {
+    let RequestParts { claim, count, fleet, launch, token } = parts;
     let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
     let labels = node_labels(claim, fleet);
     let taints = merge_taints(&claim.taints, &claim.startup_taints);
@@ -263,7 +276,7 @@ fn request(
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
     for (image, overrides) in &fleet.overrides {
-        let template = template(&setup, &ready.status, (image, fleet.reservation.as_ref()))?;
+        let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
@@ -273,7 +286,7 @@ fn request(
     }
     let mut tagged = shared_tags(&setup);
     tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
-    tagged.insert(tags::LAUNCH.to_owned(), id.to_string());
+    tagged.insert(tags::LAUNCH.to_owned(), launch.to_string());
     let request = CreateFleetRequest {
         client_token: token.clone(),
         // At most CLAIMS_PER_LAUNCH.
@@ -334,11 +347,7 @@ fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> S
     told.join(", ")
 }
 
-fn record(
-    input: &LaunchInput<'_>,
-    planned: &PlannedClaim,
-    (launch, fleet): (&Launch, &Fleet),
-) -> JournalRecord {
+fn record(input: &LaunchInput<'_>, planned: &PlannedClaim, launch: &Launch, fleet: &Fleet) -> JournalRecord {
     let pods = planned.pods.len();
     let plural = if pods == 1 { "pod" } else { "pods" };
     let purpose = match &launch.cause {

@@ -206,7 +206,7 @@ impl Choosing<'_> {
             self.is_cut = true;
             return;
         }
-        match leases(self.input, (offering, facts), subnet) {
+        match leases(self.input, offering, facts, subnet) {
             Leases::All(keys) if keys.iter().any(|key| self.input.taken.contains(key)) => {
                 self.left = self.left.max(Some(Left::Taken));
                 return;
@@ -249,7 +249,8 @@ enum Leases {
 
 fn leases(
     input: FleetInput<'_>,
-    (offering, facts): (&UsableOffering, &InstanceTypeFacts),
+    offering: &UsableOffering,
+    facts: &InstanceTypeFacts,
     subnet: &ClassSubnet,
 ) -> Leases {
     let key = OfferingKey {

@@ -41,7 +41,8 @@ const VERSION: u32 = 1;
 pub fn template(
     setup: &NodeSetup<'_>,
     status: &ClassStatus,
-    (image, into): (&ImageId, Option<&LaunchedInto>),
+    image: &ImageId,
+    into: Option<&LaunchedInto>,
 ) -> Result<CreateLaunchTemplate, UserDataError> {
     let (registry, class) = (setup.registry, setup.class);
     let metadata = &class.metadata_options;
@@ -333,7 +334,7 @@ mod tests {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, (&status.images[0].id, into.as_ref())).unwrap()
+        template(&setup, &status, &status.images[0].id, into.as_ref()).unwrap()
     }
 
     /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners' snapshots.
@@ -355,7 +356,7 @@ mod tests {
             tenon_domain::manifest::node_class_from_value(&manifest).unwrap().settings.block_devices;
         let labels = BTreeMap::new();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, (&status.images[0].id, None)).unwrap()
+        template(&setup, &status, &status.images[0].id, None).unwrap()
     }
 
     /// What the class was judged by may have changed since: without the allowance a template names no snapshot.

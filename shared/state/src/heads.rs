@@ -77,7 +77,7 @@ pub async fn glance<P: Ports>(
         // Neither changes what a sweep that has nothing to do would do.
         Consistency::Eventual => Vec::new(),
     };
-    Heads::read(ports, cluster, wants, (consistency, more)).await
+    Heads::read(ports, cluster, wants, consistency, more).await
 }
 
 /// The heads that a view has beside those that tell of changes.
@@ -94,7 +94,8 @@ impl Heads {
         ports: &P,
         cluster: &ClusterName,
         wants: Wants<'_>,
-        (consistency, more): (Consistency, Vec<Key>),
+        consistency: Consistency,
+        more: Vec<Key>,
     ) -> Result<Self, HandlerError> {
         let [revision, steps, seen, manifest, catalog] = [
             keys::revision(cluster),

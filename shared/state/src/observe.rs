@@ -151,7 +151,7 @@ mod tests {
             Cluster::new(FunctionWorld::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
         cluster.report().unwrap();
         let reported = read_manifest(&cluster.world.table, &cluster.name, Consistency::Strong);
-        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(65 << 20));
+        let bomb = Chunk::pack(ChunkKind::Nodes, 0, &" ".repeat(65 << 20));
         let manifest =
             Manifest { chunks: vec![bomb.name.clone()], index: None, ..block_on(reported).unwrap().unwrap() };
         let chunk = Write::Put { key: chunk_key(&cluster.name, &bomb.name), item: bomb.to_item() };

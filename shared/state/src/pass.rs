@@ -150,16 +150,16 @@ pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
     };
     if failed.is_none() {
         failed = pass.execute(&input, &mut done).await.err();
-        finish(pass, pass.end(input, &done), (report, now)).await?;
+        finish(pass, pass.end(input, &done), report, now).await?;
     } else {
         // The messages come back, and the next pass sees the same; what was refused is told all the same.
-        finish(pass, End::default(), (report, now)).await?;
+        finish(pass, End::default(), report, now).await?;
     }
     failed.map_or(Ok(Some(done)), Err)
 }
 
 /// Tells what was refused, writes what was planned from, and wakes the function when it must look again.
-async fn finish<F: Pass>(pass: &F, end: End, (report, now): (Report, Timestamp)) -> Result<(), HandlerError> {
+async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> Result<(), HandlerError> {
     let (ports, function) = (pass.ports(), pass.function());
     let looks_again = report.waits().then(|| later(now, LOOK_AGAIN));
     let End { seen, mut wake_at } = end;

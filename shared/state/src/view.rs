@@ -159,7 +159,7 @@ impl ClusterView {
         let region = &ports.installation().region;
         let now = ports.now();
         let mut parts = RefreshedParts::new();
-        for (part, found) in each_part(ports.table(), region, (&heads.catalog, wants.parts), cache).await? {
+        for (part, found) in each_part(ports.table(), region, &heads.catalog, wants.parts, cache).await? {
             match found {
                 Ok(found) => drop(parts.insert(part, found)),
                 // Its pieces have expired, long after it supported any decision.

@@ -52,7 +52,7 @@ fn many_prices() -> PartData {
 
 fn refreshed(table: &MemoryTable, data: &PartData, now: i64) -> Refresh {
     let meta = block_on(read_meta(table, &region(), Consistency::Strong)).unwrap();
-    refresh(&region(), &meta, (data, PartOrigin::Answered), at(now)).unwrap()
+    refresh(&region(), &meta, data, at(now)).unwrap()
 }
 
 /// Refreshes, and says how many pieces were put.
@@ -174,7 +174,7 @@ fn parts_are_read_by_one_call_and_one_that_is_broken_leaves_the_others() {
     spoil(&table, piece, &[1]);
     let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
     let cache = CatalogCache::new();
-    let each = block_on(each_part(&table, &region(), (&meta, &all), &cache)).unwrap();
+    let each = block_on(each_part(&table, &region(), &meta, &all, &cache)).unwrap();
     assert!(matches!(each[&BROKEN], Err(CatalogError::Corrupt { .. })), "{:?}", each[&BROKEN]);
     assert_eq!(*each[&CatalogPart::SpotPrices].as_ref().unwrap().data, prices(5));
 }
@@ -186,7 +186,8 @@ fn what_stands_in_for_an_answer_is_as_of_now_and_says_what_failed() {
     let origin = PartOrigin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() };
     for now in [100, 200] {
         let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
-        let given = (&prices(5), origin.clone());
+        let prices = prices(5);
+        let given = Substitute { data: &prices, origin: origin.clone() };
         let refresh = refresh_without_answer(&region(), &meta, given, &failure, at(now)).unwrap();
         for commit in refresh.commits() {
             block_on(table.commit(commit)).unwrap();

@@ -336,12 +336,12 @@ impl PortWorld {
             self.admin.apply_object(lease).await;
             self.admin.delete(lease).await;
         }
-        let mut election = Election::new(self.agent.client(), (NAMESPACE, "tenon-agent"), "port");
+        let mut election = Election::new(self.agent.client(), NAMESPACE, "tenon-agent", "port");
         for what in ["take", "renew"] {
             let standing = election.campaign().await.map_err(|error| format!("{what} the lease: {error}"))?;
             assert!(matches!(standing, Leadership::Leads(_)), "{what}");
         }
-        let mut rival = Election::new(self.agent.client(), (NAMESPACE, "tenon-agent"), "rival");
+        let mut rival = Election::new(self.agent.client(), NAMESPACE, "tenon-agent", "rival");
         let standing = rival.campaign().await.map_err(|error| format!("another's lease: {error}"))?;
         assert_eq!(standing, Leadership::Stands);
         election.release().await.map_err(|error| format!("release the lease: {error}"))?;

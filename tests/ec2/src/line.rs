@@ -165,8 +165,9 @@ impl<'a, S: Server> Line<'a, S> {
     async fn report(&mut self) {
         let encoded = self.encoder.encode(&self.objects, self.manifest.as_ref(), self.ports.now());
         let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
-        let base = (generation, self.manifest.as_ref());
-        let written = snapshot::write(&self.ports.table, &self.cluster, &encoded, base).await.unwrap();
+        let base = self.manifest.as_ref();
+        let written =
+            snapshot::write(&self.ports.table, &self.cluster, &encoded, generation, base).await.unwrap();
         self.manifest = Some(written);
     }
 

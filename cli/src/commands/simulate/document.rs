@@ -149,7 +149,7 @@ impl Simulation {
                 price,
             },
             claims,
-            existing: existing.into_iter().map(ExistingDocument::new).collect(),
+            existing: existing.into_iter().map(|(node, pods)| ExistingDocument::new(node, pods)).collect(),
             unschedulable: report.unschedulable.iter().map(UnschedulableDocument::new).collect(),
             waiting: report.waiting.iter().map(WaitingDocument::new).collect(),
             warnings,
@@ -194,7 +194,7 @@ impl From<NodeSelectorRequirement> for RequirementDocument {
 }
 
 impl ExistingDocument {
-    fn new((node, pods): (&str, Vec<String>)) -> Self {
+    fn new(node: &str, pods: Vec<String>) -> Self {
         Self { node: node.to_owned(), pods: sorted(pods.into_iter()) }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn report(world: &FunctionWorld, generation: u64, nodes: Vec<serde_js
     let (cluster, seen_at) = (cluster(), world.clock.now());
     let base = block_on(read_manifest(&world.table, &cluster, Consistency::Strong)).unwrap();
     let encoded = Encoder::default().encode(&objects, base.as_ref(), seen_at);
-    block_on(write(&world.table, &cluster, &encoded, (generation, base.as_ref()))).unwrap();
+    block_on(write(&world.table, &cluster, &encoded, generation, base.as_ref())).unwrap();
     block_on(beat(&world.table, &cluster, Heartbeat { generation, seen_at })).unwrap();
 }
 

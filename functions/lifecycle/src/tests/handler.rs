@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::facts;
-use tenon_domain::evidence::PartOrigin;
 use tenon_ec2::data::Ec2Data;
 use tenon_table::items::{CatalogMeta, refresh, set_expiring};
 
@@ -62,7 +61,7 @@ fn a_lost_race_keeps_no_other_claim() {
         block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
     let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let now = world.clock.now();
-    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
+    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, now, cache)).unwrap();
     block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
     let (planned, _) = plan(&seen);
     let changed = Claim { revision: 4, ..claim(0, launched(0, EPOCH)) };
@@ -101,14 +100,13 @@ fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
     let facts = Arc::new(facts(&data.types[&wanted], &data.limits).unwrap());
     let types = PartData::InstanceTypes(BTreeMap::from([(wanted.clone(), facts)]));
     let region = &world.installation.region;
-    let arrived =
-        refresh(region, &CatalogMeta::default(), (&types, PartOrigin::Answered), world.clock.now()).unwrap();
+    let arrived = refresh(region, &CatalogMeta::default(), &types, world.clock.now()).unwrap();
     arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
     let gate =
         block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
     let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let seen =
-        block_on(crate::observe::observe(&world, &cluster(), &gate, (world.clock.now(), cache))).unwrap();
+        block_on(crate::observe::observe(&world, &cluster(), &gate, world.clock.now(), cache)).unwrap();
     let labels = &seen.types[&wanted].labels;
     assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
 }
@@ -146,7 +144,7 @@ fn launches_and_types_are_read_only_for_claims_that_need_them() {
         let strong = tenon_table::Consistency::Strong;
         let gate = block_on(crate::observe::observe_gate(&world, &cluster(), strong)).unwrap();
         let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
-        let seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (EPOCH, cache))).unwrap();
+        let seen = block_on(crate::observe::observe(&world, &cluster(), &gate, EPOCH, cache)).unwrap();
         (seen.launches.len(), seen.types.len())
     };
     assert_eq!(read(launched(0, EPOCH), false), (0, 1));

@@ -297,7 +297,7 @@ fn classes_that_are_too_large_to_be_read_are_waited_for_and_said_once() {
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
     running.wake(WakeCause::SnapshotChanged);
-    let bomb = Chunk::pack((ChunkKind::NodeClasses, 0), &" ".repeat(17 << 20));
+    let bomb = Chunk::pack(ChunkKind::NodeClasses, 0, &" ".repeat(17 << 20));
     let reported = running.manifest.lock().unwrap().clone().unwrap();
     let forge = |generation: u64| {
         let chunks = vec![bomb.name.clone()];

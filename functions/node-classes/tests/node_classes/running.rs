@@ -117,7 +117,7 @@ impl Running {
         let encoded = Encoder::default().encode(&objects, manifest.as_ref(), now);
         let generation = manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
         let write =
-            snapshot::write(&self.world.table, &self.cluster, &encoded, (generation, manifest.as_ref()));
+            snapshot::write(&self.world.table, &self.cluster, &encoded, generation, manifest.as_ref());
         let written = block_on(write).unwrap();
         *manifest = Some(written);
     }

@@ -108,9 +108,10 @@ fn a_throttled_slice_is_waited_for_and_goes_through_in_the_same_wake() {
             ThrottledTable { table, clock, item, until, refused: AtomicUsize::new(0) },
         );
         let observed = block_on(observe(&cluster.world, &cluster.name, WANTS, &Caches::default())).unwrap();
-        let plan = (groups(&cluster, 150), &[][..]);
+        let groups = groups(&cluster, 150);
         let ports = Patient::new(&ports, PATIENCE);
-        let (outcome, sent) = block_on(commit_and_send(&ports, &cluster.name, &observed.view, plan)).unwrap();
+        let (outcome, sent) =
+            block_on(commit_and_send(&ports, &cluster.name, &observed.view, groups, &[])).unwrap();
         assert_eq!((outcome, sent.retry_at), (CommitOutcome::Whole, None), "{item}");
         assert_eq!(found(&cluster), (150, Some(2)), "{item}");
     }

@@ -36,7 +36,7 @@ pub(crate) fn advances(input: &DisruptionInput, look: &mut AdvanceContext<'_>) {
     for command in commands {
         let step = match &command.state {
             CommandState::Replacing { attempts, not_before, .. } => {
-                replacing(input, command, (*attempts, *not_before), look)
+                replacing(input, command, *attempts, *not_before, look)
             }
             CommandState::Draining { .. } => {
                 let gone = views(input, &command.candidates).all(|view| view.claim.phase().is_final());
@@ -55,7 +55,8 @@ fn views<'a>(input: &'a DisruptionInput, names: &'a [ClaimName]) -> impl Iterato
 fn replacing(
     input: &DisruptionInput,
     command: &Command,
-    (attempts, not_before): (u32, Timestamp),
+    attempts: u32,
+    not_before: Timestamp,
     look: &mut AdvanceContext<'_>,
 ) -> Option<CommandStep> {
     let held = |view: &&ClaimView| matches!(&view.claim.state, ClaimState::Disrupting { command: by, .. } if *by == command.id);

@@ -28,13 +28,13 @@ pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
 }
 
 /// Why a group's pods have no place in a pool.
-pub(crate) fn cause((pool, now): (&Pool<'_>, Timestamp), group: &PodGroup<'_>) -> UnschedulableCause {
+pub(crate) fn cause(pool: &Pool<'_>, group: &PodGroup<'_>, now: Timestamp) -> UnschedulableCause {
     let reason = not_ready(pool.input).unwrap_or_else(|| match untolerated(pool, group) {
         Some(reason) => reason,
         None => group
             .alternatives
             .iter()
-            .map(|alternative| for_alternative((pool, now), group, alternative))
+            .map(|alternative| for_alternative(pool, group, alternative, now))
             .max()
             .unwrap_or(Reason::IncompatibleRequirements { conflicts: Vec::new() }),
     });
@@ -49,9 +49,10 @@ fn untolerated(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
 }
 
 fn for_alternative(
-    (pool, now): (&Pool<'_>, Timestamp),
+    pool: &Pool<'_>,
     group: &PodGroup<'_>,
     alternative: &Alternative,
+    now: Timestamp,
 ) -> Reason {
     let Some(asked) = alternative.for_new_node() else {
         // Only a node that is there already has the name that is asked for.
@@ -79,15 +80,12 @@ fn for_alternative(
     if free.is_empty() {
         return Reason::HostPortsTaken;
     }
-    by_offering((pool, now), &free, &merged)
+    by_offering(pool, &free, &merged, now)
 }
 
-fn by_offering((pool, now): (&Pool<'_>, Timestamp), types: &[&Type<'_>], merged: &Requirements) -> Reason {
-    let available: Vec<&Type<'_>> = types
-        .iter()
-        .filter(|one| pool.offerings(one, (merged, pool.open)).next().is_some())
-        .copied()
-        .collect();
+fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now: Timestamp) -> Reason {
+    let available: Vec<&Type<'_>> =
+        types.iter().filter(|one| pool.offerings(one, merged, pool.open).next().is_some()).copied().collect();
     if available.is_empty() {
         let gone = || gone(types, merged);
         if let Some(zones) = shifted(types, merged) {

@@ -29,12 +29,20 @@ const NAME_DIGITS: usize = 5;
 /// Names of objects have at most 253 characters.
 const LONGEST_PREFIX: usize = 253 - 1 - NAME_DIGITS;
 
+/// The types that a claim may be of, and every way to have one of them.
+pub(crate) struct TypesOffered<'t, 'a> {
+    /// Cheapest first.
+    pub(crate) types: Vec<&'t Type<'a>>,
+    pub(crate) offerings: Vec<UsableOffering>,
+}
+
 impl<'a> Pool<'a> {
     /// The types of a class that hold a need, charge the limits no more than the chosen one does, and leave the host
     /// ports free where the chosen one does; cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
     pub(crate) fn holding(
         &self,
-        (class, open): (&EquivalenceClass, OpenOfferings),
+        class: &EquivalenceClass,
+        open: OpenOfferings,
         chosen: usize,
         need: &[i64],
     ) -> Vec<&Type<'a>> {
@@ -55,7 +63,7 @@ impl<'a> Pool<'a> {
             .filter(|(one, price)| goes(one, **price))
             .map(|(one, _)| one)
             .filter(holds)
-            .filter_map(|one| Some((one.option.rank(self.offerings(one, (&class.merged, open)))?, one)))
+            .filter_map(|one| Some((one.option.rank(self.offerings(one, &class.merged, open))?, one)))
             .collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found.truncate(MAX_INSTANCE_TYPES);
@@ -66,7 +74,8 @@ impl<'a> Pool<'a> {
     pub(crate) fn offerings<'t>(
         &'t self,
         one: &'t Type<'a>,
-        (merged, open): (&'t Requirements, OpenOfferings),
+        merged: &'t Requirements,
+        open: OpenOfferings,
     ) -> impl Iterator<Item = &'t Offering> + use<'t, 'a> {
         let offerings = one.option.offerings.iter();
         offerings.filter(move |offering| {
@@ -82,7 +91,7 @@ impl<'a> Pool<'a> {
     /// Whether a claim of a type with such pods keeps as many values as `minValues` asks for.
     pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
         self.class(class).is_some_and(|class| {
-            self.unmet_min_values(class, &self.holding((class, self.open), chosen, need)).is_none()
+            self.unmet_min_values(class, &self.holding(class, self.open, chosen, need)).is_none()
         })
     }
 
@@ -97,7 +106,7 @@ impl<'a> Pool<'a> {
             let key = requirement.key();
             let mut values: BTreeSet<&str> = BTreeSet::new();
             for one in types {
-                let offerings = || self.offerings(one, (&class.merged, self.open));
+                let offerings = || self.offerings(one, &class.merged, self.open);
                 match key {
                     labels::ZONE => values.extend(offerings().map(|o| o.zone.as_str())),
                     labels::ZONE_ID => values.extend(offerings().map(|o| o.zone_id.as_str())),
@@ -119,9 +128,9 @@ impl<'a> Pool<'a> {
     /// A claim without its name and pods, in the draft's reservation if it has one.
     pub(crate) fn claim(&self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
         let class = self.class(draft.class)?;
-        let types = self.holding((class, self.open), draft.type_index, need);
-        let (types, offerings) = self.with_offerings(&types, (&class.merged, self.open), draft);
-        let (types, offerings) = self.with_riders((class, draft, need), (types, offerings));
+        let types = self.holding(class, self.open, draft.type_index, need);
+        let own = self.with_offerings(&types, &class.merged, self.open, draft);
+        let TypesOffered { types, offerings } = self.with_riders(class, draft, need, own);
         let template = &self.input.pool.template;
         let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
         let capacity_types: BTreeSet<_> = offerings.iter().map(|offering| offering.capacity_type).collect();
@@ -160,25 +169,27 @@ impl<'a> Pool<'a> {
     pub(crate) fn with_offerings<'t>(
         &self,
         types: &[&'t Type<'a>],
-        which: (&Requirements, OpenOfferings),
+        merged: &Requirements,
+        open: OpenOfferings,
         draft: &Draft,
-    ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
+    ) -> TypesOffered<'t, 'a> {
         let mut kept: Vec<(&Type<'a>, Vec<UsableOffering>)> =
-            types.iter().map(|one| (*one, self.usable(one, which, draft))).collect();
+            types.iter().map(|one| (*one, self.usable(one, merged, open, draft))).collect();
         kept.retain(|(_, offerings)| !offerings.is_empty());
         kept.sort_by_cached_key(|(one, offerings)| {
             let price = offerings.iter().map(|offering| PriceRank::of(offering.price)).min();
             (price, one.option.facts.name.clone())
         });
         let (types, offerings): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
-        (types, offerings.into_iter().flatten().collect())
+        TypesOffered { types, offerings: offerings.into_iter().flatten().collect() }
     }
 
     /// Every way to have a type that counts for a draft's claims, by zone.
     fn usable(
         &self,
         one: &Type<'a>,
-        which: (&Requirements, OpenOfferings),
+        merged: &Requirements,
+        open: OpenOfferings,
         draft: &Draft,
     ) -> Vec<UsableOffering> {
         let own = |offering: &&Offering| may_use(offering, draft.reservation.as_ref());
@@ -195,7 +206,8 @@ impl<'a> Pool<'a> {
                 AskReason::Probe
             },
         };
-        let mut found: Vec<UsableOffering> = self.offerings(one, which).filter(own).map(as_usable).collect();
+        let mut found: Vec<UsableOffering> =
+            self.offerings(one, merged, open).filter(own).map(as_usable).collect();
         found.sort_by(|a, b| {
             (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
         });

@@ -79,11 +79,11 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
             filling.fill(pool, preference);
         }
     }
-    probe::last(&mut filling, &mut pools, (input, &shape));
+    probe::last(&mut filling, &mut pools, input, &shape);
     let PlanInProgress { waiting, steps, claims, .. } = filling;
     let mut back_at = BTreeSet::new();
     for (group, left) in groups.iter().zip(&waiting).filter(|(_, left)| **left > 0) {
-        let causes = causes((&pools, input.now), group);
+        let causes = causes(&pools, group, input.now);
         back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
         let refused = last_pods(group, *left);
         unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
@@ -244,11 +244,11 @@ fn cheapest_alternative(pool: &mut Pool<'_>, group: &PodGroup<'_>) -> Option<(f6
     best
 }
 
-fn causes((pools, now): (&[Pool<'_>], Timestamp), group: &PodGroup<'_>) -> Vec<UnschedulableCause> {
+fn causes(pools: &[Pool<'_>], group: &PodGroup<'_>, now: Timestamp) -> Vec<UnschedulableCause> {
     if pools.is_empty() {
         return vec![UnschedulableCause { pool: None, reason: Reason::NoNodePool }];
     }
-    pools.iter().map(|pool| diagnose::cause((pool, now), group)).collect()
+    pools.iter().map(|pool| diagnose::cause(pool, group, now)).collect()
 }
 
 /// What pools wait for that somebody's pods might have gone to.

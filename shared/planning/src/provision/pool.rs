@@ -164,7 +164,7 @@ impl<'a> Pool<'a> {
         let Some((class, one)) = self.classes.get(class).zip(self.types.get(type_index)) else {
             return Vec::new();
         };
-        let open = self.offerings(one, (&class.merged, self.open));
+        let open = self.offerings(one, &class.merged, self.open);
         let open = open.filter(|offering| offering.reservation.is_some());
         let mut ranked: Vec<_> = open.map(|offering| (offering.rank(), offering)).collect();
         ranked.sort_by_key(|(rank, _)| *rank);

@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 
 use tenon_domain::catalog::{CapacityType, PriceRank};
 
-use super::finish::price_of;
+use super::finish::{TypesOffered, price_of};
 use super::input::{PoolStanding, ProvisionInput, Purpose};
 use super::open::OpenOfferings;
-use super::output::{AskReason, UsableOffering};
+use super::output::AskReason;
 use super::pack::{self, Draft, Member};
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::{InputMeasures, PlanInProgress, PodGroup, Preference, cheapest_alternative};
@@ -62,8 +62,7 @@ pub(crate) fn first(
 ) {
     let mut members = filling.members(due, preference);
     let groups = filling.groups;
-    members
-        .retain(|member| groups.get(member.group).is_some_and(|group| matters(pool, due, (group, member))));
+    members.retain(|member| groups.get(member.group).is_some_and(|group| matters(pool, due, group, member)));
     ask(filling, pool, due, &members);
 }
 
@@ -71,7 +70,8 @@ pub(crate) fn first(
 pub(crate) fn last<'a>(
     filling: &mut PlanInProgress<'_, '_>,
     pools: &mut [Pool<'a>],
-    (input, shape): (&'a ProvisionInput, &InputMeasures<'a>),
+    input: &'a ProvisionInput,
+    shape: &InputMeasures<'a>,
 ) {
     if filling.is_done() {
         return;
@@ -127,7 +127,7 @@ fn ask(
 
 /// Whether a pool has nothing for a group, or only what is bought in a less preferred way and costs more than what is
 /// due.
-fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, (group, member): (&PodGroup<'_>, &Member<'_>)) -> bool {
+fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, group: &PodGroup<'_>, member: &Member<'_>) -> bool {
     let Some((worth, class)) = cheapest_alternative(pool, group) else { return true };
     let first = |pool: &Pool<'_>, class| first_capacity_type(pool, class, member.need);
     match (first(due, member.class), first(pool, class)) {
@@ -152,15 +152,18 @@ impl<'a> Pool<'a> {
     /// [`RIDERS_PER_CLAIM`].
     pub(crate) fn with_riders<'t>(
         &'t self,
-        (class, draft, need): (&EquivalenceClass, &Draft, &[i64]),
-        (types, offerings): (Vec<&'t Type<'a>>, Vec<UsableOffering>),
-    ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
-        let first = offerings.iter().map(|offering| offering.capacity_type).min();
-        let (Some(now), Some(capacity_type)) = (self.riders_at, first) else { return (types, offerings) };
-        let bound = PriceRank::of(price_of(&offerings, capacity_type));
+        class: &EquivalenceClass,
+        draft: &Draft,
+        need: &[i64],
+        own: TypesOffered<'t, 'a>,
+    ) -> TypesOffered<'t, 'a> {
+        let first = own.offerings.iter().map(|offering| offering.capacity_type).min();
+        let (Some(now), Some(capacity_type)) = (self.riders_at, first) else { return own };
+        let bound = PriceRank::of(price_of(&own.offerings, capacity_type));
         let along = OpenOfferings::Along { now, capacity_type };
-        let more = self.holding((class, along), draft.type_index, need);
-        let (more, mut riders) = self.with_offerings(&more, (&class.merged, along), draft);
+        let more = self.holding(class, along, draft.type_index, need);
+        let TypesOffered { types: more, offerings: mut riders } =
+            self.with_offerings(&more, &class.merged, along, draft);
         riders.retain(|offering| {
             offering.asked == AskReason::Probe
                 && match capacity_type {
@@ -177,14 +180,14 @@ impl<'a> Pool<'a> {
         });
         riders.truncate(RIDERS_PER_CLAIM);
         if riders.is_empty() {
-            return (types, offerings);
+            return own;
         }
         let names: BTreeSet<_> =
-            offerings.iter().chain(&riders).map(|offering| offering.instance_type.clone()).collect();
+            own.offerings.iter().chain(&riders).map(|offering| offering.instance_type.clone()).collect();
         let types: Vec<&Type<'a>> =
             more.into_iter().filter(|one| names.contains(&one.option.facts.name)).collect();
-        let (types, mut offerings) = self.with_offerings(&types, (&class.merged, along), draft);
-        offerings.retain(|offering| offering.asked == AskReason::Available || riders.contains(offering));
-        (types, offerings)
+        let mut all = self.with_offerings(&types, &class.merged, along, draft);
+        all.offerings.retain(|offering| offering.asked == AskReason::Available || riders.contains(offering));
+        all
     }
 }

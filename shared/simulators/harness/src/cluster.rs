@@ -14,7 +14,6 @@ use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
-use tenon_domain::evidence::PartOrigin;
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, NodeClassName, Zone, ZoneId};
 use tenon_domain::launch::Launch;
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
@@ -148,9 +147,7 @@ impl Cluster {
             PartData::SpotPrices(spot),
         ] {
             let meta = block_on(read_meta(&self.world.table, region, Consistency::Strong))?;
-            for commit in
-                refresh(region, &meta, (&part, PartOrigin::Answered), self.world.clock.now())?.commits()
-            {
+            for commit in refresh(region, &meta, &part, self.world.clock.now())?.commits() {
                 block_on(self.world.table.commit(commit))?;
             }
         }
@@ -207,8 +204,8 @@ impl Cluster {
         let now = self.world.clock.now();
         self.generation += 1;
         let encoded = self.encoder.encode(&self.objects, self.manifest.as_ref(), now);
-        let base = (self.generation, self.manifest.as_ref());
-        let manifest = block_on(write(&self.world.table, &self.name, &encoded, base))?;
+        let base = self.manifest.as_ref();
+        let manifest = block_on(write(&self.world.table, &self.name, &encoded, self.generation, base))?;
         self.manifest = Some(manifest);
         self.beat(now)
     }

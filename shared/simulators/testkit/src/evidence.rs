@@ -219,7 +219,7 @@ fn check_whole(region: &SimulatedRegion, meta: &CatalogMeta, part: CatalogPart, 
     let copy = MemoryTable::new(config, Arc::new(move || now));
     copy.restore(&region.table().backup());
     let name = &region.installation().region;
-    let read = block_on(parts_of(&copy, name, (meta, &[part]), &CatalogCache::new()));
+    let read = block_on(parts_of(&copy, name, meta, &[part], &CatalogCache::new()));
     let generation = pointer.generation;
     match read.map(|mut parts| parts.remove(&part)) {
         Ok(Some(whole)) if whole.data.count() as u64 == pointer.count && pointer.count > 0 => Ok(()),

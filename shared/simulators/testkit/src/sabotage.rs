@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
-use tenon_domain::evidence::{CatalogPart, PartOrigin};
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClientToken, Region};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::taint::DISRUPTED;
@@ -295,9 +295,7 @@ fn empty_parts(region: &Region) -> Vec<(CatalogPart, Refresh)> {
         PartData::OnDemandPrices(BTreeMap::new()),
         PartData::SpotPrices(BTreeMap::new()),
     ];
-    let empty = |data: &PartData| {
-        refresh(region, &CatalogMeta::default(), (data, PartOrigin::Answered), Timestamp::MAX).ok()
-    };
+    let empty = |data: &PartData| refresh(region, &CatalogMeta::default(), data, Timestamp::MAX).ok();
     parts.iter().filter_map(|data| Some((data.part(), empty(data)?))).collect()
 }
 

@@ -77,7 +77,7 @@ pub enum ChunkError {
 impl Chunk {
     /// Packs a content, given as JSON text.
     #[must_use]
-    pub fn pack((kind, bucket): (ChunkKind, u32), content: &str) -> Self {
+    pub fn pack(kind: ChunkKind, bucket: u32, content: &str) -> Self {
         let digest = content_digest(content);
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
         // Writing into memory can't fail; an empty chunk would be refused by its reader.
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_chunk_unpacks_to_what_was_packed() {
         let content = json!({"v": 1, "items": ["a"]});
-        let chunk = Chunk::pack((ChunkKind::Nodes, 3), &content.to_string());
+        let chunk = Chunk::pack(ChunkKind::Nodes, 3, &content.to_string());
         let budget = SizeBudget::new(1000);
         assert_eq!(Chunk::unpack(&chunk.to_item(), budget).unwrap().0, content);
         assert_eq!(ChunkRef::parse(&chunk.name.to_string()), Some(chunk.name));
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn a_chunk_that_inflates_to_more_than_is_left_is_refused_before_it_is_read() {
-        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(64 * 1024 * 1024));
+        let bomb = Chunk::pack(ChunkKind::Nodes, 0, &" ".repeat(64 * 1024 * 1024));
         assert!(bomb.data.len() < 70_000, "{}", bomb.data.len());
         let refused = Chunk::unpack(&bomb.to_item(), SizeBudget::new(1024 * 1024)).unwrap_err();
         assert!(matches!(refused, ChunkError::TooLarge(_)), "{refused}");
         // Few bytes with many values are no better.
-        let values = Chunk::pack((ChunkKind::Nodes, 0), &format!("[{}0]", "0,".repeat(100_000)));
+        let values = Chunk::pack(ChunkKind::Nodes, 0, &format!("[{}0]", "0,".repeat(100_000)));
         let refused = Chunk::unpack(&values.to_item(), SizeBudget::new(1024 * 1024)).unwrap_err();
         assert!(matches!(refused, ChunkError::TooLarge(_)), "{refused}");
     }

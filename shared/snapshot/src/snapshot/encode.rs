@@ -243,7 +243,7 @@ impl<'a> Build<'a> {
             match self.known.get(&(kind, bucket)) {
                 Some(known) if known.digest == digest => ((*known).clone(), None),
                 Some(_) | None => {
-                    let chunk = Chunk::pack((kind, bucket), &content);
+                    let chunk = Chunk::pack(kind, bucket, &content);
                     (chunk.name.clone(), Some(chunk))
                 }
             }

@@ -213,7 +213,7 @@ pub async fn read<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
-    read_part(table, cluster, consistency, (cache, SnapshotPart::Whole)).await
+    read_part(table, cluster, consistency, cache, SnapshotPart::Whole).await
 }
 
 /// Reads the EC2NodeClasses of the cluster's snapshot and nothing else of it; nothing where the agent never reported.
@@ -226,7 +226,7 @@ pub async fn read_classes<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
-    read_part(table, cluster, consistency, (cache, SnapshotPart::Classes)).await
+    read_part(table, cluster, consistency, cache, SnapshotPart::Classes).await
 }
 
 /// What of a snapshot is read.
@@ -258,7 +258,8 @@ async fn read_part<T: Table>(
     table: &T,
     cluster: &ClusterName,
     consistency: Consistency,
-    (cache, part): (&mut ChunkCache, SnapshotPart),
+    cache: &mut ChunkCache,
+    part: SnapshotPart,
 ) -> Result<Option<Snapshot>, ReadError> {
     let keys = [manifest_key(cluster), heartbeat_key(cluster)];
     let found = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
@@ -272,9 +273,10 @@ async fn read_part<T: Table>(
     cache.chunks.retain(|name, _| named.contains(name));
     let most = part.size_most();
     let fetched = async {
-        fetch(table, cluster, (&chunks, consistency), (cache, most)).await?;
+        let fetch = ChunkFetch { table, cluster, chunks: &chunks, most };
+        fetch.missing(cache, consistency).await?;
         // Eventually consistent reads may not see a chunk yet that was written before its manifest.
-        fetch(table, cluster, (&chunks, Consistency::Strong), (cache, most)).await
+        fetch.missing(cache, Consistency::Strong).await
     };
     let assembled = fetched.await.and_then(|()| {
         for chunk in &chunks {
@@ -297,33 +299,40 @@ async fn read_part<T: Table>(
     Ok(Some(snapshot))
 }
 
-/// Reads those chunks that the cache doesn't hold.
-async fn fetch<T: Table>(
-    table: &T,
-    cluster: &ClusterName,
-    (chunks, consistency): (&[&ChunkRef], Consistency),
-    (cache, most): (&mut ChunkCache, u64),
-) -> Result<(), ReadError> {
-    let mut budget = SizeBudget::new(most);
-    budget.take(cache.size()).map_err(ReadError::TooLarge)?;
-    let missing: BTreeMap<Name, &ChunkRef> = chunks
-        .iter()
-        .map(|chunk| ((chunk.kind, chunk.digest.clone()), *chunk))
-        .filter(|(name, _)| !cache.chunks.contains_key(name))
-        .collect();
-    for batch in batches(missing.into_values()) {
-        let keys: Vec<Key> = batch.iter().map(|chunk| chunk_key(cluster, chunk)).collect();
-        let items = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
-        for chunk in batch {
-            if let Some(item) = items.get(&chunk_key(cluster, chunk)) {
-                let wrong = |error| chunk_error(chunk.to_string(), error);
-                let content = read_content(chunk.kind, item, budget).map_err(wrong)?;
-                budget.take(content.size).map_err(ReadError::TooLarge)?;
-                cache.chunks.insert((chunk.kind, chunk.digest.clone()), Arc::new(content));
+/// The chunks that a snapshot is read from.
+struct ChunkFetch<'a, T> {
+    table: &'a T,
+    cluster: &'a ClusterName,
+    chunks: &'a [&'a ChunkRef],
+    /// The largest size that is read, in bytes.
+    most: u64,
+}
+
+impl<T: Table> ChunkFetch<'_, T> {
+    /// Reads those that the cache doesn't hold.
+    async fn missing(&self, cache: &mut ChunkCache, consistency: Consistency) -> Result<(), ReadError> {
+        let mut budget = SizeBudget::new(self.most);
+        budget.take(cache.size()).map_err(ReadError::TooLarge)?;
+        let missing: BTreeMap<Name, &ChunkRef> = self
+            .chunks
+            .iter()
+            .map(|chunk| ((chunk.kind, chunk.digest.clone()), *chunk))
+            .filter(|(name, _)| !cache.chunks.contains_key(name))
+            .collect();
+        for batch in batches(missing.into_values()) {
+            let keys: Vec<Key> = batch.iter().map(|chunk| chunk_key(self.cluster, chunk)).collect();
+            let items = self.table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
+            for chunk in batch {
+                if let Some(item) = items.get(&chunk_key(self.cluster, chunk)) {
+                    let wrong = |error| chunk_error(chunk.to_string(), error);
+                    let content = read_content(chunk.kind, item, budget).map_err(wrong)?;
+                    budget.take(content.size).map_err(ReadError::TooLarge)?;
+                    cache.chunks.insert((chunk.kind, chunk.digest.clone()), Arc::new(content));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Batches that one answer holds.

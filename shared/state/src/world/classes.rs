@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use tenon_domain::api::{Ec2NodeClass, NodePool};
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
-    AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
+    AmiFamily, CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::{ClassStatus, ConditionReason};
 use tenon_domain::evidence::{CatalogPart, Waiting, require};
@@ -205,8 +205,8 @@ impl<'a> ObservedCluster<'a> {
         if let Some(right) = ReservedCapacity::behind(self.registry.gates) {
             let launched = self.launched_since(status.resolved_at);
             let left = Reservations::left(right, &status.reservations, &launched);
-            let of_class = (&settings, Places::Subnets(&status.subnets));
-            catalog.offer_reserved(&mut options, &left, of_class, exhaustion);
+            let nodes = ClassNodes { settings: &settings, places: Places::Subnets(&status.subnets) };
+            catalog.offer_reserved(&mut options, &left, nodes, exhaustion);
         }
         options.retain(|option| image_for(&status.images, &option.facts).is_some());
         options

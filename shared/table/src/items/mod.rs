@@ -37,7 +37,8 @@ pub use instance::InstanceOwner;
 pub use journal::{Journal, journal_from_item};
 pub use keys::JournalOf;
 pub use packed::{
-    CatalogCache, CatalogError, Refresh, RefreshedParts, failed, read_parts, refresh, refresh_without_answer,
+    CatalogCache, CatalogError, Refresh, RefreshedParts, Substitute, failed, read_parts, refresh,
+    refresh_without_answer,
 };
 pub use seen::{Generations, Halt, SeenRecord, add_step, revision_of, steps_of};
 pub use template::TemplateItem;

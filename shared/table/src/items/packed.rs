@@ -136,20 +136,34 @@ fn life(part: CatalogPart) -> SignedDuration {
     part.stale_after().saturating_mul(2).max(PACKED_LIFE_LEAST)
 }
 
-/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before.
+/// The writes of a refresh from AWS's answer: pieces and the pointer, or only the pointer's time where the content is as before.
 ///
 /// # Errors
 /// [`CatalogError::Pack`] when the content can't be packed.
 pub fn refresh(
     region: &Region,
     meta: &CatalogMeta,
-    (data, origin): (&PartData, PartOrigin),
+    data: &PartData,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
     let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
-    let answered =
-        PartMeta { origin, last_error: None, last_error_kind: None, failing_since: None, ..before };
-    written(region, meta, (data, answered), now)
+    let answered = PartMeta {
+        origin: PartOrigin::Answered,
+        last_error: None,
+        last_error_kind: None,
+        failing_since: None,
+        ..before
+    };
+    written(region, meta, data, answered, now)
+}
+
+/// Content that stands in for what AWS didn't answer.
+#[derive(Debug, Clone)]
+pub struct Substitute<'a> {
+    /// The content.
+    pub data: &'a PartData,
+    /// Where it is from.
+    pub origin: PartOrigin,
 }
 
 /// The same for content that stands in for what AWS didn't answer: the failure is said beside it.
@@ -159,20 +173,22 @@ pub fn refresh(
 pub fn refresh_without_answer(
     region: &Region,
     meta: &CatalogMeta,
-    (data, origin): (&PartData, PartOrigin),
+    content: Substitute<'_>,
     failure: &RefreshFailure,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
+    let Substitute { data, origin } = content;
     let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
     let failing = PartMeta { origin, ..failing(before, failure, now) };
-    written(region, meta, (data, failing), now)
+    written(region, meta, data, failing, now)
 }
 
 /// The writes of content that is as of now.
 fn written(
     region: &Region,
     meta: &CatalogMeta,
-    (data, before): (&PartData, PartMeta),
+    data: &PartData,
+    before: PartMeta,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
     let part = data.part();
@@ -198,7 +214,7 @@ fn written(
         after.count = data.count() as u64;
         after.digest = digest;
     }
-    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after.clone())), after })
+    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, part, after.clone()), after })
 }
 
 fn currency(region: &Region, part: CatalogPart) -> Option<Currency> {
@@ -228,7 +244,7 @@ pub fn failed(
 ) -> Refresh {
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
     let after = failing(before, failure, now);
-    let pointer = pointer_commit(region, meta, (part, after.clone()));
+    let pointer = pointer_commit(region, meta, part, after.clone());
     Refresh { pieces: Vec::new(), pointer, after }
 }
 
@@ -260,7 +276,7 @@ pub async fn read_parts<T: Table>(
     cache: &CatalogCache,
 ) -> Result<RefreshedParts, CatalogError> {
     let meta = read_meta(table, region, Consistency::Eventual).await?;
-    parts_of(table, region, (&meta, wanted), cache).await
+    parts_of(table, region, &meta, wanted, cache).await
 }
 
 /// The same, for a caller that has read the pointer already.
@@ -270,10 +286,11 @@ pub async fn read_parts<T: Table>(
 pub async fn parts_of<T: Table>(
     table: &T,
     region: &Region,
-    (meta, wanted): (&CatalogMeta, &[CatalogPart]),
+    meta: &CatalogMeta,
+    wanted: &[CatalogPart],
     cache: &CatalogCache,
 ) -> Result<RefreshedParts, CatalogError> {
-    each_part(table, region, (meta, wanted), cache)
+    each_part(table, region, meta, wanted, cache)
         .await?
         .into_iter()
         .map(|(part, found)| found.map(|found| (part, found)))
@@ -288,7 +305,8 @@ pub async fn parts_of<T: Table>(
 pub async fn each_part<T: Table>(
     table: &T,
     region: &Region,
-    (meta, wanted): (&CatalogMeta, &[CatalogPart]),
+    meta: &CatalogMeta,
+    wanted: &[CatalogPart],
     cache: &CatalogCache,
 ) -> Result<BTreeMap<CatalogPart, Result<RefreshedPart, CatalogError>>, TableError> {
     let arrived = |part: &CatalogPart| {
@@ -345,7 +363,7 @@ fn joined(
     unpack(part, &bytes)
 }
 
-fn pointer_commit(region: &Region, meta: &CatalogMeta, (part, after): (CatalogPart, PartMeta)) -> Commit {
+fn pointer_commit(region: &Region, meta: &CatalogMeta, part: CatalogPart, after: PartMeta) -> Commit {
     let key = keys::catalog(region);
     let expect = if meta.revision == 0 { Expect::Absent } else { Expect::Revision(meta.revision) };
     let mut next = CatalogMeta { revision: meta.revision.saturating_add(1), parts: meta.parts.clone() };
