@@ -131,8 +131,8 @@ impl Live {
             table: region.table().clone(),
             boot: BOOT,
         };
-        let clients = (admin.client(), agent.client());
-        let (cluster, telling, agent) = LiveCluster::start(runtime.handle(), clients, world);
+        let (cluster, telling, agent) =
+            LiveCluster::start(runtime.handle(), admin.client(), agent.client(), world);
         let form = ClusterForm {
             name: NAME.to_owned(),
             max_nodes: None,

@@ -105,7 +105,7 @@ impl Live {
             table: world.region.table().clone(),
             boot: BOOT,
         };
-        let (outside, telling, _) = LiveCluster::start(runtime.handle(), (api.clone(), api.clone()), given);
+        let (outside, telling, _) = LiveCluster::start(runtime.handle(), api.clone(), api.clone(), given);
         let form = ClusterForm {
             name: cluster.clone(),
             max_nodes: None,

@@ -40,6 +40,14 @@ pub(super) struct UsedToken {
     until: Timestamp,
 }
 
+/// What an instance has of the request that launches it.
+#[derive(Clone, Copy)]
+struct LaunchOrigin<'a> {
+    token: &'a ClientToken,
+    fleet: &'a FleetId,
+    tags: &'a Tags,
+}
+
 /// An override with the template that it belongs to.
 struct FleetCandidate<'a> {
     template: &'a FleetLaunchTemplate,
@@ -234,7 +242,7 @@ impl TwinState {
         let on_demand = *self.on_demand.get(of)?;
         match capacity_type {
             TargetCapacityType::OnDemand => Some(on_demand),
-            TargetCapacityType::Spot => Some(prices::spot(self.config.seed, on_demand, (of, zone), self.now)),
+            TargetCapacityType::Spot => Some(prices::spot(self.config.seed, on_demand, of, zone, self.now)),
         }
     }
 
@@ -400,7 +408,12 @@ impl TwinState {
             .min(later(self.now, self.config.consistency_delay_max));
         let instance = Instance {
             reservation,
-            ..self.new_instance(resolved, &id, address, (&request.client_token, fleet, &tags))
+            ..self.new_instance(
+                resolved,
+                &id,
+                address,
+                LaunchOrigin { token: &request.client_token, fleet, tags: &tags },
+            )
         };
         let twin = TwinInstance {
             record: Arc::new(InstanceRecord {
@@ -425,8 +438,9 @@ impl TwinState {
         resolved: &Resolved,
         id: &InstanceId,
         address: Ipv4Addr,
-        (token, fleet, tags): (&ClientToken, &FleetId, &Tags),
+        origin: LaunchOrigin<'_>,
     ) -> Instance {
+        let LaunchOrigin { token, fleet, tags } = origin;
         Instance {
             id: id.clone(),
             instance_type: resolved.pool.instance_type.clone(),

@@ -50,7 +50,7 @@ impl ClusterState {
             let status = child(pod, "status");
             status.insert("phase".to_owned(), json!("Running"));
             status.insert("startTime".to_owned(), json!(now.to_string()));
-            set_condition(pod, "Ready", ("True", ""), now);
+            set_condition(pod, "Ready", "True", "", now);
         });
         if let Some(seconds) = text(&pod, RUN_SECONDS).and_then(|seconds| seconds.parse().ok()) {
             self.after(SignedDuration::from_secs(seconds), Timer::Complete(name.clone(), uid.to_owned()));
@@ -66,7 +66,7 @@ impl ClusterState {
         let now = self.now;
         self.store.change(&pod_key(name), |pod| {
             child(pod, "status").insert("phase".to_owned(), json!("Succeeded"));
-            set_condition(pod, "Ready", ("False", "PodCompleted"), now);
+            set_condition(pod, "Ready", "False", "PodCompleted", now);
         });
     }
 

@@ -87,7 +87,7 @@ impl ClusterState {
             "spec": {"providerID": spec.provider_id, "taints": spec.taints},
             "status": {"capacity": spec.capacity, "allocatable": spec.allocatable},
         });
-        set_condition(&mut node, "Ready", ("False", "KubeletNotReady"), self.now);
+        set_condition(&mut node, "Ready", "False", "KubeletNotReady", self.now);
         set_taint(&mut node, json!({"key": NOT_READY, "effect": "NoSchedule"}));
         // A Node of that name that is still there is another's: the kubelet tries again with the next instance.
         if self.store.create(node, self.now).is_ok() {
@@ -100,7 +100,7 @@ impl ClusterState {
         let on = self.kubelets.get(instance).is_some_and(|kubelet| kubelet.power == Power::On);
         let Some(key) = self.node_of(instance).filter(|_| on) else { return };
         self.store.change(&key, |node| {
-            set_condition(node, "Ready", ("True", "KubeletReady"), now);
+            set_condition(node, "Ready", "True", "KubeletReady", now);
             drop_taints(node, NOT_READY);
         });
         let pods: Vec<_> = self.store.pods_on(&key.name).map(Arc::clone).collect();
@@ -115,7 +115,7 @@ impl ClusterState {
         let now = self.now;
         let Some(key) = self.node_of(instance) else { return };
         self.store.change(&key, |node| {
-            set_condition(node, "Ready", ("Unknown", "NodeStatusUnknown"), now);
+            set_condition(node, "Ready", "Unknown", "NodeStatusUnknown", now);
             drop_taints(node, NOT_READY);
             for effect in ["NoSchedule", "NoExecute"] {
                 set_taint(node, json!({"key": UNREACHABLE, "effect": effect, "timeAdded": now.to_string()}));
@@ -124,7 +124,7 @@ impl ClusterState {
         let pods: Vec<ObjectKey> =
             self.store.pods_on(&key.name).filter_map(|pod| ObjectKey::of(pod)).collect();
         for pod in pods {
-            self.store.change(&pod, |pod| set_condition(pod, "Ready", ("False", "NodeNotReady"), now));
+            self.store.change(&pod, |pod| set_condition(pod, "Ready", "False", "NodeNotReady", now));
         }
         self.after(self.config.cloud_controller_after, Timer::CloudController(instance.to_owned()));
     }

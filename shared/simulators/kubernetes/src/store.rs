@@ -354,7 +354,7 @@ pub(super) fn merge_patch(target: &mut Value, patch: &Value) {
 }
 
 /// Sets a condition of `status.conditions`; its transition time changes only with its status.
-pub(super) fn set_condition(object: &mut Value, kind: &str, (status, reason): (&str, &str), now: Timestamp) {
+pub(super) fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, now: Timestamp) {
     let conditions = child(object, "status").entry("conditions").or_insert_with(|| json!([]));
     let Some(list) = conditions.as_array_mut() else { return };
     let at = match list.iter().find(|c| text(c, "/type") == Some(kind)) {

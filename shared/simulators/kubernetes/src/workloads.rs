@@ -195,7 +195,7 @@ impl ClusterState {
                     &self.store.version().to_string(),
                 ]);
                 let pod_name = format!("{}-{}", object::name(set), suffix.base36(5));
-                let pod = daemon_pod(set, template, (&pod_name, name));
+                let pod = daemon_pod(set, template, &pod_name, name);
                 let _created = self.create(pod);
             }
         }
@@ -242,7 +242,7 @@ fn runs_on(template: &Value, tolerations: &[Toleration], node: &Value) -> bool {
 }
 
 /// A DaemonSet's pod for a node: the node affinity's terms get the node's name, the tolerations those of daemons.
-fn daemon_pod(set: &Value, template: &Value, (name, node): (&str, &str)) -> Value {
+fn daemon_pod(set: &Value, template: &Value, name: &str, node: &str) -> Value {
     let mut pod = from_template(set, template, name);
     let mut tolerations = object::list(&pod, "/spec/tolerations").to_vec();
     let added =

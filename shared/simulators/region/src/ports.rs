@@ -62,6 +62,15 @@ pub struct LocalPorts {
     gate: TaskGate,
 }
 
+/// What a task's calls go through, and where its doorbells go.
+#[derive(Clone)]
+pub struct TaskOutlet {
+    /// Its gate.
+    pub gate: TaskGate,
+    /// The doorbells that were rung.
+    pub outbox: SharedOutbox,
+}
+
 impl LocalPorts {
     /// The ports of a task with this gate.
     #[must_use]
@@ -70,8 +79,9 @@ impl LocalPorts {
         twin: RegionTwin,
         clock: RegionClock,
         installation: Arc<Installation>,
-        (gate, outbox): (TaskGate, SharedOutbox),
+        outlet: TaskOutlet,
     ) -> Self {
+        let TaskOutlet { gate, outbox } = outlet;
         Self {
             table: GatedTable { inner: table, gate: gate.clone(), outbox: Arc::clone(&outbox) },
             ec2: GatedEc2::new(twin, gate.clone()),

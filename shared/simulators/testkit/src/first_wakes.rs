@@ -170,7 +170,7 @@ impl FirstWakes {
             Some((is, expected)) => format!("`{is}` where the canonical order has `{expected}`"),
             None => format!("{} lines, {} in the canonical order", played.standing.len(), expected.len()),
         };
-        Err(self.violation(at, (Invariant::OrdersAgree, text)))
+        Err(self.violation(at, Invariant::OrdersAgree, text))
     }
 
     /// Plays it, and tells what it came to.
@@ -185,7 +185,7 @@ impl FirstWakes {
     fn play_until_settled(self, looks: &[i64]) -> Result<(FirstWakesOutcome, Timestamp), Box<Violation>> {
         let hooks = Arc::new(OneFault::new(self.fault, self.sabotage));
         let unmade = |what: &str| {
-            self.violation(Timestamp::UNIX_EPOCH, (Invariant::OrdersAgree, format!("no {what} can be made")))
+            self.violation(Timestamp::UNIX_EPOCH, Invariant::OrdersAgree, format!("no {what} can be made"))
         };
         let options = scenario::SetupOptions {
             hooks: Arc::<OneFault>::clone(&hooks),
@@ -220,7 +220,7 @@ impl FirstWakes {
         Ok((FirstWakesOutcome { standing: standing(&run.region, &run.cluster), calls: hooks.calls() }, at))
     }
 
-    fn violation(self, at: Timestamp, (invariant, found): (Invariant, String)) -> Box<Violation> {
+    fn violation(self, at: Timestamp, invariant: Invariant, found: String) -> Box<Violation> {
         let step = self.fault.map_or(0, |fault| u32::try_from(fault.call).unwrap_or(u32::MAX));
         let found = match self.fault {
             Some(fault) => format!("{:?} at call {}: {found}", fault.failing, fault.call),
@@ -271,7 +271,7 @@ impl FirstWakesRun {
     fn pass(&mut self, until: Timestamp) -> Result<(), Box<Violation>> {
         while self.region.step(until).is_some() {
             invariant_evidence_held(&self.region, &self.cluster, &mut self.seen)
-                .map_err(|found| self.first.violation(self.region.now(), found))?;
+                .map_err(|(invariant, found)| self.first.violation(self.region.now(), invariant, found))?;
         }
         self.region.run_until(until);
         self.region.take_happenings();
@@ -289,8 +289,8 @@ fn world() -> Scenario {
         node_class(CLUSTER),
         pool("on-demand"),
         pool("spot"),
-        deployment("web", ("on-demand", "us-east-1a"), 3),
-        deployment("batch", ("spot", "us-east-1b"), 4),
+        deployment("web", "on-demand", "us-east-1a", 3),
+        deployment("batch", "spot", "us-east-1b", 4),
     ];
     Scenario {
         title: "first wakes".to_owned(),
@@ -326,7 +326,7 @@ fn pool(capacity_type: &str) -> serde_json::Value {
     })
 }
 
-fn deployment(name: &str, (capacity_type, zone): (&str, &str), replicas: u32) -> serde_json::Value {
+fn deployment(name: &str, capacity_type: &str, zone: &str, replicas: u32) -> serde_json::Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {

@@ -98,13 +98,14 @@ impl ClusterState {
             let shape = self.scheduler.shapes.of(&pod);
             if let Some(message) = hopeless.get(&shape.id) {
                 let message = message.clone();
-                self.refuse(&pod, ("Unschedulable", &message));
+                self.refuse(&pod, "Unschedulable", &message);
                 continue;
             }
             if !object::list(&pod, "/spec/schedulingGates").is_empty() {
                 self.refuse(
                     &pod,
-                    ("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"),
+                    "SchedulingGated",
+                    "Scheduling is blocked due to non-empty scheduling gates",
                 );
                 continue;
             }
@@ -115,7 +116,7 @@ impl ClusterState {
                     if !shape.minds_neighbours() {
                         hopeless.insert(shape.id, message.clone());
                     }
-                    self.refuse(&pod, ("Unschedulable", &message));
+                    self.refuse(&pod, "Unschedulable", &message);
                 }
             }
         }
@@ -187,15 +188,15 @@ impl ClusterState {
         self.store.change(&key, |pod| {
             child(pod, "spec").insert("nodeName".to_owned(), json!(node));
             child(pod, "status").remove("nominatedNodeName");
-            set_condition(pod, "PodScheduled", ("True", ""), now);
+            set_condition(pod, "PodScheduled", "True", "", now);
         });
         if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), self.store.get(&key)) {
             info.add(Arc::clone(bound), Arc::clone(shape));
         }
     }
 
-    fn refuse(&mut self, pod: &Object, (reason, message): (&str, &str)) {
-        if says(pod, (reason, message)) {
+    fn refuse(&mut self, pod: &Object, reason: &str, message: &str) {
+        if says(pod, reason, message) {
             return;
         }
         let Some(key) = ObjectKey::of(pod) else { return };
@@ -203,7 +204,7 @@ impl ClusterState {
         self.store.change(&key, |pod| {
             // Preemption, which finds nothing here, ends with that.
             child(pod, "status").remove("nominatedNodeName");
-            set_condition(pod, "PodScheduled", ("False", reason), now);
+            set_condition(pod, "PodScheduled", "False", reason, now);
             let conditions = child(pod, "status").get_mut("conditions").and_then(Value::as_array_mut);
             let condition =
                 conditions.into_iter().flatten().find(|c| text(c, "/type") == Some("PodScheduled"));
@@ -235,7 +236,7 @@ impl ClusterState {
 }
 
 /// Whether a pod says already that it was refused for this.
-fn says(pod: &Value, (reason, message): (&str, &str)) -> bool {
+fn says(pod: &Value, reason: &str, message: &str) -> bool {
     let conditions = object::list(pod, "/status/conditions");
     let found = conditions.iter().find(|c| text(c, "/type") == Some("PodScheduled"));
     let fields = [("/status", "False"), ("/reason", reason), ("/message", message)];

@@ -16,7 +16,7 @@ use super::SimulatedRegion;
 use crate::functions::Invocation;
 use crate::gate::{TaskGate, TaskStop};
 use crate::happening::{Happening, HappeningKind, Listeners};
-use crate::ports::{LocalPorts, Outbox, TaskSignal};
+use crate::ports::{LocalPorts, Outbox, TaskOutlet, TaskSignal};
 use crate::queue::QueuedMessage;
 use crate::site::{AgentEnded, AgentRun, AgentWorld};
 use crate::timeline::{TaskId, TimelineEvent};
@@ -70,7 +70,7 @@ impl SimulatedRegion {
             self.twin.clone(),
             self.clock.clone(),
             Arc::clone(&self.installation),
-            (gate.clone(), Arc::clone(&self.outbox)),
+            TaskOutlet { gate: gate.clone(), outbox: Arc::clone(&self.outbox) },
         );
         let future = self.functions.invoke(function, ports, messages);
         self.start(Task { gate, run: TaskRun::Invocation { function, batch: ids, future } });

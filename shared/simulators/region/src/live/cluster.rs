@@ -173,7 +173,8 @@ impl LiveCluster {
     #[must_use]
     pub fn start(
         runtime: &Handle,
-        (kubelets, agent): (Client, Client),
+        kubelets: Client,
+        agent: Client,
         world: LiveWorld,
     ) -> (Self, ClusterTelling, AgentHold) {
         let (told, telling) = channel();

@@ -68,7 +68,7 @@ pub(crate) async fn serve(
                     // By now EC2 has forgotten its name.
                     let node = machine.node.clone();
                     machines.remove(&provider);
-                    tokio::spawn(leave(client.clone(), (node, provider), log.clone()));
+                    tokio::spawn(leave(client.clone(), node, provider, log.clone()));
                 }
             }
         }
@@ -94,7 +94,7 @@ async fn join(client: Client, spec: NodeSpec, log: ClusterLog) {
 }
 
 /// Deletes the Node of an instance that is no more, if it is still that instance's.
-async fn leave(client: Client, (name, provider): (String, String), log: ClusterLog) {
+async fn leave(client: Client, name: String, provider: String, log: ClusterLog) {
     let nodes: Api<Node> = Api::all(client);
     loop {
         let found = match nodes.get_opt(&name).await {

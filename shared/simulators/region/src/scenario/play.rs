@@ -163,7 +163,7 @@ impl Player {
             }
             ScenarioStep::RestartFunctions {} => region.restart_functions(),
             ScenarioStep::Capacity { instance_type, zone, capacity_type, left } => {
-                set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
+                set_capacity(region, instance_type, zone.as_deref(), capacity_type, *left)?;
             }
             ScenarioStep::Clear { unavailable } => clear(region, unavailable.as_deref())?,
             ScenarioStep::Reserve { .. } | ScenarioStep::EndReservation(_) => {
@@ -339,7 +339,8 @@ fn shift_zone(region: &SimulatedRegion, zone: &str, end: Option<ShiftEnd>) -> Re
 
 fn set_capacity(
     region: &SimulatedRegion,
-    (instance_type, zone): (&str, Option<&str>),
+    instance_type: &str,
+    zone: Option<&str>,
     capacity_type: &str,
     left: u32,
 ) -> Result<(), String> {

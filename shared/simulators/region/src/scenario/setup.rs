@@ -102,7 +102,7 @@ pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<SimulatedReg
         },
         clock.as_fn(),
     );
-    let twin = RegionTwin::new(twin_config(scenario, options, (&installation, seed), &clock)?)?;
+    let twin = RegionTwin::new(twin_config(scenario, options, &installation, seed, &clock)?)?;
     for image in &scenario.images {
         twin.add_image(new_image(image));
     }
@@ -117,7 +117,8 @@ pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<SimulatedReg
 fn twin_config(
     scenario: &Scenario,
     options: &SetupOptions,
-    (installation, seed): (&Installation, u64),
+    installation: &Installation,
+    seed: u64,
     clock: &RegionClock,
 ) -> Result<TwinConfig, SetupError> {
     let mut config = TwinConfig::new(installation.region.clone(), seed, clock.as_fn());
