@@ -25,9 +25,9 @@ use tenon_planning::disruption::{
     DriftingReservations, HaltState, NodeView,
 };
 use tenon_planning::provision::Purpose;
+use tenon_state::cluster::{ObservedCluster, ReadyClass};
 use tenon_state::observe::{ClusterObservation, evidence};
 use tenon_state::view::ClusterView;
-use tenon_state::world::{ObservedCluster, ReadyClass};
 
 /// A plan with all that its writes are made from.
 #[derive(Debug)]

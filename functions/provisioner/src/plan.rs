@@ -12,11 +12,11 @@ use tenon_domain::report::Report;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, write_launch};
 use tenon_planning::provision::{self, Purpose};
+use tenon_state::cluster::ObservedCluster;
 use tenon_state::observe::{ClusterObservation, evidence};
 use tenon_state::pass::look_again;
 use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
-use tenon_state::world::ObservedCluster;
 use tenon_table::WriteGroup;
 
 /// A plan, ready to be committed.

@@ -43,7 +43,7 @@ use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
-use tenon_state::world::{ReadyClass, refused_requests};
+use tenon_state::cluster::{ReadyClass, refused_requests};
 
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;

@@ -108,8 +108,8 @@ mod tests {
     use tenon_table::items::set;
 
     use super::*;
+    use crate::cluster::ObservedCluster;
     use crate::observe::{Caches, ClusterObservation, observe};
-    use crate::world::ObservedCluster;
     use tenon_harness::cluster::Cluster;
 
     const WANTS: Wants<'static> = Wants {

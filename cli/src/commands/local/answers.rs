@@ -4,7 +4,7 @@ use serde_json::Value;
 use tenon_memory_table::MemoryTable;
 use tenon_memory_table::block_on;
 
-use super::world::LocalRegion;
+use super::region::LocalRegion;
 use crate::api::{ApiRequest, EventSent, TableReading};
 use crate::envelope::{self, Envelope};
 use crate::errors::Problem;

@@ -14,7 +14,7 @@ use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::scenario::{Player, Progress, Scenario, ScenarioStep, SetupOptions, build};
 
 use super::lines::{Ending, OutputLines};
-use super::world::LocalRegion;
+use super::region::LocalRegion;
 use crate::args::LocalArgs;
 use crate::errors::{CommandOutcome, Failure, Problem};
 use crate::output::{self, API_VERSION, Columns, OutputFormat};

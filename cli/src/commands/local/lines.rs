@@ -5,7 +5,7 @@ use tenon_domain::{SignedDuration, Timestamp};
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::{Happening, HappeningKind, for_people};
 
-use super::world::LocalRegion;
+use super::region::LocalRegion;
 use crate::args::Speed;
 use crate::errors::Failure;
 use crate::output::{self, Colour, Columns, OutputFormat, OutputReader};

@@ -26,7 +26,7 @@ use tenon_region::{
 use tokio::runtime::Runtime;
 
 use super::lines::{Ending, OutputLines};
-use super::world::{LocalRegion, cluster_of, grant, images_of};
+use super::region::{LocalRegion, cluster_of, grant, images_of};
 use super::{Ended, answers, deadline};
 use crate::api::ApiRequest;
 use crate::args::{DEFAULT_PORT, LocalArgs, Speed, Until};

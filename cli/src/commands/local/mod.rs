@@ -9,7 +9,7 @@ mod bill;
 mod lines;
 mod live;
 mod pace;
-mod world;
+mod region;
 
 use tenon_domain::Timestamp;
 use tenon_region::engine::SimulatedRegion;
@@ -23,7 +23,7 @@ use crate::server::Server;
 
 use lines::{Ending, OutputLines};
 use pace::LocalPace;
-use world::LocalRegion;
+use region::LocalRegion;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

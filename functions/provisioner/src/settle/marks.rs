@@ -17,7 +17,7 @@ use tenon_domain::unavailable::{
 };
 use tenon_ec2::port::{FleetItemError, FleetOverride};
 use tenon_ec2::{Effect, ErrorClass, blame, effect};
-use tenon_state::world::refused_requests;
+use tenon_state::cluster::refused_requests;
 use tenon_table::items::RefreshedParts;
 
 use super::{LaunchAnswer, SettleInput};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::store::{child, merge_patch, metadata};
-use super::{SimulatedCluster, world::ClusterState};
+use super::{SimulatedCluster, state::ClusterState};
 use tenon_snapshot::kube::{Deletion, Eviction, Kube, KubeError, Precondition, key_of};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::Evicted;
 use super::pods::{self, is_active, is_healthy};
 use super::selector::matches_labels;
+use super::state::ClusterState;
 use super::store::child;
 use super::workloads::replicas;
-use super::world::ClusterState;
 use tenon_snapshot::kube::Eviction;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 

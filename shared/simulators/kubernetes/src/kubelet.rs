@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::pods;
+use super::state::{ClusterState, Timer};
 use super::store::{StoredName, child, set_condition};
-use super::world::{ClusterState, Timer};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// Annotation of a pod: after so many seconds of running it succeeds, as a Job's pods do.

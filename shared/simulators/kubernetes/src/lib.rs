@@ -18,9 +18,9 @@ mod nodes;
 mod pods;
 mod scheduler;
 mod selector;
+mod state;
 mod store;
 mod workloads;
-mod world;
 
 #[cfg(test)]
 mod tests;
@@ -34,11 +34,11 @@ use serde_json::Value;
 pub use nodes::NodeSpec;
 pub use scheduler::Score;
 
+use state::ClusterState;
 use tenon_snapshot::kube::{Deletion, KubeError};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::versions::Versions;
-use world::ClusterState;
 
 /// How the simulated cluster behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::taint::{NOT_READY, UNREACHABLE};
 
+use super::state::{ClusterState, Timer};
 use super::store::{child, set_condition};
-use super::world::{ClusterState, Timer};
 use tenon_snapshot::object::{self, Kind, ObjectKey, text};
 
 /// An instance that boots, and the Node that its kubelet makes.

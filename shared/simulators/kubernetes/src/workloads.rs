@@ -13,8 +13,8 @@ use tenon_domain::taint::{
 
 use super::pods::{self, from_template, is_active, reference};
 use super::selector::matches_node;
+use super::state::ClusterState;
 use super::store::{child, metadata};
-use super::world::ClusterState;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// What the DaemonSet controller adds to its pods' tolerations.

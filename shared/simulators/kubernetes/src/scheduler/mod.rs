@@ -18,8 +18,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::pods;
+use super::state::ClusterState;
 use super::store::{child, set_condition};
-use super::world::ClusterState;
 use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
