@@ -68,14 +68,14 @@ impl Lifecycle {
         causes: &[WakeCause],
     ) -> Result<(), HandlerError> {
         let now = ports.now();
-        let gate = observe::observe_gate(ports, cluster, sharpness(causes)).await?;
+        let check = observe::observe_check(ports, cluster, sharpness(causes)).await?;
         if causes.contains(&WakeCause::Sweep) {
-            remind::remind(ports, cluster, &gate, now).await;
+            remind::remind(ports, cluster, &check, now).await;
         }
-        if gate.heads.unchanged(now) && look == LookDepth::IfChanged {
+        if check.heads.unchanged(now) && look == LookDepth::IfChanged {
             return Ok(());
         }
-        run(&LifecyclePass { ports, cluster, chunks: &self.chunks, gate, look }).await?;
+        run(&LifecyclePass { ports, cluster, chunks: &self.chunks, check, look }).await?;
         Ok(())
     }
 }
@@ -85,7 +85,7 @@ struct LifecyclePass<'a, P> {
     ports: &'a P,
     cluster: &'a ClusterName,
     chunks: &'a ChunkCaches,
-    gate: ChangeCheck,
+    check: ChangeCheck,
     look: LookDepth,
 }
 
@@ -119,10 +119,10 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
     async fn observe(&self, looked: &mut LifecycleDone) -> Result<Option<LifecycleInput>, HandlerError> {
         let now = self.ports.now();
         let mut cache = self.chunks.take(self.cluster);
-        let observed = observe::observe(self.ports, self.cluster, &self.gate, now, &mut cache).await;
+        let observed = observe::observe(self.ports, self.cluster, &self.check, now, &mut cache).await;
         self.chunks.put(self.cluster, cache);
         let mut input = observed?;
-        let due = self.gate.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
+        let due = self.check.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
         if due || self.look == LookDepth::AtInstances {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
@@ -175,9 +175,9 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
 
     fn end(&self, input: LifecycleInput, looked: &LifecycleDone) -> End {
         let seen = SeenOf {
-            generations: self.gate.heads.generations.clone(),
+            generations: self.check.heads.generations.clone(),
             deadline: Some(if looked.done.lost > 0 { input.now } else { looked.plan.wake_at }),
-            before: self.gate.heads.seen.clone(),
+            before: self.check.heads.seen.clone(),
             waits: Waits::Deadline,
         };
         End { seen: Some(seen), wake_at: None }

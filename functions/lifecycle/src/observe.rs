@@ -1,4 +1,4 @@
-//! What is read before planning: the gate of a sweep, the cluster's state, and EC2's instances.
+//! What is read before planning: whether anything changed, the cluster's state, and EC2's instances.
 //!
 //! Decides what is asked and in which order: generations first, then, consistently, what they are of, so that what is
 //! written in between makes the next sweep look again. EC2 is asked before the owners and launches of the instances that it shows
@@ -58,11 +58,11 @@ pub struct ChangeCheck {
     pub agent_seen_at: Option<Timestamp>,
 }
 
-/// Reads the gate: one call.
+/// Reads whether anything changed: one call.
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.
-pub async fn observe_gate<P: Ports>(
+pub async fn observe_check<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     sharpness: Consistency,
@@ -91,11 +91,11 @@ pub async fn observe_gate<P: Ports>(
 pub async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    gate: &ChangeCheck,
+    check: &ChangeCheck,
     now: Timestamp,
     cache: &mut ChunkCache,
 ) -> Result<LifecycleInput, HandlerError> {
-    let known = ReadAlready { heads: Some(gate.heads.clone()), kept: None };
+    let known = ReadAlready { heads: Some(check.heads.clone()), kept: None };
     let view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
     let mut input = LifecycleInput {
         now,
@@ -111,8 +111,8 @@ pub async fn observe<P: Ports>(
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
         ec2: None,
-        audit: gate.audit.clone(),
-        halt: gate.halt.clone(),
+        audit: check.audit.clone(),
+        halt: check.halt.clone(),
     };
     observe_details(ports, &mut input).await?;
     Ok(input)

@@ -19,8 +19,8 @@ use crate::observe::ChangeCheck;
 pub const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// Tells on the bus what a sweep found to last.
-pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &ChangeCheck, now: Timestamp) {
-    let events = reminders(ports.installation(), cluster, gate, now);
+pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, check: &ChangeCheck, now: Timestamp) {
+    let events = reminders(ports.installation(), cluster, check, now);
     if !events.is_empty() {
         ports.signals().publish(&events).await;
     }
@@ -29,14 +29,14 @@ pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &ChangeChe
 fn reminders(
     installation: &Installation,
     cluster: &ClusterName,
-    gate: &ChangeCheck,
+    check: &ChangeCheck,
     now: Timestamp,
 ) -> Vec<BusEvent> {
-    let halted = gate.halt.as_ref().map(|halt| halted(installation, cluster, halt));
-    let age = gate.agent_seen_at.map(|at| now.duration_since(at));
+    let halted = check.halt.as_ref().map(|halt| halted(installation, cluster, halt));
+    let age = check.agent_seen_at.map(|at| now.duration_since(at));
     let silent = age.is_none_or(|age| age >= SILENT_AFTER).then(|| {
         let detail = json!({
-            "lastHeartbeat": gate.agent_seen_at.map(|at| at.to_string()),
+            "lastHeartbeat": check.agent_seen_at.map(|at| at.to_string()),
             "ageSeconds": age.map(|age| age.as_secs()),
         });
         BusEvent::new(installation, Some(cluster), "Agent Silent", detail)

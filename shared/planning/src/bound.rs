@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::id::{NodePoolName, Uid};
 
-use crate::provision::{Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, groups, in_order, shape};
+use crate::provision::{
+    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, groups, in_order, measures,
+};
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
 const MAX_VARIABLES: usize = 12_000;
@@ -47,14 +49,14 @@ pub struct Column {
 /// The programme of what the pods on the plan's claims can cost at least; `None` where it would be too large.
 #[must_use]
 pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Programme> {
-    let shape = shape(input);
-    let (groups, _) = groups(input, &shape.dimensions);
+    let measures = measures(input);
+    let (groups, _) = groups(input, &measures.dimensions);
     let placed = placed(plan);
     let counts: Vec<f64> = groups.iter().map(|group| f64::from(on_claims(group, &placed))).collect();
-    let scale = scale(&shape.dimensions, &groups, &counts);
+    let scale = scale(&measures.dimensions, &groups, &counts);
     let mut columns = Vec::new();
     for pool in in_order(input) {
-        let mut pool = Pool::new(pool, &shape.daemons, &shape.dimensions);
+        let mut pool = Pool::new(pool, &measures.daemons, &measures.dimensions);
         columns.extend(columns_of(&mut pool, &groups, &placed, &scale));
     }
     let columns = undominated(columns);

@@ -57,11 +57,11 @@ fn steps_commit_once_and_the_end_is_told() {
 fn a_lost_race_keeps_no_other_claim() {
     let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
     world.clock.advance(SignedDuration::from_mins(16));
-    let gate =
-        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let check = block_on(crate::observe::observe_check(&world, &cluster(), tenon_table::Consistency::Strong))
+        .unwrap();
     let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let now = world.clock.now();
-    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, now, cache)).unwrap();
+    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &check, now, cache)).unwrap();
     block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
     let (planned, _) = plan(&seen);
     let changed = Claim { revision: 4, ..claim(0, launched(0, EPOCH)) };
@@ -102,11 +102,11 @@ fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
     let region = &world.installation.region;
     let arrived = refresh(region, &CatalogMeta::default(), &types, world.clock.now()).unwrap();
     arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
-    let gate =
-        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let check = block_on(crate::observe::observe_check(&world, &cluster(), tenon_table::Consistency::Strong))
+        .unwrap();
     let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let seen =
-        block_on(crate::observe::observe(&world, &cluster(), &gate, world.clock.now(), cache)).unwrap();
+        block_on(crate::observe::observe(&world, &cluster(), &check, world.clock.now(), cache)).unwrap();
     let labels = &seen.types[&wanted].labels;
     assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
 }
@@ -142,9 +142,9 @@ fn launches_and_types_are_read_only_for_claims_that_need_them() {
         }
         commit(&world, writes);
         let strong = tenon_table::Consistency::Strong;
-        let gate = block_on(crate::observe::observe_gate(&world, &cluster(), strong)).unwrap();
+        let check = block_on(crate::observe::observe_check(&world, &cluster(), strong)).unwrap();
         let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
-        let seen = block_on(crate::observe::observe(&world, &cluster(), &gate, EPOCH, cache)).unwrap();
+        let seen = block_on(crate::observe::observe(&world, &cluster(), &check, EPOCH, cache)).unwrap();
         (seen.launches.len(), seen.types.len())
     };
     assert_eq!(read(launched(0, EPOCH), false), (0, 1));

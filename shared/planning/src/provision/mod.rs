@@ -53,8 +53,8 @@ use steps::Steps;
 /// descending, then name descending), avoiding taints `PreferNoSchedule` where another pool will do. Where EC2 had none
 /// of what a pool has to offer, one claim asks for it first (module `probe`).
 pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
-    let shape = shape(input);
-    let (groups, mut unschedulable) = groups(input, &shape.dimensions);
+    let measures = measures(input);
+    let (groups, mut unschedulable) = groups(input, &measures.dimensions);
     let mut filling = PlanInProgress {
         groups: &groups,
         waiting: groups.iter().map(|group| count(group.pods.len())).collect(),
@@ -66,9 +66,12 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
     let mut pools: Vec<Pool<'_>> = if filling.is_done() {
         Vec::new()
     } else {
-        in_order(input).into_iter().map(|pool| Pool::new(pool, &shape.daemons, &shape.dimensions)).collect()
+        in_order(input)
+            .into_iter()
+            .map(|pool| Pool::new(pool, &measures.daemons, &measures.dimensions))
+            .collect()
     };
-    let mut due = probe::views(input, &pools, &shape, OpenOfferings::Due(input.now));
+    let mut due = probe::views(input, &pools, &measures, OpenOfferings::Due(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, due) in pools.iter_mut().zip(&mut due).filter(|(pool, _)| pool.is_ready()) {
             pool.cap_nodes(filling.claims.len());
@@ -79,7 +82,7 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
             filling.fill(pool, preference);
         }
     }
-    probe::last(&mut filling, &mut pools, input, &shape);
+    probe::last(&mut filling, &mut pools, input, &measures);
     let PlanInProgress { waiting, steps, claims, .. } = filling;
     let mut back_at = BTreeSet::new();
     for (group, left) in groups.iter().zip(&waiting).filter(|(_, left)| **left > 0) {
@@ -205,7 +208,7 @@ pub(crate) struct InputMeasures<'a> {
 }
 
 /// The DaemonSets, and the resources that they and the pods ask for.
-pub(crate) fn shape(input: &ProvisionInput) -> InputMeasures<'_> {
+pub(crate) fn measures(input: &ProvisionInput) -> InputMeasures<'_> {
     let daemons = needs::daemons(&input.daemon_sets);
     let pods = input.pods.iter().map(|pod| &pod.shape.requests);
     let dimensions = Dimensions::of(pods.chain(daemons.iter().map(|daemon| daemon.requests)));

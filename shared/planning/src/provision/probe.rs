@@ -30,12 +30,12 @@ pub(crate) const RIDERS_PER_CLAIM: usize = 16;
 pub(crate) fn views<'a>(
     input: &'a ProvisionInput,
     pools: &[Pool<'a>],
-    shape: &InputMeasures<'a>,
+    measures: &InputMeasures<'a>,
     open: OpenOfferings,
 ) -> Vec<Option<Pool<'a>>> {
     let of = |pool: &Pool<'a>| {
         let some = waits(input) && pool.is_ready() && has_any(pool, open);
-        some.then(|| Pool::open(pool.input, &shape.daemons, &shape.dimensions, open))
+        some.then(|| Pool::open(pool.input, &measures.daemons, &measures.dimensions, open))
     };
     pools.iter().map(of).collect()
 }
@@ -71,12 +71,12 @@ pub(crate) fn last<'a>(
     filling: &mut PlanInProgress<'_, '_>,
     pools: &mut [Pool<'a>],
     input: &'a ProvisionInput,
-    shape: &InputMeasures<'a>,
+    measures: &InputMeasures<'a>,
 ) {
     if filling.is_done() {
         return;
     }
-    let mut views = views(input, pools, shape, OpenOfferings::LastResort(input.now));
+    let mut views = views(input, pools, measures, OpenOfferings::LastResort(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, last) in pools.iter_mut().zip(&mut views) {
             if let Some(last) = last {
