@@ -9,21 +9,21 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
-use tenon_snapshot::note::Told;
+use tenon_snapshot::note::ToldNotes;
 use tenon_snapshot::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_snapshot::{Action, ActionKind, Kind, Kube, KubeError, Note, Precondition};
+use tenon_snapshot::{ActionKind, Kind, Kube, KubeError, NodeAction, Note, Precondition};
 use tenon_table::{Consistency, Table, TableError};
 
 use crate::bell::{Bell, Ring, is_of_pods};
-use crate::converge::{Outcome, execute_op, note_of_op, observe_view, read_actions};
+use crate::converge::{OperationOutcome, execute_op, note_of_op, observe_view, read_actions};
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
-use crate::drain::Refused;
+use crate::drain::RefusedEvictions;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
-use crate::generation::{Generations, Memory, lease_key};
+use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::nominate::nominate;
 use crate::plan::{Opening, plan_convergence};
 
@@ -49,24 +49,32 @@ pub struct Agent<K, T, B> {
     table: T,
     bell: B,
     encoder: Encoder,
-    written: Option<Written>,
-    refused: Refused,
+    written: Option<LastWritten>,
+    refused: RefusedEvictions,
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
     nominated: BTreeMap<ClaimName, Opening>,
     drained: BTreeSet<String>,
     decided: Decided,
-    told: Told,
+    told: ToldNotes,
 }
 
 /// What this agent knows to be in the table.
 #[derive(Debug, Clone)]
-struct Written {
+struct LastWritten {
     manifest: Option<Manifest>,
-    generations: Generations,
+    generations: ClusterGenerations,
     beat_at: Option<Timestamp>,
     looked_at: Timestamp,
+}
+
+/// The changes that a report is about.
+#[derive(Debug, Clone, Copy)]
+struct ReportedChanges {
+    burst: Burst,
+    /// How many claims somebody deleted that no action drains yet.
+    deletions: u32,
 }
 
 /// Whether the changes that a report is about have come to rest.
@@ -132,14 +140,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             bell,
             encoder: Encoder::default(),
             written: None,
-            refused: Refused::default(),
+            refused: RefusedEvictions::default(),
             reports: Vec::new(),
             unheard: None,
             held: BTreeSet::new(),
             nominated: BTreeMap::new(),
             drained: BTreeSet::new(),
             decided: Decided::default(),
-            told: Told::default(),
+            told: ToldNotes::default(),
         }
     }
 
@@ -185,7 +193,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             self.written = Some(known);
             return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
         }
-        self.write(encoded, known, (now, burst, deletions)).await
+        self.write(encoded, known, ReportedChanges { burst, deletions }, now).await
     }
 
     /// How many claims somebody deleted that no action drains yet.
@@ -221,10 +229,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     }
 
     /// Reads manifest and Lease, and lets chunks that a cut off agent left behind end.
-    async fn look_at_table(&self, before: Option<Written>, now: Timestamp) -> Result<Written, AgentError> {
+    async fn look_at_table(
+        &self,
+        before: Option<LastWritten>,
+        now: Timestamp,
+    ) -> Result<LastWritten, AgentError> {
         let manifest = read_manifest(&self.table, &self.cluster, Consistency::Strong).await?;
         let lease = self.kube.get(&lease_key()).await?;
-        let mut generations = lease.as_deref().map(Generations::of).unwrap_or_default();
+        let mut generations = lease.as_deref().map(ClusterGenerations::of).unwrap_or_default();
         if let Some(before) = &before {
             // A Lease that somebody deleted: this agent remembers.
             generations.written =
@@ -234,17 +246,17 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             retire_orphans(&self.table, &self.cluster, manifest, now).await?;
         }
         let beat_at = before.and_then(|before| before.beat_at);
-        Ok(Written { manifest, generations, beat_at, looked_at: now })
+        Ok(LastWritten { manifest, generations, beat_at, looked_at: now })
     }
 
-    async fn beat(&mut self, known: Written, now: Timestamp) -> Result<Reported, AgentError> {
+    async fn beat(&mut self, known: LastWritten, now: Timestamp) -> Result<Reported, AgentError> {
         let due = known.beat_at.is_none_or(|at| is_over(at, HEARTBEAT_EVERY, now));
         if due && let Some(manifest) = &known.manifest {
             let heartbeat = Heartbeat { generation: manifest.generation, seen_at: now };
             snapshot::beat(&self.table, &self.cluster, heartbeat).await?;
         }
         let beat_at = if due { Some(now) } else { known.beat_at };
-        self.written = Some(Written { beat_at, ..known });
+        self.written = Some(LastWritten { beat_at, ..known });
         Ok(Reported::Unchanged)
     }
 
@@ -252,9 +264,11 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     async fn write(
         &mut self,
         mut encoded: Encoded,
-        known: Written,
-        (now, burst, deletions): (Timestamp, Burst, u32),
+        known: LastWritten,
+        changes: ReportedChanges,
+        now: Timestamp,
     ) -> Result<Reported, AgentError> {
+        let ReportedChanges { burst, deletions } = changes;
         if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
             encoded.manifest.restored_at = Some(now);
         }
@@ -262,7 +276,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         self.remember(&generations).await?;
         let base = known.manifest.as_ref();
         let manifest =
-            snapshot::write(&self.table, &self.cluster, &encoded, (generations.reserved, base)).await?;
+            snapshot::write(&self.table, &self.cluster, &encoded, generations.reserved, base).await?;
         let ring = Ring {
             generation: manifest.generation,
             changed: encoded.changed.clone(),
@@ -270,7 +284,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             deletions,
         };
         // From here on it is written: what fails below is made good by the next step, or found by the sweep.
-        self.written = Some(Written { manifest: Some(manifest), generations, beat_at: Some(now), looked_at });
+        self.written =
+            Some(LastWritten { manifest: Some(manifest), generations, beat_at: Some(now), looked_at });
         // The manifest has the time, so it is a heartbeat too.
         self.ring(&ring, burst).await;
         let retired = encoded.retire_dropped(&self.table, &self.cluster, now).await;
@@ -283,7 +298,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Ok(Reported::Changed(ring))
     }
 
-    async fn remember(&self, generations: &Generations) -> Result<(), KubeError> {
+    async fn remember(&self, generations: &ClusterGenerations) -> Result<(), KubeError> {
         match self.kube.patch(&lease_key(), &generations.patch(), &Precondition::None).await {
             Ok(_) => Ok(()),
             Err(KubeError::NotFound { .. }) => self.kube.create(generations.lease()).await.map(|_| ()),
@@ -322,7 +337,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             for op in &convergence.ops {
                 let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
-                progressed |= outcome == Outcome::Done;
+                progressed |= outcome == OperationOutcome::Done;
                 self.tell(note_of_op(op, outcome), now).await;
             }
             if !progressed {
@@ -344,14 +359,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     async fn nominate(&mut self, opening: BTreeMap<ClaimName, (String, Opening)>) -> Vec<KubeError> {
         let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
         let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
-        let nominated = nominate(&*self.kube, (&self.table, &self.cluster), &new).await;
+        let nominated = nominate(&*self.kube, &self.table, &self.cluster, &new).await;
         let Ok(failed) = nominated else { return Vec::new() };
         self.nominated = opening.into_iter().map(|(claim, (_, how))| (claim, how)).collect();
         failed
     }
 
     /// Shows in Kubernetes what functions decided. What can't be written doesn't keep the rest from it.
-    async fn show(&mut self, actions: &[Action], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
+    async fn show(&mut self, actions: &[NodeAction], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
         self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_SHOWING {
@@ -381,7 +396,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
 }
 
 /// Whether the Node of a claim goes by its action.
-const fn drains(action: &Action) -> bool {
+const fn drains(action: &NodeAction) -> bool {
     match action.kind {
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => false,
         ActionKind::Drain | ActionKind::Finalize => true,

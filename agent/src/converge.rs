@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Unreadable;
 use tenon_snapshot::{
-    Action, ActionKind, Deletion, Eviction, Kind, Kube, KubeError, Note, NoteKind, ObjectKey, PodRef,
+    ActionKind, Deletion, Eviction, Kind, Kube, KubeError, NodeAction, Note, NoteKind, ObjectKey, PodRef,
     Precondition, action,
 };
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
 use crate::deleted::{Owners, find_deleted};
-use crate::drain::{PodOp, Refused};
+use crate::drain::{PodOp, RefusedEvictions};
 use crate::plan::{Op, View};
 
 /// The actions of a cluster, by claim, and those that can't be read.
@@ -26,14 +26,14 @@ use crate::plan::{Op, View};
 pub async fn read_actions<T: Table>(
     table: &T,
     cluster: &ClusterName,
-) -> Result<(Vec<Action>, Vec<Unreadable>), TableError> {
+) -> Result<(Vec<NodeAction>, Vec<Unreadable>), TableError> {
     let prefix = SkRange::Prefix(action::PREFIX.to_owned());
     // Rung for an action, the agent must see it.
     let query = Query::new(action::partition(cluster), prefix, Consistency::Strong);
     let mut actions = Vec::new();
     let mut unreadable = Vec::new();
     for (key, item) in query_all(table, &query).await? {
-        match Action::from_item(&item) {
+        match NodeAction::from_item(&item) {
             Ok(action) => actions.push(action),
             Err(error) => unreadable.push(Unreadable {
                 kind: "Action".to_owned(),
@@ -51,8 +51,8 @@ pub async fn read_actions<T: Table>(
 /// [`KubeError`]: try again at the next step.
 pub async fn observe_view<K: Kube>(
     kube: &K,
-    actions: &[Action],
-    refused: &Refused,
+    actions: &[NodeAction],
+    refused: &RefusedEvictions,
 ) -> Result<View, KubeError> {
     if actions.is_empty() {
         return Ok(View::default());
@@ -77,7 +77,7 @@ pub async fn observe_view<K: Kube>(
 
 /// What an operation came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// Done: planning again may find more to do.
     Done,
     /// The world isn't as it was planned from, or a budget said no: planned again at the next step.
@@ -91,13 +91,15 @@ pub enum Outcome {
 pub async fn execute_op<K: Kube>(
     kube: &K,
     op: &Op,
-    refused: &mut Refused,
+    refused: &mut RefusedEvictions,
     now: Timestamp,
-) -> Result<Outcome, KubeError> {
+) -> Result<OperationOutcome, KubeError> {
     let done = match op {
         Op::Patch { node, version, patch } => {
             let precondition = Precondition::ResourceVersion(version.clone());
-            kube.patch(&ObjectKey::node(node.as_str()), patch, &precondition).await.map(|_| Outcome::Done)
+            kube.patch(&ObjectKey::node(node.as_str()), patch, &precondition)
+                .await
+                .map(|_| OperationOutcome::Done)
         }
         Op::Delete { node, uid } => {
             kube.delete(&ObjectKey::node(node.as_str()), uid, None).await.map(deleted)
@@ -108,41 +110,41 @@ pub async fn execute_op<K: Kube>(
         Op::Pod(PodOp::Evict { pod, uid }) => match kube.evict(pod, uid).await {
             Ok(Eviction::Evicted | Eviction::NotFound | Eviction::Conflict) => {
                 refused.forget(uid);
-                Ok(Outcome::Done)
+                Ok(OperationOutcome::Done)
             }
             Ok(Eviction::TooManyRequests { .. }) => {
                 refused.observe_refusal(uid, now);
-                Ok(Outcome::Waits)
+                Ok(OperationOutcome::Waits)
             }
             Err(error) => Err(error),
         },
     };
     match done {
         // Somebody else was faster, or it is gone: the next look shows it.
-        Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(Outcome::Waits),
+        Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(OperationOutcome::Waits),
         other => other,
     }
 }
 
 /// What is told of an operation, with the peer's reasons.
 #[must_use]
-pub fn note_of_op(op: &Op, outcome: Outcome) -> Option<Note> {
+pub fn note_of_op(op: &Op, outcome: OperationOutcome) -> Option<Note> {
     let note = |about: &ObjectKey, uid: &str, kind, reason: &str, message: &str| {
         let (about, uid) = (about.clone(), uid.to_owned());
         Some(Note { about, uid, kind, reason: reason.to_owned(), message: message.to_owned() })
     };
     match (op, outcome) {
-        (Op::Pod(PodOp::Evict { pod, uid }), Outcome::Done) => {
+        (Op::Pod(PodOp::Evict { pod, uid }), OperationOutcome::Done) => {
             note(pod, uid, NoteKind::Normal, "Evicted", "evicted the pod to drain its node")
         }
-        (Op::Pod(PodOp::Evict { pod, uid }), Outcome::Waits) => note(
+        (Op::Pod(PodOp::Evict { pod, uid }), OperationOutcome::Waits) => note(
             pod,
             uid,
             NoteKind::Warning,
             "FailedDraining",
             "not evicting the pod now: a PodDisruptionBudget doesn't allow it",
         ),
-        (Op::Pod(PodOp::Delete { pod, uid, .. }), Outcome::Done) => {
+        (Op::Pod(PodOp::Delete { pod, uid, .. }), OperationOutcome::Done) => {
             let message = "deleted the pod despite its PodDisruptionBudgets: the drain's deadline is near";
             note(pod, uid, NoteKind::Normal, "Disrupted", message)
         }
@@ -151,8 +153,8 @@ pub fn note_of_op(op: &Op, outcome: Outcome) -> Option<Note> {
 }
 
 /// Gone, or going: both are what was asked for.
-const fn deleted(deletion: Deletion) -> Outcome {
+const fn deleted(deletion: Deletion) -> OperationOutcome {
     match deletion {
-        Deletion::Accepted | Deletion::NotFound => Outcome::Done,
+        Deletion::Accepted | Deletion::NotFound => OperationOutcome::Done,
     }
 }

@@ -12,7 +12,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_domain::pool_status::PoolStatus;
-use tenon_table::items::{Form, Told, from_item, keys, revision_of, steps_of};
+use tenon_table::items::{ItemForm, ToldFindings, from_item, keys, revision_of, steps_of};
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
 /// What functions decided. An item that can't be read is left out: a newer function wrote it, and what Kubernetes shows
@@ -26,7 +26,7 @@ pub struct Decided {
     /// Classes' statuses.
     pub classes: Vec<ClassStatus>,
     /// What functions refuse and wait for.
-    pub told: Vec<Told>,
+    pub told: Vec<ToldFindings>,
     counted: Option<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Decided {
     }
 }
 
-async fn read_all<T: Table, F: Form>(
+async fn read_all<T: Table, F: ItemForm>(
     table: &T,
     cluster: &ClusterName,
     prefix: &str,
@@ -69,7 +69,7 @@ async fn read_all<T: Table, F: Form>(
     Ok(readable(&items, prefix))
 }
 
-fn readable<F: Form>(items: &[(Key, Item)], prefix: &str) -> Vec<F> {
+fn readable<F: ItemForm>(items: &[(Key, Item)], prefix: &str) -> Vec<F> {
     let of_kind = items.iter().filter(|(key, _)| key.sk.starts_with(prefix));
     of_kind.filter_map(|(key, item)| from_item(key, item).ok()).collect()
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_snapshot::ObjectKey;
-use tenon_snapshot::pod::{Criticality, Disruption, PodLife, PodRef, PodRunner, SeenPod};
+use tenon_snapshot::pod::{Criticality, PodDisruption, PodLife, PodRef, PodRunner, SeenPod};
 
 /// The shortest drain: catches pods that were bound while the taint spread.
 pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);
@@ -59,9 +59,9 @@ pub enum PodOp {
 
 /// When pods that were refused may be asked again, by UID.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Refused(BTreeMap<String, (u32, Timestamp)>);
+pub struct RefusedEvictions(BTreeMap<String, (u32, Timestamp)>);
 
-impl Refused {
+impl RefusedEvictions {
     /// The pod's budget said no.
     pub fn observe_refusal(&mut self, uid: &str, now: Timestamp) {
         let attempts = self.0.get(uid).map_or(0, |(attempts, _)| *attempts);
@@ -111,7 +111,7 @@ pub struct DrainPlan {
 
 /// Plans a drain's next moment.
 #[must_use]
-pub fn plan_drain(drain: &Drain<'_>, refused: &Refused, now: Timestamp) -> DrainPlan {
+pub fn plan_drain(drain: &Drain<'_>, refused: &RefusedEvictions, now: Timestamp) -> DrainPlan {
     let waited: Vec<&PodRef> = drain.pods.iter().filter(|pod| is_waited_for(pod, now)).collect();
     let tier = waited.iter().map(|pod| tier_of(pod)).min();
     let mut ops = Vec::new();
@@ -152,7 +152,7 @@ pub fn plan_drain(drain: &Drain<'_>, refused: &Refused, now: Timestamp) -> Drain
 #[must_use]
 pub fn is_waited_for(pod: &SeenPod, now: Timestamp) -> bool {
     let stuck = pod.deleted_at.is_some_and(|at| now.duration_since(at) > STUCK_AFTER);
-    let stays = pod.runner == PodRunner::Kubelet || pod.disruption == Disruption::Tolerated;
+    let stays = pod.runner == PodRunner::Kubelet || pod.disruption == PodDisruption::Tolerated;
     pod.life == PodLife::Active && !stays && !stuck
 }
 
@@ -222,7 +222,7 @@ mod tests {
 
     fn check(pods: &[PodRef], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
         let drain = Drain { pods, since: at(0), deadline: deadline.map(at) };
-        let plan = plan_drain(&drain, &Refused::default(), at(now));
+        let plan = plan_drain(&drain, &RefusedEvictions::default(), at(now));
         let found: Vec<String> = plan
             .ops
             .iter()
@@ -263,7 +263,7 @@ mod tests {
             assert_eq!(
                 super::plan_drain(
                     &Drain { pods: &[pod("a", patch)], since: at(0), deadline: None },
-                    &Refused::default(),
+                    &RefusedEvictions::default(),
                     at(100)
                 )
                 .pods_left,
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_refused_pod_is_asked_again_after_a_growing_wait() {
-        let mut refused = Refused::default();
+        let mut refused = RefusedEvictions::default();
         let mut waits = Vec::new();
         for _ in 0..9 {
             refused.observe_refusal("a", at(0));

@@ -16,7 +16,7 @@ const RESERVED: &str = "tenon.dev/generation-reserved";
 
 /// What the cluster remembers of the generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Generations {
+pub struct ClusterGenerations {
     /// Known to be in the table, unless that was restored.
     pub written: u64,
     /// May have been written.
@@ -38,7 +38,7 @@ pub fn lease_key() -> ObjectKey {
     ObjectKey::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME)
 }
 
-impl Generations {
+impl ClusterGenerations {
     /// Reads the Lease's annotations; what isn't there is 0.
     #[must_use]
     pub fn of(lease: &Value) -> Self {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_generation_is_never_used_twice() {
         let check = |(written, reserved): (u64, u64), stored: Option<u64>, expected: (Memory, u64)| {
-            let known = Generations { written, reserved };
+            let known = ClusterGenerations { written, reserved };
             let stored = stored.map(manifest);
             let next = known.next(stored.as_ref());
             assert_eq!((known.judge(stored.as_ref()), next.reserved), expected);
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn the_lease_says_what_it_was_told() {
-        let known = Generations { written: 4, reserved: 5 };
-        assert_eq!(Generations::of(&known.lease()), known);
-        assert_eq!(Generations::of(&json!({})), Generations::default());
+        let known = ClusterGenerations { written: 4, reserved: 5 };
+        assert_eq!(ClusterGenerations::of(&known.lease()), known);
+        assert_eq!(ClusterGenerations::of(&json!({})), ClusterGenerations::default());
     }
 }

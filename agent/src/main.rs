@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tenon_agent::binary::{Configuration, logging, run};
+use tenon_agent::binary::{AgentConfiguration, logging, run};
 
 /// Frees pages that a large list left behind, which the system's allocator keeps. Without huge pages: of each of them a
 /// few kilobytes would hold two megabytes.
@@ -11,7 +11,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     logging::start();
-    let configuration = match Configuration::read(|name| std::env::var(name).ok()) {
+    let configuration = match AgentConfiguration::read(|name| std::env::var(name).ok()) {
         Ok(configuration) => configuration,
         Err(errors) => {
             tracing::error!(error_type = "Configuration", "{errors}");

@@ -12,7 +12,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::launch::Launch;
 use tenon_snapshot::{Kube, KubeError, ObjectKey};
-use tenon_table::items::{Form, from_item, keys};
+use tenon_table::items::{ItemForm, from_item, keys};
 use tenon_table::{Consistency, Key, Table, TableError};
 
 /// Most items of one read.
@@ -24,7 +24,8 @@ const ITEMS: usize = 100;
 /// [`TableError`] where it can't be read for which pods they were launched.
 pub(crate) async fn nominate<K: Kube, T: Table>(
     kube: &K,
-    (table, cluster): (&T, &ClusterName),
+    table: &T,
+    cluster: &ClusterName,
     opening: &BTreeMap<ClaimName, String>,
 ) -> Result<Vec<KubeError>, TableError> {
     let mut failed = Vec::new();
@@ -59,7 +60,7 @@ pub(crate) async fn nominate<K: Kube, T: Table>(
 }
 
 /// Those of the items that are there and can be read.
-async fn read<T: Table, F: Form>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
+async fn read<T: Table, F: ItemForm>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
     let mut read = Vec::new();
     for keys in keys.chunks(ITEMS) {
         let found = table.batch_get(keys, Consistency::Eventual).await?;

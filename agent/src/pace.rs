@@ -15,7 +15,7 @@ use tenon_table::Table;
 use crate::agent::{Agent, AgentError, Burst, Converged, HEARTBEAT_EVERY, Reported};
 use crate::bell::Bell;
 use crate::deleted::Tainted;
-use crate::window::Window;
+use crate::window::ChangeWindow;
 
 /// How long the agent waits after a step that failed.
 pub const RETRY: SignedDuration = SignedDuration::from_secs(2);
@@ -29,7 +29,7 @@ pub const ANSWERED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum StepWork {
     /// It reports.
     Report(Burst),
     /// It converges; what came of it is reported with what else changes.
@@ -38,7 +38,7 @@ pub enum Work {
     ConvergeAndReport(Burst),
 }
 
-impl Work {
+impl StepWork {
     const fn converges(self) -> bool {
         match self {
             Self::Converge | Self::ConvergeAndReport(_) => true,
@@ -57,27 +57,27 @@ impl Work {
 
 /// When the agent looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pace {
+pub struct AgentPace {
     seen: Versions,
-    arrivals: Window,
-    changes: Window,
-    nodes: Window,
-    deletions: Window,
-    rung: Rung,
-    under_way: UnderWay,
+    arrivals: ChangeWindow,
+    changes: ChangeWindow,
+    nodes: ChangeWindow,
+    deletions: ChangeWindow,
+    rung: WasRung,
+    under_way: ChangeUnderWay,
     converge_at: Timestamp,
     beat_at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rung {
+enum WasRung {
     Yes,
     No,
 }
 
 /// Whether an action may wait for what just changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnderWay {
+enum ChangeUnderWay {
     Something,
     Nothing,
 }
@@ -86,7 +86,7 @@ enum UnderWay {
 #[derive(Debug)]
 pub struct StepEnded {
     /// What it was to do.
-    pub work: Work,
+    pub work: StepWork,
     /// Whether the Nodes of what somebody deleted are tainted, if the API server answered.
     pub tainted: Option<Tainted>,
     /// What the convergence came to, if there was one and it ended.
@@ -97,24 +97,24 @@ pub struct StepEnded {
     pub errors: Vec<AgentError>,
 }
 
-impl Default for Pace {
+impl Default for AgentPace {
     /// An agent that just started: it looks at once.
     fn default() -> Self {
         Self {
             seen: Versions::default(),
-            arrivals: Window::of_arrivals(),
-            changes: Window::of_changes(),
-            nodes: Window::of_nodes(),
-            deletions: Window::of_nodes(),
-            rung: Rung::Yes,
-            under_way: UnderWay::Nothing,
+            arrivals: ChangeWindow::of_arrivals(),
+            changes: ChangeWindow::of_changes(),
+            nodes: ChangeWindow::of_nodes(),
+            deletions: ChangeWindow::of_nodes(),
+            rung: WasRung::Yes,
+            under_way: ChangeUnderWay::Nothing,
             converge_at: Timestamp::MIN,
             beat_at: Timestamp::MIN,
         }
     }
 }
 
-impl Pace {
+impl AgentPace {
     /// The cluster is like that; when it is looked at, if something changed since it was observed last.
     pub fn observe(&mut self, versions: Versions, now: Timestamp) -> Option<Timestamp> {
         let before = std::mem::replace(&mut self.seen, versions);
@@ -141,24 +141,24 @@ impl Pace {
 
     /// The doorbell rang.
     pub const fn observe_ring(&mut self) {
-        self.rung = Rung::Yes;
+        self.rung = WasRung::Yes;
     }
 
     /// The agent starts anew: it looks at once, and knows nothing of what it wrote.
     pub const fn restart(&mut self) {
-        self.rung = Rung::Yes;
+        self.rung = WasRung::Yes;
         self.beat_at = Timestamp::MIN;
     }
 
     /// Begins a step, if one is due.
-    pub fn begin(&mut self, now: Timestamp) -> Option<Work> {
-        let is_due = |window: &Window| window.due().is_some_and(|at| at <= now);
+    pub fn begin(&mut self, now: Timestamp) -> Option<StepWork> {
+        let is_due = |window: &ChangeWindow| window.due().is_some_and(|at| at <= now);
         let arrived = is_due(&self.arrivals);
         let changed = arrived || is_due(&self.changes);
         // What an action waits for may just have come: a Node that joined, a pod that went.
-        let waited = changed && self.under_way == UnderWay::Something;
+        let waited = changed && self.under_way == ChangeUnderWay::Something;
         let deleted = is_due(&self.deletions);
-        let converge = self.rung == Rung::Yes || now >= self.converge_at || waited;
+        let converge = self.rung == WasRung::Yes || now >= self.converge_at || waited;
         if !converge && !changed && now < self.beat_at {
             let joined = self.joined().is_some_and(|at| at <= now);
             if joined {
@@ -167,7 +167,7 @@ impl Pace {
             if deleted {
                 self.deletions.close();
             }
-            return (joined || deleted).then_some(Work::Converge);
+            return (joined || deleted).then_some(StepWork::Converge);
         }
         let converge = converge || deleted;
         self.changes.close();
@@ -176,19 +176,19 @@ impl Pace {
             self.arrivals.close();
         }
         if !converge {
-            return Some(Work::Report(burst));
+            return Some(StepWork::Report(burst));
         }
         self.nodes.close();
         self.deletions.close();
-        self.rung = Rung::No;
-        Some(Work::ConvergeAndReport(burst))
+        self.rung = WasRung::No;
+        Some(StepWork::ConvergeAndReport(burst))
     }
 
     /// When changed Nodes are looked at that an action may wait for.
     fn joined(&self) -> Option<Timestamp> {
         match self.under_way {
-            UnderWay::Something => self.nodes.due(),
-            UnderWay::Nothing => None,
+            ChangeUnderWay::Something => self.nodes.due(),
+            ChangeUnderWay::Nothing => None,
         }
     }
 
@@ -199,7 +199,7 @@ impl Pace {
             Some(converged) => {
                 self.converge_at = converged.next;
                 let waits = !converged.reports.is_empty();
-                self.under_way = if waits { UnderWay::Something } else { UnderWay::Nothing };
+                self.under_way = if waits { ChangeUnderWay::Something } else { ChangeUnderWay::Nothing };
             }
             None if ended.work.converges() || ended.tainted.is_none() => self.converge_at = after(RETRY),
             None => {}
@@ -224,7 +224,7 @@ impl Pace {
     /// When a step is due; `now` where it is already.
     #[must_use]
     pub fn due(&self, now: Timestamp) -> Timestamp {
-        if self.rung == Rung::Yes {
+        if self.rung == WasRung::Yes {
             return now;
         }
         let windows = [self.arrivals.due(), self.changes.due(), self.deletions.due(), self.joined()];
@@ -241,7 +241,7 @@ const fn is_answered(kind: &ChunkKind) -> bool {
 /// Carries out a step. Nodes of what somebody deleted are tainted first: the rest takes AWS.
 pub async fn run_step<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
-    work: Work,
+    work: StepWork,
     clock: impl Fn() -> Timestamp + Send,
 ) -> StepEnded {
     let mut ended = StepEnded { work, tainted: None, converged: None, reported: None, errors: Vec::new() };
@@ -289,7 +289,7 @@ mod tests {
         };
         let reported = Some(Reported::Unchanged);
         StepEnded {
-            work: Work::ConvergeAndReport(Burst::Over),
+            work: StepWork::ConvergeAndReport(Burst::Over),
             tainted: Some(Tainted::All),
             converged: Some(converged),
             reported,
@@ -297,9 +297,9 @@ mod tests {
         }
     }
 
-    fn rested(waits: usize) -> Pace {
-        let mut pace = Pace::default();
-        assert_eq!(pace.begin(at(0)), Some(Work::ConvergeAndReport(Burst::Over)));
+    fn rested(waits: usize) -> AgentPace {
+        let mut pace = AgentPace::default();
+        assert_eq!(pace.begin(at(0)), Some(StepWork::ConvergeAndReport(Burst::Over)));
         assert_eq!(pace.end(&converged(60, waits), at(0)), at(40));
         assert_eq!(pace.begin(at(39)), None);
         pace
@@ -308,12 +308,12 @@ mod tests {
     #[test]
     fn it_beats_converges_and_hears() {
         let mut pace = rested(0);
-        assert_eq!(pace.begin(at(40)), Some(Work::Report(Burst::Over)));
-        assert_eq!(pace.begin(at(60)), Some(Work::ConvergeAndReport(Burst::Over)));
+        assert_eq!(pace.begin(at(40)), Some(StepWork::Report(Burst::Over)));
+        assert_eq!(pace.begin(at(60)), Some(StepWork::ConvergeAndReport(Burst::Over)));
         let mut pace = rested(0);
         pace.observe_ring();
         assert_eq!(pace.due(at(3)), at(3));
-        assert_eq!(pace.begin(at(3)), Some(Work::ConvergeAndReport(Burst::Over)));
+        assert_eq!(pace.begin(at(3)), Some(StepWork::ConvergeAndReport(Burst::Over)));
         // Rung while the step runs: it runs again.
         pace.observe_ring();
         assert_eq!(pace.end(&converged(60, 0), at(4)), at(4));
@@ -327,8 +327,8 @@ mod tests {
             assert_eq!((pace.begin(at(10)), pace.begin(at(11))), (None, Some(expected)));
             assert_eq!(pace.begin(at(12)), None);
         };
-        check(0, Work::Report(Burst::Over));
-        check(1, Work::ConvergeAndReport(Burst::Over));
+        check(0, StepWork::Report(Burst::Over));
+        check(1, StepWork::ConvergeAndReport(Burst::Over));
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
             assert!(pace.begin(at(12)).is_some());
         };
         check(0, None);
-        check(1, Some(Work::Converge));
+        check(1, Some(StepWork::Converge));
     }
 
     #[test]
@@ -354,15 +354,15 @@ mod tests {
             let soon = at(10) + SignedDuration::from_millis(100);
             let deletion = Versions { all: 1, nodes: 1, arrivals: 0, deletions: 1 };
             assert_eq!(pace.observe(deletion, at(10)), Some(soon));
-            assert_eq!((pace.begin(at(10)), pace.begin(soon)), (None, Some(Work::Converge)));
+            assert_eq!((pace.begin(at(10)), pace.begin(soon)), (None, Some(StepWork::Converge)));
             assert_eq!(pace.begin(at(10) + SignedDuration::from_millis(200)), None);
             // Some Node changed while it was tainted.
             let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, waits) };
-            let ended = StepEnded { work: Work::Converge, reported: None, ..ended };
+            let ended = StepEnded { work: StepWork::Converge, reported: None, ..ended };
             assert!(pace.end(&ended, soon) <= soon + TAINT_RETRY);
             // It is reported, and looked at again.
             assert!(pace.begin(at(11)).is_some());
-            assert_eq!(pace.begin(soon + TAINT_RETRY), Some(Work::ConvergeAndReport(Burst::Over)));
+            assert_eq!(pace.begin(soon + TAINT_RETRY), Some(StepWork::ConvergeAndReport(Burst::Over)));
         }
     }
 
@@ -371,21 +371,21 @@ mod tests {
         let mut pace = rested(0);
         pace.observe(PODS, at(10));
         pace.observe_ring();
-        assert_eq!(pace.begin(at(10)), Some(Work::ConvergeAndReport(Burst::GoesOn)));
+        assert_eq!(pace.begin(at(10)), Some(StepWork::ConvergeAndReport(Burst::GoesOn)));
         let reported = Some(Reported::Later(at(40)));
         assert_eq!(pace.end(&StepEnded { reported, ..converged(60, 0) }, at(10)), at(11));
-        assert_eq!(pace.begin(at(11)), Some(Work::Report(Burst::Over)));
+        assert_eq!(pace.begin(at(11)), Some(StepWork::Report(Burst::Over)));
         // Rung while nothing changes: there is no burst.
         pace.observe_ring();
-        assert_eq!(pace.begin(at(12)), Some(Work::ConvergeAndReport(Burst::Over)));
+        assert_eq!(pace.begin(at(12)), Some(StepWork::ConvergeAndReport(Burst::Over)));
     }
 
     #[test]
     fn a_convergence_alone_leaves_the_heartbeat_where_it_was() {
         let mut pace = rested(1);
         pace.observe(Versions { all: 1, nodes: 1, arrivals: 0, ..PODS }, at(39));
-        assert_eq!(pace.begin(at(39) + SignedDuration::from_millis(100)), Some(Work::Converge));
-        let ended = StepEnded { work: Work::Converge, reported: None, ..converged(60, 1) };
+        assert_eq!(pace.begin(at(39) + SignedDuration::from_millis(100)), Some(StepWork::Converge));
+        let ended = StepEnded { work: StepWork::Converge, reported: None, ..converged(60, 1) };
         assert_eq!(pace.end(&ended, at(39) + SignedDuration::from_millis(200)), at(40));
     }
 
@@ -402,33 +402,36 @@ mod tests {
         let mut pace = rested(0);
         pace.observe_ring();
         let work = pace.begin(at(10)).unwrap();
-        assert_eq!((work, pace.end(&failed(work), at(10))), (Work::ConvergeAndReport(Burst::Over), at(12)));
-        assert_eq!(pace.begin(at(12)), Some(Work::ConvergeAndReport(Burst::Over)));
+        assert_eq!(
+            (work, pace.end(&failed(work), at(10))),
+            (StepWork::ConvergeAndReport(Burst::Over), at(12))
+        );
+        assert_eq!(pace.begin(at(12)), Some(StepWork::ConvergeAndReport(Burst::Over)));
     }
 
     #[test]
     fn a_changed_class_is_answered_soon() {
         let mut pace = rested(0);
         pace.observe(PODS, at(20));
-        assert_eq!(pace.begin(at(21)), Some(Work::Report(Burst::Over)));
+        assert_eq!(pace.begin(at(21)), Some(StepWork::Report(Burst::Over)));
         let ring =
             Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0, deletions: 0 };
         let reported = Some(Reported::Changed(ring));
         let ended = StepEnded {
-            work: Work::Report(Burst::Over),
+            work: StepWork::Report(Burst::Over),
             tainted: Some(Tainted::All),
             converged: None,
             reported,
             errors: vec![],
         };
         assert_eq!(pace.end(&ended, at(21)), at(26));
-        assert_eq!(pace.begin(at(26)), Some(Work::ConvergeAndReport(Burst::Over)));
+        assert_eq!(pace.begin(at(26)), Some(StepWork::ConvergeAndReport(Burst::Over)));
     }
 
     #[test]
     fn one_that_starts_anew_looks_at_once() {
         let mut pace = rested(0);
         pace.restart();
-        assert_eq!(pace.begin(at(1)), Some(Work::ConvergeAndReport(Burst::Over)));
+        assert_eq!(pace.begin(at(1)), Some(StepWork::ConvergeAndReport(Burst::Over)));
     }
 }

@@ -12,9 +12,9 @@ use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
 use tenon_domain::taint::{DISRUPTED, Taint, TaintEffect, UNREGISTERED, merge_taints};
 use tenon_snapshot::object::{self, Kind, Object, text};
-use tenon_snapshot::{Action, ActionKind, PodRef};
+use tenon_snapshot::{ActionKind, NodeAction, PodRef};
 
-use crate::drain::{Drain, PodOp, Refused, plan_drain};
+use crate::drain::{Drain, PodOp, RefusedEvictions, plan_drain};
 
 /// The value of [`labels::EXCLUDE_FROM_LOAD_BALANCERS`] on a Node that is drained.
 const EXCLUDED_BY: &str = "karpenter";
@@ -33,7 +33,7 @@ pub struct View {
     /// Pods by the Node that they are bound to.
     pub pods: BTreeMap<String, Vec<PodRef>>,
     /// Pods whose budgets said no.
-    pub refused: Refused,
+    pub refused: RefusedEvictions,
 }
 
 /// One operation.
@@ -83,7 +83,7 @@ pub struct Convergence {
 
 /// Plans what brings the Nodes nearer to what the actions ask for.
 #[must_use]
-pub fn plan_convergence(view: &View, actions: &[Action], now: Timestamp) -> Convergence {
+pub fn plan_convergence(view: &View, actions: &[NodeAction], now: Timestamp) -> Convergence {
     let mut convergence = Convergence::default();
     for action in actions {
         convergence.opening.extend(opening(view, action));
@@ -96,7 +96,7 @@ pub fn plan_convergence(view: &View, actions: &[Action], now: Timestamp) -> Conv
 }
 
 /// The claim and its Node, if that is registered now, or takes its first pods.
-fn opening(view: &View, action: &Action) -> Option<(ClaimName, (String, Opening))> {
+fn opening(view: &View, action: &NodeAction) -> Option<(ClaimName, (String, Opening))> {
     match action.kind {
         ActionKind::Register | ActionKind::Initialize => {}
         ActionKind::Disrupt | ActionKind::Drain | ActionKind::Finalize => return None,
@@ -126,7 +126,7 @@ fn opening(view: &View, action: &Action) -> Option<(ClaimName, (String, Opening)
 
 fn plan_action(
     view: &View,
-    action: &Action,
+    action: &NodeAction,
     now: Timestamp,
     ops: &mut Vec<Op>,
 ) -> (ActionProgress, Option<Timestamp>) {
@@ -180,7 +180,7 @@ const fn progress_without_node(kind: ActionKind) -> ActionProgress {
 }
 
 /// The claim's Node: by its providerID; by its name only where the claim has none.
-fn find_node<'a>(view: &'a View, action: &Action) -> Option<&'a Object> {
+fn find_node<'a>(view: &'a View, action: &NodeAction) -> Option<&'a Object> {
     match (&action.provider_id, &action.node) {
         (Some(id), _) => view.nodes.iter().find(|node| text(node, "/spec/providerID") == Some(id)),
         (None, Some(name)) => view.nodes.iter().find(|node| object::name(node) == name),
@@ -189,7 +189,7 @@ fn find_node<'a>(view: &'a View, action: &Action) -> Option<&'a Object> {
 }
 
 /// What has to change of the Node; nothing where it is as it should be.
-fn plan_patch(node: &Value, action: &Action, view: &View) -> Option<Value> {
+fn plan_patch(node: &Value, action: &NodeAction, view: &View) -> Option<Value> {
     let claim = view.claims.get(action.claim.as_str());
     let mut patch = Map::new();
     let mut metadata = Map::new();
@@ -214,7 +214,7 @@ fn plan_patch(node: &Value, action: &Action, view: &View) -> Option<Value> {
     if !metadata.is_empty() {
         patch.insert("metadata".to_owned(), Value::Object(metadata));
     }
-    let fate = if view.deleted.contains(object::name(node)) { Fate::Deleted } else { Fate::Stays };
+    let fate = if view.deleted.contains(object::name(node)) { NodeFate::Deleted } else { NodeFate::Stays };
     if let Some(taints) = plan_taints(node, action, fate) {
         patch.insert("spec".to_owned(), json!({"taints": taints}));
     }
@@ -229,7 +229,7 @@ fn is_registered(node: &Value) -> bool {
 
 /// Labels and annotations that the Node should have. Those of the claim are set once, when it is registered: what
 /// somebody changes later is theirs.
-fn wanted_metadata(action: &Action, registered: bool) -> (Texts, Texts) {
+fn wanted_metadata(action: &NodeAction, registered: bool) -> (Texts, Texts) {
     let mut wanted = Texts::new();
     let mut annotations = Texts::new();
     let set = |map: &mut Texts, key: &str, value: &str| map.insert(key.to_owned(), value.to_owned());
@@ -304,7 +304,7 @@ fn plan_owners(node: &Value, kind: ActionKind, claim: &Value) -> Option<Value> {
 
 /// Whether somebody deleted a Node, or what owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum NodeFate {
     /// Nobody did.
     Stays,
     /// Somebody did: it is tainted, whatever its action asks for.
@@ -324,7 +324,7 @@ pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
 }
 
 /// The taints that the Node should have, where they aren't those. Taints keep the fields that aren't read here.
-fn plan_taints(node: &Value, action: &Action, fate: Fate) -> Option<Vec<Value>> {
+fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate) -> Option<Vec<Value>> {
     let known = object::list(node, "/spec/taints");
     let mut taints = known.to_vec();
     match action.kind {
@@ -347,18 +347,18 @@ fn plan_taints(node: &Value, action: &Action, fate: Fate) -> Option<Vec<Value>> 
         ActionKind::Drain | ActionKind::Finalize => {}
     }
     match (action.kind, fate) {
-        (ActionKind::Disrupt | ActionKind::Drain, Fate::Stays | Fate::Deleted)
-        | (ActionKind::Register | ActionKind::Initialize, Fate::Deleted) => {
+        (ActionKind::Disrupt | ActionKind::Drain, NodeFate::Stays | NodeFate::Deleted)
+        | (ActionKind::Register | ActionKind::Initialize, NodeFate::Deleted) => {
             if with_disrupted(node).is_some() {
                 taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
                 taints.push(form(&Taint::disrupted()));
             }
         }
         // A disruption or a deletion that was called off leaves no taint behind.
-        (ActionKind::Register | ActionKind::Initialize, Fate::Stays) => {
+        (ActionKind::Register | ActionKind::Initialize, NodeFate::Stays) => {
             taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
         }
-        (ActionKind::Finalize, Fate::Stays | Fate::Deleted) => {}
+        (ActionKind::Finalize, NodeFate::Stays | NodeFate::Deleted) => {}
     }
     (taints.as_slice() != known).then_some(taints)
 }

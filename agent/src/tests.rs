@@ -19,7 +19,7 @@ use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_simulated_cluster::{NodeSpec, SimulatedCluster, SimulationConfig};
 use tenon_snapshot::object::{self, text};
 use tenon_snapshot::snapshot::{self, ChunkCache, ChunkKind};
-use tenon_snapshot::{Action, ActionKind, Kind, action};
+use tenon_snapshot::{ActionKind, Kind, NodeAction, action};
 use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, Table, Write};
 
@@ -57,7 +57,7 @@ fn quiet_table() -> MemoryTable {
     MemoryTable::new(config, Arc::new(|| Timestamp::UNIX_EPOCH))
 }
 
-struct World {
+struct AgentFixture {
     kube: SimulatedCluster,
     table: MemoryTable,
     rings: Rings,
@@ -70,7 +70,7 @@ fn name() -> ClusterName {
     ClusterName::parse("prod").unwrap()
 }
 
-impl World {
+impl AgentFixture {
     fn new() -> Self {
         let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
         let table = quiet_table();
@@ -105,9 +105,9 @@ impl World {
         self.ask(action);
     }
 
-    fn action(&mut self, node: &str, kind: ActionKind, deadline: Option<i64>) -> Action {
+    fn action(&mut self, node: &str, kind: ActionKind, deadline: Option<i64>) -> NodeAction {
         self.number += 1;
-        Action {
+        NodeAction {
             claim: ClaimName::parse(node).unwrap(),
             number: self.number,
             kind,
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    fn ask(&self, action: Action) {
+    fn ask(&self, action: NodeAction) {
         let key = action::action_key(&name(), &action.claim);
         self.commit(Write::Put { key, item: action.to_item().unwrap() });
     }
@@ -237,7 +237,7 @@ fn provider_id(node: &str) -> String {
 
 #[test]
 fn a_node_is_registered_once_and_later_changes_are_the_users() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.boot("a");
     world.act("a", ActionKind::Register, None);
     world.run(4);
@@ -268,7 +268,7 @@ fn a_node_is_registered_once_and_later_changes_are_the_users() {
 #[test]
 fn taints_are_added_unless_the_node_is_kept_from_it() {
     let check = |value: Option<&str>, expected: &[Taint]| {
-        let mut world = World::new();
+        let mut world = AgentFixture::new();
         world.boot("a");
         world.run(6);
         let labels: BTreeMap<&str, &str> =
@@ -292,18 +292,18 @@ fn taints_are_added_unless_the_node_is_kept_from_it() {
 
 #[test]
 fn a_claims_own_label_keeps_the_taints_off_its_node() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.boot("a");
     world.run(6);
     let labels = BTreeMap::from([("karpenter.sh/do-not-sync-taints".to_owned(), "true".to_owned())]);
-    let action = Action { labels, ..world.action("a", ActionKind::Register, None) };
+    let action = NodeAction { labels, ..world.action("a", ActionKind::Register, None) };
     world.ask(action);
     world.run(20);
     assert!(world.is_done("a"));
     assert_eq!(object::taints(&world.node("a").unwrap()), []);
 }
 
-fn apply_claim(world: &World, name: &str, annotations: &Value) -> String {
+fn apply_claim(world: &AgentFixture, name: &str, annotations: &Value) -> String {
     let claim = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
         "metadata": {"name": name, "annotations": annotations}, "status": {"providerID": provider_id(name)}});
     object::uid(&world.kube.apply(claim).unwrap()).to_owned()
@@ -311,13 +311,13 @@ fn apply_claim(world: &World, name: &str, annotations: &Value) -> String {
 
 #[test]
 fn a_node_is_owned_by_its_claim() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     let ours = json!({"tenon.dev/launch": "launch-1"});
     let owner = |name: &str, uid: &str| {
         json!({"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": name, "uid": uid,
             "blockOwnerDeletion": true})
     };
-    let owners = |world: &World, node: &str| {
+    let owners = |world: &AgentFixture, node: &str| {
         object::list(&world.node(node).unwrap(), "/metadata/ownerReferences").to_vec()
     };
     for node in ["a", "b", "c"] {
@@ -348,7 +348,7 @@ fn a_node_is_owned_by_its_claim() {
 
 #[test]
 fn a_node_goes_with_its_claim() {
-    let mut world = World::with_pods(2, Value::Null, json!({}));
+    let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
     apply_claim(&world, "a", &json!({"tenon.dev/launch": "launch-1"}));
     world.run(2);
     assert!(object::deleted_at(&world.node("a").unwrap()).is_none());
@@ -361,7 +361,7 @@ fn a_node_goes_with_its_claim() {
 
 #[test]
 fn a_drain_under_a_budget_waits_and_proceeds() {
-    let mut world = World::with_pods(4, json!({"maxUnavailable": 1}), json!({}));
+    let mut world = AgentFixture::with_pods(4, json!({"maxUnavailable": 1}), json!({}));
     world.act("a", ActionKind::Disrupt, None);
     world.run(2);
     assert!(object::taints(&world.node("a").unwrap()).contains(&Taint::disrupted()));
@@ -388,7 +388,7 @@ fn a_drain_under_a_budget_waits_and_proceeds() {
 
 #[test]
 fn restarted_in_the_middle_it_ends_in_the_same_place() {
-    let mut world = World::with_pods(4, json!({"maxUnavailable": 1}), json!({}));
+    let mut world = AgentFixture::with_pods(4, json!({"maxUnavailable": 1}), json!({}));
     world.act("a", ActionKind::Drain, None);
     for _ in 0..100 {
         world.restart();
@@ -401,7 +401,7 @@ fn restarted_in_the_middle_it_ends_in_the_same_place() {
 
 #[test]
 fn a_budget_that_never_lets_go_holds_until_the_deadline() {
-    let mut world = World::with_pods(2, json!({"maxUnavailable": 0}), json!({}));
+    let mut world = AgentFixture::with_pods(2, json!({"maxUnavailable": 0}), json!({}));
     let deadline = world.now + 60;
     world.act("a", ActionKind::Drain, Some(deadline));
     // Pods with 30 s of grace are deleted 30 s before the deadline.
@@ -415,7 +415,7 @@ fn a_budget_that_never_lets_go_holds_until_the_deadline() {
 #[test]
 fn do_not_disrupt_pods_stay() {
     let annotations = json!({"annotations": {"karpenter.sh/do-not-disrupt": "true"}});
-    let mut world = World::with_pods(2, Value::Null, annotations);
+    let mut world = AgentFixture::with_pods(2, Value::Null, annotations);
     world.act("a", ActionKind::Drain, None);
     world.run(120);
     assert_eq!(world.pods("a"), 2);
@@ -424,7 +424,7 @@ fn do_not_disrupt_pods_stay() {
 
 #[test]
 fn an_empty_node_is_drained_for_five_seconds() {
-    let mut world = World::with_pods(1, Value::Null, json!({}));
+    let mut world = AgentFixture::with_pods(1, Value::Null, json!({}));
     world.act("b", ActionKind::Drain, None);
     world.run(5);
     assert!(!world.is_done("b"));
@@ -434,7 +434,7 @@ fn an_empty_node_is_drained_for_five_seconds() {
 
 #[test]
 fn a_quiet_cluster_costs_a_heartbeat_and_no_ring() {
-    let mut world = World::with_pods(2, Value::Null, json!({}));
+    let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
     let (rings, before) = (world.rings.0.lock().unwrap().len(), world.snapshot());
     world.run(45);
     let after = world.snapshot();
@@ -445,7 +445,7 @@ fn a_quiet_cluster_costs_a_heartbeat_and_no_ring() {
 
 #[test]
 fn bound_pods_that_go_are_told_with_the_next_heartbeat() {
-    let mut world = World::with_pods(2, Value::Null, json!({}));
+    let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
     world.run(60);
     let (rings, before) = (world.rings.0.lock().unwrap().len(), world.snapshot());
     let web = world.kube.object(Kind::Deployment, "default", "web").unwrap();
@@ -468,7 +468,7 @@ fn bound_pods_that_go_are_told_with_the_next_heartbeat() {
 
 #[test]
 fn a_ring_that_isnt_heard_is_rung_again() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.run(1);
     *world.rings.1.lock().unwrap() = 2;
     let heard = world.rings.0.lock().unwrap().len();
@@ -480,9 +480,9 @@ fn a_ring_that_isnt_heard_is_rung_again() {
 
 #[test]
 fn a_restored_table_is_noticed_and_generations_never_go_back() {
-    let mut world = World::with_pods(2, Value::Null, json!({}));
+    let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
     let generation = world.snapshot().generation;
-    let manifest = |world: &World| {
+    let manifest = |world: &AgentFixture| {
         block_on(snapshot::read_manifest(&world.table, &name(), Consistency::Strong)).unwrap()
     };
     let mut old = manifest(&world).unwrap();
@@ -501,7 +501,7 @@ fn a_restored_table_is_noticed_and_generations_never_go_back() {
 
 #[test]
 fn a_ring_names_what_changed_and_how_many_pods_wait() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.run(1);
     world
         .kube
@@ -520,9 +520,9 @@ fn a_ring_names_what_changed_and_how_many_pods_wait() {
 
 #[test]
 fn pods_of_a_burst_are_rung_for_when_it_is_over() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.run(1);
-    let rung = |world: &World| world.rings.0.lock().unwrap().clone();
+    let rung = |world: &AgentFixture| world.rings.0.lock().unwrap().clone();
     let pod = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": []}});
     let before = rung(&world).len();
     world.kube.apply(pod("a")).unwrap();
@@ -550,7 +550,7 @@ fn pods_of_a_burst_are_rung_for_when_it_is_over() {
 
 #[test]
 fn a_pod_runs_on_the_node_that_was_launched_for_it() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.boot("a");
     world.boot("b");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"},

@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 
 /// A window that collects changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct ChangeWindow {
     idle: SignedDuration,
     longest: SignedDuration,
     open: Option<(Timestamp, Timestamp)>,
 }
 
-impl Window {
+impl ChangeWindow {
     /// Of pods that come. They come in bursts, and nodes are planned for all of one together: once none came for a
     /// second, or after ten. Source: the peer's batching (KARPENTER.md 3.3).
     #[must_use]
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_one_report() {
-        let mut window = Window::of_arrivals();
+        let mut window = ChangeWindow::of_arrivals();
         assert_eq!(window.due(), None);
         window.observe_change(at(0));
         window.observe_change(at(900));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_restless_cluster_is_reported_after_ten_seconds() {
-        let mut window = Window::of_arrivals();
+        let mut window = ChangeWindow::of_arrivals();
         for second in 0..30 {
             window.observe_change(at(second * 500));
         }

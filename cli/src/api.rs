@@ -14,13 +14,13 @@ use tenon_table::marks::{MarksError, Meant};
 
 use crate::errors::{Problem, chain, nearest, quoted};
 use crate::output::API_VERSION;
-use crate::state::{self, BelongsTo, Kind, ListError, Scope, Story, StoryOf};
+use crate::state::{self, BelongsTo, GetKind, ListError, ListScope, Story, StoryOf};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Request {
+pub(crate) enum ApiRequest {
     /// Items of a kind.
-    Items { kind: Kind, cluster: Option<String>, name: Option<String> },
+    Items { kind: GetKind, cluster: Option<String>, name: Option<String> },
     /// The decisions about something.
     Journal { of: StoryOf, cluster: Option<String>, name: String },
     /// An operator's word on marks, or on what was learned.
@@ -112,22 +112,22 @@ impl ErrorList {
 }
 
 /// A region's table, and where one looks from.
-pub(crate) struct Reading<'a, T> {
+pub(crate) struct TableReading<'a, T> {
     pub(crate) table: &'a T,
     pub(crate) region: &'a Region,
     pub(crate) now: Timestamp,
 }
 
-impl<T: Table> Reading<'_, T> {
+impl<T: Table> TableReading<'_, T> {
     /// Items of a kind.
     pub(crate) async fn items(
         &self,
-        kind: Kind,
+        kind: GetKind,
         cluster: Option<&str>,
         name: Option<&str>,
     ) -> Result<ItemList, Problem> {
         let cluster = self.cluster(kind.belongs_to(), cluster).await?;
-        let scope = Scope { region: self.region, cluster: cluster.as_ref(), now: self.now };
+        let scope = ListScope { region: self.region, cluster: cluster.as_ref(), now: self.now };
         let items = state::list(self.table, kind, scope, name).await.map_err(|e| unreadable(&e))?;
         Ok(ItemList::of(kind.list_kind(), self.now, items))
     }
@@ -162,7 +162,7 @@ impl<T: Table> Reading<'_, T> {
         name: &str,
     ) -> Result<JournalList, Problem> {
         let cluster = self.cluster(of.belongs_to(), cluster).await?;
-        let scope = Scope { region: self.region, cluster: cluster.as_ref(), now: self.now };
+        let scope = ListScope { region: self.region, cluster: cluster.as_ref(), now: self.now };
         let records = state::story(self.table, of, name, scope).await.map_err(|e| unreadable(&e))?;
         Ok(JournalList { api_version: API_VERSION.to_owned(), kind: "JournalList".to_owned(), records })
     }

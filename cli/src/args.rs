@@ -9,8 +9,8 @@ use tenon_domain::SignedDuration;
 use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
 
 use crate::errors::{Failure, Problem};
-use crate::output::Format;
-use crate::state::{Kind, StoryOf};
+use crate::output::OutputFormat;
+use crate::state::{GetKind, StoryOf};
 
 /// Gives Kubernetes clusters on EC2 their nodes, and says why.
 #[derive(Debug, Parser)]
@@ -18,12 +18,12 @@ use crate::state::{Kind, StoryOf};
 #[command(after_help = "Example:\n  tenon simulate -f pods.yaml -f nodepool.yaml -o json")]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// A whole region and cluster on this machine, no AWS account
     Local(LocalArgs),
     /// What would be launched for these manifests, and why; changes nothing
@@ -46,8 +46,8 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// How the result is written
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    pub(crate) format: Format,
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = OutputFormat::Table, value_name = "FORMAT")]
+    pub(crate) format: OutputFormat,
 }
 
 /// `--region`.
@@ -189,7 +189,7 @@ Examples:
 pub(crate) struct GetArgs {
     /// What to list
     #[arg(value_enum)]
-    pub(crate) kind: Kind,
+    pub(crate) kind: GetKind,
     /// Only the one of this name; ends with 1 when there is none
     pub(crate) name: Option<String>,
     /// The cluster; without, the only one

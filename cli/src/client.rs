@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::api::{ClearBody, ErrorList, EventSent, ItemList, JournalList};
 use crate::errors::{Failure, Problem};
-use crate::state::{Kind, StoryOf};
+use crate::state::{GetKind, StoryOf};
 use crate::target::Target;
 
 /// A region that runs on this machine.
@@ -70,7 +70,7 @@ impl Client {
 }
 
 impl Target for Client {
-    fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure> {
+    fn items(&self, kind: GetKind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure> {
         self.get(&["items"], &[("kind", Some(kind.as_str())), ("cluster", cluster), ("name", name)])
     }
 

@@ -1,7 +1,7 @@
 //! What is wrong with a call or with input, and how it is told.
 //!
 //! Decides the form of an error on stderr: file, line, field, what was expected, what to do; all errors of a call
-//! together. Every failure ends the command with status 2. A "no" isn't a failure: see [`Outcome`].
+//! together. Every failure ends the command with status 2. A "no" isn't a failure: see [`CommandOutcome`].
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,22 +9,22 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 use tenon_domain::manifest::{ManifestError, ManifestErrors};
 
-use crate::output::{API_VERSION, Format};
+use crate::output::{API_VERSION, OutputFormat};
 
 /// How a command ended that could do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandOutcome {
     /// Done.
     Done,
     /// Done, but the answer is "no": pods left over, something waited for, nothing found.
     No,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
+impl From<CommandOutcome> for ExitCode {
+    fn from(outcome: CommandOutcome) -> Self {
         match outcome {
-            Outcome::Done => Self::SUCCESS,
-            Outcome::No => Self::from(1),
+            CommandOutcome::Done => Self::SUCCESS,
+            CommandOutcome::No => Self::from(1),
         }
     }
 }
@@ -125,10 +125,10 @@ struct ErrorDocument<'a> {
 
 impl Failure {
     /// Tells it on stderr; the status to end with.
-    pub(crate) fn report(&self, format: Format) -> ExitCode {
+    pub(crate) fn report(&self, format: OutputFormat) -> ExitCode {
         let text = match format {
-            Format::Table => self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-            Format::Json | Format::Yaml => {
+            OutputFormat::Table => self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            OutputFormat::Json | OutputFormat::Yaml => {
                 let document = ErrorDocument { api_version: API_VERSION, kind: "Error", errors: &self.0 };
                 crate::output::document_text(format, &document)
             }

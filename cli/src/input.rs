@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tenon_domain::manifest::{Read as ReadManifests, objects, read_files};
+use tenon_domain::manifest::{ReadManifests, objects, read_files};
 
 use crate::errors::{Failure, Problem};
 

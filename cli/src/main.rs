@@ -21,9 +21,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use errors::{Failure, Problem};
-use output::Format;
+use output::OutputFormat;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -31,14 +31,14 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let (format, result) = match &cli.command {
-        Command::Local(args) => (args.output.format, commands::local::run(args)),
-        Command::Simulate(args) => (args.output.format, commands::simulate::run(args)),
-        Command::Types(args) => (args.output.format, commands::types::run(args)),
-        Command::Scenario(args) => (Format::Table, commands::scenario::run(args)),
-        Command::Get(args) => (args.output.format, commands::get::run(args)),
-        Command::Clear(args) => (args.output.format, commands::clear::run(args)),
-        Command::Why(args) => (args.output.format, commands::why::run(args)),
-        Command::Event(args) => (args.output.format, commands::event::run(args)),
+        CliCommand::Local(args) => (args.output.format, commands::local::run(args)),
+        CliCommand::Simulate(args) => (args.output.format, commands::simulate::run(args)),
+        CliCommand::Types(args) => (args.output.format, commands::types::run(args)),
+        CliCommand::Scenario(args) => (OutputFormat::Table, commands::scenario::run(args)),
+        CliCommand::Get(args) => (args.output.format, commands::get::run(args)),
+        CliCommand::Clear(args) => (args.output.format, commands::clear::run(args)),
+        CliCommand::Why(args) => (args.output.format, commands::why::run(args)),
+        CliCommand::Event(args) => (args.output.format, commands::event::run(args)),
     };
     match result {
         Ok(outcome) => outcome.into(),
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 /// A call that can't be understood; help and version come this way too, and are no errors.
 fn refuse(error: &clap::Error) -> ExitCode {
     let format = asked_format();
-    if !error.use_stderr() || format == Format::Table {
+    if !error.use_stderr() || format == OutputFormat::Table {
         // Where even this can't be written, the status still tells.
         let _ = error.print();
         return if error.use_stderr() { ExitCode::from(errors::EXIT_WRONG) } else { ExitCode::SUCCESS };
@@ -60,7 +60,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// The format that a call asks for which can't be understood as a whole.
-fn asked_format() -> Format {
+fn asked_format() -> OutputFormat {
     let arguments: Vec<String> = std::env::args().collect();
     let asks = |format: &str| {
         let pairs = arguments.iter().zip(arguments.iter().skip(1));
@@ -72,9 +72,9 @@ fn asked_format() -> Format {
             })
     };
     match (asks("json"), asks("yaml")) {
-        (true, _) => Format::Json,
-        (false, true) => Format::Yaml,
-        (false, false) => Format::Table,
+        (true, _) => OutputFormat::Json,
+        (false, true) => OutputFormat::Yaml,
+        (false, false) => OutputFormat::Table,
     }
 }
 

@@ -16,22 +16,22 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::api::{ClearBody, ErrorList, Request};
+use crate::api::{ApiRequest, ClearBody, ErrorList};
 use crate::errors::{Failure, Problem, quoted};
-use crate::state::{Kind, StoryOf};
+use crate::state::{GetKind, StoryOf};
 
 /// An answer: a document, or what is wrong with the request.
-pub(crate) type Answer = Result<Value, Problem>;
+pub(crate) type ServerAnswer = Result<Value, Problem>;
 
 /// A request that waits for its answer.
 pub(crate) struct Ask {
-    pub(crate) request: Request,
-    reply: oneshot::Sender<Answer>,
+    pub(crate) request: ApiRequest,
+    reply: oneshot::Sender<ServerAnswer>,
 }
 
 impl Ask {
     /// Answers; that the asker is gone changes nothing.
-    pub(crate) fn answer(self, answer: Answer) {
+    pub(crate) fn answer(self, answer: ServerAnswer) {
         let _ = self.reply.send(answer);
     }
 }
@@ -85,7 +85,7 @@ const fn other(port: u16) -> u16 {
 type Asks = Arc<Sender<Ask>>;
 
 #[derive(Deserialize)]
-struct Filter {
+struct QueryFilter {
     kind: Option<String>,
     cluster: Option<String>,
     name: Option<String>,
@@ -112,13 +112,13 @@ fn serve(listener: TcpListener, asks: Sender<Ask>) {
 async fn stop_on_interrupt(asks: Asks) {
     if tokio::signal::ctrl_c().await.is_ok() {
         let (reply, _) = oneshot::channel();
-        let _ = asks.send(Ask { request: Request::Stop, reply });
+        let _ = asks.send(Ask { request: ApiRequest::Stop, reply });
     }
 }
 
 type Response = (StatusCode, Json<Value>);
 
-async fn ask(asks: &Asks, request: Request) -> Response {
+async fn ask(asks: &Asks, request: ApiRequest) -> Response {
     let (reply, answer) = oneshot::channel();
     let ended = || Problem::new("the region has ended", "start it again with `tenon local`");
     if asks.send(Ask { request, reply }).is_err() {
@@ -140,29 +140,31 @@ fn unknown(field: &str, given: &str, known: &[&str]) -> Response {
     refuse(StatusCode::BAD_REQUEST, problem)
 }
 
-async fn items(State(asks): State<Asks>, Query(filter): Query<Filter>) -> Response {
+async fn items(State(asks): State<Asks>, Query(filter): Query<QueryFilter>) -> Response {
     let given = filter.kind.unwrap_or_default();
-    match Kind::parse(&given) {
-        Some(kind) => ask(&asks, Request::Items { kind, cluster: filter.cluster, name: filter.name }).await,
-        None => unknown("kind", &given, &Kind::ALL.map(Kind::as_str)),
+    match GetKind::parse(&given) {
+        Some(kind) => {
+            ask(&asks, ApiRequest::Items { kind, cluster: filter.cluster, name: filter.name }).await
+        }
+        None => unknown("kind", &given, &GetKind::ALL.map(GetKind::as_str)),
     }
 }
 
 async fn journal(
     State(asks): State<Asks>,
     Path((of, name)): Path<(String, String)>,
-    Query(filter): Query<Filter>,
+    Query(filter): Query<QueryFilter>,
 ) -> Response {
     match StoryOf::parse(&of) {
-        Some(of) => ask(&asks, Request::Journal { of, cluster: filter.cluster, name }).await,
+        Some(of) => ask(&asks, ApiRequest::Journal { of, cluster: filter.cluster, name }).await,
         None => unknown("kind", &of, &StoryOf::ALL.map(StoryOf::as_str)),
     }
 }
 
 async fn clear(State(asks): State<Asks>, Json(body): Json<ClearBody>) -> Response {
-    ask(&asks, Request::Clear(body)).await
+    ask(&asks, ApiRequest::Clear(body)).await
 }
 
 async fn event(State(asks): State<Asks>, Json(event): Json<Value>) -> Response {
-    ask(&asks, Request::Event(event)).await
+    ask(&asks, ApiRequest::Event(event)).await
 }

@@ -9,12 +9,12 @@ use crate::api::{ClearBody, EventSent, ItemList, JournalList};
 use crate::args::TargetArgs;
 use crate::client::Client;
 use crate::errors::Failure;
-use crate::state::{Kind, StoryOf};
+use crate::state::{GetKind, StoryOf};
 
 /// A region that answers.
 pub(crate) trait Target {
     /// Items of a kind; only that of the name where one is given.
-    fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure>;
+    fn items(&self, kind: GetKind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure>;
     /// The decisions about something, newest last.
     fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure>;
     /// Clears marks, or what was learned; gives what was cleared.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tenon_domain::id::ClusterName;
 use tenon_dynamodb::DynamoTable;
 
-use super::configuration::Configuration;
+use super::configuration::AgentConfiguration;
 use crate::bell::{Bell, BellError, DETAIL_TYPE, Ring};
 
 /// The longest poll that SQS knows.
@@ -37,7 +37,7 @@ pub(super) struct Aws {
 
 impl Aws {
     /// Clients that nobody asked anything yet.
-    pub(super) async fn new(configuration: &Configuration) -> Self {
+    pub(super) async fn new(configuration: &AgentConfiguration) -> Self {
         let http = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
@@ -78,7 +78,7 @@ pub(super) struct AwsBell {
 /// The event wasn't taken.
 #[derive(Debug, thiserror::Error)]
 #[error("EventBridge refused the event with `{code}`: {message}")]
-struct Refused {
+struct EventRefused {
     code: String,
     message: String,
 }
@@ -106,7 +106,7 @@ impl Bell for AwsBell {
         let answer = answer.map_err(|error| BellError(Arc::new(error)))?;
         let refused = answer.entries().iter().find_map(|entry| {
             let code = entry.error_code()?.to_owned();
-            Some(Refused { code, message: entry.error_message().unwrap_or_default().to_owned() })
+            Some(EventRefused { code, message: entry.error_message().unwrap_or_default().to_owned() })
         });
         refused.map_or(Ok(()), |refused| Err(BellError(Arc::new(refused))))
     }

@@ -12,7 +12,7 @@ const LISTEN: &str = "0.0.0.0:8080";
 
 /// What the agent is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Configuration {
+pub struct AgentConfiguration {
     /// `TENON_CLUSTER`: the cluster's name, as in the registry.
     pub cluster: ClusterName,
     /// `TENON_INSTALLATION`: the installation's id.
@@ -45,7 +45,7 @@ impl fmt::Display for ConfigurationErrors {
 
 impl std::error::Error for ConfigurationErrors {}
 
-impl Configuration {
+impl AgentConfiguration {
     /// Reads the environment.
     ///
     /// # Errors
@@ -102,11 +102,11 @@ mod tests {
         ("POD_NAMESPACE", "tenon-system"),
     ];
 
-    fn read(vars: &[(&str, &str)]) -> Result<Configuration, String> {
+    fn read(vars: &[(&str, &str)]) -> Result<AgentConfiguration, String> {
         let find = |name: &str| {
             vars.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        Configuration::read(find).map_err(|errors| errors.to_string())
+        AgentConfiguration::read(find).map_err(|errors| errors.to_string())
     }
 
     #[test]

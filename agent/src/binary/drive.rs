@@ -15,11 +15,11 @@ use tokio::sync::watch;
 
 use super::aws::{Doorbell, Heard};
 use super::logging::chain;
-use super::metrics::{Metrics, Step};
+use super::metrics::{Metrics, StepLabels};
 use crate::agent::{Agent, Reported};
 use crate::bell::Bell;
 use crate::deleted::{Tainted, taint_deleted};
-use crate::pace::{Pace, StepEnded, run_step};
+use crate::pace::{AgentPace, StepEnded, run_step};
 
 /// The wait after a queue that gave no answer.
 const DOORBELL_RETRY: Duration = Duration::from_secs(5);
@@ -33,11 +33,12 @@ const TAINT_RETRY: Duration = Duration::from_secs(1);
 /// Drives the agent until it is told to stop.
 pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
-    (mut changes, doorbell): (watch::Receiver<Versions>, &Doorbell),
+    mut changes: watch::Receiver<Versions>,
+    doorbell: &Doorbell,
     metrics: &Metrics,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let mut pace = Pace::default();
+    let mut pace = AgentPace::default();
     let mut due = Timestamp::now();
     let mut rings = std::pin::pin!(listen(doorbell));
     let kube = agent.kube();
@@ -123,7 +124,7 @@ async fn listen(doorbell: &Doorbell) {
 fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {
     metrics.step_seconds.observe(took.as_secs_f64());
     let outcome = if ended.errors.is_empty() { "ended" } else { "failed" };
-    metrics.steps.get_or_create(&Step { outcome }).inc();
+    metrics.steps.get_or_create(&StepLabels { outcome }).inc();
     for error in &ended.errors {
         tracing::warn!(error_type = "Step", error = %chain(error), "a step failed, starting it again");
     }
@@ -155,7 +156,7 @@ mod tests {
     use serde_json::json;
     use tenon_domain::taint::Taint;
     use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
-    use tenon_snapshot::{Change, Kind, object};
+    use tenon_snapshot::{Kind, ObjectChange, object};
 
     use super::*;
 
@@ -175,7 +176,7 @@ mod tests {
         let step = async {
             tokio::task::yield_now().await;
             kube.delete(Kind::NodeClaim, "", "claim");
-            tells.send_modify(|versions| versions.count(Change::Deletion));
+            tells.send_modify(|versions| versions.count(ObjectChange::Deletion));
             loop {
                 let node = kube.object(Kind::Node, "", "a").unwrap();
                 if object::taints(&node).contains(&Taint::disrupted()) {

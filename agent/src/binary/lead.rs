@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tenon_kube::lease::{EVERY, Election, Standing};
+use tenon_kube::lease::{EVERY, Election, Leadership};
 use tenon_kube::{Client, KubeClient, Listing, listing_of};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::aws::Aws;
-use super::configuration::Configuration;
+use super::configuration::AgentConfiguration;
 use super::drive::drive;
 use super::logging::chain;
 use super::metrics::Metrics;
@@ -23,13 +23,13 @@ const LEASE: &str = "tenon-agent";
 
 /// Stands for election until it is told to stop; leads while it is elected.
 pub(super) async fn campaign(
-    configuration: &Configuration,
+    configuration: &AgentConfiguration,
     kube: &Client,
     aws: &Aws,
-    (metrics, mut stopped): (&Arc<Metrics>, watch::Receiver<bool>),
+    metrics: &Arc<Metrics>,
+    mut stopped: watch::Receiver<bool>,
 ) {
-    let lease = (configuration.namespace.as_str(), LEASE);
-    let mut election = Election::new(kube.clone(), lease, &configuration.pod);
+    let mut election = Election::new(kube.clone(), &configuration.namespace, LEASE, &configuration.pod);
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !*stopped.borrow() {
@@ -38,10 +38,11 @@ pub(super) async fn campaign(
             _ = stopped.changed() => continue,
         }
         metrics.turn();
-        if let Standing::Leads(until) = stand(&mut election).await {
+        if let Leadership::Leads(until) = stand(&mut election).await {
             tracing::info!(pod = configuration.pod, "leads");
             metrics.leader.set(1);
-            lead(configuration, kube, aws, (metrics, stopped.clone()), (&mut election, until)).await;
+            let leader = Leader { configuration, kube, aws, metrics, stopped: stopped.clone() };
+            leader.lead(&mut election, until).await;
             metrics.leader.set(0);
             tracing::info!(pod = configuration.pod, "no longer leads");
         }
@@ -51,49 +52,55 @@ pub(super) async fn campaign(
     }
 }
 
-async fn stand(election: &mut Election) -> Standing {
+async fn stand(election: &mut Election) -> Leadership {
     if let Err(error) = election.campaign().await {
         tracing::warn!(error_type = "Lease", error = %chain(&error), "can't acquire or renew the lease");
     }
     election.standing(Instant::now())
 }
 
-/// Runs the agent beside the renewals; whichever ends first ends both.
-async fn lead(
-    configuration: &Configuration,
-    kube: &Client,
-    aws: &Aws,
-    (metrics, stopped): (&Arc<Metrics>, watch::Receiver<bool>),
-    (election, until): (&mut Election, Instant),
-) {
-    let renewals = async {
-        let mut until = until;
-        loop {
-            tokio::time::sleep(EVERY).await;
-            let renewed = tokio::select! {
-                biased;
-                () = sleep_until(until.into()) => Standing::Stands,
-                standing = stand(election) => standing,
-            };
-            match renewed {
-                Standing::Leads(later) => until = later,
-                Standing::Stands => break,
+/// A replica that leads.
+struct Leader<'a> {
+    configuration: &'a AgentConfiguration,
+    kube: &'a Client,
+    aws: &'a Aws,
+    metrics: &'a Arc<Metrics>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Leader<'_> {
+    /// Runs the agent beside the renewals; whichever ends first ends both.
+    async fn lead(self, election: &mut Election, until: Instant) {
+        let Self { configuration, kube, aws, metrics, stopped } = self;
+        let renewals = async {
+            let mut until = until;
+            loop {
+                tokio::time::sleep(EVERY).await;
+                let renewed = tokio::select! {
+                    biased;
+                    () = sleep_until(until.into()) => Leadership::Stands,
+                    standing = stand(election) => standing,
+                };
+                match renewed {
+                    Leadership::Leads(later) => until = later,
+                    Leadership::Stands => break,
+                }
             }
+            tracing::warn!(error_type = "Lease", "lost the lease, dropping the current step");
+        };
+        let agent = async {
+            let listing = listing_of(kube).await.unwrap_or(Listing::Paged);
+            let watched = KubeClient::start(kube.clone(), listing, &configuration.pod);
+            let changes = watched.changes();
+            let (table, bell) = (aws.table.clone(), aws.bell.clone());
+            let mut agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
+            drive(&mut agent, changes, &aws.doorbell, metrics, stopped).await;
+        };
+        tokio::select! {
+            // In this order: a process that stood still finds first that its lease is over, and then does nothing more.
+            biased;
+            () = renewals => {}
+            () = agent => {}
         }
-        tracing::warn!(error_type = "Lease", "lost the lease, dropping the current step");
-    };
-    let agent = async {
-        let listing = listing_of(kube).await.unwrap_or(Listing::Paged);
-        let watched = KubeClient::start(kube.clone(), listing, &configuration.pod);
-        let changes = watched.changes();
-        let (table, bell) = (aws.table.clone(), aws.bell.clone());
-        let mut agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
-        drive(&mut agent, (changes, &aws.doorbell), metrics, stopped).await;
-    };
-    tokio::select! {
-        // In this order: a process that stood still finds first that its lease is over, and then does nothing more.
-        biased;
-        () = renewals => {}
-        () = agent => {}
     }
 }

@@ -18,7 +18,7 @@ const STEP_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0];
 
 /// What became of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Step {
+pub(super) struct StepLabels {
     /// `ended` or `failed`.
     pub(super) outcome: &'static str,
 }
@@ -30,7 +30,7 @@ pub(super) struct Metrics {
     /// 1 where this replica leads.
     pub(super) leader: Gauge,
     /// Steps by outcome.
-    pub(super) steps: Family<Step, Counter>,
+    pub(super) steps: Family<StepLabels, Counter>,
     /// How long they take.
     pub(super) step_seconds: Histogram,
     /// The generation that was written last.

@@ -17,7 +17,7 @@ mod metrics;
 use std::error::Error;
 use std::sync::Arc;
 
-pub use configuration::{Configuration, ConfigurationErrors};
+pub use configuration::{AgentConfiguration, ConfigurationErrors};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ use self::metrics::Metrics;
 ///
 /// # Errors
 /// What keeps it from starting: no client for the API server, or an address that is taken.
-pub async fn run(configuration: Configuration) -> Result<(), Box<dyn Error + Send + Sync>> {
+pub async fn run(configuration: AgentConfiguration) -> Result<(), Box<dyn Error + Send + Sync>> {
     let metrics = Arc::new(Metrics::default());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -44,7 +44,7 @@ pub async fn run(configuration: Configuration) -> Result<(), Box<dyn Error + Sen
     let health = health::serve(configuration.listen, Arc::clone(&metrics)).await?;
     let kube = tenon_kube::connect().await?;
     let aws = Aws::new(&configuration).await;
-    lead::campaign(&configuration, &kube, &aws, (&metrics, stopped)).await;
+    lead::campaign(&configuration, &kube, &aws, &metrics, stopped).await;
     health.abort();
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenon_snapshot::object::{self, text};
 
 /// A condition to be shown.
-pub(super) struct Shown<'a> {
+pub(super) struct ShownCondition<'a> {
     pub(super) kind: &'a str,
     pub(super) status: &'a str,
     pub(super) reason: &'a str,
@@ -17,8 +17,8 @@ pub(super) struct Shown<'a> {
 }
 
 /// `metav1.Condition`.
-pub(super) fn form(shown: Shown<'_>) -> Value {
-    let Shown { kind, status, reason, message, since, generation } = shown;
+pub(super) fn form(shown: ShownCondition<'_>) -> Value {
+    let ShownCondition { kind, status, reason, message, since, generation } = shown;
     json!({"type": kind, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": seconds(since), "observedGeneration": generation})
 }

@@ -26,7 +26,7 @@ use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::reservation::ClassReservation;
 use tenon_domain::resources::ResourceList;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
-use tenon_snapshot::{Action, Kube, KubeError, Note, Precondition};
+use tenon_snapshot::{Kube, KubeError, NodeAction, Note, Precondition};
 
 use crate::decided::Decided;
 
@@ -37,7 +37,7 @@ pub const LAUNCH_ANNOTATION: &str = "tenon.dev/launch";
 
 /// What Kubernetes shows.
 #[derive(Debug, Clone, Default)]
-pub struct Shown {
+pub struct ShownObjects {
     /// NodePools.
     pub pools: Vec<Object>,
     /// EC2NodeClasses.
@@ -81,8 +81,8 @@ pub struct Faces {
 ///
 /// # Errors
 /// [`KubeError`]: try again at the next step.
-pub async fn observe_shown<K: Kube>(kube: &K) -> Result<Shown, KubeError> {
-    Ok(Shown {
+pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError> {
+    Ok(ShownObjects {
         pools: list(kube, Kind::NodePool).await?,
         classes: list(kube, Kind::Ec2NodeClass).await?,
         claims: list(kube, Kind::NodeClaim).await?,
@@ -100,31 +100,31 @@ pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, K
 
 /// Plans what Kubernetes is to show.
 #[must_use]
-pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Timestamp) -> Faces {
+pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction], now: Timestamp) -> Faces {
     let mut faces = Faces::default();
     faces.notes.extend(told::notes(&decided.told, now));
     for object in &shown.pools {
         let name = object::name(object);
         let pool = decided.pools.iter().find(|pool| pool.name.as_str() == name);
-        let status = with_told(pool.map(pool_status), decided, (SubjectKind::Pool, object));
+        let status = with_told(pool.map(pool_status), decided, SubjectKind::Pool, object);
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
     for object in &shown.classes {
         let name = object::name(object);
         let class = decided.classes.iter().find(|class| class.name.as_str() == name);
-        let status = with_told(class.map(class_status), decided, (SubjectKind::Class, object));
+        let status = with_told(class.map(class_status), decided, SubjectKind::Class, object);
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
     }
-    let actions: BTreeMap<&str, &Action> =
+    let actions: BTreeMap<&str, &NodeAction> =
         actions.iter().map(|action| (action.claim.as_str(), action)).collect();
     let objects: BTreeMap<&str, &Object> =
         shown.claims.iter().map(|claim| (object::name(claim), claim)).collect();
-    let nodes = Nodes::new(&shown.nodes);
+    let nodes = NodesByProvider::new(&shown.nodes);
     for claim in decided.claims.values() {
         let name = claim.name.as_str();
         let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
         match (objects.get(name), actions.get(name)) {
-            (Some(object), _) => plan_claim(claim, object, &nodes, (&mut faces, now)),
+            (Some(object), _) => plan_claim(claim, object, &nodes, &mut faces, now),
             // Its labels are the action's, which comes right after its launch.
             (None, Some(action)) if claim.phase().has_instance() => {
                 let made = node_claim::object(claim, action, pool.map(|pool| &**pool));
@@ -147,16 +147,12 @@ pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Tim
 }
 
 /// A status with the conditions that findings about the object show; nothing where nothing is known of it.
-fn with_told(
-    status: Option<Value>,
-    decided: &Decided,
-    (kind, object): (SubjectKind, &Value),
-) -> Option<Value> {
+fn with_told(status: Option<Value>, decided: &Decided, kind: SubjectKind, object: &Value) -> Option<Value> {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or_default();
     let decides = status.is_some();
     let mut status = status.unwrap_or_else(|| json!({}));
     let conditions = object::list(&status, "/conditions").to_vec();
-    let about = (kind, object::name(object), generation);
+    let about = told::FindingSubject { kind, name: object::name(object), generation };
     let conditions = told::with_told(conditions, &decided.told, about);
     if conditions.is_empty() && !decides {
         return None;
@@ -165,7 +161,13 @@ fn with_told(
     Some(status)
 }
 
-fn plan_claim(claim: &Claim, object: &Object, nodes: &Nodes<'_>, (faces, now): (&mut Faces, Timestamp)) {
+fn plan_claim(
+    claim: &Claim,
+    object: &Object,
+    nodes: &NodesByProvider<'_>,
+    faces: &mut Faces,
+    now: Timestamp,
+) {
     if !is_ours(object) {
         return;
     }
@@ -219,9 +221,9 @@ pub(crate) fn is_ours(object: &Value) -> bool {
 }
 
 /// Nodes by their providerID.
-struct Nodes<'a>(BTreeMap<&'a str, &'a Object>);
+struct NodesByProvider<'a>(BTreeMap<&'a str, &'a Object>);
 
-impl<'a> Nodes<'a> {
+impl<'a> NodesByProvider<'a> {
     fn new(nodes: &'a [Object]) -> Self {
         Self(nodes.iter().filter_map(|node| Some((text(node, "/spec/providerID")?, node))).collect())
     }
@@ -262,7 +264,7 @@ fn pool_status(pool: &PoolStatus) -> Value {
         .conditions
         .iter()
         .map(|condition| {
-            conditions::form(conditions::Shown {
+            conditions::form(conditions::ShownCondition {
                 kind: condition.condition.as_str(),
                 status: condition.status.as_str(),
                 reason: &condition.reason,
@@ -281,7 +283,7 @@ fn class_status(class: &ClassStatus) -> Value {
         .conditions
         .iter()
         .map(|condition| {
-            conditions::form(conditions::Shown {
+            conditions::form(conditions::ShownCondition {
                 kind: condition.condition.as_str(),
                 status: condition.status.as_str(),
                 reason: condition.reason_text(),

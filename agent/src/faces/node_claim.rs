@@ -11,10 +11,10 @@ use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
 use tenon_domain::id::ProviderId;
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_snapshot::object::{self, Kind, text};
 
-use super::conditions::{self, Shown, holds, known, since};
+use super::conditions::{self, ShownCondition, holds, known, since};
 use super::{LAUNCH_ANNOTATION, quantities};
 
 /// Fields of the pool's template that claims have too.
@@ -29,7 +29,7 @@ pub(super) fn provider_id(claim: &Claim) -> Option<String> {
 }
 
 /// The NodeClaim.
-pub(super) fn object(claim: &Claim, action: &Action, pool: Option<&Value>) -> Value {
+pub(super) fn object(claim: &Claim, action: &NodeAction, pool: Option<&Value>) -> Value {
     let mut metadata = json!({
         "name": claim.name.as_str(),
         "labels": action.labels,
@@ -122,9 +122,9 @@ pub(super) fn status(claim: &Claim, object: &Value, node: Option<&Value>, now: T
 }
 
 /// A condition's type, status, reason and message.
-type Told = (&'static str, &'static str, String, String);
+type ToldCondition = (&'static str, &'static str, String, String);
 
-fn told(kind: &'static str, status: &'static str, reason: &str, message: &str) -> Told {
+fn told(kind: &'static str, status: &'static str, reason: &str, message: &str) -> ToldCondition {
     (kind, status, reason.to_owned(), message.to_owned())
 }
 
@@ -135,13 +135,20 @@ fn shown_conditions(claim: &Claim, object: &Value, now: Timestamp) -> Vec<Value>
     found
         .map(|(kind, status, reason, message)| {
             let since = since(object, kind, status, otherwise);
-            conditions::form(Shown { kind, status, reason: &reason, message: &message, since, generation })
+            conditions::form(ShownCondition {
+                kind,
+                status,
+                reason: &reason,
+                message: &message,
+                since,
+                generation,
+            })
         })
         .collect()
 }
 
 /// Launched, Registered, Initialized, and Ready where all of them hold.
-fn steps(claim: &Claim, object: &Value) -> Vec<Told> {
+fn steps(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
     let registered = claim.state.node().is_some() || holds(object, "Registered");
     let initialized = match claim.phase() {
         ClaimPhase::Initialized | ClaimPhase::Disrupting => true,
@@ -169,7 +176,7 @@ fn steps(claim: &Claim, object: &Value) -> Vec<Told> {
 }
 
 /// What is only there while it holds.
-fn marks(claim: &Claim) -> Vec<Told> {
+fn marks(claim: &Claim) -> Vec<ToldCondition> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {
         let message = format!("it has `{}`, its EC2NodeClass resolves to `{}`", drift.from, drift.to);

@@ -79,8 +79,8 @@ fn claim(state: ClaimState) -> Claim {
     }
 }
 
-fn action() -> Action {
-    Action {
+fn action() -> NodeAction {
+    NodeAction {
         claim: ClaimName::parse("default-abcde").unwrap(),
         number: 2,
         kind: ActionKind::Register,
@@ -94,11 +94,11 @@ fn action() -> Action {
     }
 }
 
-struct World {
+struct FacesWorld {
     kube: SimulatedCluster,
 }
 
-impl World {
+impl FacesWorld {
     fn new() -> Self {
         let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
         let template = json!({"spec": {"nodeClassRef": {"name": "linux"}, "expireAfter": "Never",
@@ -149,7 +149,7 @@ impl World {
 
 #[test]
 fn a_launched_claim_is_shown_as_the_peer_would() {
-    let world = World::new();
+    let world = FacesWorld::new();
     assert_eq!(world.show(&[claim(launched())]), ["NodeClaim default-abcde Launched"]);
     let object = world.object().unwrap();
     let mut object = Value::clone(&object);
@@ -162,7 +162,7 @@ fn a_launched_claim_is_shown_as_the_peer_would() {
 #[test]
 fn a_node_claim_shows_the_terms_that_it_was_made_with() {
     let spec = |terms: Option<Terms>| {
-        let world = World::new();
+        let world = FacesWorld::new();
         world.show(&[Claim { terms, ..claim(launched()) }]);
         let object = world.object().unwrap();
         ["expireAfter", "terminationGracePeriod"]
@@ -182,7 +182,7 @@ fn a_node_claim_shows_the_terms_that_it_was_made_with() {
 
 #[test]
 fn its_steps_become_conditions_and_events() {
-    let world = World::new();
+    let world = FacesWorld::new();
     world.show(&[claim(launched())]);
     let told = world.show(&[claim(initialized())]);
     assert_eq!(told, ["NodeClaim default-abcde Registered", "NodeClaim default-abcde Initialized"]);
@@ -208,7 +208,7 @@ fn its_steps_become_conditions_and_events() {
 
 #[test]
 fn a_claim_that_goes_is_deleted_and_held_until_its_instance_is_gone() {
-    let world = World::new();
+    let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
     assert_eq!(world.show(&[claim(draining())]), ["NodeClaim default-abcde SpotInterrupted"]);
     let object = world.object().unwrap();
@@ -221,7 +221,7 @@ fn a_claim_that_goes_is_deleted_and_held_until_its_instance_is_gone() {
 
 #[test]
 fn a_claim_whose_launch_failed_is_told_of_its_pool_while_that_is_news() {
-    let world = World::new();
+    let world = FacesWorld::new();
     let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "none".into() };
     let failed = |second| claim(ClaimState::LaunchFailed { at: at(second), failure: failure.clone() });
     assert_eq!(world.show(&[failed(99)]), ["NodePool default InsufficientCapacityError"]);
@@ -232,7 +232,7 @@ fn a_claim_whose_launch_failed_is_told_of_its_pool_while_that_is_news() {
 
 #[test]
 fn what_the_user_deletes_holds_until_it_is_terminated() {
-    let world = World::new();
+    let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
     world.kube.delete(Kind::NodeClaim, "", "default-abcde");
     world.show(&[claim(initialized())]);
@@ -241,7 +241,7 @@ fn what_the_user_deletes_holds_until_it_is_terminated() {
 
 #[test]
 fn a_claim_that_the_table_forgot_goes_with_its_node() {
-    let world = World::new();
+    let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
     world
         .kube
@@ -256,7 +256,7 @@ fn a_claim_that_the_table_forgot_goes_with_its_node() {
 
 #[test]
 fn a_node_claim_of_somebody_else_is_left_alone() {
-    let world = World::new();
+    let world = FacesWorld::new();
     let theirs = json!({"kind": "NodeClaim", "metadata": {"name": "default-abcde"}, "spec": {}});
     world.kube.apply(theirs).unwrap();
     world.show(&[claim(initialized())]);

@@ -12,7 +12,7 @@ use tenon_domain::report::{ALL_POOLS, Shown};
 use tenon_snapshot::note::TOLD_AGAIN_AFTER;
 use tenon_snapshot::object::{Kind, ObjectKey, text};
 use tenon_snapshot::{Note, NoteKind};
-use tenon_table::items::{Told, ToldFinding};
+use tenon_table::items::{ToldFinding, ToldFindings};
 
 use super::conditions;
 
@@ -32,12 +32,22 @@ const fn faces(shown: Shown) -> &'static [Face] {
     }
 }
 
+/// An object that findings are about.
+#[derive(Clone, Copy)]
+pub(super) struct FindingSubject<'a> {
+    pub(super) kind: SubjectKind,
+    pub(super) name: &'a str,
+    /// `metadata.generation`.
+    pub(super) generation: u64,
+}
+
 /// The conditions of an object with those that findings about it show over them.
 pub(super) fn with_told(
     conditions: Vec<Value>,
-    told: &[Told],
-    (kind, name, generation): (SubjectKind, &str, u64),
+    told: &[ToldFindings],
+    about: FindingSubject<'_>,
 ) -> Vec<Value> {
+    let FindingSubject { kind, name, generation } = about;
     let is_about = |finding: &&ToldFinding| {
         finding.kind == kind
             && (finding.names.contains(name)
@@ -55,7 +65,7 @@ pub(super) fn with_told(
     let is_over = |condition: &Value| text(condition, "/type").is_some_and(|of| found.contains_key(of));
     let mut all: Vec<Value> = conditions.into_iter().filter(|condition| !is_over(condition)).collect();
     all.extend(found.into_iter().map(|(condition, (status, finding, messages))| {
-        conditions::form(conditions::Shown {
+        conditions::form(conditions::ShownCondition {
             kind: condition,
             status,
             reason: &finding.reason,
@@ -68,7 +78,7 @@ pub(super) fn with_told(
 }
 
 /// Events of what is news.
-pub(super) fn notes(told: &[Told], now: Timestamp) -> Vec<Note> {
+pub(super) fn notes(told: &[ToldFindings], now: Timestamp) -> Vec<Note> {
     let news = |finding: &&ToldFinding| now.duration_since(finding.told_at) < TOLD_AGAIN_AFTER;
     let findings = told.iter().flat_map(|told| &told.findings).filter(news);
     findings.flat_map(notes_of).take(NOTES_MOST).collect()

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::deleted::Tainted;
-use crate::pace::{Work, run_step};
-use tenon_table::{CommitError, Item, Key, Page, Query, TableError};
+use crate::pace::{StepWork, run_step};
+use tenon_table::{CommitError, Item, Key, Query, QueryPage, TableError};
 
 /// A table that nothing reaches.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ impl Table for Away {
         away()
     }
 
-    async fn query(&self, _: &Query) -> Result<Page, TableError> {
+    async fn query(&self, _: &Query) -> Result<QueryPage, TableError> {
         away()
     }
 
@@ -44,8 +44,8 @@ fn claim(name: &str, finalizers: &Value) -> Value {
 }
 
 /// Nodes `a` and `b` with pods, registered and owned by their NodeClaims, of the pool `default`.
-fn world() -> World {
-    let mut world = World::with_pods(2, Value::Null, json!({}));
+fn world() -> AgentFixture {
+    let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
     world.kube.apply(pool(&json!([]))).unwrap();
     for name in ["a", "b"] {
         world.kube.apply(claim(name, &json!(["karpenter.sh/termination"]))).unwrap();
@@ -56,15 +56,15 @@ fn world() -> World {
     world
 }
 
-fn tainted(world: &World) -> Vec<&'static str> {
+fn tainted(world: &AgentFixture) -> Vec<&'static str> {
     let tainted = |node: &Value| object::taints(node).contains(&Taint::disrupted());
     ["a", "b"].into_iter().filter(|name| tainted(&world.node(name).unwrap())).collect()
 }
 
 /// Does what the agent does with a cluster alone.
-fn step_without_aws(world: &World) {
+fn step_without_aws(world: &AgentFixture) {
     let mut agent = Agent::new(name(), world.kube.clone(), Away, world.rings.clone());
-    let ended = block_on(run_step(&mut agent, Work::Converge, || at(world.now)));
+    let ended = block_on(run_step(&mut agent, StepWork::Converge, || at(world.now)));
     assert_eq!((ended.tainted, ended.errors.len()), (Some(Tainted::All), 1));
 }
 
@@ -76,8 +76,9 @@ fn a_deleted_nodeclaim_taints_its_node_while_aws_is_away() {
     assert_eq!(tainted(&world), ["a"]);
     assert_eq!(world.pods("a"), 2, "evictions are for functions to decide");
     // Nothing is written twice.
-    let version =
-        |world: &World| text(&world.node("a").unwrap(), "/metadata/resourceVersion").unwrap().to_owned();
+    let version = |world: &AgentFixture| {
+        text(&world.node("a").unwrap(), "/metadata/resourceVersion").unwrap().to_owned()
+    };
     let before = version(&world);
     step_without_aws(&world);
     assert_eq!(version(&world), before);
@@ -152,7 +153,7 @@ fn a_nodeclaim_without_our_finalizer_takes_its_node_with_it_all_the_same() {
 
 #[test]
 fn a_node_that_registers_after_its_claim_was_deleted_takes_no_pods() {
-    let mut world = World::new();
+    let mut world = AgentFixture::new();
     world.kube.apply(pool(&json!([]))).unwrap();
     world.kube.apply(claim("a", &json!(["somebody"]))).unwrap();
     world.kube.delete(Kind::NodeClaim, "", "a");
@@ -167,7 +168,7 @@ fn a_node_that_registers_after_its_claim_was_deleted_takes_no_pods() {
 #[test]
 fn functions_are_rung_for_what_was_deleted_until_its_drain_begins() {
     let mut world = world();
-    let last = |world: &World| world.rings.0.lock().unwrap().last().unwrap().clone();
+    let last = |world: &AgentFixture| world.rings.0.lock().unwrap().last().unwrap().clone();
     assert_eq!(last(&world).deletions, 0);
     world.kube.delete(Kind::NodeClaim, "", "a");
     world.run(2);

@@ -32,9 +32,9 @@ fn deleted(mut node: Value, finalizers: &Value) -> Value {
     node
 }
 
-fn action(kind: ActionKind, startup: &[(&str, &str)]) -> Action {
+fn action(kind: ActionKind, startup: &[(&str, &str)]) -> NodeAction {
     let taint = |(key, effect): &(&str, &str)| Taint::new(*key, TaintEffect::parse(effect).unwrap());
-    Action {
+    NodeAction {
         claim: ClaimName::parse("a").unwrap(),
         number: 1,
         kind,
@@ -48,7 +48,7 @@ fn action(kind: ActionKind, startup: &[(&str, &str)]) -> Action {
     }
 }
 
-fn planned(nodes: &[Value], action: &Action) -> Convergence {
+fn planned(nodes: &[Value], action: &NodeAction) -> Convergence {
     let nodes = nodes.iter().cloned().map(Arc::new).collect();
     plan_convergence(&View { nodes, ..View::default() }, std::slice::from_ref(action), at(100))
 }
@@ -129,7 +129,7 @@ fn a_claim_without_an_instances_id_finds_its_node_by_the_name() {
         node
     };
     let by_name =
-        Action { provider_id: None, node: Some("b".to_owned()), ..action(ActionKind::Register, &[]) };
+        NodeAction { provider_id: None, node: Some("b".to_owned()), ..action(ActionKind::Register, &[]) };
     let planned = planned(&[named("a"), named("b"), named("c")], &by_name);
     let found: Vec<&str> = patches(&planned).into_iter().map(|(node, _)| node).collect();
     assert_eq!(found, ["b"]);

@@ -19,9 +19,9 @@ use tenon_domain::id::{InstallationId, Region};
 use tenon_dynamodb::DynamoTable;
 use tokio::runtime::Runtime;
 
-use crate::api::{ClearBody, EventSent, ItemList, JournalList, Reading};
+use crate::api::{ClearBody, EventSent, ItemList, JournalList, TableReading};
 use crate::errors::{Failure, Problem, chain};
-use crate::state::{Kind, StoryOf};
+use crate::state::{GetKind, StoryOf};
 use crate::target::Target;
 
 /// How long one call of the table may take. People wait longer than functions, from further away.
@@ -56,13 +56,13 @@ impl Account {
         Ok(Self { runtime, config, region, installation, table })
     }
 
-    fn reading(&self) -> Reading<'_, DynamoTable> {
-        Reading { table: &self.table, region: &self.region, now: Timestamp::now() }
+    fn reading(&self) -> TableReading<'_, DynamoTable> {
+        TableReading { table: &self.table, region: &self.region, now: Timestamp::now() }
     }
 }
 
 impl Target for Account {
-    fn items(&self, kind: Kind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure> {
+    fn items(&self, kind: GetKind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure> {
         Ok(self.runtime.block_on(self.reading().items(kind, cluster, name))?)
     }
 

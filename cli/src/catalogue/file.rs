@@ -13,7 +13,7 @@ use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits};
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
-use super::{PriceOrigin, RegionCatalog, Scope, names, read_facts};
+use super::{PriceOrigin, RegionCatalog, TypesScope, names, read_facts};
 use crate::errors::{Failure, Problem, did_you_mean};
 
 /// The most that a packed file may be unpacked: the whole catalogue of a region has about 2 MB.
@@ -22,7 +22,7 @@ const UNPACKED_MAX: u64 = 256 << 20;
 /// The parts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Parts {
+struct FileParts {
     /// DescribeInstanceTypes' `InstanceTypes[]`.
     #[serde(alias = "InstanceTypes")]
     instance_types: Option<Vec<InstanceTypeInfo>>,
@@ -48,7 +48,7 @@ enum Price {
 pub(super) struct CatalogFile {
     name: String,
     text: String,
-    parts: Parts,
+    parts: FileParts,
 }
 
 /// Reads a file, plain or gzip'd.
@@ -81,10 +81,10 @@ impl CatalogFile {
         self,
         catalog: &mut RegionCatalog,
         limits: &Limits,
-        scope: Scope,
+        scope: TypesScope,
     ) -> Result<(), Failure> {
-        let mut reading = Reading { name: &self.name, text: &self.text, problems: Vec::new() };
-        let Parts { instance_types, zones, offerings, on_demand_prices, spot_prices } = self.parts;
+        let mut reading = FileReading { name: &self.name, text: &self.text, problems: Vec::new() };
+        let FileParts { instance_types, zones, offerings, on_demand_prices, spot_prices } = self.parts;
         if let Some(infos) = &instance_types {
             match read_facts(infos.iter(), limits, scope) {
                 Ok(types) => {
@@ -146,13 +146,13 @@ fn built_in_names(catalog: &RegionCatalog) -> BTreeSet<String> {
 }
 
 /// What is wrong, as it is found.
-struct Reading<'a> {
+struct FileReading<'a> {
     name: &'a str,
     text: &'a str,
     problems: Vec<Problem>,
 }
 
-impl Reading<'_> {
+impl FileReading<'_> {
     fn add(&mut self, part: &str, entry: &str, problem: Problem) {
         let line = self.line_of(part, entry);
         self.problems.push(problem.in_file(self.name).on_line(line).at(format!("{part}.{entry}")));

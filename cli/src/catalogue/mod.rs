@@ -26,7 +26,7 @@ const PRICED_REGION: &str = "us-east-1";
 
 /// Which instance types are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum TypesScope {
     /// All that are known, those that the region doesn't offer among them.
     Known,
     /// Those that nodes can be of.
@@ -64,14 +64,14 @@ impl RegionCatalog {
     ///
     /// # Errors
     /// [`Failure`] for a region that isn't known.
-    pub(crate) fn built_in(region: &Region, scope: Scope) -> Result<Self, Failure> {
+    pub(crate) fn built_in(region: &Region, scope: TypesScope) -> Result<Self, Failure> {
         let data = Ec2Data::get().map_err(|error| unusable(&error))?;
         let known = data.region(region).map_err(|error| unusable(&error))?;
         let infos = data.types.values().map(AsRef::as_ref);
         let types = read_facts(infos, &data.limits, scope)?;
         let mut offered = known.types.clone();
         offered.retain(|name, _| types.contains_key(name));
-        if scope == Scope::Known {
+        if scope == TypesScope::Known {
             for name in types.keys() {
                 offered.entry(name.clone()).or_default();
             }
@@ -92,7 +92,7 @@ impl RegionCatalog {
     ///
     /// # Errors
     /// Everything that is wrong with the file.
-    pub(crate) fn with_file(mut self, path: &Path, scope: Scope) -> Result<Self, Failure> {
+    pub(crate) fn with_file(mut self, path: &Path, scope: TypesScope) -> Result<Self, Failure> {
         let limits = &Ec2Data::get().map_err(|error| unusable(&error))?.limits;
         file::read(path)?.apply(&mut self, limits, scope)?;
         Ok(self)
@@ -158,11 +158,11 @@ fn unusable(error: &DataError) -> Failure {
 fn read_facts<'a>(
     infos: impl Iterator<Item = &'a InstanceTypeInfo>,
     limits: &Limits,
-    scope: Scope,
+    scope: TypesScope,
 ) -> Result<BTreeMap<InstanceType, Arc<InstanceTypeFacts>>, Failure> {
     let wanted = |info: &&InstanceTypeInfo| match scope {
-        Scope::Known => true,
-        Scope::ForNodes => info.is_for_nodes(),
+        TypesScope::Known => true,
+        TypesScope::ForNodes => info.is_for_nodes(),
     };
     infos
         .filter(wanted)

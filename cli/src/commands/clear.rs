@@ -5,12 +5,12 @@
 
 use crate::api::ClearBody;
 use crate::args::{ClearArgs, Clearable};
-use crate::errors::{Failure, Outcome};
-use crate::output::{self, Format};
+use crate::errors::{CommandOutcome, Failure};
+use crate::output::{self, OutputFormat};
 use crate::target;
 
 /// Runs the command.
-pub(crate) fn run(args: &ClearArgs) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &ClearArgs) -> Result<CommandOutcome, Failure> {
     let cleared = target::open(&args.target)?.clear(&meant(args))?;
     let (nothing, then) = match args.kind {
         Clearable::Unavailable => {
@@ -19,17 +19,17 @@ pub(crate) fn run(args: &ClearArgs) -> Result<Outcome, Failure> {
         Clearable::Learned => ("no memory is learned", "new plans ignore it within ten minutes"),
     };
     match args.output.format {
-        Format::Table if cleared.items.is_empty() => eprintln!("{nothing}"),
-        Format::Table => {
+        OutputFormat::Table if cleared.items.is_empty() => eprintln!("{nothing}"),
+        OutputFormat::Table => {
             let what = cleared.items.iter().filter_map(|item| item.get("what")?.as_str());
             output::write(&what.map(|what| format!("cleared {what}\n")).collect::<String>())?;
             eprintln!("{then}");
         }
-        format @ (Format::Json | Format::Yaml) => {
+        format @ (OutputFormat::Json | OutputFormat::Yaml) => {
             output::write(&output::document_text(format, &cleared))?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn meant(args: &ClearArgs) -> ClearBody {

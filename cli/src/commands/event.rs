@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use tenon_domain::id::{ImageId, InstanceId, ParseIdError};
 
 use crate::args::EventArgs;
-use crate::errors::{Failure, Outcome, Problem, did_you_mean, quoted};
+use crate::errors::{CommandOutcome, Failure, Problem, did_you_mean, quoted};
 use crate::input;
-use crate::output::{self, Format};
+use crate::output::{self, OutputFormat};
 use crate::target;
 
 /// What an event is about.
 #[derive(Debug, Clone, Copy)]
-enum Shape {
+enum EventShape {
     /// EC2 AMI State Change.
     Image { state: &'static str },
     /// EC2 Instance State-change Notification.
@@ -28,24 +28,27 @@ enum Shape {
 }
 
 /// The events that have a word.
-const WORDS: [(&str, Shape); 10] = [
-    ("ami-available", Shape::Image { state: "available" }),
-    ("ami-failed", Shape::Image { state: "failed" }),
-    ("ami-deregistered", Shape::Image { state: "deregistered" }),
-    ("ami-disabled", Shape::Image { state: "disabled" }),
+const WORDS: [(&str, EventShape); 10] = [
+    ("ami-available", EventShape::Image { state: "available" }),
+    ("ami-failed", EventShape::Image { state: "failed" }),
+    ("ami-deregistered", EventShape::Image { state: "deregistered" }),
+    ("ami-disabled", EventShape::Image { state: "disabled" }),
     (
         "spot-interruption",
-        Shape::Warning { detail_type: "EC2 Spot Instance Interruption Warning", action: Some("terminate") },
+        EventShape::Warning {
+            detail_type: "EC2 Spot Instance Interruption Warning",
+            action: Some("terminate"),
+        },
     ),
-    ("rebalance", Shape::Warning { detail_type: "EC2 Instance Rebalance Recommendation", action: None }),
-    ("instance-shutting-down", Shape::Instance { state: "shutting-down" }),
-    ("instance-stopped", Shape::Instance { state: "stopped" }),
-    ("instance-terminated", Shape::Instance { state: "terminated" }),
-    ("pipeline", Shape::Pipeline),
+    ("rebalance", EventShape::Warning { detail_type: "EC2 Instance Rebalance Recommendation", action: None }),
+    ("instance-shutting-down", EventShape::Instance { state: "shutting-down" }),
+    ("instance-stopped", EventShape::Instance { state: "stopped" }),
+    ("instance-terminated", EventShape::Instance { state: "terminated" }),
+    ("pipeline", EventShape::Pipeline),
 ];
 
 /// Runs the command.
-pub(crate) fn run(args: &EventArgs) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &EventArgs) -> Result<CommandOutcome, Failure> {
     let event = match (WORDS.iter().find(|(word, _)| *word == args.what), &args.id) {
         (Some((_, shape)), Some(id)) => shape.event(id)?,
         (Some((word, shape)), None) => {
@@ -58,7 +61,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Outcome, Failure> {
     };
     let sent = target::open(&args.target)?.send(&event)?;
     match args.output.format {
-        Format::Table => {
+        OutputFormat::Table => {
             let what = event.get("detail-type").and_then(Value::as_str).unwrap_or("event");
             let names: Vec<&str> = sent.functions.iter().map(String::as_str).collect();
             let wakes = if names.is_empty() {
@@ -68,11 +71,11 @@ pub(crate) fn run(args: &EventArgs) -> Result<Outcome, Failure> {
             };
             output::write(&format!("sent {what}: {wakes}\n"))?;
         }
-        format @ (Format::Json | Format::Yaml) => {
+        format @ (OutputFormat::Json | OutputFormat::Yaml) => {
             output::write(&output::document_text(format, &sent))?;
         }
     }
-    Ok(if sent.functions.is_empty() { Outcome::No } else { Outcome::Done })
+    Ok(if sent.functions.is_empty() { CommandOutcome::No } else { CommandOutcome::Done })
 }
 
 fn unknown(what: &str) -> Failure {
@@ -107,7 +110,7 @@ fn from_file(name: &str) -> Result<Value, Failure> {
     }
 }
 
-impl Shape {
+impl EventShape {
     const fn subject(self) -> &'static str {
         match self {
             Self::Image { .. } | Self::Pipeline => "AMI",

@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiff};
 use tenon_region::scenario::play_to_transcript;
 
 use crate::args::ScenarioArgs;
-use crate::errors::{Failure, Outcome, Problem};
+use crate::errors::{CommandOutcome, Failure, Problem};
 use crate::input;
 use crate::output::{self, Colour};
 
@@ -17,7 +17,7 @@ use crate::output::{self, Colour};
 const CONTEXT: usize = 3;
 
 /// What became of a scenario.
-enum Played {
+enum ScenarioOutcome {
     /// As its golden transcript says.
     Equal,
     /// The difference, written to be read.
@@ -27,17 +27,19 @@ enum Played {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ScenarioArgs) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &ScenarioArgs) -> Result<CommandOutcome, Failure> {
     let colour = Colour::of_stdout();
     let mut problems = Vec::new();
-    let mut outcome = Outcome::Done;
+    let mut outcome = CommandOutcome::Done;
     for file in &args.files {
         let played = if args.bless { bless(file) } else { compare(file, colour) };
         let line = match played {
-            Ok(Played::Equal) => format!("{} {}\n", colour.paint("32", "equal  "), input::name_of(file)),
-            Ok(Played::Blessed) => format!("written {}\n", golden(file).display()),
-            Ok(Played::Differs(difference)) => {
-                outcome = Outcome::No;
+            Ok(ScenarioOutcome::Equal) => {
+                format!("{} {}\n", colour.paint("32", "equal  "), input::name_of(file))
+            }
+            Ok(ScenarioOutcome::Blessed) => format!("written {}\n", golden(file).display()),
+            Ok(ScenarioOutcome::Differs(difference)) => {
+                outcome = CommandOutcome::No;
                 format!("{} {}\n{difference}", colour.paint("31", "differs"), input::name_of(file))
             }
             Err(problem) => {
@@ -61,23 +63,23 @@ fn play(file: &Path) -> Result<String, Problem> {
     })
 }
 
-fn bless(file: &Path) -> Result<Played, Problem> {
+fn bless(file: &Path) -> Result<ScenarioOutcome, Problem> {
     let transcript = play(file)?;
     let golden = golden(file);
-    std::fs::write(&golden, transcript).map(|()| Played::Blessed).map_err(|error| {
+    std::fs::write(&golden, transcript).map(|()| ScenarioOutcome::Blessed).map_err(|error| {
         Problem::new(format!("can't be written: {error}"), "make it and its directory writable")
             .in_file(golden.display().to_string())
     })
 }
 
-fn compare(file: &Path, colour: Colour) -> Result<Played, Problem> {
+fn compare(file: &Path, colour: Colour) -> Result<ScenarioOutcome, Problem> {
     let transcript = play(file)?;
     let golden = golden(file);
     let expected = match std::fs::read_to_string(&golden) {
         Ok(expected) => expected,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let hint = format!("  there is no `{}`; `--bless` writes it\n", golden.display());
-            return Ok(Played::Differs(hint));
+            return Ok(ScenarioOutcome::Differs(hint));
         }
         Err(error) => {
             return Err(Problem::new(format!("can't be read: {error}"), "give a file that can be read")
@@ -85,9 +87,9 @@ fn compare(file: &Path, colour: Colour) -> Result<Played, Problem> {
         }
     };
     if expected == transcript {
-        return Ok(Played::Equal);
+        return Ok(ScenarioOutcome::Equal);
     }
-    Ok(Played::Differs(difference(&expected, &transcript, colour)))
+    Ok(ScenarioOutcome::Differs(difference(&expected, &transcript, colour)))
 }
 
 /// What differs, with the lines around it: `-` was expected, `+` happened.

@@ -18,10 +18,10 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
 
 use crate::args::TypesArgs;
-use crate::catalogue::{PriceOrigin, RegionCatalog, Scope};
-use crate::errors::{Failure, Outcome, Problem, did_you_mean};
+use crate::catalogue::{PriceOrigin, RegionCatalog, TypesScope};
+use crate::errors::{CommandOutcome, Failure, Problem, did_you_mean};
 use crate::input;
-use crate::output::{self, API_VERSION, Columns, Format};
+use crate::output::{self, API_VERSION, Columns, OutputFormat};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,8 +50,8 @@ struct OfferingDocument {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TypesArgs) -> Result<Outcome, Failure> {
-    let mut catalog = RegionCatalog::built_in(&args.region.resolve()?, Scope::Known)?;
+pub(crate) fn run(args: &TypesArgs) -> Result<CommandOutcome, Failure> {
+    let mut catalog = RegionCatalog::built_in(&args.region.resolve()?, TypesScope::Known)?;
     select(&mut catalog, &args.types)?;
     let mut warnings = Vec::new();
     if catalog.origin == PriceOrigin::Borrowed {
@@ -74,12 +74,12 @@ pub(crate) fn run(args: &TypesArgs) -> Result<Outcome, Failure> {
     let options = catalog.view()?.described(&settings, places, exhaustion);
     output::warn(&warnings);
     match args.output.format {
-        Format::Table => output::write(&table(&options))?,
-        format @ (Format::Json | Format::Yaml) => {
+        OutputFormat::Table => output::write(&table(&options))?,
+        format @ (OutputFormat::Json | OutputFormat::Yaml) => {
             output::write(&output::document_text(format, &document(&catalog, &settings, &options)))?
         }
     };
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Leaves only the types that are asked for.

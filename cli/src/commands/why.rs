@@ -1,27 +1,27 @@
 //! `tenon why`: the decisions that led there, newest last.
 
 use crate::args::WhyArgs;
-use crate::errors::{Failure, Outcome};
-use crate::output::{self, Format};
+use crate::errors::{CommandOutcome, Failure};
+use crate::output::{self, OutputFormat};
 use crate::state::Story;
 use crate::target;
 
 /// Runs the command.
-pub(crate) fn run(args: &WhyArgs) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &WhyArgs) -> Result<CommandOutcome, Failure> {
     let list = target::open(&args.target)?.journal(args.kind, args.cluster.as_deref(), &args.name)?;
     match args.output.format {
-        Format::Table => {
+        OutputFormat::Table => {
             output::write(&list.records.iter().map(told).collect::<String>())?;
         }
-        format @ (Format::Json | Format::Yaml) => {
+        format @ (OutputFormat::Json | OutputFormat::Yaml) => {
             output::write(&output::document_text(format, &list))?;
         }
     }
     if list.records.is_empty() {
         eprintln!("no decision about {} `{}` is recorded", args.kind.as_str(), args.name);
-        return Ok(Outcome::No);
+        return Ok(CommandOutcome::No);
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn told(record: &Story) -> String {

@@ -20,7 +20,7 @@ pub(crate) const API_VERSION: &str = "tenon.dev/v1";
 
 /// `-o`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// For people.
     #[default]
     Table,
@@ -31,15 +31,15 @@ pub(crate) enum Format {
 }
 
 /// A document's text in JSON or YAML, with its newline; for people's tables JSON, since a table is made elsewhere.
-pub(crate) fn document_text<T: Serialize>(format: Format, document: &T) -> String {
+pub(crate) fn document_text<T: Serialize>(format: OutputFormat, document: &T) -> String {
     let json = |pretty: bool| {
         let text =
             if pretty { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
         text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
     };
     match format {
-        Format::Table | Format::Json => json(true) + "\n",
-        Format::Yaml => yaml(&json(false)),
+        OutputFormat::Table | OutputFormat::Json => json(true) + "\n",
+        OutputFormat::Yaml => yaml(&json(false)),
     }
 }
 
@@ -56,7 +56,7 @@ fn yaml(json: &str) -> String {
 
 /// Whether anybody still reads what is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum OutputReader {
     /// Yes.
     There,
     /// The pipe is closed.
@@ -67,11 +67,11 @@ pub(crate) enum Reader {
 ///
 /// # Errors
 /// [`Failure`] when it can't be written to, but for a closed pipe.
-pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
+pub(crate) fn write(text: &str) -> Result<OutputReader, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Ok(()) => Ok(OutputReader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => {
             let message = format!("can't write to standard output: {error}");
             Err(Problem::new(message, "write to a file or terminal that takes the output").into())
@@ -100,6 +100,9 @@ mod tests {
             none: Option<u8>,
         }
         let document = Document { zone: "a", cpu: "2", list: vec![1], none: None };
-        assert_eq!(document_text(Format::Yaml, &document), "zone: a\ncpu: \"2\"\nlist:\n  - 1\nnone: ~\n");
+        assert_eq!(
+            document_text(OutputFormat::Yaml, &document),
+            "zone: a\ncpu: \"2\"\nlist:\n  - 1\nnone: ~\n"
+        );
     }
 }

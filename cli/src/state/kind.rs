@@ -2,7 +2,7 @@
 
 /// What `tenon get` lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum GetKind {
     /// NodeClaims
     Claims,
     /// Nodes, as the agent reported them
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Events,
 }
 
-impl Kind {
+impl GetKind {
     /// All kinds.
     pub(crate) const ALL: [Self; 11] = [
         Self::Claims,

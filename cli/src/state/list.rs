@@ -15,12 +15,12 @@ use tenon_table::items::{JournalOf, from_item, keys};
 use tenon_table::learned::read_learned;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
-use super::Kind;
+use super::GetKind;
 use super::json;
 
 /// Which part of the table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct ListScope<'a> {
     /// The region.
     pub(crate) region: &'a Region,
     /// The cluster; none for what belongs to the region alone.
@@ -43,31 +43,31 @@ pub(crate) enum ListError {
 /// The items of a kind, by name; only that of the name where one is given.
 pub(crate) async fn list<T: Table>(
     table: &T,
-    kind: Kind,
-    scope: Scope<'_>,
+    kind: GetKind,
+    scope: ListScope<'_>,
     name: Option<&str>,
 ) -> Result<Vec<Json>, ListError> {
     let cluster = || scope.cluster.map(keys::cluster_pk);
     let region = || Some(keys::region_pk(scope.region));
     let items = match kind {
-        Kind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
-        Kind::Pools => by_prefix(table, cluster(), keys::NODE_POOL).await?,
-        Kind::Classes => {
+        GetKind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
+        GetKind::Pools => by_prefix(table, cluster(), keys::NODE_POOL).await?,
+        GetKind::Classes => {
             let mut classes = by_prefix(table, cluster(), keys::NODE_CLASS).await?;
             classes.iter_mut().for_each(show_reasons);
             classes
         }
-        Kind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
-        Kind::Images => by_prefix(table, region(), keys::IMAGE).await?,
-        Kind::Types => by_prefix(table, region(), keys::TYPE).await?,
-        Kind::Unavailable => unavailable(table, scope).await?,
-        Kind::Learned => {
+        GetKind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
+        GetKind::Images => by_prefix(table, region(), keys::IMAGE).await?,
+        GetKind::Types => by_prefix(table, region(), keys::TYPE).await?,
+        GetKind::Unavailable => unavailable(table, scope).await?,
+        GetKind::Learned => {
             let items = read_learned(table, scope.region, scope.now).await?;
             items.iter().map(|(what, item)| json::learned(what, item)).collect()
         }
-        Kind::Nodes => nodes(table, scope).await?,
-        Kind::Catalog => catalog(table, scope).await?,
-        Kind::Events => events(table, scope).await?,
+        GetKind::Nodes => nodes(table, scope).await?,
+        GetKind::Catalog => catalog(table, scope).await?,
+        GetKind::Events => events(table, scope).await?,
     };
     let wanted = |item: &Json| {
         let found = item.get(kind.name_attribute()).and_then(Json::as_str);
@@ -102,7 +102,7 @@ async fn by_prefix<T: Table>(table: &T, pk: Option<String>, prefix: &str) -> Res
 
 /// Marks that say something at this moment: those that were cleared or are forgotten stay in the table until DynamoDB
 /// deletes them. One of a form that this build can't read is shown as it lies. Who has just cleared one doesn't see it.
-async fn unavailable<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+async fn unavailable<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let range = SkRange::Prefix(keys::UNAVAILABLE.to_owned());
     let pk = keys::region_pk(scope.region);
     let items = query_all(table, &Query::new(pk, range, Consistency::Strong)).await?;
@@ -127,7 +127,7 @@ fn show_reasons(class: &mut Json) {
 }
 
 /// Each part of the catalogue as an item.
-async fn catalog<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+async fn catalog<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let found = table.get(&keys::catalog(scope.region), Consistency::Eventual).await?;
     let attributes = found.map(|item| json::item(&item)).unwrap_or_default();
     let part = |part: CatalogPart| {
@@ -139,7 +139,7 @@ async fn catalog<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, Lis
 }
 
 /// Today's decisions about the cluster and about the region, in the order in which they were made.
-async fn events<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+async fn events<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let mut lines: Vec<(String, Map<String, Json>)> = Vec::new();
     let cluster = scope.cluster.map(JournalOf::Cluster);
     for of in cluster.into_iter().chain([JournalOf::Region(scope.region)]) {
@@ -151,7 +151,7 @@ async fn events<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, List
 }
 
 /// The Nodes of the agent's last report.
-async fn nodes<T: Table>(table: &T, scope: Scope<'_>) -> Result<Vec<Json>, ListError> {
+async fn nodes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
     let mut cache = ChunkCache::default();
     let found = snapshot::read(table, cluster, Consistency::Strong, &mut cache).await?;

@@ -12,6 +12,6 @@ mod list;
 mod story;
 
 pub(crate) use clear::{clear, unlearn};
-pub(crate) use kind::{BelongsTo, Kind, StoryOf};
-pub(crate) use list::{ListError, Scope, clusters, list};
+pub(crate) use kind::{BelongsTo, GetKind, StoryOf};
+pub(crate) use list::{ListError, ListScope, clusters, list};
 pub(crate) use story::{Story, story};

@@ -14,7 +14,7 @@ use tenon_table::items::{JournalOf, from_item, journal_from_item, keys};
 use tenon_table::{SkRange, Table};
 
 use super::StoryOf;
-use super::list::{ListError, Scope, query};
+use super::list::{ListError, ListScope, query};
 
 /// One decision, as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) async fn story<T: Table>(
     table: &T,
     of: StoryOf,
     name: &str,
-    scope: Scope<'_>,
+    scope: ListScope<'_>,
 ) -> Result<Vec<Story>, ListError> {
     let subject = |kind, name: &str| Subject { kind, name: name.to_owned() };
     let cluster = scope.cluster.map(JournalOf::Cluster);
@@ -86,7 +86,7 @@ fn told(record: JournalRecord) -> Story {
 async fn claims_of_node<T: Table>(
     table: &T,
     name: &str,
-    scope: Scope<'_>,
+    scope: ListScope<'_>,
 ) -> Result<BTreeSet<String>, ListError> {
     let Some(cluster) = scope.cluster else { return Ok(BTreeSet::new()) };
     let prefix = SkRange::Prefix(keys::NODE_CLAIM.to_owned());
@@ -104,7 +104,7 @@ async fn claims_of_node<T: Table>(
 async fn claims_of_pod<T: Table>(
     table: &T,
     name: &str,
-    scope: Scope<'_>,
+    scope: ListScope<'_>,
 ) -> Result<BTreeSet<String>, ListError> {
     let Some(cluster) = scope.cluster else { return Ok(BTreeSet::new()) };
     let prefix = SkRange::Prefix(keys::LAUNCH.to_owned());

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use divan::Bencher;
-use tenon_catalog::Catalog;
+use tenon_catalog::CatalogFunction;
 use tenon_domain::evidence::CatalogPart;
-use tenon_domain::wake::Cause;
-use tenon_harness::{World, WorldConfig};
+use tenon_domain::wake::WakeCause;
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::block_on;
-use tenon_runtime::{Handler as _, Scope};
-use tenon_table::items::{CatalogCache, Parts, read_parts};
+use tenon_runtime::{Handler as _, WakeScope};
+use tenon_table::items::{CatalogCache, RefreshedParts, read_parts};
 
 /// What is asked of all four parts together.
 const MEDIAN_MAX: Duration = Duration::from_millis(10);
@@ -42,19 +42,19 @@ fn main() -> ExitCode {
 }
 
 /// The whole region, once refreshed.
-fn world() -> World {
+fn world() -> FunctionWorld {
     let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
-    let world = World::new(&config).unwrap();
-    block_on(Catalog::default().handle(&world, &Scope::Region, &[Cause::Sweep])).unwrap();
+    let world = FunctionWorld::new(&config).unwrap();
+    block_on(CatalogFunction::default().handle(&world, &WakeScope::Region, &[WakeCause::Sweep])).unwrap();
     world
 }
 
 /// With nothing kept from before.
-fn read(world: &World, parts: &[CatalogPart]) -> Parts {
+fn read(world: &FunctionWorld, parts: &[CatalogPart]) -> RefreshedParts {
     block_on(read_parts(&world.table, &world.installation.region, parts, &CatalogCache::new())).unwrap()
 }
 
-fn types(world: &World) -> usize {
+fn types(world: &FunctionWorld) -> usize {
     read(world, &[CatalogPart::InstanceTypes])[&CatalogPart::InstanceTypes].data.count()
 }
 

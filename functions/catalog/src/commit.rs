@@ -6,16 +6,16 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenon_domain::evidence::{CatalogPart, Origin};
+use tenon_domain::evidence::CatalogPart;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::content_commit;
 use tenon_table::items::{
-    self, CatalogMeta, PartMeta, Refresh, failed, keys, refresh, refresh_without_answer,
+    self, CatalogMeta, PartMeta, Refresh, Substitute, failed, keys, refresh, refresh_without_answer,
 };
 use tenon_table::{CommitError, Table, Write};
 
 use crate::observe::{catalog_error, meta};
-use crate::plan::{Plan, StandIn};
+use crate::plan::{CatalogPlan, StandIn};
 use crate::types;
 
 /// How often a pass reads the pointers again because another one was faster. What EC2 said doesn't become wrong by
@@ -33,15 +33,15 @@ pub(crate) struct Refreshed {
 
 /// What went through.
 #[derive(Debug, Default)]
-pub(crate) struct Committed {
+pub(crate) struct CommittedParts {
     /// Parts with new content, and those that could be refreshed again.
     pub(crate) refreshed: BTreeMap<CatalogPart, Refreshed>,
     /// What the last part that didn't go through ran into.
     pub(crate) failed: Option<HandlerError>,
 }
 
-pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Committed {
-    let mut committed = Committed::default();
+pub(crate) async fn commit<P: Ports>(ports: &P, plan: &CatalogPlan) -> CommittedParts {
+    let mut committed = CommittedParts::default();
     for part in plan.refreshed.keys().chain(plan.failed.keys()) {
         match commit_part(ports, plan, *part).await {
             Ok(Some(refreshed)) => {
@@ -57,7 +57,7 @@ pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Committed {
 /// Writes one part; says so where the content is new or was missed.
 async fn commit_part<P: Ports>(
     ports: &P,
-    plan: &Plan,
+    plan: &CatalogPlan,
     part: CatalogPart,
 ) -> Result<Option<Refreshed>, HandlerError> {
     let mut lost = None;
@@ -91,18 +91,18 @@ async fn commit_part<P: Ports>(
 
 fn part_writes<P: Ports>(
     ports: &P,
-    plan: &Plan,
+    plan: &CatalogPlan,
     part: CatalogPart,
     before: &CatalogMeta,
 ) -> Result<Option<Refresh>, HandlerError> {
     let (region, now) = (&ports.installation().region, plan.now);
     if let Some(data) = plan.refreshed.get(&part) {
-        return refresh(region, before, (data, Origin::Answered), now).map(Some).map_err(catalog_error);
+        return refresh(region, before, data, now).map(Some).map_err(catalog_error);
     }
     let Some(failure) = plan.failed.get(&part) else { return Ok(None) };
     Ok(Some(match plan.stand_ins.get(&part) {
         Some(StandIn { data, origin }) => {
-            refresh_without_answer(region, before, (data, origin.clone()), failure, now)
+            refresh_without_answer(region, before, Substitute { data, origin: origin.clone() }, failure, now)
                 .map_err(catalog_error)?
         }
         None => failed(region, before, part, failure, now),
@@ -119,7 +119,7 @@ fn refreshed(before: Option<&PartMeta>, after: PartMeta) -> Option<Refreshed> {
 
 /// Writes the items for people one by one: half the price of transactions, and slow enough in practice not to be
 /// throttled. Where it is throttled all the same, the next wake goes on with what is still different.
-pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &types::Plan) -> Result<(), HandlerError> {
+pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &types::TypesPlan) -> Result<(), HandlerError> {
     let region = &ports.installation().region;
     let changed =
         plan.changed.iter().map(|record| items::set(keys::instance_type(region, &record.name), record));

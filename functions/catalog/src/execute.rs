@@ -1,16 +1,16 @@
 //! Says on the bus which parts were refreshed, and which are stale or had from elsewhere.
 
 use serde_json::{Map, Value, json};
-use tenon_domain::evidence::{CatalogPart, Origin};
+use tenon_domain::evidence::{CatalogPart, PartOrigin};
 use tenon_runtime::{BusEvent, Ports, Signals};
 
-use crate::commit::{Committed, Refreshed};
+use crate::commit::{CommittedParts, Refreshed};
 use crate::plan::{Announcements, Stale};
 
 /// The most names of types in an event: they say what to look for, and the event stays small.
 const NAMES: usize = 20;
 
-pub(crate) async fn execute<P: Ports>(ports: &P, report: &Announcements, committed: &Committed) {
+pub(crate) async fn execute<P: Ports>(ports: &P, report: &Announcements, committed: &CommittedParts) {
     let event = |kind, detail| BusEvent::new(ports.installation(), None, kind, Value::Object(detail));
     let refreshed = committed.refreshed.iter();
     let mut events: Vec<BusEvent> = refreshed
@@ -58,10 +58,10 @@ fn stale_detail(stale: &Stale) -> Map<String, Value> {
 }
 
 /// Where content is from that AWS didn't answer with.
-fn origin_fields(origin: Option<&Origin>) -> [(&'static str, Option<Value>); 3] {
+fn origin_fields(origin: Option<&PartOrigin>) -> [(&'static str, Option<Value>); 3] {
     let shipped = origin.and_then(|origin| match origin {
-        Origin::Answered => None,
-        Origin::Shipped { as_of, region } => Some((as_of, region)),
+        PartOrigin::Answered => None,
+        PartOrigin::Shipped { as_of, region } => Some((as_of, region)),
     });
     [
         ("origin", shipped.map(|_| json!("shipped"))),

@@ -19,26 +19,31 @@ use std::collections::BTreeSet;
 
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_runtime::{Handler, HandlerError, Ports, Scope};
-use tenon_state::pass::{End, Next, Of, Pass, run};
+use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_runtime::{Handler, HandlerError, Ports, WakeScope};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, run};
 use tenon_table::items::CatalogCache;
 
-use crate::commit::Committed;
-use crate::plan::{Announcements, Input, Plan};
+use crate::commit::CommittedParts;
+use crate::plan::{Announcements, CatalogInput, CatalogPlan};
 
 /// The function. Keeps unpacked parts between wakes: they never change under their digest.
 #[derive(Debug, Default)]
-pub struct Catalog {
+pub struct CatalogFunction {
     cache: CatalogCache,
 }
 
-impl Handler for Catalog {
+impl Handler for CatalogFunction {
     fn name(&self) -> FunctionName {
         FunctionName::Catalog
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, _: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        _: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
         // Part by part: a call that hangs takes no answer along that another part was given.
         let mut failed = None;
         for part in observe::due_parts(ports, &asked(causes)).await? {
@@ -62,16 +67,16 @@ struct CatalogPass<'a, P> {
 
 /// What the look came to.
 #[derive(Debug, Default)]
-struct Looked {
+struct CatalogDone {
     announcements: Announcements,
-    committed: Committed,
+    committed: CommittedParts,
 }
 
 impl<'a, P: Ports> Pass for CatalogPass<'a, P> {
     type Ports = P;
-    type Input = Input<'a>;
-    type Plan = (Plan, Announcements);
-    type Done = Looked;
+    type Input = CatalogInput<'a>;
+    type Plan = (CatalogPlan, Announcements);
+    type Done = CatalogDone;
 
     fn ports(&self) -> &P {
         self.ports
@@ -85,11 +90,11 @@ impl<'a, P: Ports> Pass for CatalogPass<'a, P> {
         Of::Region(&self.ports.installation().region)
     }
 
-    async fn observe(&self, _: &mut Looked) -> Result<Option<Input<'a>>, HandlerError> {
+    async fn observe(&self, _: &mut CatalogDone) -> Result<Option<CatalogInput<'a>>, HandlerError> {
         observe::observe(self.ports, self.part, self.cache).await.map(Some)
     }
 
-    fn plan(&self, input: &Input<'a>) -> (Self::Plan, Report) {
+    fn plan(&self, input: &CatalogInput<'a>) -> (Self::Plan, Report) {
         let (plan, announcements) = plan::plan(input);
         let mut report = Report::default();
         announcements.tell(&mut report);
@@ -98,35 +103,35 @@ impl<'a, P: Ports> Pass for CatalogPass<'a, P> {
 
     async fn commit(
         &self,
-        _: &Input<'a>,
+        _: &CatalogInput<'a>,
         (plan, announcements): Self::Plan,
-        looked: &mut Looked,
-    ) -> Result<Next, HandlerError> {
-        *looked = Looked { announcements, committed: commit::commit(self.ports, &plan).await };
-        Ok(Next::Settled)
+        looked: &mut CatalogDone,
+    ) -> Result<AfterCommit, HandlerError> {
+        *looked = CatalogDone { announcements, committed: commit::commit(self.ports, &plan).await };
+        Ok(AfterCommit::Settled)
     }
 
-    async fn execute(&self, _: &Input<'a>, looked: &mut Looked) -> Result<(), HandlerError> {
+    async fn execute(&self, _: &CatalogInput<'a>, looked: &mut CatalogDone) -> Result<(), HandlerError> {
         execute::execute(self.ports, &looked.announcements, &looked.committed).await;
         Ok(())
     }
 
-    fn end(&self, _: Input<'a>, _: &Looked) -> End {
+    fn end(&self, _: CatalogInput<'a>, _: &CatalogDone) -> End {
         End::default()
     }
 }
 
 /// The parts whose schedule rang; several of one part are one.
-fn asked(causes: &[Cause]) -> BTreeSet<CatalogPart> {
-    let part = |cause: &Cause| match cause {
-        Cause::Refresh(part) => Some(*part),
-        Cause::Sweep
-        | Cause::SnapshotChanged
-        | Cause::StateChanged
-        | Cause::ZonalShift
-        | Cause::ImageChanged(_)
-        | Cause::InstanceState { .. }
-        | Cause::Interruption { .. } => None,
+fn asked(causes: &[WakeCause]) -> BTreeSet<CatalogPart> {
+    let part = |cause: &WakeCause| match cause {
+        WakeCause::Refresh(part) => Some(*part),
+        WakeCause::Sweep
+        | WakeCause::SnapshotChanged
+        | WakeCause::StateChanged
+        | WakeCause::ZonalShift
+        | WakeCause::ImageChanged(_)
+        | WakeCause::InstanceState { .. }
+        | WakeCause::Interruption { .. } => None,
     };
     causes.iter().filter_map(part).collect()
 }

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use tenon_catalog::Catalog;
-use tenon_lambda::{AwsPorts, Configuration};
+use tenon_catalog::CatalogFunction;
+use tenon_lambda::{AwsPorts, FunctionConfiguration};
 
 fn main() -> ExitCode {
     tenon_lambda::main(async {
-        let configuration = Configuration::from_environment()?;
+        let configuration = FunctionConfiguration::from_environment()?;
         let ports = AwsPorts::connect(&configuration).await;
-        tenon_lambda::run(&Catalog::default(), &ports).await
+        tenon_lambda::run(&CatalogFunction::default(), &ports).await
     })
 }

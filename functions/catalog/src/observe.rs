@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
-use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, RefreshFailure};
+use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin, RefreshFailure};
 use tenon_domain::id::Region;
 use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
@@ -13,11 +13,11 @@ use tenon_ec2::{Ec2, Ec2Error, Pricing};
 use tenon_runtime::error::chain;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::items::packed::{self, each_part};
-use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, Seen, TypeRecord, keys};
+use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, SeenRecord, TypeRecord, keys};
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};
 
-use crate::plan::{Input, Shipped, in_turn};
-use crate::read::Answer;
+use crate::plan::{CatalogInput, Shipped, in_turn};
+use crate::read::CatalogAnswer;
 use crate::types;
 
 /// The most pages of one answer: 100,000 entries, several times what the largest region has.
@@ -36,18 +36,18 @@ pub(crate) async fn observe<P: Ports>(
     ports: &P,
     part: CatalogPart,
     cache: &CatalogCache,
-) -> Result<Input<'static>, HandlerError> {
+) -> Result<CatalogInput<'static>, HandlerError> {
     let data = Ec2Data::get().map_err(|error| HandlerError::Internal(chain(&error)))?;
     let region = &ports.installation().region;
     let meta = meta(ports).await?;
-    let found = each_part(ports.table(), region, (&meta, compared(part)), cache).await?;
+    let found = each_part(ports.table(), region, &meta, compared(part), cache).await?;
     // One that can't be read any more says nothing of a new answer, which mends it.
     let broken = found.iter().filter(|(_, found)| found.is_err()).map(|(part, _)| *part).collect();
     let before = found.into_iter().filter_map(|(part, found)| Some((part, found.ok()?))).collect();
     let answer = ask(ports.ec2(), part).await.map_err(|error| failure(&error));
     let answers = BTreeMap::from([(part, answer)]);
     let shipped = Shipped::of(data, region);
-    Ok(Input { now: ports.now(), meta, before, broken, answers, limits: &data.limits, shipped })
+    Ok(CatalogInput { now: ports.now(), meta, before, broken, answers, limits: &data.limits, shipped })
 }
 
 /// The parts of which is looked at what was there: the part itself, and what prices are for.
@@ -86,24 +86,24 @@ pub(crate) async fn meta<P: Ports>(ports: &P) -> Result<CatalogMeta, HandlerErro
 }
 
 /// Asks EC2 for all of one part. An answer that breaks off is no answer.
-async fn ask<E: Ec2 + Pricing>(ec2: &E, part: CatalogPart) -> Result<Answer, Ec2Error> {
+async fn ask<E: Ec2 + Pricing>(ec2: &E, part: CatalogPart) -> Result<CatalogAnswer, Ec2Error> {
     Ok(match part {
         CatalogPart::InstanceTypes => {
             let call = "DescribeInstanceTypes";
-            Answer::InstanceTypes(all(call, |page| ec2.describe_instance_types(page)).await?)
+            CatalogAnswer::InstanceTypes(all(call, |page| ec2.describe_instance_types(page)).await?)
         }
         CatalogPart::Offerings => {
             let by = LocationType::AvailabilityZone;
             let call = "DescribeInstanceTypeOfferings";
             let offerings = all(call, |page| ec2.describe_instance_type_offerings(by, page)).await?;
-            Answer::Offerings(offerings, ec2.describe_availability_zones().await?)
+            CatalogAnswer::Offerings(offerings, ec2.describe_availability_zones().await?)
         }
         CatalogPart::OnDemandPrices => {
-            Answer::OnDemandPrices(all("GetProducts", |page| ec2.on_demand_prices(page)).await?)
+            CatalogAnswer::OnDemandPrices(all("GetProducts", |page| ec2.on_demand_prices(page)).await?)
         }
         CatalogPart::SpotPrices => {
             let call = "DescribeSpotPriceHistory";
-            Answer::SpotPrices(all(call, |page| ec2.describe_spot_price_history(page)).await?)
+            CatalogAnswer::SpotPrices(all(call, |page| ec2.describe_spot_price_history(page)).await?)
         }
     })
 }
@@ -133,7 +133,7 @@ where
 pub(crate) async fn observe_types<P: Ports>(
     ports: &P,
     cache: &CatalogCache,
-) -> Result<Option<types::Input>, HandlerError> {
+) -> Result<Option<types::TypesInput>, HandlerError> {
     let now = ports.now();
     let (table, region) = (ports.table(), &ports.installation().region);
     let (catalog_key, seen_key) = (keys::catalog(region), keys::region_seen(region, FunctionName::Catalog));
@@ -142,7 +142,7 @@ pub(crate) async fn observe_types<P: Ports>(
         Some(item) => items::from_item(&catalog_key, item).map_err(form)?,
         None => return Ok(None),
     };
-    let seen: Option<Seen> =
+    let seen: Option<SeenRecord> =
         read.get(&seen_key).map(|item| items::from_item(&seen_key, item)).transpose().map_err(form)?;
     let generations = meta.generations(&CatalogPart::ALL);
     if !types::due(&generations, seen.as_ref(), now) {
@@ -150,7 +150,7 @@ pub(crate) async fn observe_types<P: Ports>(
     }
     // Prices that can't be read any more are too old to be told. Without types or zones there is nothing to say of any type,
     // and the items stay until a new answer mends them.
-    let parts = each_part(table, region, (&meta, &CatalogPart::ALL), cache).await?;
+    let parts = each_part(table, region, &meta, &CatalogPart::ALL, cache).await?;
     let lacks = |part: CatalogPart| parts.get(&part).is_none_or(Result::is_err);
     if lacks(CatalogPart::InstanceTypes) || lacks(CatalogPart::Offerings) {
         return Ok(None);
@@ -159,7 +159,7 @@ pub(crate) async fn observe_types<P: Ports>(
     let query = Query::new(keys::region_pk(region), range, Consistency::Eventual);
     let written = query_all(table, &query).await?;
     let records: Vec<TypeRecord> = items::from_items(&written).map_err(form)?;
-    Ok(Some(types::Input {
+    Ok(Some(types::TypesInput {
         now,
         parts: parts.into_iter().filter_map(|(part, found)| Some((part, found.ok()?.data))).collect(),
         generations,
@@ -172,8 +172,8 @@ pub(crate) async fn observe_types<P: Ports>(
 /// Whose the on-demand prices are, where they are another region's.
 fn borrowed_from(meta: &CatalogMeta, region: &Region) -> Option<Region> {
     match &meta.parts.get(&CatalogPart::OnDemandPrices)?.origin {
-        Origin::Answered => None,
-        Origin::Shipped { region: of, .. } => (of != region).then(|| of.clone()),
+        PartOrigin::Answered => None,
+        PartOrigin::Shipped { region: of, .. } => (of != region).then(|| of.clone()),
     }
 }
 

@@ -13,15 +13,15 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::Limits;
 use tenon_domain::catalog::facts::UsageClass;
-use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin, RefreshFailure};
+use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, PartOrigin, RefreshFailure};
 use tenon_domain::id::{InstanceType, Region, Zone};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::report::{Finding, Report};
 use tenon_ec2::data::{AS_OF, Ec2Data};
-use tenon_table::items::{CatalogMeta, PartMeta, Parts};
+use tenon_table::items::{CatalogMeta, PartMeta, RefreshedParts};
 
-use crate::read::{Answer, LeftOut, read};
+use crate::read::{CatalogAnswer, LeftOut, read};
 use crate::shrink;
 
 /// How late a part's own schedule may be before another wake looks after the part.
@@ -33,18 +33,18 @@ pub const MISSING_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was observed.
 #[derive(Debug, Clone)]
-pub struct Input<'a> {
+pub struct CatalogInput<'a> {
     /// The time.
     pub now: Timestamp,
     /// The pointers, as they were before.
     pub meta: CatalogMeta,
     /// The content of the parts that were asked for as it was before, and of what prices are for; those that arrived
     /// and can be read.
-    pub before: Parts,
+    pub before: RefreshedParts,
     /// Parts among these whose content can't be read any more.
     pub broken: BTreeSet<CatalogPart>,
     /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
-    pub answers: BTreeMap<CatalogPart, Result<Answer, RefreshFailure>>,
+    pub answers: BTreeMap<CatalogPart, Result<CatalogAnswer, RefreshFailure>>,
     /// What EC2 doesn't serve.
     pub limits: &'a Limits,
     /// The price list that comes with the release, where it says something of the region.
@@ -75,7 +75,7 @@ impl<'a> Shipped<'a> {
 
 /// What to write.
 #[derive(Debug, Clone, Default)]
-pub struct Plan {
+pub struct CatalogPlan {
     /// The time.
     pub now: Timestamp,
     /// Parts as they are now.
@@ -94,7 +94,7 @@ pub struct StandIn {
     /// The content.
     pub data: PartData,
     /// Where it is from.
-    pub origin: Origin,
+    pub origin: PartOrigin,
 }
 
 /// What is said on the bus: what was left out and what is stale.
@@ -144,7 +144,7 @@ pub struct Stale {
     /// Since when looks fail.
     pub failing_since: Timestamp,
     /// Where what stands in for it is from, if something does.
-    pub stand_in: Option<Origin>,
+    pub stand_in: Option<PartOrigin>,
 }
 
 /// The parts to look at: those asked for, those that never arrived or failed last time, and those whose own schedule
@@ -178,8 +178,8 @@ fn failed_and_may_not(known: &PartMeta) -> bool {
 }
 
 /// Plans what to write.
-pub fn plan(input: &Input<'_>) -> (Plan, Announcements) {
-    let mut plan = Plan { now: input.now, broken: input.broken.clone(), ..Plan::default() };
+pub fn plan(input: &CatalogInput<'_>) -> (CatalogPlan, Announcements) {
+    let mut plan = CatalogPlan { now: input.now, broken: input.broken.clone(), ..CatalogPlan::default() };
     let mut report = Announcements::default();
     for (part, answer) in &input.answers {
         let taken = match answer {
@@ -207,7 +207,7 @@ pub fn plan(input: &Input<'_>) -> (Plan, Announcements) {
 
 /// What stands in for a part that AWS won't give until a person does something: nothing while there is an own answer that
 /// may still be used.
-fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &Input<'_>) -> Option<StandIn> {
+fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &CatalogInput<'_>) -> Option<StandIn> {
     match part {
         CatalogPart::InstanceTypes | CatalogPart::Offerings | CatalogPart::SpotPrices => return None,
         CatalogPart::OnDemandPrices => {}
@@ -217,18 +217,18 @@ fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &Input<'_>) -> O
     let shipped = input.shipped.filter(|_| failure.kind.is_permanent() && !usable)?;
     Some(StandIn {
         data: PartData::OnDemandPrices(shipped.prices.clone()),
-        origin: Origin::Shipped { as_of: shipped.as_of, region: shipped.region.clone() },
+        origin: PartOrigin::Shipped { as_of: shipped.as_of, region: shipped.region.clone() },
     })
 }
 
 /// When AWS last answered with the part, as far as its content is that answer.
 fn answered_at(known: Option<&PartMeta>) -> Option<Timestamp> {
-    let known = known.filter(|known| known.origin == Origin::Answered)?;
+    let known = known.filter(|known| known.origin == PartOrigin::Answered)?;
     known.refreshed_at
 }
 
 /// The types that nodes can be of and that are offered without a price, for each list of prices that is new.
-fn unpriced(plan: &Plan, before: &Parts) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
+fn unpriced(plan: &CatalogPlan, before: &RefreshedParts) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
     let stand_ins = plan.stand_ins.iter().map(|(part, stand_in)| (*part, &stand_in.data));
     let new: BTreeMap<CatalogPart, &PartData> =
         plan.refreshed.iter().map(|(part, data)| (*part, data)).chain(stand_ins).collect();
@@ -262,9 +262,9 @@ fn unpriced(plan: &Plan, before: &Parts) -> BTreeMap<CatalogPart, BTreeSet<Insta
 
 /// What is taken of an answer, and what of it was left out.
 fn take(
-    answer: &Answer,
+    answer: &CatalogAnswer,
     part: CatalogPart,
-    input: &Input<'_>,
+    input: &CatalogInput<'_>,
 ) -> Result<(PartData, Vec<LeftOut>), RefreshFailure> {
     let failed = |kind, message| RefreshFailure { kind, message };
     // What stood in for an answer says nothing of how long one is.
@@ -272,7 +272,7 @@ fn take(
     let (data, left_out) =
         read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
     let last_error = input.meta.parts.get(&part).and_then(|known| known.last_error_kind);
-    shrink::check(&data, (before, last_error), input.now)
+    shrink::check(&data, before, last_error, input.now)
         .map_err(|error| failed(ErrorKind::Shrunk, error.to_string()))?;
     Ok((data, left_out))
 }
@@ -283,7 +283,7 @@ fn stale(
     part: CatalogPart,
     failure: &RefreshFailure,
     stand_in: Option<&StandIn>,
-    input: &Input<'_>,
+    input: &CatalogInput<'_>,
 ) -> Option<Stale> {
     let known = input.meta.parts.get(&part);
     let failing_since = known.and_then(|known| known.failing_since).unwrap_or(input.now);
@@ -343,11 +343,11 @@ mod tests {
         check(&alone, &[], 1, &[]);
     }
 
-    fn look(meta: CatalogMeta, now: i64) -> (Plan, Announcements) {
-        let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(Answer::SpotPrices(vec![])))]);
+    fn look(meta: CatalogMeta, now: i64) -> (CatalogPlan, Announcements) {
+        let answers = BTreeMap::from([(CatalogPart::SpotPrices, Ok(CatalogAnswer::SpotPrices(vec![])))]);
         let limits = &Limits::default();
-        let (before, broken) = (Parts::new(), BTreeSet::new());
-        plan(&Input { now: at(now), meta, before, broken, answers, limits, shipped: None })
+        let (before, broken) = (RefreshedParts::new(), BTreeSet::new());
+        plan(&CatalogInput { now: at(now), meta, before, broken, answers, limits, shipped: None })
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tenon_ec2::port::{AvailabilityZone, InstanceTypeInfo, OnDemandPrice, SpotPri
 
 /// A whole answer of EC2 about one part: all its pages.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum CatalogAnswer {
     /// DescribeInstanceTypes.
     InstanceTypes(Vec<InstanceTypeInfo>),
     /// DescribeInstanceTypeOfferings by zone, and the zones with their ids.
@@ -50,17 +50,17 @@ pub struct EmptyAnswer {
 ///
 /// # Errors
 /// [`EmptyAnswer`] when nothing of it can be used.
-pub fn read(answer: &Answer, limits: &Limits) -> Result<(PartData, Vec<LeftOut>), EmptyAnswer> {
+pub fn read(answer: &CatalogAnswer, limits: &Limits) -> Result<(PartData, Vec<LeftOut>), EmptyAnswer> {
     let mut left_out = Vec::new();
     let data = match answer {
-        Answer::InstanceTypes(types) => instance_types(types, limits, &mut left_out),
-        Answer::Offerings(offerings, zones) => zone_offerings(offerings, zones, &mut left_out),
-        Answer::OnDemandPrices(prices) => {
+        CatalogAnswer::InstanceTypes(types) => instance_types(types, limits, &mut left_out),
+        CatalogAnswer::Offerings(offerings, zones) => zone_offerings(offerings, zones, &mut left_out),
+        CatalogAnswer::OnDemandPrices(prices) => {
             // The list has types at no price that can't be launched for it.
             let priced = prices.iter().filter(|price| price.price > UsdPerHour::ZERO);
             PartData::OnDemandPrices(priced.map(|price| (price.instance_type.clone(), price.price)).collect())
         }
-        Answer::SpotPrices(prices) => spot_prices(prices),
+        CatalogAnswer::SpotPrices(prices) => spot_prices(prices),
     };
     if data.count() == 0 {
         return Err(EmptyAnswer { part: data.part(), left_out: left_out.len() });
@@ -149,7 +149,7 @@ mod tests {
     fn a_type_that_cannot_be_read_is_left_out_by_name() {
         let broken = InstanceTypeInfo { memory_info: None, ..info("m9.large") };
         let (data, left_out) =
-            read(&Answer::InstanceTypes(vec![info("m5.large"), broken]), &Limits::default()).unwrap();
+            read(&CatalogAnswer::InstanceTypes(vec![info("m5.large"), broken]), &Limits::default()).unwrap();
         assert_eq!(data.count(), 1);
         assert_eq!(left_out.len(), 1);
         assert_eq!(left_out[0].instance_type, "m9.large");
@@ -165,7 +165,8 @@ mod tests {
         let mut mac = info("mac2.metal");
         mac.processor_info.as_mut().unwrap().supported_architectures = Some(vec!["arm64_mac".to_owned()]);
         let (data, left_out) =
-            read(&Answer::InstanceTypes(vec![info("m5.large"), old, mac]), &Limits::default()).unwrap();
+            read(&CatalogAnswer::InstanceTypes(vec![info("m5.large"), old, mac]), &Limits::default())
+                .unwrap();
         assert_eq!(left_out, []);
         let PartData::InstanceTypes(types) = data else { panic!("{data:?}") };
         let found: Vec<_> = types.values().map(|facts| (facts.name.as_str(), facts.is_for_nodes())).collect();
@@ -175,10 +176,10 @@ mod tests {
     #[test]
     fn an_empty_answer_is_refused() {
         for answer in [
-            Answer::InstanceTypes(vec![]),
-            Answer::Offerings(vec![], vec![]),
-            Answer::OnDemandPrices(vec![]),
-            Answer::SpotPrices(vec![]),
+            CatalogAnswer::InstanceTypes(vec![]),
+            CatalogAnswer::Offerings(vec![], vec![]),
+            CatalogAnswer::OnDemandPrices(vec![]),
+            CatalogAnswer::SpotPrices(vec![]),
         ] {
             assert!(read(&answer, &Limits::default()).is_err(), "{answer:?}");
         }
@@ -193,7 +194,7 @@ mod tests {
             since: Timestamp::from_second(second).unwrap(),
         };
         for prices in [vec![price(1, "0.05"), price(2, "0.04")], vec![price(2, "0.04"), price(1, "0.05")]] {
-            let (data, _) = read(&Answer::SpotPrices(prices), &Limits::default()).unwrap();
+            let (data, _) = read(&CatalogAnswer::SpotPrices(prices), &Limits::default()).unwrap();
             let PartData::SpotPrices(prices) = data else { panic!("{data:?}") };
             assert_eq!(prices[&name("m5.large")].values().next().unwrap().to_string(), "0.04");
         }
@@ -208,7 +209,7 @@ mod tests {
             id: ZoneId::parse("use1-az2").unwrap(),
         };
         let answer =
-            Answer::Offerings(vec![offering("us-east-1a"), offering("us-east-1-bos-1a")], vec![zone]);
+            CatalogAnswer::Offerings(vec![offering("us-east-1a"), offering("us-east-1-bos-1a")], vec![zone]);
         let (data, left_out) = read(&answer, &Limits::default()).unwrap();
         assert_eq!((data.count(), left_out.len()), (1, 1));
     }

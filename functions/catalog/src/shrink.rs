@@ -9,7 +9,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind};
-use tenon_table::items::packed::Part;
+use tenon_table::items::packed::RefreshedPart;
 
 /// An answer may lack one entry in so many of what was there: EC2 withdraws a type now and then, and a whole page (100
 /// types of some 1,400, in EC2's own order) is more than that. A last page that is shorter is lost unseen until the next
@@ -40,13 +40,14 @@ pub struct ShrunkAnswer {
 /// [`ShrunkAnswer`] when it is taken for torn.
 pub fn check(
     answer: &PartData,
-    (before, last_error): (Option<&Part>, Option<ErrorKind>),
+    before: Option<&RefreshedPart>,
+    last_error: Option<ErrorKind>,
     at: Timestamp,
 ) -> Result<(), ShrunkAnswer> {
     let part = answer.part();
     // One answer after an outage, however long, is no more than one answer.
     let goes_on = last_error == Some(ErrorKind::Shrunk);
-    let kept = |known: &&Part| !goes_on || at.duration_since(known.refreshed_at) < kept_for(part);
+    let kept = |known: &&RefreshedPart| !goes_on || at.duration_since(known.refreshed_at) < kept_for(part);
     let Some(known) = before.filter(kept) else { return Ok(()) };
     let (before, now) = (entries(&known.data), entries(answer));
     let lost = before.saturating_sub(now);
@@ -103,18 +104,20 @@ mod tests {
     }
 
     fn check_after(hours: i64, before: PartData, answer: &PartData, refused: bool) {
-        check_again(hours, (before, Some(ErrorKind::Shrunk)), answer, refused);
+        check_again(hours, before, Some(ErrorKind::Shrunk), answer, refused);
     }
 
     fn check_again(
         hours: i64,
-        (before, last_error): (PartData, Option<ErrorKind>),
+        before: PartData,
+        last_error: Option<ErrorKind>,
         answer: &PartData,
         refused: bool,
     ) {
-        let known = Part { data: Arc::new(before), generation: 1, refreshed_at: Timestamp::UNIX_EPOCH };
+        let known =
+            RefreshedPart { data: Arc::new(before), generation: 1, refreshed_at: Timestamp::UNIX_EPOCH };
         let at = Timestamp::from_second(hours * 3600).unwrap();
-        assert_eq!(check(answer, (Some(&known), last_error), at).is_err(), refused, "{answer:?}");
+        assert_eq!(check(answer, Some(&known), last_error, at).is_err(), refused, "{answer:?}");
     }
 
     #[test]
@@ -129,7 +132,7 @@ mod tests {
     fn an_answer_of_one_page_cannot_be_torn() {
         check_after(12, prices(100), &prices(1), false);
         check_after(12, prices(101), &prices(1), true);
-        assert_eq!(check(&prices(1), (None, None), Timestamp::UNIX_EPOCH), Ok(()));
+        assert_eq!(check(&prices(1), None, None, Timestamp::UNIX_EPOCH), Ok(()));
     }
 
     #[test]
@@ -149,8 +152,8 @@ mod tests {
     fn one_answer_after_an_outage_is_not_what_ec2_goes_on_saying() {
         let hours = CatalogPart::OnDemandPrices.stale_after().as_hours() / 2;
         for last_error in [None, Some(ErrorKind::Throttled), Some(ErrorKind::Denied)] {
-            check_again(hours, (prices(1_386), last_error), &prices(100), true);
-            check_again(hours, (prices(1_386), last_error), &prices(1_380), false);
+            check_again(hours, prices(1_386), last_error, &prices(100), true);
+            check_again(hours, prices(1_386), last_error, &prices(1_380), false);
         }
     }
 

@@ -16,7 +16,7 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{InstanceType, Region};
 use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
-use tenon_table::items::{Generations, Seen, TypeRecord};
+use tenon_table::items::{Generations, SeenRecord, TypeRecord};
 
 /// How often the share changes whose items spot prices alone make change.
 pub const SHARE_EVERY: SignedDuration = SignedDuration::from_hours(1);
@@ -25,7 +25,7 @@ const SHARES: i64 = 12;
 
 /// What was observed.
 #[derive(Debug, Clone, Default)]
-pub struct Input {
+pub struct TypesInput {
     /// The time.
     pub now: Timestamp,
     /// Parts as they were last refreshed; those that arrived.
@@ -42,18 +42,18 @@ pub struct Input {
 
 /// What to write, and what it was planned from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct TypesPlan {
     /// Items that changed.
     pub changed: Vec<TypeRecord>,
     /// Types that the region no longer has.
     pub gone: Vec<InstanceType>,
     /// What a whole pass saw; written when all of it went through.
-    pub seen: Seen,
+    pub seen: SeenRecord,
 }
 
 /// Whether a pass is due: something but spot prices is new, or spot prices are and another share has its turn.
 #[must_use]
-pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: Timestamp) -> bool {
+pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&SeenRecord>, now: Timestamp) -> bool {
     let now_at = |part: CatalogPart| generations.get(&part).copied().unwrap_or(0);
     if now_at(CatalogPart::InstanceTypes) == 0 || now_at(CatalogPart::Offerings) == 0 {
         return false;
@@ -69,17 +69,17 @@ pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&Seen>, now: T
 
 /// Plans which items to write.
 #[must_use]
-pub fn plan(input: &Input) -> Plan {
+pub fn plan(input: &TypesInput) -> TypesPlan {
     let records = records(input);
     let gone = input.written.keys().filter(|name| !records.contains_key(*name)).cloned().collect();
     let differs = |record: &TypeRecord| {
         input.written.get(&record.name).is_none_or(|written| differs(written, record, input.now))
     };
     let changed = records.into_iter().filter(|(_, record)| differs(record));
-    Plan {
+    TypesPlan {
         changed: changed.map(|(_, record)| record).collect(),
         gone,
-        seen: Seen {
+        seen: SeenRecord {
             function: FunctionName::Catalog,
             generations: Generations { catalog: input.generations.clone(), ..Generations::default() },
             deadline: None,
@@ -105,7 +105,7 @@ fn differs(written: &TypeRecord, record: &TypeRecord, now: Timestamp) -> bool {
     *written != TypeRecord { spot: written.spot.clone(), ..record.clone() }
 }
 
-fn records(input: &Input) -> BTreeMap<InstanceType, TypeRecord> {
+fn records(input: &TypesInput) -> BTreeMap<InstanceType, TypeRecord> {
     let (no_zones, no_prices, no_spot) = (ZoneOfferings::default(), BTreeMap::new(), BTreeMap::new());
     let (mut types, mut offerings, mut on_demand, mut spot) = (None, &no_zones, &no_prices, &no_spot);
     for data in input.parts.values() {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn check(now: BTreeMap<CatalogPart, u64>, before: Option<(u64, u64)>, hours: i64, expected: bool) {
-        let seen = before.map(|(types, spot)| Seen {
+        let seen = before.map(|(types, spot)| SeenRecord {
             function: FunctionName::Catalog,
             generations: Generations { catalog: generations(types, spot), ..Generations::default() },
             deadline: None,
@@ -213,11 +213,11 @@ mod tests {
             (CatalogPart::OnDemandPrices, PartData::OnDemandPrices(prices)),
         ]);
         let of = Some(Region::parse("us-east-1").unwrap());
-        let mut input = Input {
+        let mut input = TypesInput {
             parts: parts.into_iter().map(|(part, data)| (part, Arc::new(data))).collect(),
             currency: Currency::Cny,
             on_demand_of: of.clone(),
-            ..Input::default()
+            ..TypesInput::default()
         };
         let written = plan(&input).changed;
         assert_eq!((written[0].currency, &written[0].on_demand_of), (Currency::Cny, &of));

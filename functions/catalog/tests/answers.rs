@@ -10,56 +10,58 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_catalog::Catalog;
-use tenon_catalog::plan::{Announcements, Input, Plan, Shipped, plan};
-use tenon_catalog::read::{Answer, read};
+use tenon_catalog::CatalogFunction;
+use tenon_catalog::plan::{Announcements, CatalogInput, CatalogPlan, Shipped, plan};
+use tenon_catalog::read::{CatalogAnswer, read};
 use tenon_domain::catalog::PartData;
-use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin, Ready, RefreshFailure, Waiting, require};
+use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin, Ready, RefreshFailure, Waiting, require};
 use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::{
     AvailabilityZone, InstanceTypeInfo, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
 };
 use tenon_harness::cluster::{Cluster, pod, pool};
-use tenon_harness::{World, WorldConfig};
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::block_on;
 use tenon_provisioner::Provisioner;
-use tenon_runtime::{Handler, Scope};
+use tenon_runtime::{Handler, WakeScope};
 use tenon_snapshot::SeenPod;
 use tenon_table::Write;
-use tenon_table::items::packed::Part;
-use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, Parts, TypeRecord, keys, read_parts};
+use tenon_table::items::packed::RefreshedPart;
+use tenon_table::items::{
+    self, CatalogCache, CatalogMeta, PartMeta, RefreshedParts, TypeRecord, keys, read_parts,
+};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 const DENIED: &str = "not authorized to perform `pricing:GetProducts`: decode EC2's message with `aws sts decode-authorization-message`";
 
 /// A region that nobody asked EC2 about yet, and a cluster in it.
 struct Running {
-    world: World,
-    catalog: Catalog,
+    world: FunctionWorld,
+    catalog: CatalogFunction,
     cluster: Cluster,
 }
 
 impl Running {
     fn new(config: &WorldConfig) -> Self {
-        let world = World::new(config).unwrap();
+        let world = FunctionWorld::new(config).unwrap();
         let cluster = Cluster::new(world.clone(), &[]).unwrap();
         cluster.put(Write::Delete { key: keys::catalog(&world.installation.region) }).unwrap();
-        Self { world, catalog: Catalog::default(), cluster }
+        Self { world, catalog: CatalogFunction::default(), cluster }
     }
 
-    fn wake(&self, causes: &[Cause]) {
-        block_on(self.catalog.handle(&self.world, &Scope::Region, causes)).unwrap();
+    fn wake(&self, causes: &[WakeCause]) {
+        block_on(self.catalog.handle(&self.world, &WakeScope::Region, causes)).unwrap();
     }
 
     /// The region's schedules, every ten minutes for so long.
     fn pass(&self, minutes: i64) {
         for _ in 0..minutes / 10 {
             self.world.clock.advance(SignedDuration::from_mins(10));
-            self.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]);
+            self.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]);
         }
     }
 
@@ -123,8 +125,8 @@ impl Running {
         objects.pods.push(Arc::new(SeenPod::read(&pod(&name, "1500m", None)).unwrap()));
         let before = self.cluster.claims().unwrap().len();
         self.cluster.report().unwrap();
-        let scope = Scope::Cluster(self.cluster.name.clone());
-        block_on(Provisioner::default().handle(&self.world, &scope, &[Cause::SnapshotChanged])).unwrap();
+        let scope = WakeScope::Cluster(self.cluster.name.clone());
+        block_on(Provisioner::default().handle(&self.world, &scope, &[WakeCause::SnapshotChanged])).unwrap();
         self.cluster.claims().unwrap().len() - before
     }
 }
@@ -139,7 +141,7 @@ fn at(hours: i64) -> Timestamp {
 }
 
 /// A look at the types some hours after all of them were known.
-fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (Plan, Announcements) {
+fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (CatalogPlan, Announcements) {
     look_after(types, hours, None)
 }
 
@@ -148,23 +150,23 @@ fn look_after(
     types: Vec<InstanceTypeInfo>,
     hours: i64,
     last_error_kind: Option<ErrorKind>,
-) -> (Plan, Announcements) {
+) -> (CatalogPlan, Announcements) {
     let limits = &Ec2Data::get().unwrap().limits;
-    let (known, _) = read(&Answer::InstanceTypes(described()), limits).unwrap();
-    let known = Part { data: Arc::new(known), generation: 1, refreshed_at: at(0) };
+    let (known, _) = read(&CatalogAnswer::InstanceTypes(described()), limits).unwrap();
+    let known = RefreshedPart { data: Arc::new(known), generation: 1, refreshed_at: at(0) };
     let meta = PartMeta { generation: 1, refreshed_at: Some(at(0)), last_error_kind, ..PartMeta::default() };
-    plan(&Input {
+    plan(&CatalogInput {
         now: at(hours),
         meta: CatalogMeta { revision: 1, parts: BTreeMap::from([(CatalogPart::InstanceTypes, meta)]) },
-        before: Parts::from([(CatalogPart::InstanceTypes, known)]),
+        before: RefreshedParts::from([(CatalogPart::InstanceTypes, known)]),
         broken: BTreeSet::new(),
-        answers: BTreeMap::from([(CatalogPart::InstanceTypes, Ok(Answer::InstanceTypes(types)))]),
+        answers: BTreeMap::from([(CatalogPart::InstanceTypes, Ok(CatalogAnswer::InstanceTypes(types)))]),
         limits,
         shipped: None,
     })
 }
 
-fn names(plan: &Plan) -> Vec<&InstanceType> {
+fn names(plan: &CatalogPlan) -> Vec<&InstanceType> {
     let taken = &plan.refreshed[&CatalogPart::InstanceTypes];
     let PartData::InstanceTypes(types) = taken else { panic!("{taken:?}") };
     types.keys().collect()
@@ -212,7 +214,7 @@ fn a_list_that_is_cut_in_the_middle_is_nothing_and_the_next_look_has_it() {
     let mut running = Running::new(&whole);
     // The third page of the very first look.
     running.throttle_types(FaultWhen::Nth(3));
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     assert_eq!(running.said_of("instance-types"), [""; 0]);
     let part = running.meta(CatalogPart::InstanceTypes);
     assert_eq!((part.generation, part.last_error_kind), (0, Some(ErrorKind::Throttled)));
@@ -228,7 +230,7 @@ fn a_list_that_is_cut_in_the_middle_is_nothing_and_the_next_look_has_it() {
 fn without_access_to_prices_the_shipped_ones_stand_in_and_people_are_told_once() {
     let mut running = Running::new(&WorldConfig::default());
     running.deny_prices();
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     assert_eq!(
         running.said(),
         [
@@ -240,7 +242,7 @@ fn without_access_to_prices_the_shipped_ones_stand_in_and_people_are_told_once()
         ]
     );
     let prices = running.meta(CatalogPart::OnDemandPrices);
-    assert!(matches!(prices.origin, Origin::Shipped { .. }), "{prices:?}");
+    assert!(matches!(prices.origin, PartOrigin::Shipped { .. }), "{prices:?}");
     assert_eq!((prices.generation, prices.last_error.as_deref()), (1, Some(DENIED)));
     assert_eq!(running.claims_for_a_pod("on-demand"), 1);
     running.pass(60);
@@ -254,25 +256,25 @@ fn without_access_to_prices_the_shipped_ones_stand_in_and_people_are_told_once()
     let expected = "Catalog Refreshed on-demand-prices 2026-01-01T00:00:00Z";
     assert_eq!(running.said_of("on-demand"), [expected], "the list of three types isn't held for torn");
     let prices = running.meta(CatalogPart::OnDemandPrices);
-    assert_eq!((prices.origin, prices.count, prices.failing_since), (Origin::Answered, 3, None));
+    assert_eq!((prices.origin, prices.count, prices.failing_since), (PartOrigin::Answered, 3, None));
 }
 
 #[test]
 fn prices_that_aws_gave_are_kept_when_access_is_lost_and_people_are_told_while_it_is() {
     let running = Running::new(&WorldConfig::default());
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     running.deny_prices();
     running.world.clock.advance(SignedDuration::from_hours(12));
     running.said();
-    running.wake(&[Cause::Refresh(CatalogPart::OnDemandPrices)]);
+    running.wake(&[WakeCause::Refresh(CatalogPart::OnDemandPrices)]);
     assert_eq!(running.said_of("on-demand"), ["Catalog Stale on-demand-prices Denied 43200"]);
     running.pass(10);
     assert_eq!(running.said_of("on-demand"), ["Catalog Stale on-demand-prices Denied 43800"]);
     let prices = running.meta(CatalogPart::OnDemandPrices);
-    assert_eq!((prices.origin, prices.generation, prices.count), (Origin::Answered, 1, 3));
+    assert_eq!((prices.origin, prices.generation, prices.count), (PartOrigin::Answered, 1, 3));
     // A month later they would support no plan any more.
     running.world.clock.advance(CatalogPart::OnDemandPrices.stale_after());
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     let said = running.said_of("on-demand-prices");
     assert_eq!(said[0], "Catalog Refreshed on-demand-prices shipped 2026-11-01 us-east-1");
     assert!(said[1].starts_with("Catalog Stale on-demand-prices Denied 263"), "{said:?}");
@@ -288,7 +290,7 @@ fn where_there_is_no_pricing_api_it_is_asked_by_its_schedule_only() {
         message: "the partition of region `us-gov-west-1` has no Pricing API".to_owned(),
     };
     running.refuse(Call::GetProducts, FaultWhen::Permille(1000), nobody);
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     assert!(
         running
             .said()
@@ -297,7 +299,7 @@ fn where_there_is_no_pricing_api_it_is_asked_by_its_schedule_only() {
     running.pass(11 * 60);
     assert_eq!(running.said_of("on-demand"), [""; 0]);
     assert_eq!(running.world.ec2.calls()[&Call::GetProducts].made, 1);
-    running.wake(&[Cause::Refresh(CatalogPart::OnDemandPrices)]);
+    running.wake(&[WakeCause::Refresh(CatalogPart::OnDemandPrices)]);
     assert_eq!(running.world.ec2.calls()[&Call::GetProducts].made, 2);
 }
 
@@ -307,10 +309,10 @@ fn prices_are_borrowed_in_their_own_currency_only() {
     let data = Ec2Data::get().unwrap();
     let failure = RefreshFailure { kind: ErrorKind::Denied, message: DENIED.to_owned() };
     for (region, stands_in) in [("us-gov-west-1", true), ("eu-west-1", true), ("cn-north-1", false)] {
-        let (plan, report) = plan(&Input {
+        let (plan, report) = plan(&CatalogInput {
             now: at(1),
             meta: CatalogMeta::default(),
-            before: Parts::new(),
+            before: RefreshedParts::new(),
             broken: BTreeSet::new(),
             answers: BTreeMap::from([(CatalogPart::OnDemandPrices, Err(failure.clone()))]),
             limits: &data.limits,
@@ -325,12 +327,12 @@ fn prices_are_borrowed_in_their_own_currency_only() {
 #[test]
 fn an_hour_of_throttled_types_changes_nothing_and_is_known_to_have_been() {
     let mut running = Running::new(&WorldConfig::default());
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     let first = running.meta(CatalogPart::InstanceTypes);
     running.said();
     running.throttle_types(FaultWhen::Next(7));
     running.world.clock.advance(SignedDuration::from_hours(6));
-    running.wake(&[Cause::Refresh(CatalogPart::InstanceTypes)]);
+    running.wake(&[WakeCause::Refresh(CatalogPart::InstanceTypes)]);
     let began = running.world.clock.now();
     for _ in 0..6 {
         running.pass(10);
@@ -354,7 +356,7 @@ fn an_hour_of_throttled_types_changes_nothing_and_is_known_to_have_been() {
 fn a_region_that_never_heard_of_its_types_says_so_and_recovers_at_the_first_answer() {
     let mut running = Running::new(&WorldConfig::default());
     running.throttle_types(FaultWhen::Next(7));
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     running.said();
     running.pass(60);
     assert_eq!(running.said_of("instance-types"), ["Catalog Stale instance-types Throttled null"; 6]);
@@ -370,11 +372,11 @@ fn a_region_that_never_heard_of_its_types_says_so_and_recovers_at_the_first_answ
 #[test]
 fn types_that_may_not_be_asked_for_are_told_at_once() {
     let mut running = Running::new(&WorldConfig::default());
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     running.said();
     running.world.ec2.deny(Call::DescribeInstanceTypes, "no policy allows it");
     running.world.clock.advance(SignedDuration::from_hours(6));
-    running.wake(&[Cause::Refresh(CatalogPart::InstanceTypes)]);
+    running.wake(&[WakeCause::Refresh(CatalogPart::InstanceTypes)]);
     assert_eq!(running.said_of("instance-types"), ["Catalog Stale instance-types Denied 21600"]);
     assert_eq!(running.meta(CatalogPart::InstanceTypes).last_error_kind, Some(ErrorKind::Denied));
     assert_eq!(running.claims_for_a_pod("on-demand"), 1);
@@ -384,7 +386,7 @@ fn types_that_may_not_be_asked_for_are_told_at_once() {
 fn a_mac_is_in_the_table_for_people_and_in_no_plan() {
     let types = ["mac2.metal"].map(str::to_owned).to_vec();
     let mut running = Running::new(&WorldConfig { types, ..WorldConfig::default() });
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     let key =
         keys::instance_type(&running.world.installation.region, &InstanceType::parse("mac2.metal").unwrap());
     let record: TypeRecord = items::from_item(&key, &running.world.table.peek(&key).unwrap()).unwrap();
@@ -396,7 +398,7 @@ fn a_mac_is_in_the_table_for_people_and_in_no_plan() {
 fn a_region_with_one_zone_is_a_region() {
     let zones = vec!["us-east-1a".to_owned()];
     let mut running = Running::new(&WorldConfig { zones, ..WorldConfig::default() });
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     let all = CatalogPart::ALL.map(|part| format!("Catalog Refreshed {part}"));
     assert_eq!(running.said(), all);
     let ready = running.ready(CatalogPart::Offerings).unwrap();
@@ -417,7 +419,7 @@ fn a_local_zone_that_the_account_may_use_is_a_zone() {
         instance_type: InstanceType::parse("c5d.2xlarge").unwrap(),
         location: location.to_owned(),
     };
-    let answer = Answer::Offerings(
+    let answer = CatalogAnswer::Offerings(
         ["us-east-1a", "us-east-1-bos-1a", "us-east-1-chi-2a"].map(offering).to_vec(),
         vec![zone("us-east-1a", "use1-az2"), zone("us-east-1-bos-1a", "use1-bos1-az1")],
     );
@@ -432,7 +434,7 @@ fn a_local_zone_that_the_account_may_use_is_a_zone() {
 fn types_that_are_offered_without_a_price_are_named_and_not_taken_for_free() {
     let types = ["m5.large", "r9g.large"].map(str::to_owned).to_vec();
     let running = Running::new(&WorldConfig { types, ..WorldConfig::default() });
-    running.wake(&[Cause::Sweep]);
+    running.wake(&[WakeCause::Sweep]);
     for (kind, detail) in running.world.signals.take_events() {
         let currency = match detail["part"].as_str().unwrap() {
             "on-demand-prices" | "spot-prices" => serde_json::json!("USD"),
@@ -475,16 +477,16 @@ fn a_price_is_missed_only_where_a_node_would_be_paid_by_it() {
     let (instance_type, price) = (name("m5.large"), UsdPerHour::parse("0.1").unwrap());
     let on_demand = vec![OnDemandPrice { instance_type: instance_type.clone(), price }];
     let spot = vec![SpotPrice { instance_type, zone, price, since: at(0) }];
-    let (_, report) = plan(&Input {
+    let (_, report) = plan(&CatalogInput {
         now: at(1),
         meta: CatalogMeta::default(),
-        before: Parts::new(),
+        before: RefreshedParts::new(),
         broken: BTreeSet::new(),
         answers: BTreeMap::from([
-            (CatalogPart::InstanceTypes, Ok(Answer::InstanceTypes(types))),
-            (CatalogPart::Offerings, Ok(Answer::Offerings(offered, zones))),
-            (CatalogPart::OnDemandPrices, Ok(Answer::OnDemandPrices(on_demand))),
-            (CatalogPart::SpotPrices, Ok(Answer::SpotPrices(spot))),
+            (CatalogPart::InstanceTypes, Ok(CatalogAnswer::InstanceTypes(types))),
+            (CatalogPart::Offerings, Ok(CatalogAnswer::Offerings(offered, zones))),
+            (CatalogPart::OnDemandPrices, Ok(CatalogAnswer::OnDemandPrices(on_demand))),
+            (CatalogPart::SpotPrices, Ok(CatalogAnswer::SpotPrices(spot))),
         ]),
         limits: &Ec2Data::get().unwrap().limits,
         shipped: None,

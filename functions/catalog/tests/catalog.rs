@@ -6,28 +6,28 @@
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use jiff::SignedDuration;
-use tenon_catalog::Catalog;
+use tenon_catalog::CatalogFunction;
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::InstanceType;
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
-use tenon_harness::{World, WorldConfig};
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::Throughput;
 use tenon_memory_table::block_on;
-use tenon_runtime::{Handler, HandlerError, Scope};
+use tenon_runtime::{Handler, HandlerError, WakeScope};
 use tenon_table::content_commit;
 use tenon_table::items::{self, CatalogCache, CatalogMeta, TypeRecord, keys, read_parts};
 use tenon_table::{Table, Write};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 struct Running {
-    world: World,
-    catalog: Catalog,
+    world: FunctionWorld,
+    catalog: CatalogFunction,
 }
 
 fn running(config: &WorldConfig) -> Running {
-    Running { world: World::new(config).unwrap(), catalog: Catalog::default() }
+    Running { world: FunctionWorld::new(config).unwrap(), catalog: CatalogFunction::default() }
 }
 
 fn small() -> Running {
@@ -35,8 +35,8 @@ fn small() -> Running {
 }
 
 impl Running {
-    fn wake(&self, causes: &[Cause]) -> Result<(), HandlerError> {
-        block_on(self.catalog.handle(&self.world, &Scope::Region, causes))
+    fn wake(&self, causes: &[WakeCause]) -> Result<(), HandlerError> {
+        block_on(self.catalog.handle(&self.world, &WakeScope::Region, causes))
     }
 
     fn meta(&self) -> CatalogMeta {
@@ -67,7 +67,7 @@ impl Running {
 #[test]
 fn a_lost_piece_is_written_again_by_an_unchanged_answer() {
     let mut running = small();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     let part = CatalogPart::OnDemandPrices;
     let (key, _) =
         running.world.table.dump().find(|(key, _)| key.sk.contains("PACKED#on-demand-prices")).unwrap();
@@ -79,8 +79,8 @@ fn a_lost_piece_is_written_again_by_an_unchanged_answer() {
             .map(|parts| parts.len())
     };
     assert!(parts(&running).is_err());
-    running.catalog = Catalog::default();
-    running.wake(&[Cause::Refresh(part)]).unwrap();
+    running.catalog = CatalogFunction::default();
+    running.wake(&[WakeCause::Refresh(part)]).unwrap();
     assert_eq!((parts(&running).unwrap(), running.generation(part)), (1, 1));
 }
 
@@ -88,7 +88,7 @@ fn a_lost_piece_is_written_again_by_an_unchanged_answer() {
 #[test]
 fn types_are_told_without_the_prices_that_are_lost() {
     let mut running = small();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     let told = running.types();
     let lost: Vec<_> = running
         .world
@@ -106,8 +106,8 @@ fn types_are_told_without_the_prices_that_are_lost() {
     }
     running.world.clock.advance(SignedDuration::from_hours(2));
     running.world.ec2.deny(Call::DescribeSpotPriceHistory, "no");
-    running.catalog = Catalog::default();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.catalog = CatalogFunction::default();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     assert!(told > 0);
     assert_eq!(running.types(), told);
 }
@@ -115,7 +115,7 @@ fn types_are_told_without_the_prices_that_are_lost() {
 #[test]
 fn the_first_wake_of_any_kind_brings_the_whole_catalogue() {
     let running = small();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     assert_eq!(
         running.said(),
         [
@@ -143,12 +143,12 @@ fn the_first_wake_of_any_kind_brings_the_whole_catalogue() {
 #[test]
 fn an_unchanged_part_is_only_dated() {
     let running = small();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     running.said();
     let before = running.world.table.dump().count();
     running.world.clock.advance(SignedDuration::from_secs(30));
     running
-        .wake(&[Cause::Refresh(CatalogPart::InstanceTypes), Cause::Refresh(CatalogPart::SpotPrices)])
+        .wake(&[WakeCause::Refresh(CatalogPart::InstanceTypes), WakeCause::Refresh(CatalogPart::SpotPrices)])
         .unwrap();
     assert!(running.said().is_empty());
     assert_eq!(running.generation(CatalogPart::InstanceTypes), 1);
@@ -163,7 +163,7 @@ fn an_unchanged_part_is_only_dated() {
 fn several_refreshes_in_one_batch_are_one_pass() {
     let running = small();
     running
-        .wake(&[Cause::Refresh(CatalogPart::SpotPrices), Cause::Refresh(CatalogPart::SpotPrices)])
+        .wake(&[WakeCause::Refresh(CatalogPart::SpotPrices), WakeCause::Refresh(CatalogPart::SpotPrices)])
         .unwrap();
     assert_eq!(running.world.ec2.calls()[&Call::DescribeSpotPriceHistory].made, 1);
 }
@@ -171,18 +171,18 @@ fn several_refreshes_in_one_batch_are_one_pass() {
 #[test]
 fn new_spot_prices_are_a_new_generation_and_reach_people_every_twelve_hours() {
     let running = small();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     running.said();
     let key =
         keys::instance_type(&running.world.installation.region, &InstanceType::parse("m5.large").unwrap());
     let first = running.world.table.peek(&key).unwrap();
     running.world.clock.advance(SignedDuration::from_mins(10));
-    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     assert_eq!(running.said(), ["Catalog Refreshed spot-prices"]);
     assert_eq!(running.world.table.peek(&key).unwrap(), first);
     for _ in 0..12 {
         running.world.clock.advance(SignedDuration::from_hours(1));
-        running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+        running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     }
     assert_ne!(running.world.table.peek(&key).unwrap(), first);
 }
@@ -190,17 +190,17 @@ fn new_spot_prices_are_a_new_generation_and_reach_people_every_twelve_hours() {
 #[test]
 fn a_torn_answer_keeps_the_old_generation_with_the_error_and_recovers() {
     let running = running(&WorldConfig { types: Vec::new(), ..WorldConfig::default() });
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     running.said();
     running.world.clock.advance(SignedDuration::from_hours(6));
     // The third page of the list breaks off.
     running.throttle(Call::DescribeInstanceTypes, FaultWhen::Nth(3));
-    running.wake(&[Cause::Refresh(CatalogPart::InstanceTypes)]).unwrap();
+    running.wake(&[WakeCause::Refresh(CatalogPart::InstanceTypes)]).unwrap();
     let part = running.meta().parts[&CatalogPart::InstanceTypes].clone();
     assert_eq!(part.generation, 1);
     assert_eq!(part.last_error.as_deref(), Some("`DescribeInstanceTypes` was throttled by EC2"));
     assert_eq!(part.failing_since, Some(running.world.clock.now()));
-    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     let part = running.meta().parts[&CatalogPart::InstanceTypes].clone();
     assert_eq!((part.generation, part.last_error, part.failing_since), (1, None, None));
 }
@@ -208,16 +208,16 @@ fn a_torn_answer_keeps_the_old_generation_with_the_error_and_recovers() {
 #[test]
 fn a_part_beyond_its_limit_is_said_to_be_stale() {
     let running = small();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     running.said();
     running.throttle(Call::DescribeSpotPriceHistory, FaultWhen::Next(3));
     for (hours, expected) in [(1, vec![]), (5, vec![]), (1, vec!["Catalog Stale spot-prices".to_owned()])] {
         running.world.clock.advance(SignedDuration::from_hours(hours));
-        running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+        running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
         let said: Vec<_> = running.said().into_iter().filter(|said| said.contains("spot")).collect();
         assert_eq!(said, expected, "{hours}");
     }
-    running.wake(&[Cause::Refresh(CatalogPart::SpotPrices)]).unwrap();
+    running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     assert_eq!(running.said(), ["Catalog Refreshed spot-prices"]);
 }
 
@@ -231,14 +231,14 @@ fn the_whole_region_converges_under_a_bounded_table() {
     });
     for _ in 0..40 {
         // What is throttled comes back with its message.
-        let _throttled = running.wake(&[Cause::Sweep]);
+        let _throttled = running.wake(&[WakeCause::Sweep]);
         running.world.clock.advance(SignedDuration::from_secs(10));
     }
     let meta = running.meta();
     assert!(meta.parts.values().all(|part| part.generation > 0 && part.last_error.is_none()), "{meta:?}");
     assert_eq!(usize::try_from(meta.parts[&CatalogPart::InstanceTypes].count), Ok(running.types()));
     running.world.table.reset_meter();
-    running.wake(&[Cause::Sweep]).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
     let writes: u64 = running.world.table.meter().operations.values().map(|usage| usage.write_units).sum();
     assert_eq!(writes, 0, "an unchanged world writes nothing");
 }

@@ -2,16 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use jiff::SignedDuration;
-use tenon_catalog::Catalog;
-use tenon_catalog::read::{Answer, read};
-use tenon_domain::evidence::{CatalogPart, Origin};
+use tenon_catalog::CatalogFunction;
+use tenon_catalog::read::{CatalogAnswer, read};
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::InstanceTypeInfo;
-use tenon_harness::{World, WorldConfig};
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::{Operation, block_on};
-use tenon_runtime::{Handler, Scope};
+use tenon_runtime::{Handler, WakeScope};
 use tenon_state::heads::Watch;
 use tenon_state::view::{ClusterView, Wants};
 use tenon_table::items::packed::read_meta;
@@ -39,8 +39,8 @@ const COLD_READ_UNITS_MOST: u64 = 60;
 const TYPES: usize = 1395;
 
 struct Running {
-    world: World,
-    catalog: Catalog,
+    world: FunctionWorld,
+    catalog: CatalogFunction,
 }
 
 /// What wakes took.
@@ -76,8 +76,9 @@ impl Running {
     /// The whole region, once refreshed.
     fn new() -> Self {
         let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
-        let running = Self { world: World::new(&config).unwrap(), catalog: Catalog::default() };
-        running.wake(&[Cause::Sweep]);
+        let running =
+            Self { world: FunctionWorld::new(&config).unwrap(), catalog: CatalogFunction::default() };
+        running.wake(&[WakeCause::Sweep]);
         running
     }
 
@@ -86,10 +87,10 @@ impl Running {
         let running = Self::new();
         let data = Ec2Data::get().unwrap();
         let all = data.types.values().map(|info| InstanceTypeInfo::clone(info)).collect();
-        let (all, _) = read(&Answer::InstanceTypes(all), &data.limits).unwrap();
+        let (all, _) = read(&CatalogAnswer::InstanceTypes(all), &data.limits).unwrap();
         let (table, region) = (&running.world.table, &running.world.installation.region);
         let meta = block_on(read_meta(table, region, Consistency::Strong)).unwrap();
-        let refresh = refresh(region, &meta, (&all, Origin::Answered), running.world.clock.now()).unwrap();
+        let refresh = refresh(region, &meta, &all, running.world.clock.now()).unwrap();
         for commit in refresh.commits() {
             block_on(table.commit(commit)).unwrap();
         }
@@ -100,10 +101,10 @@ impl Running {
         self.world.ec2.calls().values().map(|calls| calls.made).sum()
     }
 
-    fn wake(&self, causes: &[Cause]) -> Taken {
+    fn wake(&self, causes: &[WakeCause]) -> Taken {
         self.world.table.reset_meter();
         let ec2_before = self.ec2_calls();
-        block_on(self.catalog.handle(&self.world, &Scope::Region, causes)).unwrap();
+        block_on(self.catalog.handle(&self.world, &WakeScope::Region, causes)).unwrap();
         let mut taken = Taken { wakes: 1, ec2_calls: self.ec2_calls() - ec2_before, ..Taken::default() };
         for used in self.world.table.meter().operations.values() {
             taken.write_units += used.write_units;
@@ -115,7 +116,7 @@ impl Running {
 
     fn spot_prices_after(&self, minutes: i64) -> Taken {
         self.world.clock.advance(SignedDuration::from_mins(minutes));
-        self.wake(&[Cause::Refresh(CatalogPart::SpotPrices)])
+        self.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)])
     }
 }
 
@@ -129,7 +130,7 @@ fn spot_prices_every_ten_minutes_cost_at_most_twenty_cents_a_month() {
         other.add(running.spot_prices_after(50));
         // The other parts' own schedules, which aren't counted here.
         let others = [CatalogPart::InstanceTypes, CatalogPart::Offerings, CatalogPart::OnDemandPrices];
-        running.wake(&others.map(Cause::Refresh));
+        running.wake(&others.map(WakeCause::Refresh));
         first.add(running.spot_prices_after(10));
     }
     // A day has twice as many of the first, and five times that of the others.
@@ -143,7 +144,7 @@ fn spot_prices_every_ten_minutes_cost_at_most_twenty_cents_a_month() {
 fn a_refresh_without_change_writes_next_to_nothing() {
     let running = Running::new();
     running.world.clock.advance(SignedDuration::from_secs(30));
-    let taken = running.wake(&CatalogPart::ALL.map(Cause::Refresh));
+    let taken = running.wake(&CatalogPart::ALL.map(WakeCause::Refresh));
     assert!(taken.write_units <= 2 * 4, "{taken:?}");
     let writes =
         |operation| running.world.table.meter().operations.get(&operation).map_or(0, |used| used.calls);

@@ -15,34 +15,34 @@ use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{LaunchInput, write_launch};
-use tenon_planning::disruption::{Advance, Mark, NewCommand, Step};
+use tenon_planning::disruption::{Advance, CommandStep, DriftMark, NewCommand};
 use tenon_runtime::HandlerError;
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_state::action::{Registration, asked};
 use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
 use tenon_table::Expect;
 use tenon_table::items::{keys, set, set_expiring};
 
-use crate::plan::Planned;
+use crate::plan::PlannedDisruption;
 
 /// How long a command that is done is kept.
 const COMMAND_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What decisions are written from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct DisruptionContext<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) view: &'a ClusterView,
     pub(crate) launch: &'a LaunchInput<'a>,
     /// What the agent has to do now, by claim.
-    pub(crate) actions: &'a BTreeMap<ClaimName, Action>,
-    pub(crate) planned: &'a Planned,
+    pub(crate) actions: &'a BTreeMap<ClaimName, NodeAction>,
+    pub(crate) planned: &'a PlannedDisruption,
 }
 
 /// A change and what it does to the world outside.
 #[derive(Debug)]
-pub(crate) struct Decided<'a> {
+pub(crate) struct DecidedChange<'a> {
     pub(crate) change: Change<'a>,
     /// Launches that the provisioner has to send.
     pub(crate) launches: usize,
@@ -50,17 +50,17 @@ pub(crate) struct Decided<'a> {
     pub(crate) actions: usize,
 }
 
-impl<'a> Context<'a> {
+impl<'a> DisruptionContext<'a> {
     fn now(&self) -> Timestamp {
         self.view.now
     }
 
-    fn nothing(&self) -> Decided<'a> {
-        Decided { change: Change::of(self.cluster), launches: 0, actions: 0 }
+    fn nothing(&self) -> DecidedChange<'a> {
+        DecidedChange { change: Change::of(self.cluster), launches: 0, actions: 0 }
     }
 
     /// A new command; nothing where no launch can be made for a replacement.
-    pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<Decided<'a>>, HandlerError> {
+    pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<DecidedChange<'a>>, HandlerError> {
         let mut decided = self.nothing();
         if !self.launches(&mut decided, &new.id) {
             return Ok(None);
@@ -93,20 +93,20 @@ impl<'a> Context<'a> {
     }
 
     /// A step of a command that is active; nothing where no launch can be made.
-    pub(crate) fn advance(&self, advance: &Advance) -> Result<Option<Decided<'a>>, HandlerError> {
+    pub(crate) fn advance(&self, advance: &Advance) -> Result<Option<DecidedChange<'a>>, HandlerError> {
         let Some(command) = self.view.commands.get(&advance.command) else { return Ok(None) };
         let mut decided = self.nothing();
         let now = self.now();
         let mut next = Command { revision: command.revision.saturating_add(1), ..command.clone() };
         match &advance.step {
-            Step::Drain { candidates } => {
+            CommandStep::Drain { candidates } => {
                 next.state = CommandState::Draining { since: now };
                 let why = self.why_now(&command.replacements);
                 for name in candidates {
                     self.drain(&mut decided, name, (command.reason, why.as_str()))?;
                 }
             }
-            Step::Replace { failed, plan, attempts, not_before } => {
+            CommandStep::Replace { failed, plan, attempts, not_before } => {
                 if !self.launches(&mut decided, &command.id) {
                     return Ok(None);
                 }
@@ -118,7 +118,7 @@ impl<'a> Context<'a> {
                 next.replacements.retain(|name| !failed.contains(name));
                 next.replacements.extend(plan.claims.iter().map(|claim| claim.name.clone()));
             }
-            Step::Finish => next.state = CommandState::Done { at: now },
+            CommandStep::Finish => next.state = CommandState::Done { at: now },
         }
         let key = keys::command(self.cluster, &command.id);
         let kept = now.saturating_add(COMMAND_KEPT).unwrap_or(now);
@@ -142,12 +142,12 @@ impl<'a> Context<'a> {
     }
 
     /// A drift mark.
-    pub(crate) fn mark(&self, mark: &Mark) -> Option<Decided<'a>> {
+    pub(crate) fn mark(&self, mark: &DriftMark) -> Option<DecidedChange<'a>> {
         let before = self.view.claims.get(&mark.claim)?;
         let revision = before.revision.saturating_add(1);
         let claim = Claim { drift: mark.drift.clone(), revision, ..before.clone() };
         let mut decided =
-            Decided { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
+            DecidedChange { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
         let message = match &mark.drift {
             Some(drift) => {
                 let reason = drift.reason.as_str();
@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
     }
 
     /// Adds the launches of a command's replacements; whether each of them has one.
-    fn launches(&self, decided: &mut Decided<'_>, command: &CommandId) -> bool {
+    fn launches(&self, decided: &mut DecidedChange<'_>, command: &CommandId) -> bool {
         let Some(built) = self.planned.built.get(command).filter(|built| built.refused.is_empty()) else {
             return false;
         };
@@ -186,7 +186,7 @@ impl<'a> Context<'a> {
 
     fn disrupt(
         &self,
-        decided: &mut Decided<'_>,
+        decided: &mut DecidedChange<'_>,
         name: &ClaimName,
         command: &Command,
     ) -> Result<(), HandlerError> {
@@ -219,7 +219,7 @@ impl<'a> Context<'a> {
 
     fn drain(
         &self,
-        decided: &mut Decided<'_>,
+        decided: &mut DecidedChange<'_>,
         name: &ClaimName,
         (reason, why): (RemovalReason, &str),
     ) -> Result<(), HandlerError> {
@@ -242,7 +242,7 @@ impl<'a> Context<'a> {
 
     fn step(
         &self,
-        decided: &mut Decided<'_>,
+        decided: &mut DecidedChange<'_>,
         before: &Claim,
         claim: &Claim,
         record: &JournalRecord,

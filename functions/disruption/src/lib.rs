@@ -15,20 +15,20 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_planning::disruption::{Plan, Step};
+use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_planning::disruption::{CommandStep, DisruptionPlan};
 use tenon_runtime::patient::PATIENCE;
-use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope, Signals};
-use tenon_snapshot::action::{Action, action_key};
-use tenon_state::commit::{Outcome, commit};
+use tenon_runtime::{Handler, HandlerError, Patient, Ports, Signals, WakeScope};
+use tenon_snapshot::action::{NodeAction, action_key};
+use tenon_state::commit::{CommitOutcome, commit};
 use tenon_state::heads::Watch;
-use tenon_state::observe::{Caches, Observed, observe};
-use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, run};
+use tenon_state::observe::{Caches, ClusterObservation, observe};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, changed, run};
 use tenon_state::view::{Want, Wants};
-use tenon_table::{CommitError, Consistency, Group, Key, Table, limits};
+use tenon_table::{CommitError, Consistency, Key, Table, WriteGroup, limits};
 
-use commit::{Context, Decided};
-use plan::Planned;
+use commit::{DecidedChange, DisruptionContext};
+use plan::PlannedDisruption;
 
 /// What disruption looks at.
 const WANTS: Wants<'static> = Wants {
@@ -49,7 +49,12 @@ impl Handler for Disruption {
         FunctionName::Disruption
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
         if let Some(cluster) = changed(ports, scope, causes, WANTS, &self.caches).await? {
             run(&DisruptionPass { ports, cluster, caches: &self.caches }).await?;
@@ -67,7 +72,7 @@ struct DisruptionPass<'a, P> {
 
 /// What the looks of a pass came to.
 #[derive(Debug, Default)]
-struct Looked {
+struct DisruptionDone {
     launches: usize,
     actions: usize,
     commits: usize,
@@ -79,9 +84,9 @@ struct Looked {
 
 impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     type Ports = Patient<'a, P>;
-    type Input = Observed;
-    type Plan = Option<Planned>;
-    type Done = Looked;
+    type Input = ClusterObservation;
+    type Plan = Option<PlannedDisruption>;
+    type Done = DisruptionDone;
 
     fn ports(&self) -> &Self::Ports {
         self.ports
@@ -95,20 +100,20 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
         Of::Cluster(self.cluster)
     }
 
-    async fn observe(&self, _: &mut Looked) -> Result<Option<Observed>, HandlerError> {
+    async fn observe(&self, _: &mut DisruptionDone) -> Result<Option<ClusterObservation>, HandlerError> {
         observe(self.ports, self.cluster, WANTS, self.caches).await.map(Some)
     }
 
-    fn plan(&self, observed: &Observed) -> (Option<Planned>, Report) {
+    fn plan(&self, observed: &ClusterObservation) -> (Option<PlannedDisruption>, Report) {
         plan::plan(self.cluster, &self.ports.installation().region, observed)
     }
 
     async fn commit(
         &self,
-        observed: &Observed,
-        planned: Option<Planned>,
-        done: &mut Looked,
-    ) -> Result<Next, HandlerError> {
+        observed: &ClusterObservation,
+        planned: Option<PlannedDisruption>,
+        done: &mut DisruptionDone,
+    ) -> Result<AfterCommit, HandlerError> {
         let before = done.commits;
         done.wake_at = None;
         if let (Some(planned), Ok(registry)) = (planned, &observed.view.registry) {
@@ -116,14 +121,15 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
             let (view, cluster) = (&observed.view, self.cluster);
             let launch = planned.launch_input(registry, &self.ports.installation().region, view);
             let actions = read_actions(self.ports, cluster, &planned.plan, observed).await?;
-            let context = Context { cluster, view, launch: &launch, actions: &actions, planned: &planned };
+            let context =
+                DisruptionContext { cluster, view, launch: &launch, actions: &actions, planned: &planned };
             carry_out(self.ports, &context, &planned.plan, done).await?;
         }
         done.idle = done.commits == before;
-        Ok(if done.idle { Next::Settled } else { Next::LookAgain })
+        Ok(if done.idle { AfterCommit::Settled } else { AfterCommit::LookAgain })
     }
 
-    async fn execute(&self, _: &Observed, done: &mut Looked) -> Result<(), HandlerError> {
+    async fn execute(&self, _: &ClusterObservation, done: &mut DisruptionDone) -> Result<(), HandlerError> {
         let signals = self.ports.signals();
         if done.launches > 0 {
             signals.wake(FunctionName::Provisioner, self.cluster, SignedDuration::ZERO).await;
@@ -134,7 +140,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
         Ok(())
     }
 
-    fn end(&self, observed: Observed, done: &Looked) -> End {
+    fn end(&self, observed: ClusterObservation, done: &DisruptionDone) -> End {
         let seen = SeenOf {
             generations: observed.view.generations.clone(),
             deadline: done.wake_at,
@@ -151,16 +157,16 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
 /// Commits a plan: steps and marks on their own revisions, then what is under the cluster's.
 async fn carry_out<P: Ports>(
     ports: &P,
-    context: &Context<'_>,
-    plan: &Plan,
-    done: &mut Looked,
+    context: &DisruptionContext<'_>,
+    plan: &DisruptionPlan,
+    done: &mut DisruptionDone,
 ) -> Result<(), HandlerError> {
     for decided in plan.marks.iter().filter_map(|mark| context.mark(mark)) {
         commit_step(ports, decided, done).await?;
     }
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<WriteGroup> = Vec::new();
     let (mut launches, mut actions) = (0, 0);
-    let mut under_revision = |decided: Decided<'_>| {
+    let mut under_revision = |decided: DecidedChange<'_>| {
         launches += decided.launches;
         actions += decided.actions;
         groups.push(decided.change.group());
@@ -168,8 +174,8 @@ async fn carry_out<P: Ports>(
     for advance in &plan.advances {
         let Some(decided) = context.advance(advance)? else { continue };
         match advance.step {
-            Step::Drain { .. } | Step::Finish => commit_step(ports, decided, done).await?,
-            Step::Replace { .. } => under_revision(decided),
+            CommandStep::Drain { .. } | CommandStep::Finish => commit_step(ports, decided, done).await?,
+            CommandStep::Replace { .. } => under_revision(decided),
         }
     }
     for new in &plan.commands {
@@ -181,9 +187,9 @@ async fn carry_out<P: Ports>(
         return Ok(());
     }
     match commit(ports, context.cluster, context.view.generations.revision, groups).await? {
-        Outcome::Whole => {}
+        CommitOutcome::Whole => {}
         // What went through before the race was lost is seen by the next look, and its doorbells are rung all the same.
-        Outcome::Lost => {}
+        CommitOutcome::Lost => {}
     }
     done.launches += launches;
     done.actions += actions;
@@ -193,8 +199,8 @@ async fn carry_out<P: Ports>(
 
 async fn commit_step<P: Ports>(
     ports: &P,
-    decided: Decided<'_>,
-    done: &mut Looked,
+    decided: DecidedChange<'_>,
+    done: &mut DisruptionDone,
 ) -> Result<(), HandlerError> {
     done.commits += 1;
     let actions = decided.actions;
@@ -212,9 +218,9 @@ async fn commit_step<P: Ports>(
 async fn read_actions<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    plan: &Plan,
-    observed: &Observed,
-) -> Result<BTreeMap<ClaimName, Action>, HandlerError> {
+    plan: &DisruptionPlan,
+    observed: &ClusterObservation,
+) -> Result<BTreeMap<ClaimName, NodeAction>, HandlerError> {
     let of_advances = plan.advances.iter().filter_map(|advance| observed.view.commands.get(&advance.command));
     let candidates = plan.commands.iter().flat_map(|command| &command.candidates);
     let names: BTreeSet<&ClaimName> =
@@ -223,7 +229,7 @@ async fn read_actions<P: Ports>(
     let mut actions = BTreeMap::new();
     for some in keys.chunks(limits::BATCH_KEYS) {
         for (key, item) in ports.table().batch_get(some, Consistency::Strong).await? {
-            let action = Action::from_item(&item)
+            let action = NodeAction::from_item(&item)
                 .map_err(|error| HandlerError::Item { key: key.to_string(), source: Box::new(error) })?;
             actions.insert(action.claim.clone(), action);
         }

@@ -21,17 +21,18 @@ use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build};
 use tenon_planning::disruption::{
-    self, ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView, Plan, Step,
+    self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan,
+    DriftingReservations, HaltState, NodeView,
 };
 use tenon_planning::provision::Purpose;
-use tenon_state::observe::{Observed, evidence};
+use tenon_state::cluster::{ObservedCluster, ReadyClass};
+use tenon_state::observe::{ClusterObservation, evidence};
 use tenon_state::view::ClusterView;
-use tenon_state::world::{ReadyClass, World};
 
 /// A plan with all that its writes are made from.
 #[derive(Debug)]
-pub(crate) struct Planned {
-    pub(crate) plan: Plan,
+pub(crate) struct PlannedDisruption {
+    pub(crate) plan: DisruptionPlan,
     /// The launches of commands' replacements, by command; none of one that can't be launched.
     pub(crate) built: BTreeMap<CommandId, Built>,
     /// How long drains may take, by claim.
@@ -41,7 +42,7 @@ pub(crate) struct Planned {
     evidence: BTreeMap<String, u64>,
 }
 
-impl Planned {
+impl PlannedDisruption {
     /// What launches are made from.
     pub(crate) fn launch_input<'a>(
         &'a self,
@@ -67,8 +68,8 @@ impl Planned {
 pub(crate) fn plan(
     cluster: &ClusterName,
     region: &Region,
-    observed: &Observed,
-) -> (Option<Planned>, report::Report) {
+    observed: &ClusterObservation,
+) -> (Option<PlannedDisruption>, report::Report) {
     let view = &observed.view;
     let mut told = report::Report::default();
     let found = match (&view.registry, &view.halt, &observed.snapshot) {
@@ -86,7 +87,7 @@ pub(crate) fn plan(
     if view.claims.is_empty() {
         return (None, told);
     }
-    let mut world = World::new(cluster, registry, view, snapshot);
+    let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
     world.resolve(region);
     let (plan, report) = disruption::plan(&input(&world, view, snapshot));
     report.tell(&mut told);
@@ -94,7 +95,7 @@ pub(crate) fn plan(
         let pool = snapshot.node_pools.iter().find(|pool| pool.name == claim.pool);
         Some((claim.name.clone(), claim.terms_or(pool)?))
     });
-    let mut planned = Planned {
+    let mut planned = PlannedDisruption {
         terms: terms.collect(),
         built: BTreeMap::new(),
         classes: world.classes,
@@ -102,28 +103,28 @@ pub(crate) fn plan(
         evidence: evidence(view, snapshot.generation),
         plan,
     };
-    planned.built = built(&planned, (registry, region, view), &mut told);
+    planned.built = built(&planned.launch_input(registry, region, view), view, &planned.plan, &mut told);
     (Some(planned), told)
 }
 
 /// Builds the launches of replacements, and tells those that can't be.
 fn built(
-    planned: &Planned,
-    (registry, region, view): (&Registry, &Region, &ClusterView),
+    input: &LaunchInput<'_>,
+    view: &ClusterView,
+    plan: &DisruptionPlan,
     told: &mut report::Report,
 ) -> BTreeMap<CommandId, Built> {
-    let input = planned.launch_input(registry, region, view);
-    let new = planned.plan.commands.iter().map(|command| {
+    let new = plan.commands.iter().map(|command| {
         let replaced = command.candidates.as_slice();
         (&command.id, replaced, &command.replacement)
     });
-    let more = planned.plan.advances.iter().filter_map(|advance| match &advance.step {
-        Step::Replace { plan, .. } => {
+    let more = plan.advances.iter().filter_map(|advance| match &advance.step {
+        CommandStep::Replace { plan, .. } => {
             let replaced =
                 view.commands.get(&advance.command).map_or(&[][..], |known| known.candidates.as_slice());
             Some((&advance.command, replaced, plan))
         }
-        Step::Drain { .. } | Step::Finish => None,
+        CommandStep::Drain { .. } | CommandStep::Finish => None,
     });
     let mut all = BTreeMap::new();
     for (command, replaced, replacement) in new.chain(more) {
@@ -136,7 +137,7 @@ fn built(
 }
 
 /// The input of disruption.
-fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) -> Input {
+fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -> DisruptionInput {
     let claims = view.claims.values().map(|claim| ClaimView {
         claim: claim.clone(),
         architecture: world.architecture(claim),
@@ -150,9 +151,9 @@ fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) -> Input {
             pods: world.bound_to(&node.name),
         }),
     });
-    Input {
+    DisruptionInput {
         now: view.now,
-        halt: if view.halt.is_some() { Halt::Halted } else { Halt::Running },
+        halt: if view.halt.is_some() { HaltState::Halted } else { HaltState::Running },
         claims: claims.collect(),
         classes: view.classes.values().map(|status| class_view(status, view, snapshot)).collect(),
         pools: snapshot.node_pools.clone(),

@@ -14,12 +14,12 @@ use tenon_domain::id::{
 };
 use tenon_domain::launch::{LaunchCause, LaunchState};
 use tenon_domain::resources::ResourceList;
-use tenon_ec2::port::Architecture;
+use tenon_ec2::port::ImageArchitecture;
 use tenon_harness::cluster::{Cluster, pod, pool};
-use tenon_harness::{Rung, World as TestWorld, WorldConfig};
+use tenon_harness::{FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::{Operation, block_on};
 use tenon_snapshot::SeenPod;
-use tenon_snapshot::action::{Action, ActionKind, PREFIX};
+use tenon_snapshot::action::{ActionKind, NodeAction, PREFIX};
 use tenon_table::items::{Halt, keys, set};
 use tenon_twin::NewImage;
 
@@ -29,7 +29,7 @@ const TYPES: [&str; 3] = ["m5.large", "m5.xlarge", "m6g.large"];
 
 /// A cluster with initialised nodes of an image that its class no longer gives, each with a pod.
 fn cluster(nodes: u32) -> Cluster {
-    let mut cluster = Cluster::new(TestWorld::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
+    let mut cluster = Cluster::new(FunctionWorld::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
     cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
     for n in 0..nodes {
         let name = format!("node-{n}");
@@ -41,8 +41,8 @@ fn cluster(nodes: u32) -> Cluster {
             .pods
             .push(Arc::new(SeenPod::read(&pod(&format!("web-{n}"), "1500m", Some(&name))).unwrap()));
     }
-    let image = cluster.world.ec2.add_image(NewImage::named("new", Architecture::X86_64));
-    cluster.resolve(&[(image, Architecture::X86_64)]).unwrap();
+    let image = cluster.world.ec2.add_image(NewImage::named("new", ImageArchitecture::X86_64));
+    cluster.resolve(&[(image, ImageArchitecture::X86_64)]).unwrap();
     cluster.report().unwrap();
     cluster
 }
@@ -91,17 +91,17 @@ fn node(name: &str, n: u32) -> Value {
 }
 
 fn wake(cluster: &Cluster) {
-    let scope = Scope::Cluster(cluster.name.clone());
-    block_on(Disruption::default().handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
+    let scope = WakeScope::Cluster(cluster.name.clone());
+    block_on(Disruption::default().handle(&cluster.world, &scope, &[WakeCause::Sweep])).unwrap();
 }
 
 fn phases(cluster: &Cluster, phase: ClaimPhase) -> Vec<Claim> {
     cluster.claims().unwrap().into_iter().filter(|claim| claim.phase() == phase).collect()
 }
 
-fn actions(cluster: &Cluster) -> Vec<Action> {
+fn actions(cluster: &Cluster) -> Vec<NodeAction> {
     let items = cluster.world.table.dump().filter(|(key, _)| key.sk.starts_with(PREFIX));
-    items.map(|(_, item)| Action::from_item(&item).unwrap()).collect()
+    items.map(|(_, item)| NodeAction::from_item(&item).unwrap()).collect()
 }
 
 /// The replacements of all commands become initialised, as lifecycle would see it.
@@ -127,8 +127,10 @@ fn drift_is_marked_and_replaced_within_the_budget_new_nodes_first() {
     let found = actions(&cluster);
     assert_eq!((found.len(), found[0].kind, &found[0].claim), (1, ActionKind::Disrupt, &taken[0].name));
     let rung = cluster.world.signals.take();
-    assert!(rung.contains(&Rung::Agent(cluster.name.clone())));
-    assert!(rung.iter().any(|rung| matches!(rung, Rung::Wake { function: FunctionName::Provisioner, .. })));
+    assert!(rung.contains(&RungBell::Agent(cluster.name.clone())));
+    assert!(
+        rung.iter().any(|rung| matches!(rung, RungBell::Wake { function: FunctionName::Provisioner, .. }))
+    );
     initialize(&cluster);
     wake(&cluster);
     let draining = phases(&cluster, ClaimPhase::Draining);

@@ -7,12 +7,12 @@ use tenon_table::content_commit;
 use tenon_table::items::{self, Journal, JournalOf, keys};
 use tenon_table::{Table, Write};
 
-use crate::plan::{Change, Plan};
+use crate::plan::{ImageChange, ImagesPlan};
 
 /// Changes of one transaction: each is an item and two of the journal, of at most 100.
 const CHANGES_A_COMMIT: usize = 30;
 
-pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Result<(), HandlerError> {
+pub(crate) async fn commit<P: Ports>(ports: &P, plan: &ImagesPlan) -> Result<(), HandlerError> {
     for changes in plan.changes.chunks(CHANGES_A_COMMIT) {
         let mut journal = Journal::of(JournalOf::Region(&ports.installation().region));
         let writes = changes.iter().flat_map(|change| writes(ports, change, &mut journal)).collect();
@@ -21,7 +21,7 @@ pub(crate) async fn commit<P: Ports>(ports: &P, plan: &Plan) -> Result<(), Handl
     Ok(())
 }
 
-fn writes<P: Ports>(ports: &P, change: &Change, journal: &mut Journal<'_>) -> Vec<Write> {
+fn writes<P: Ports>(ports: &P, change: &ImageChange, journal: &mut Journal<'_>) -> Vec<Write> {
     let region = &ports.installation().region;
     let key = keys::image(region, &change.record.id);
     let mut writes = vec![match change.expires_at {

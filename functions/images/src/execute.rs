@@ -3,10 +3,10 @@
 use serde_json::json;
 use tenon_runtime::{BusEvent, Ports, Signals};
 
-use crate::plan::Plan;
+use crate::plan::ImagesPlan;
 
-pub(crate) async fn execute<P: Ports>(ports: &P, plan: &Plan) {
-    let event = |change: &crate::plan::Change| {
+pub(crate) async fn execute<P: Ports>(ports: &P, plan: &ImagesPlan) {
+    let event = |change: &crate::plan::ImageChange| {
         let detail = json!({ "image": change.record.id.as_str(), "state": change.record.state.as_str() });
         let detail_type = change.announcement?.detail_type();
         Some(BusEvent::new(ports.installation(), None, detail_type, detail))

@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 
 use tenon_domain::id::ImageId;
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_runtime::{Handler, HandlerError, Ports, Scope};
-use tenon_state::pass::{End, Next, Of, Pass, run};
+use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_runtime::{Handler, HandlerError, Ports, WakeScope};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, run};
 
-pub use observe::Look;
-use observe::Observed;
-use plan::Plan;
+pub use observe::ImagesLook;
+use observe::ImagesObservation;
+use plan::ImagesPlan;
 
 /// The function.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +30,12 @@ impl Handler for Images {
         FunctionName::Images
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, _: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        _: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
         run(&ImagesPass { ports, look: look(causes) }).await?;
         Ok(())
     }
@@ -39,14 +44,14 @@ impl Handler for Images {
 /// A look at some images, or at all.
 struct ImagesPass<'a, P> {
     ports: &'a P,
-    look: Look,
+    look: ImagesLook,
 }
 
 impl<P: Ports> Pass for ImagesPass<'_, P> {
     type Ports = P;
-    type Input = Observed;
-    type Plan = Plan;
-    type Done = Plan;
+    type Input = ImagesObservation;
+    type Plan = ImagesPlan;
+    type Done = ImagesPlan;
 
     fn ports(&self) -> &P {
         self.ports
@@ -60,21 +65,26 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
         Of::Region(&self.ports.installation().region)
     }
 
-    async fn observe(&self, _: &mut Plan) -> Result<Option<Observed>, HandlerError> {
+    async fn observe(&self, _: &mut ImagesPlan) -> Result<Option<ImagesObservation>, HandlerError> {
         observe::observe(self.ports, &self.look).await.map(Some)
     }
 
-    fn plan(&self, observed: &Observed) -> (Plan, Report) {
+    fn plan(&self, observed: &ImagesObservation) -> (ImagesPlan, Report) {
         (plan::plan(&observed.input), Report::default())
     }
 
-    async fn commit(&self, _: &Observed, plan: Plan, done: &mut Plan) -> Result<Next, HandlerError> {
+    async fn commit(
+        &self,
+        _: &ImagesObservation,
+        plan: ImagesPlan,
+        done: &mut ImagesPlan,
+    ) -> Result<AfterCommit, HandlerError> {
         commit::commit(self.ports, &plan).await?;
         *done = plan;
-        Ok(Next::Settled)
+        Ok(AfterCommit::Settled)
     }
 
-    async fn execute(&self, observed: &Observed, plan: &mut Plan) -> Result<(), HandlerError> {
+    async fn execute(&self, observed: &ImagesObservation, plan: &mut ImagesPlan) -> Result<(), HandlerError> {
         execute::execute(self.ports, plan).await;
         // What was seen is kept; what wasn't is looked at again when the message comes back.
         match &observed.failed {
@@ -83,28 +93,28 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
         }
     }
 
-    fn end(&self, _: Observed, _: &Plan) -> End {
+    fn end(&self, _: ImagesObservation, _: &ImagesPlan) -> End {
         End::default()
     }
 }
 
 /// What to look at: the images that events name, or everything.
-fn look(causes: &[Cause]) -> Look {
+fn look(causes: &[WakeCause]) -> ImagesLook {
     let mut named: BTreeSet<ImageId> = BTreeSet::new();
     for cause in causes {
         match cause {
-            Cause::ImageChanged(Some(image)) => {
+            WakeCause::ImageChanged(Some(image)) => {
                 named.insert(image.clone());
             }
-            Cause::ImageChanged(None)
-            | Cause::Sweep
-            | Cause::Refresh(_)
-            | Cause::SnapshotChanged
-            | Cause::StateChanged
-            | Cause::ZonalShift
-            | Cause::InstanceState { .. }
-            | Cause::Interruption { .. } => return Look::Everything,
+            WakeCause::ImageChanged(None)
+            | WakeCause::Sweep
+            | WakeCause::Refresh(_)
+            | WakeCause::SnapshotChanged
+            | WakeCause::StateChanged
+            | WakeCause::ZonalShift
+            | WakeCause::InstanceState { .. }
+            | WakeCause::Interruption { .. } => return ImagesLook::Everything,
         }
     }
-    Look::At(named)
+    ImagesLook::At(named)
 }

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use tenon_images::Images;
-use tenon_lambda::{AwsPorts, Configuration};
+use tenon_lambda::{AwsPorts, FunctionConfiguration};
 
 fn main() -> ExitCode {
     tenon_lambda::main(async {
-        let configuration = Configuration::from_environment()?;
+        let configuration = FunctionConfiguration::from_environment()?;
         let ports = AwsPorts::connect(&configuration).await;
         tenon_lambda::run(&Images, &ports).await
     })

@@ -11,7 +11,7 @@ use tenon_state::image_query::{ClassImages, describe};
 use tenon_table::items::{self, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
-use crate::plan::{Input, is_final};
+use crate::plan::{ImagesInput, is_final};
 
 /// Ids of one question to EC2: it takes more, but one that is malformed for it would spoil fewer.
 const IDS_A_QUERY: usize = 100;
@@ -22,7 +22,7 @@ const QUERIES: usize = 200;
 
 /// What to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum ImagesLook {
     /// All that classes select and all that is known and not final.
     Everything,
     /// These.
@@ -31,25 +31,28 @@ pub enum Look {
 
 /// An observation, and what kept it from being whole.
 #[derive(Debug)]
-pub(crate) struct Observed {
-    pub(crate) input: Input,
+pub(crate) struct ImagesObservation {
+    pub(crate) input: ImagesInput,
     /// The last question that EC2 didn't answer.
     pub(crate) failed: Option<Ec2Error>,
 }
 
-pub(crate) async fn observe<P: Ports>(ports: &P, look: &Look) -> Result<Observed, HandlerError> {
+pub(crate) async fn observe<P: Ports>(
+    ports: &P,
+    look: &ImagesLook,
+) -> Result<ImagesObservation, HandlerError> {
     let now = ports.now();
     let region = &ports.installation().region;
     let (known, filters, ids) = match look {
-        Look::Everything => {
+        ImagesLook::Everything => {
             let known = known_all(ports, region).await?;
             let filters = selected(ports, region).await?;
             let ids = known.values().filter(|record| !is_final(record.state)).map(|r| r.id.clone()).collect();
             (known, filters, ids)
         }
-        Look::At(ids) => (known_of(ports, region, ids).await?, BTreeSet::new(), ids.clone()),
+        ImagesLook::At(ids) => (known_of(ports, region, ids).await?, BTreeSet::new(), ids.clone()),
     };
-    let mut input = Input { now, known, seen: BTreeMap::new(), asked: BTreeSet::new(), unanswered: 0 };
+    let mut input = ImagesInput { now, known, seen: BTreeMap::new(), asked: BTreeSet::new(), unanswered: 0 };
     let mut failed = None;
     for filter in filters.iter().take(QUERIES) {
         ask(ports, filter, &mut input, &mut failed).await;
@@ -62,11 +65,16 @@ pub(crate) async fn observe<P: Ports>(ports: &P, look: &Look) -> Result<Observed
         ask(ports, &filter, &mut input, &mut failed).await;
     }
     read_unknown(ports, region, &mut input).await?;
-    Ok(Observed { input, failed })
+    Ok(ImagesObservation { input, failed })
 }
 
 /// Asks EC2; a question without an answer says nothing of any image.
-async fn ask<P: Ports>(ports: &P, filter: &ImageFilter, input: &mut Input, failed: &mut Option<Ec2Error>) {
+async fn ask<P: Ports>(
+    ports: &P,
+    filter: &ImageFilter,
+    input: &mut ImagesInput,
+    failed: &mut Option<Ec2Error>,
+) {
     match describe(ports.ec2(), filter).await {
         Ok(images) => {
             input.asked.extend(filter.ids.iter().cloned());
@@ -105,7 +113,11 @@ async fn known_of<P: Ports>(
 }
 
 /// A read that may lag must not make a known image look new: what EC2 told of and the table didn't is read again.
-async fn read_unknown<P: Ports>(ports: &P, region: &Region, input: &mut Input) -> Result<(), HandlerError> {
+async fn read_unknown<P: Ports>(
+    ports: &P,
+    region: &Region,
+    input: &mut ImagesInput,
+) -> Result<(), HandlerError> {
     let unknown: BTreeSet<ImageId> =
         input.seen.keys().filter(|id| !input.known.contains_key(*id)).cloned().collect();
     if !unknown.is_empty() {

@@ -20,7 +20,7 @@ pub const GONE_KEPT: SignedDuration = tenon_domain::journal::JOURNAL_KEPT;
 
 /// What was observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
+pub struct ImagesInput {
     /// The time.
     pub now: Timestamp,
     /// What the table knows of the images that were looked at.
@@ -35,16 +35,16 @@ pub struct Input {
 
 /// What to write and to say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct ImagesPlan {
     /// Changes, by image.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ImageChange>,
     /// Queries and ids that EC2 gave no answer to: what was known of them stays, and the pass fails for them.
     pub unanswered: usize,
 }
 
 /// One image's change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ImageChange {
     /// What is known of it from now on.
     pub record: ImageRecord,
     /// Its state's change, where it has one: the decision's record.
@@ -86,8 +86,8 @@ pub const fn is_final(state: ImageState) -> bool {
 
 /// Plans what to write and to say. Nothing is refused here: a state that no class can use is a decision.
 #[must_use]
-pub fn plan(input: &Input) -> Plan {
-    let mut plan = Plan { unanswered: input.unanswered, ..Plan::default() };
+pub fn plan(input: &ImagesInput) -> ImagesPlan {
+    let mut plan = ImagesPlan { unanswered: input.unanswered, ..ImagesPlan::default() };
     let mut looked: BTreeSet<&ImageId> = input.asked.iter().collect();
     looked.extend(input.seen.keys());
     for id in looked {
@@ -137,7 +137,7 @@ fn gone(id: &ImageId, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecor
     }
 }
 
-fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> Option<Change> {
+fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> Option<ImageChange> {
     let same = known.is_some_and(|known| ImageRecord { seen_at: record.seen_at, ..known.clone() } == record);
     if same {
         return None;
@@ -146,7 +146,7 @@ fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> O
     let moved = before != Some(record.state);
     // What is there to be launched may be another class's choice now: it was tagged, renamed or deprecated.
     let matters = moved || record.state == ImageState::Available;
-    Some(Change {
+    Some(ImageChange {
         journal: moved.then(|| journal(&record, before, now)),
         announcement: if matters { announcement(record.state) } else { None },
         expires_at: is_final(record.state).then(|| now.saturating_add(GONE_KEPT).unwrap_or(now)),
@@ -203,7 +203,7 @@ mod tests {
             name: "nodes-1".to_owned(),
             owner: "111122223333".to_owned(),
             owner_alias: None,
-            architecture: Some(tenon_ec2::port::Architecture::Arm64),
+            architecture: Some(tenon_ec2::port::ImageArchitecture::Arm64),
             state,
             created_at: Some(at(1)),
             deprecated_at: None,
@@ -213,9 +213,9 @@ mod tests {
         }
     }
 
-    fn look(known: Option<ImageState>, seen: Option<ImageState>) -> Plan {
+    fn look(known: Option<ImageState>, seen: Option<ImageState>) -> ImagesPlan {
         let known = known.map(|state| ImageRecord { state, ..described(&image(ImageState::Pending), at(2)) });
-        plan(&Input {
+        plan(&ImagesInput {
             now: at(9),
             known: known.into_iter().map(|record| (record.id.clone(), record)).collect(),
             seen: seen.map(|state| (id(), image(state))).into_iter().collect(),
@@ -260,7 +260,7 @@ mod tests {
         let check = |state: ImageState, expected: Option<Announcement>| {
             let known = ImageRecord { state, ..described(&image(state), at(2)) };
             let tags = BTreeMap::from([("channel".to_owned(), "stable".to_owned())]);
-            let plan = plan(&Input {
+            let plan = plan(&ImagesInput {
                 now: at(9),
                 known: BTreeMap::from([(id(), known)]),
                 seen: BTreeMap::from([(id(), Image { tags: tags.clone(), ..image(state) })]),
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn what_ec2_did_not_answer_stays_as_it_was() {
         let known = described(&image(ImageState::Available), at(2));
-        let input = Input {
+        let input = ImagesInput {
             now: at(9),
             known: BTreeMap::from([(id(), known)]),
             seen: BTreeMap::new(),

@@ -11,29 +11,29 @@ use jiff::SignedDuration;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::registry::Registry;
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{Architecture, DisabledImages, ImageFilter};
-use tenon_harness::{World, WorldConfig};
+use tenon_ec2::port::{DisabledImages, ImageArchitecture, ImageFilter};
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_images::Images;
 use tenon_memory_table::block_on;
-use tenon_runtime::{Handler, HandlerError, Scope};
+use tenon_runtime::{Handler, HandlerError, WakeScope};
 use tenon_state::image_query::ClassImages;
 use tenon_table::Table;
 use tenon_table::content_commit;
 use tenon_table::items::{self, keys};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageOutcome, NewImage};
 
-fn world() -> World {
-    World::new(&WorldConfig::default()).unwrap()
+fn world() -> FunctionWorld {
+    FunctionWorld::new(&WorldConfig::default()).unwrap()
 }
 
-fn wake(world: &World, cause: Cause) -> Result<(), HandlerError> {
-    block_on(Images.handle(world, &Scope::Region, &[cause]))
+fn wake(world: &FunctionWorld, cause: WakeCause) -> Result<(), HandlerError> {
+    block_on(Images.handle(world, &WakeScope::Region, &[cause]))
 }
 
 /// A registered cluster with a class that selects images by name.
-fn select(world: &World, name: &str) {
+fn select(world: &FunctionWorld, name: &str) {
     let cluster = ClusterName::parse("prod").unwrap();
     let filter = ImageFilter {
         names: vec![name.to_owned()],
@@ -63,32 +63,32 @@ fn select(world: &World, name: &str) {
     block_on(world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
 }
 
-fn state(world: &World, id: &ImageId) -> Option<ImageState> {
+fn state(world: &FunctionWorld, id: &ImageId) -> Option<ImageState> {
     let key = keys::image(&world.installation.region, id);
     let item = world.table.peek(&key)?;
     Some(items::from_item::<ImageRecord>(&key, &item).unwrap().state)
 }
 
-fn said(world: &World) -> Vec<String> {
+fn said(world: &FunctionWorld) -> Vec<String> {
     let events = world.signals.take_events().into_iter();
     events.map(|(kind, detail)| format!("{kind} {}", detail["state"].as_str().unwrap())).collect()
 }
 
 fn new(name: &str) -> NewImage {
-    NewImage::named(name, Architecture::X86_64)
+    NewImage::named(name, ImageArchitecture::X86_64)
 }
 
 #[test]
 fn a_pending_image_is_announced_only_once_ec2_says_available() {
     let world = world();
     let id = world.ec2.create_image(new("nodes-1"));
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     assert_eq!((state(&world, &id), said(&world)), (Some(ImageState::Pending), vec![]));
     world.clock.advance(SignedDuration::from_secs(61));
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     assert_eq!(state(&world, &id), Some(ImageState::Available));
     assert_eq!(said(&world), ["Image Available available"]);
-    wake(&world, Cause::ImageChanged(Some(id))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id))).unwrap();
     assert!(said(&world).is_empty(), "the same word twice is said once");
 }
 
@@ -97,12 +97,12 @@ fn a_pending_image_is_announced_only_once_ec2_says_available() {
 fn a_pipelines_word_of_a_tagged_image_wakes_its_classes_though_its_state_is_known() {
     let world = world();
     let id = world.ec2.add_image(new("nodes-1"));
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     assert_eq!(said(&world), ["Image Available available"]);
     world.ec2.tag_image(&id, "channel", "stable").unwrap();
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     assert_eq!(said(&world), ["Image Available available"]);
-    wake(&world, Cause::ImageChanged(Some(id))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id))).unwrap();
     assert!(said(&world).is_empty(), "the same word twice is said once");
 }
 
@@ -112,13 +112,13 @@ fn a_failed_image_is_rejected_and_not_asked_for_again() {
     let failed = NewImage { outcome: ImageOutcome::Failed("no disk".to_owned()), ..new("nodes-1") };
     let id = world.ec2.create_image(failed);
     world.clock.advance(SignedDuration::from_secs(61));
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     assert_eq!(
         (state(&world, &id), said(&world)),
         (Some(ImageState::Failed), vec!["Image Rejected failed".to_owned()])
     );
     let before = world.ec2.calls();
-    wake(&world, Cause::Sweep).unwrap();
+    wake(&world, WakeCause::Sweep).unwrap();
     assert_eq!(world.ec2.calls(), before);
 }
 
@@ -128,21 +128,21 @@ fn the_sweep_alone_finds_what_events_would_have_said() {
     select(&world, "nodes-*");
     let id = world.ec2.create_image(new("nodes-1"));
     world.ec2.create_image(new("other"));
-    wake(&world, Cause::Sweep).unwrap();
+    wake(&world, WakeCause::Sweep).unwrap();
     assert_eq!(state(&world, &id), Some(ImageState::Pending));
     world.clock.advance(SignedDuration::from_secs(61));
-    wake(&world, Cause::Sweep).unwrap();
+    wake(&world, WakeCause::Sweep).unwrap();
     assert_eq!(said(&world), ["Image Available available"]);
     world.ec2.disable_image(&id).unwrap();
-    wake(&world, Cause::Sweep).unwrap();
+    wake(&world, WakeCause::Sweep).unwrap();
     assert_eq!(said(&world), ["Image Rejected disabled"]);
     world.ec2.deregister_image(&id).unwrap();
-    wake(&world, Cause::Sweep).unwrap();
+    wake(&world, WakeCause::Sweep).unwrap();
     assert_eq!(
         (state(&world, &id), said(&world)),
         (Some(ImageState::Deregistered), vec!["Image Rejected deregistered".to_owned()])
     );
-    wake(&world, Cause::Sweep).unwrap();
+    wake(&world, WakeCause::Sweep).unwrap();
     assert!(said(&world).is_empty());
     let images = world.table.dump().filter(|(key, _)| key.sk.starts_with("IMAGE#")).count();
     assert_eq!(images, 1, "images that nobody selects aren't recorded");
@@ -152,7 +152,7 @@ fn the_sweep_alone_finds_what_events_would_have_said() {
 fn a_throttled_look_changes_nothing_and_comes_back() {
     let world = world();
     let id = world.ec2.add_image(new("nodes-1"));
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     said(&world);
     let throttled = Ec2Error::Throttled { action: "DescribeImages".to_owned() };
     world.ec2.inject(Fault {
@@ -160,7 +160,7 @@ fn a_throttled_look_changes_nothing_and_comes_back() {
         when: FaultWhen::Next(1),
         effect: FaultEffect::Refused(throttled),
     });
-    let error = wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap_err();
+    let error = wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap_err();
     assert_eq!(error.error_type(), "Ec2");
     assert_eq!((state(&world, &id), said(&world)), (Some(ImageState::Available), vec![]));
 }
@@ -169,7 +169,7 @@ fn a_throttled_look_changes_nothing_and_comes_back() {
 fn every_change_of_state_has_its_record() {
     let world = world();
     let id = world.ec2.add_image(new("nodes-1"));
-    wake(&world, Cause::ImageChanged(Some(id.clone()))).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
     let pk = format!("JOURNAL#REGION#us-east-1#image#{id}");
     let records: Vec<_> = world.table.dump().filter(|(key, _)| key.pk == pk).collect();
     assert_eq!(records.len(), 1);

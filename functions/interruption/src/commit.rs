@@ -7,15 +7,19 @@ use tenon_domain::unavailable::Mark;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::step::Change;
 use tenon_table::items::{keys, set};
-use tenon_table::{Commit, CommitError, Condition, Expect, commit_through_conflicts};
+use tenon_table::{Commit, CommitError, Expect, WriteCondition, commit_through_conflicts};
 
-use crate::plan::{Input, Plan};
+use crate::plan::{InterruptionInput, InterruptionPlan};
 
 /// Commits the plan, if it says anything.
 ///
 /// # Errors
 /// [`HandlerError::Commit`], a lost race for the claim among it.
-pub async fn commit<P: Ports>(ports: &P, input: &Input, plan: &Plan) -> Result<(), HandlerError> {
+pub async fn commit<P: Ports>(
+    ports: &P,
+    input: &InterruptionInput,
+    plan: &InterruptionPlan,
+) -> Result<(), HandlerError> {
     let Some(whole) = build(ports, input, plan, plan.mark.as_ref())? else { return Ok(()) };
     match commit_through_conflicts(ports.table(), &whole).await {
         Err(CommitError::LostRace { lost }) if plan.mark.is_some() && lost.iter().all(is_of_a_mark) => {
@@ -29,15 +33,15 @@ pub async fn commit<P: Ports>(ports: &P, input: &Input, plan: &Plan) -> Result<(
     }
 }
 
-fn is_of_a_mark(condition: &Condition) -> bool {
+fn is_of_a_mark(condition: &WriteCondition) -> bool {
     keys::name_of(&condition.key(), keys::UNAVAILABLE).is_some()
 }
 
 /// The transaction; nothing where there is nothing to write.
 fn build<P: Ports>(
     ports: &P,
-    input: &Input,
-    plan: &Plan,
+    input: &InterruptionInput,
+    plan: &InterruptionPlan,
     mark: Option<&Mark>,
 ) -> Result<Option<Commit>, HandlerError> {
     let mut change = match (&plan.claim, &plan.journal) {

@@ -6,10 +6,10 @@ use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 use tenon_runtime::{BusEvent, Ports, Signals};
 
-use crate::plan::{Event, Plan};
+use crate::plan::{Event, InterruptionPlan};
 
 /// Rings for all plans of a cluster.
-pub async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plans: &[Plan]) {
+pub async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plans: &[InterruptionPlan]) {
     let drains = plans.iter().any(|plan| plan.claim.is_some());
     if drains {
         ports.signals().ring_agent(cluster).await;

@@ -22,13 +22,13 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
-use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
-use tenon_state::pass::{End, Next, Of, Pass, run};
+use tenon_domain::wake::{FunctionName, InterruptionKind, WakeCause};
+use tenon_runtime::{Handler, HandlerError, Patient, Ports, WakeScope};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, run};
 use tenon_table::CommitError;
 
-use crate::observe::Observed;
-use crate::plan::{Input, Plan};
+use crate::observe::InterruptedInstance;
+use crate::plan::{InterruptionInput, InterruptionPlan};
 
 /// The function's name in journal records.
 pub const NAME: &str = "interruption";
@@ -59,18 +59,18 @@ struct InstancePass<'a, P> {
 
 /// What the looks of a pass came to.
 #[derive(Debug, Default)]
-struct Looked {
+struct InterruptionDone {
     /// What was written, and in which cluster.
-    written: Option<(ClusterName, Plan)>,
+    written: Option<(ClusterName, InterruptionPlan)>,
     /// Whether the last look lost its race.
     lost: bool,
 }
 
 impl<'a, P: Ports> Pass for InstancePass<'a, P> {
     type Ports = Patient<'a, P>;
-    type Input = Input;
-    type Plan = Option<Plan>;
-    type Done = Looked;
+    type Input = InterruptionInput;
+    type Plan = Option<InterruptionPlan>;
+    type Done = InterruptionDone;
 
     const ROUNDS: usize = RACES;
 
@@ -86,43 +86,47 @@ impl<'a, P: Ports> Pass for InstancePass<'a, P> {
         Of::Region(&self.ports.installation().region)
     }
 
-    async fn observe(&self, _: &mut Looked) -> Result<Option<Input>, HandlerError> {
+    async fn observe(&self, _: &mut InterruptionDone) -> Result<Option<InterruptionInput>, HandlerError> {
         let now = self.ports.now();
         let Some(observed) = observe::observe(self.ports, self.instance).await? else { return Ok(None) };
-        let Observed { cluster, claim, offering, mark } = observed;
+        let InterruptedInstance { cluster, claim, offering, mark } = observed;
         let (Warning { kind, deadline }, instance) = (self.warning, self.instance.clone());
-        Ok(Some(Input { now, cluster, instance, kind, deadline, claim, offering, mark }))
+        Ok(Some(InterruptionInput { now, cluster, instance, kind, deadline, claim, offering, mark }))
     }
 
     /// A warning is acted on or has been: nothing of it is refused.
-    fn plan(&self, input: &Input) -> (Option<Plan>, Report) {
+    fn plan(&self, input: &InterruptionInput) -> (Option<InterruptionPlan>, Report) {
         (plan::plan(input), Report::default())
     }
 
     async fn commit(
         &self,
-        input: &Input,
-        plan: Option<Plan>,
-        looked: &mut Looked,
-    ) -> Result<Next, HandlerError> {
+        input: &InterruptionInput,
+        plan: Option<InterruptionPlan>,
+        looked: &mut InterruptionDone,
+    ) -> Result<AfterCommit, HandlerError> {
         looked.lost = false;
-        let Some(plan) = plan else { return Ok(Next::Settled) };
+        let Some(plan) = plan else { return Ok(AfterCommit::Settled) };
         match commit::commit(self.ports, input, &plan).await {
             Ok(()) => {
                 looked.written = Some((input.cluster.clone(), plan));
-                Ok(Next::Settled)
+                Ok(AfterCommit::Settled)
             }
             // The claim went on meanwhile.
             Err(HandlerError::Commit(CommitError::LostRace { .. } | CommitError::Conflict { .. })) => {
                 looked.lost = true;
-                Ok(if self.ports.is_over() { Next::Settled } else { Next::LookAgain })
+                Ok(if self.ports.is_over() { AfterCommit::Settled } else { AfterCommit::LookAgain })
             }
             Err(error) => Err(error),
         }
     }
 
     /// Doorbells are rung for all instances of a cluster together.
-    async fn execute(&self, input: &Input, looked: &mut Looked) -> Result<(), HandlerError> {
+    async fn execute(
+        &self,
+        input: &InterruptionInput,
+        looked: &mut InterruptionDone,
+    ) -> Result<(), HandlerError> {
         if looked.lost {
             let name = &input.claim.name;
             let message = format!("other functions keep changing NodeClaim `{name}`");
@@ -131,7 +135,7 @@ impl<'a, P: Ports> Pass for InstancePass<'a, P> {
         Ok(())
     }
 
-    fn end(&self, _: Input, _: &Looked) -> End {
+    fn end(&self, _: InterruptionInput, _: &InterruptionDone) -> End {
         End::default()
     }
 }
@@ -158,10 +162,10 @@ impl Warning {
 }
 
 /// The instances of all causes, each with its warnings as one.
-fn interrupted(causes: &[Cause]) -> BTreeMap<InstanceId, Warning> {
+fn interrupted(causes: &[WakeCause]) -> BTreeMap<InstanceId, Warning> {
     let mut found: BTreeMap<InstanceId, Warning> = BTreeMap::new();
     for cause in causes {
-        let Cause::Interruption { instances, kind, deadline } = cause else { continue };
+        let WakeCause::Interruption { instances, kind, deadline } = cause else { continue };
         let warning = Warning { kind: *kind, deadline: *deadline };
         for instance in instances {
             let known = found.entry(instance.clone()).or_insert(warning);
@@ -179,11 +183,11 @@ impl Handler for Interruption {
     async fn handle<P: Ports>(
         &self,
         ports: &P,
-        _scope: &Scope,
-        causes: &[Cause],
+        _scope: &WakeScope,
+        causes: &[WakeCause],
     ) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
-        let mut plans: BTreeMap<ClusterName, Vec<Plan>> = BTreeMap::new();
+        let mut plans: BTreeMap<ClusterName, Vec<InterruptionPlan>> = BTreeMap::new();
         let mut failed = None;
         for (instance, warning) in interrupted(causes) {
             let looked = run(&InstancePass { ports, instance: &instance, warning }).await;

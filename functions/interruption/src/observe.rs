@@ -6,12 +6,12 @@ use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::view::form_error;
-use tenon_table::items::{Form, InstanceOwner, from_item, keys};
+use tenon_table::items::{InstanceOwner, ItemForm, from_item, keys};
 use tenon_table::{Consistency, Item, Key, Table};
 
 /// An instance of ours.
 #[derive(Debug, Clone)]
-pub struct Observed {
+pub struct InterruptedInstance {
     /// The cluster of its claim.
     pub cluster: ClusterName,
     /// Its claim.
@@ -26,7 +26,10 @@ pub struct Observed {
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.
-pub async fn observe<P: Ports>(ports: &P, instance: &InstanceId) -> Result<Option<Observed>, HandlerError> {
+pub async fn observe<P: Ports>(
+    ports: &P,
+    instance: &InstanceId,
+) -> Result<Option<InterruptedInstance>, HandlerError> {
     let key = keys::instance(instance);
     let Some(item) = ports.table().get(&key, Consistency::Strong).await? else { return Ok(None) };
     let InstanceOwner { cluster, claim, offering, .. } = read(&key, &item)?;
@@ -48,9 +51,9 @@ pub async fn observe<P: Ports>(ports: &P, instance: &InstanceId) -> Result<Optio
         }
         None => mark_key.and_then(|key| items.get(&key).map(|item| read(&key, item))),
     };
-    Ok(Some(Observed { cluster, claim, offering, mark: found.transpose()? }))
+    Ok(Some(InterruptedInstance { cluster, claim, offering, mark: found.transpose()? }))
 }
 
-fn read<F: Form>(key: &Key, item: &Item) -> Result<F, HandlerError> {
+fn read<F: ItemForm>(key: &Key, item: &Item) -> Result<F, HandlerError> {
     from_item(key, item).map_err(form_error)
 }

@@ -1,6 +1,7 @@
 //! What an interruption means for a claim.
 //!
-//! Decides purely from an [`Input`]. A claim that already goes stays as it is: a plan of the same warning again is empty.
+//! Decides purely from an [`InterruptionInput`]. A claim that already goes stays as it is: a plan of the same warning
+//! again is empty.
 
 use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
@@ -10,14 +11,14 @@ use tenon_domain::unavailable::{
     Mark, OfferingKey, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
 };
 use tenon_domain::wake::{InterruptionKind, NOTICE};
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_state::action::{Registration, asked};
 
 use crate::NAME;
 
 /// What a plan is made from.
 #[derive(Debug)]
-pub struct Input {
+pub struct InterruptionInput {
     /// The time.
     pub now: Timestamp,
     /// The cluster.
@@ -38,11 +39,11 @@ pub struct Input {
 
 /// What is to be done.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct InterruptionPlan {
     /// The claim after its step, where it takes one.
     pub claim: Option<Claim>,
     /// What its Node should be.
-    pub action: Option<Action>,
+    pub action: Option<NodeAction>,
     /// The mark of the offering, or of the reservation, that is avoided, after this.
     pub mark: Option<Mark>,
     /// The decision.
@@ -68,7 +69,7 @@ pub struct Event {
 
 /// Plans; nothing where the claim has another instance, or is on its way out already: EC2 says the same twice.
 #[must_use]
-pub fn plan(input: &Input) -> Option<Plan> {
+pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     let held = input.claim.state.instance().filter(|held| held.id == input.instance)?;
     if !may_follow(input.claim.phase(), ClaimPhase::Draining) {
         return None;
@@ -92,7 +93,7 @@ pub fn plan(input: &Input) -> Option<Plan> {
         None => format!("AWS Health announced a change of instance `{}`", held.id),
     };
     let message = format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words());
-    Some(Plan {
+    Some(InterruptionPlan {
         // The action before isn't read, which would be another call: no action takes away what a Node was given.
         action: asked(&claim, None, |_| Registration::default()),
         mark: mark(input),
@@ -103,25 +104,25 @@ pub fn plan(input: &Input) -> Option<Plan> {
 }
 
 /// EC2's own; of a warning without a time, as if it had come at once.
-fn deadline(input: &Input) -> Option<Timestamp> {
+fn deadline(input: &InterruptionInput) -> Option<Timestamp> {
     input.deadline.or_else(|| input.now.checked_add(NOTICE).ok())
 }
 
 /// A recommendation is told and written down; the instance may live on for days.
-fn recommendation(input: &Input, held: &LaunchedInstance) -> Plan {
+fn recommendation(input: &InterruptionInput, held: &LaunchedInstance) -> InterruptionPlan {
     let message = format!(
         "keeping NodeClaim `{}` until EC2 takes instance `{}` back: EC2 only recommends to rebalance it",
         input.claim.name, held.id
     );
-    Plan {
+    InterruptionPlan {
         journal: Some(record(input, held, Decision::Refused, message)),
         event: Some(event(input, held, "RebalanceRecommendation", None)),
-        ..Plan::default()
+        ..InterruptionPlan::default()
     }
 }
 
 /// The capacity is on its way to somebody else. Where that is known already nothing is written.
-fn mark(input: &Input) -> Option<Mark> {
+fn mark(input: &InterruptionInput) -> Option<Mark> {
     let held = input.claim.state.instance()?;
     let (key, code) = match input.kind {
         InterruptionKind::Spot => (UnavailableKey::Offering(input.offering.clone()?), SPOT_INTERRUPTION),
@@ -136,7 +137,12 @@ fn mark(input: &Input) -> Option<Mark> {
     Mark::refused(input.mark.as_ref().filter(|mark| mark.key == key), &refusal)
 }
 
-fn record(input: &Input, held: &LaunchedInstance, decision: Decision, message: String) -> JournalRecord {
+fn record(
+    input: &InterruptionInput,
+    held: &LaunchedInstance,
+    decision: Decision,
+    message: String,
+) -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Claim, name: input.claim.name.to_string() };
     let record = JournalRecord::new(subject, input.now, NAME, decision, message)
         .detail("instance", &held.id)
@@ -149,7 +155,12 @@ fn record(input: &Input, held: &LaunchedInstance, decision: Decision, message: S
     }
 }
 
-fn event(input: &Input, held: &LaunchedInstance, reason: &'static str, deadline: Option<Timestamp>) -> Event {
+fn event(
+    input: &InterruptionInput,
+    held: &LaunchedInstance,
+    reason: &'static str,
+    deadline: Option<Timestamp>,
+) -> Event {
     Event {
         claim: input.claim.name.to_string(),
         instance: held.id.to_string(),

@@ -6,14 +6,14 @@ use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, Remov
 use tenon_domain::id::InstanceId;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, UnavailableKey};
-use tenon_domain::wake::{Cause, FunctionName, InterruptionKind};
+use tenon_domain::wake::{FunctionName, InterruptionKind, WakeCause};
 use tenon_harness::claims::{
     claim as nth, claim_name, cluster, instance, instance_id, node_name, offering_of, world_with,
 };
-use tenon_harness::{EPOCH, Meeting, Rung, World};
+use tenon_harness::{EPOCH, FunctionWorld, Meeting, RungBell};
 use tenon_memory_table::block_on;
-use tenon_runtime::{Handler, Scope};
-use tenon_snapshot::{Action, ActionKind};
+use tenon_runtime::{Handler, WakeScope};
+use tenon_snapshot::{ActionKind, NodeAction};
 use tenon_table::content_commit;
 use tenon_table::items::{from_item, keys, set};
 use tenon_table::{Key, Table};
@@ -28,42 +28,46 @@ fn initialized(n: usize) -> ClaimState {
     ClaimState::Initialized { instance: spot(n), node: node_name(n), at: EPOCH }
 }
 
-fn world(states: impl IntoIterator<Item = ClaimState>) -> World {
+fn world(states: impl IntoIterator<Item = ClaimState>) -> FunctionWorld {
     let claims = states.into_iter().enumerate().map(|(n, state)| Claim { revision: 7, ..nth(n, state) });
     let world = world_with(&claims.collect::<Vec<_>>());
     world.table.reset_meter();
     world
 }
 
-fn handle(world: &World, instances: Vec<InstanceId>, kind: InterruptionKind) -> Result<(), String> {
-    let cause = Cause::Interruption { instances, kind, deadline: None };
-    block_on(Interruption::new().handle(world, &Scope::Region, &[cause])).map_err(|error| error.to_string())
+fn handle(world: &FunctionWorld, instances: Vec<InstanceId>, kind: InterruptionKind) -> Result<(), String> {
+    let cause = WakeCause::Interruption { instances, kind, deadline: None };
+    block_on(Interruption::new().handle(world, &WakeScope::Region, &[cause]))
+        .map_err(|error| error.to_string())
 }
 
-fn claim(world: &World, n: usize) -> Claim {
+fn claim(world: &FunctionWorld, n: usize) -> Claim {
     let key = keys::claim(&cluster(), &claim_name(n));
     from_item(&key, &world.table.peek(&key).unwrap()).unwrap()
 }
 
-fn action(world: &World, n: usize) -> Option<Action> {
-    world.table.peek(&keys::action(&cluster(), &claim_name(n))).map(|item| Action::from_item(&item).unwrap())
+fn action(world: &FunctionWorld, n: usize) -> Option<NodeAction> {
+    world
+        .table
+        .peek(&keys::action(&cluster(), &claim_name(n)))
+        .map(|item| NodeAction::from_item(&item).unwrap())
 }
 
-fn mark_key(world: &World) -> Key {
+fn mark_key(world: &FunctionWorld) -> Key {
     let mark = UnavailableKey::Offering(offering_of(&spot(0)));
     keys::unavailable(&world.installation.region, &mark)
 }
 
-fn mark(world: &World) -> Option<Mark> {
+fn mark(world: &FunctionWorld) -> Option<Mark> {
     let key = mark_key(world);
     world.table.peek(&key).map(|item| from_item(&key, &item).unwrap())
 }
 
-fn calls(world: &World) -> u64 {
+fn calls(world: &FunctionWorld) -> u64 {
     world.table.meter().operations.values().map(|usage| usage.calls).sum()
 }
 
-fn journal(world: &World) -> usize {
+fn journal(world: &FunctionWorld) -> usize {
     world.table.dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#prod#claim")).count()
 }
 
@@ -91,11 +95,11 @@ fn c077_a_spot_warning_drains_marks_and_rings_in_three_calls() {
     assert_eq!((mark.code.as_str(), mark.count, mark.revision), ("SpotInterruption", 1, 1));
     assert_eq!(journal(&world), 1);
     let rung = world.signals.take();
-    assert_eq!(rung.first(), Some(&Rung::Agent(cluster())));
-    assert!(matches!(&rung[1], Rung::Event(event) if event.detail_type == "Node Interrupted"
+    assert_eq!(rung.first(), Some(&RungBell::Agent(cluster())));
+    assert!(matches!(&rung[1], RungBell::Event(event) if event.detail_type == "Node Interrupted"
         && event.detail["reason"] == "SpotInterrupted" && event.detail["instance"] == instance_id(0).as_str()));
     for function in [FunctionName::Provisioner, FunctionName::Lifecycle] {
-        assert!(rung.contains(&Rung::Wake { function, cluster: cluster(), after: SignedDuration::ZERO }));
+        assert!(rung.contains(&RungBell::Wake { function, cluster: cluster(), after: SignedDuration::ZERO }));
     }
 }
 
@@ -146,14 +150,14 @@ fn c074_each_kind_drains_with_its_reason_and_deadline() {
 #[test]
 fn a_drain_ends_when_ec2_ends_the_instance_and_not_two_minutes_after_the_message_came() {
     let world = world([initialized(0)]);
-    let warned = |seconds: i64| Cause::Interruption {
+    let warned = |seconds: i64| WakeCause::Interruption {
         instances: vec![instance_id(0)],
         kind: InterruptionKind::Spot,
         deadline: Some(EPOCH + SignedDuration::from_secs(seconds)),
     };
     // The same warning twice, of which the second took another way; the first message was 70 s late.
     let causes = [warned(55), warned(50)];
-    block_on(Interruption::new().handle(&world, &Scope::Region, &causes)).unwrap();
+    block_on(Interruption::new().handle(&world, &WakeScope::Region, &causes)).unwrap();
     let deadline = Some(EPOCH + SignedDuration::from_secs(50));
     assert!(
         matches!(claim(&world, 0).state, ClaimState::Draining { deadline: found, .. } if found == deadline)
@@ -223,7 +227,7 @@ fn known(until: i64) -> Mark {
     }
 }
 
-fn put_mark(world: &World, mark: &Mark) {
+fn put_mark(world: &FunctionWorld, mark: &Mark) {
     let commit = content_commit(vec![], vec![set(mark_key(world), mark)]);
     block_on(world.table.commit(&commit)).unwrap();
     world.table.reset_meter();
@@ -284,7 +288,7 @@ fn an_interrupted_reservation_is_marked_and_a_second_warning_changes_nothing_of_
 fn a_drain_does_not_wait_for_a_mark() {
     let world = world([initialized(0)]);
     let observed = block_on(crate::observe::observe(&world, &instance_id(0))).unwrap().unwrap();
-    let input = crate::plan::Input {
+    let input = crate::plan::InterruptionInput {
         now: EPOCH,
         cluster: observed.cluster,
         instance: instance_id(0),
@@ -327,9 +331,12 @@ fn a_drain_that_loses_its_race_is_planned_again_at_once() {
     let other = content_commit(vec![], vec![set(key, &stepped)]);
     let meeting =
         Meeting::new(&world, other, move |commit| commit.writes.iter().any(|w| *w.key() == drained));
-    let cause =
-        Cause::Interruption { instances: vec![instance_id(0)], kind: InterruptionKind::Spot, deadline: None };
-    block_on(Interruption::new().handle(&meeting, &Scope::Region, &[cause])).unwrap();
+    let cause = WakeCause::Interruption {
+        instances: vec![instance_id(0)],
+        kind: InterruptionKind::Spot,
+        deadline: None,
+    };
+    block_on(Interruption::new().handle(&meeting, &WakeScope::Region, &[cause])).unwrap();
     assert!(meeting.met());
     let after = claim(&world, 0);
     assert_eq!((after.phase(), after.revision), (ClaimPhase::Draining, 9));

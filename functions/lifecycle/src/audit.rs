@@ -20,7 +20,7 @@ use tenon_ec2::port::{Instance, Tags};
 use tenon_table::items::Halt;
 
 use crate::audit_record::{AuditRecord, allowed};
-use crate::input::{Ec2View, Input, has_instance};
+use crate::input::{Ec2View, LifecycleInput, has_instance};
 use crate::{AUDIT_EVERY, NAME};
 
 /// An instance that nobody owns is left alone for so long: its launch's answer may be on its way to the table.
@@ -49,7 +49,7 @@ pub struct AuditPlan {
 
 /// Audits what EC2 showed.
 #[must_use]
-pub fn audit(input: &Input, view: &Ec2View) -> AuditPlan {
+pub fn audit(input: &LifecycleInput, view: &Ec2View) -> AuditPlan {
     let mut plan = AuditPlan { tags: missing_tags(input, view), ..AuditPlan::default() };
     let unowned: Vec<&Instance> = view
         .instances
@@ -81,7 +81,7 @@ fn of_unknown_launches<'a>(unowned: &[&'a Instance], view: &Ec2View) -> Vec<&'a 
     unowned.iter().filter(unknown).copied().collect()
 }
 
-fn restored(unknown: &[&Instance], input: &Input) -> Option<Halt> {
+fn restored(unknown: &[&Instance], input: &LifecycleInput) -> Option<Halt> {
     if unknown.is_empty() || input.halt.is_some() {
         return None;
     }
@@ -104,7 +104,7 @@ fn restored(unknown: &[&Instance], input: &Input) -> Option<Halt> {
     })
 }
 
-fn terminate_orphans(unowned: &[&Instance], input: &Input, plan: &mut AuditPlan) {
+fn terminate_orphans(unowned: &[&Instance], input: &LifecycleInput, plan: &mut AuditPlan) {
     let mut record = input.audit.audited(input.now);
     let limit = allowed(input.claims.values().filter(|claim| claim.phase().has_instance()).count());
     for instance in unowned {
@@ -154,7 +154,7 @@ enum Orphan {
     Unseen(Waiting),
 }
 
-fn orphan(instance: &Instance, input: &Input) -> Orphan {
+fn orphan(instance: &Instance, input: &LifecycleInput) -> Orphan {
     if input.since(instance.launched_at) < ORPHAN_GRACE {
         return Orphan::No;
     }
@@ -176,7 +176,7 @@ fn orphan(instance: &Instance, input: &Input) -> Orphan {
 }
 
 /// Whether a claim owns the instance: one of the input's, or one that was written since, by the instance's own item.
-fn is_owned(instance: &Instance, input: &Input, view: &Ec2View) -> bool {
+fn is_owned(instance: &Instance, input: &LifecycleInput, view: &Ec2View) -> bool {
     let holds = |claim: &Claim| {
         claim.phase() != ClaimPhase::Terminated
             && claim.state.instance().is_some_and(|held| held.id == instance.id)
@@ -190,7 +190,7 @@ fn is_owned(instance: &Instance, input: &Input, view: &Ec2View) -> bool {
     })
 }
 
-fn missing_tags(input: &Input, view: &Ec2View) -> BTreeMap<InstanceId, Tags> {
+fn missing_tags(input: &LifecycleInput, view: &Ec2View) -> BTreeMap<InstanceId, Tags> {
     let mut missing = BTreeMap::new();
     for claim in input.claims.values().filter(|claim| !claim.phase().is_final()) {
         let Some(instance) = claim.state.instance().and_then(|held| view.instances.get(&held.id)) else {
@@ -212,7 +212,7 @@ fn subject(instance: &Instance) -> Subject {
     Subject { kind: SubjectKind::Instance, name: instance.id.to_string() }
 }
 
-fn told(instance: &Instance, input: &Input) -> JournalRecord {
+fn told(instance: &Instance, input: &LifecycleInput) -> JournalRecord {
     let message =
         format!("terminating instance `{}` ({}): no NodeClaim owns it", instance.id, instance.instance_type);
     let launch = instance.tags.get(tags::LAUNCH).map_or("", String::as_str);
@@ -224,7 +224,7 @@ fn told(instance: &Instance, input: &Input) -> JournalRecord {
     }
 }
 
-fn refusal(instance: &Instance, halt: &Halt, input: &Input) -> JournalRecord {
+fn refusal(instance: &Instance, halt: &Halt, input: &LifecycleInput) -> JournalRecord {
     let message = format!("halted terminations and disruptions of this cluster: {}", halt.reason);
     JournalRecord::new(subject(instance), input.now, NAME, Decision::Refused, message)
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_table::Key;
-use tenon_table::items::form::{Attributes, Fields, Problem};
-use tenon_table::items::{FieldError, Form, keys};
+use tenon_table::items::form::{Attributes, FieldProblem, Fields};
+use tenon_table::items::{FieldError, ItemForm, keys};
 
 /// The window in which orphans are counted.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
@@ -50,7 +50,7 @@ pub fn allowed(claims: usize) -> usize {
     ALWAYS.max(claims.saturating_mul(PERCENT) / 100)
 }
 
-impl Form for AuditRecord {
+impl ItemForm for AuditRecord {
     fn write(&self, to: &mut Attributes) {
         to.number("revision", self.revision);
         to.time_if("at", self.at);
@@ -58,7 +58,7 @@ impl Form for AuditRecord {
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
-        let wrong = |message: String| FieldError::at("told", Problem::Invalid(message));
+        let wrong = |message: String| FieldError::at("told", FieldProblem::Invalid(message));
         let told = from.labels("told")?.into_iter().map(|(id, at)| {
             let id = InstanceId::parse(id).map_err(|error| wrong(error.to_string()))?;
             let at = at.parse().map_err(|error: jiff::Error| wrong(error.to_string()))?;

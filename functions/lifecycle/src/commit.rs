@@ -13,16 +13,16 @@ use tenon_snapshot::action::action_key;
 use tenon_state::step::Change;
 use tenon_table::content_commit;
 use tenon_table::items::{Journal, JournalOf, form, keys};
-use tenon_table::{Commit, CommitError, Condition, Expect, Table, Write};
+use tenon_table::{Commit, CommitError, Expect, Table, Write, WriteCondition};
 
 use crate::audit::AuditPlan;
 use crate::audit_record::AuditRecord;
 use crate::learn::Lesson;
-use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, Plan};
+use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, LifecyclePlan};
 
 /// What went through.
 #[derive(Debug, Default)]
-pub struct Committed {
+pub struct CommittedClaims {
     /// Claims whose steps, or actions, are written.
     pub claims: BTreeSet<ClaimName>,
     /// How many actions the agent has to read.
@@ -53,10 +53,10 @@ pub enum AuditCommit {
 pub async fn commit<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    plan: &Plan,
+    plan: &LifecyclePlan,
     now: Timestamp,
-) -> Result<Committed, HandlerError> {
-    let mut done = Committed::default();
+) -> Result<CommittedClaims, HandlerError> {
+    let mut done = CommittedClaims::default();
     if let Some(audit) = audit_commit(cluster, &plan.audit)
         && !send(ports, audit, &mut done).await?
     {
@@ -92,7 +92,7 @@ pub async fn commit<P: Ports>(
 }
 
 /// Whether it went through; a lost race didn't.
-async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut Committed) -> Result<bool, HandlerError> {
+async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut CommittedClaims) -> Result<bool, HandlerError> {
     match ports.table().commit(&commit).await {
         Ok(()) => Ok(true),
         Err(CommitError::LostRace { .. } | CommitError::Conflict { .. }) => {
@@ -123,20 +123,20 @@ async fn commit_learned<P: Ports>(
         let (mut conditions, mut writes) = (Vec::new(), Vec::new());
         if let Some(record) = record {
             let key = keys::learned(region, &record.instance_type, &record.image, cluster);
-            conditions.push(Condition::Item { key: key.clone(), expect: before(record.revision) });
+            conditions.push(WriteCondition::Item { key: key.clone(), expect: before(record.revision) });
             writes.push(form::set(key, record));
         }
         let revision = record.as_ref().map_or(0, |record| record.revision);
         if let Some(told) = refused {
             writes.extend(journal.writes(told, revision));
         }
-        send(ports, content_commit(conditions, writes), &mut Committed::default()).await?;
+        send(ports, content_commit(conditions, writes), &mut CommittedClaims::default()).await?;
     }
     Ok(())
 }
 
-fn on_claim(cluster: &ClusterName, claim: &Claim) -> Condition {
-    Condition::Item { key: keys::claim(cluster, &claim.name), expect: Expect::Revision(claim.revision) }
+fn on_claim(cluster: &ClusterName, claim: &Claim) -> WriteCondition {
+    WriteCondition::Item { key: keys::claim(cluster, &claim.name), expect: Expect::Revision(claim.revision) }
 }
 
 fn step_commit(cluster: &ClusterName, step: &ClaimStep) -> Result<Commit, HandlerError> {

@@ -16,8 +16,8 @@ use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::keys;
 use tenon_table::{Consistency, Table};
 
-use crate::commit::{AuditCommit, Committed};
-use crate::plan::{ClaimStep, Plan};
+use crate::commit::{AuditCommit, CommittedClaims};
+use crate::plan::{ClaimStep, LifecyclePlan};
 use crate::remind::halted;
 
 /// Schedules sweep every three minutes; what is due earlier is woken for.
@@ -32,20 +32,21 @@ const TERMINATE_AT_ONCE: usize = 100;
 pub async fn execute<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    plan: &Plan,
-    (done, now): (&Committed, Timestamp),
+    plan: &LifecyclePlan,
+    done: &CommittedClaims,
+    now: Timestamp,
 ) -> Result<(), Ec2Error> {
     let ids = to_terminate(plan, done);
     // Another run may have halted everything since this one looked: an instance that is gone doesn't come back.
     let holds = !ids.is_empty() && is_halted(ports, cluster).await;
     let terminated = if holds { Ok(()) } else { terminate(ports, &ids).await };
     let tagged = tag(ports, plan).await;
-    ring(ports, cluster, plan, (done, now)).await;
+    ring(ports, cluster, plan, done, now).await;
     terminated.and(tagged)
 }
 
 /// Instances whose claims' intent is committed, and orphans whose audit is.
-fn to_terminate(plan: &Plan, done: &Committed) -> Vec<InstanceId> {
+fn to_terminate(plan: &LifecyclePlan, done: &CommittedClaims) -> Vec<InstanceId> {
     let steps: BTreeSet<_> = plan.steps.iter().map(|step| &step.after.name).collect();
     let stands = |claim| !steps.contains(claim) || done.claims.contains(claim);
     let claims = plan.terminate.iter().filter(|(claim, _)| stands(*claim)).map(|(_, instance)| instance);
@@ -83,7 +84,7 @@ async fn terminate<P: Ports>(ports: &P, ids: &[InstanceId]) -> Result<(), Ec2Err
     result
 }
 
-async fn tag<P: Ports>(ports: &P, plan: &Plan) -> Result<(), Ec2Error> {
+async fn tag<P: Ports>(ports: &P, plan: &LifecyclePlan) -> Result<(), Ec2Error> {
     for (id, tags) in &plan.audit.tags {
         let answer = ports.ec2().create_tags(std::slice::from_ref(id), tags).await;
         if matches!(answer, Err(Ec2Error::Throttled { .. })) {
@@ -116,7 +117,13 @@ fn unless_busy(answer: Result<(), Ec2Error>) -> Result<(), Ec2Error> {
     }
 }
 
-async fn ring<P: Ports>(ports: &P, cluster: &ClusterName, plan: &Plan, (done, now): (&Committed, Timestamp)) {
+async fn ring<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    plan: &LifecyclePlan,
+    done: &CommittedClaims,
+    now: Timestamp,
+) {
     if done.actions > 0 {
         ports.signals().ring_agent(cluster).await;
     }

@@ -18,14 +18,14 @@ use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::{Instance, InstanceState};
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_table::items::{Halt, InstanceOwner, TypeRecord};
 
 use crate::audit_record::AuditRecord;
 
 /// Everything that a plan is made from.
 #[derive(Debug)]
-pub struct Input {
+pub struct LifecycleInput {
     /// The time of the plan.
     pub now: Timestamp,
     /// The cluster.
@@ -39,7 +39,7 @@ pub struct Input {
     /// Its launches.
     pub launches: BTreeMap<LaunchId, Launch>,
     /// What its agent has to do.
-    pub actions: BTreeMap<ClaimName, Action>,
+    pub actions: BTreeMap<ClaimName, NodeAction>,
     /// Its pools' statuses, as they were written last.
     pub pools: BTreeMap<NodePoolName, PoolStatus>,
     /// Its classes, as they resolved last.
@@ -71,7 +71,7 @@ pub struct Ec2View {
 
 /// What EC2 says of a claim's instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum InstanceSeen {
     /// It wasn't asked.
     NotAsked,
     /// It is there, in this state.
@@ -104,7 +104,7 @@ impl<'a> NodeSeen<'a> {
     }
 }
 
-impl Input {
+impl LifecycleInput {
     /// The snapshot, if it is fresh and was seen after the moment: older ones may not show what was decided then.
     #[must_use]
     pub fn snapshot_after(&self, moment: Timestamp) -> Option<&Snapshot> {
@@ -129,10 +129,12 @@ impl Input {
 
     /// What EC2 says of the instance.
     #[must_use]
-    pub fn instance(&self, id: &InstanceId) -> Seen {
+    pub fn instance(&self, id: &InstanceId) -> InstanceSeen {
         match &self.ec2 {
-            None => Seen::NotAsked,
-            Some(view) => view.instances.get(id).map_or(Seen::Missing, |found| Seen::State(found.state)),
+            None => InstanceSeen::NotAsked,
+            Some(view) => {
+                view.instances.get(id).map_or(InstanceSeen::Missing, |found| InstanceSeen::State(found.state))
+            }
         }
     }
 
@@ -160,7 +162,7 @@ impl Input {
 
     /// Whether the agent says that the claim's action is done.
     #[must_use]
-    pub fn is_done(&self, action: &Action) -> bool {
+    pub fn is_done(&self, action: &NodeAction) -> bool {
         self.snapshot.as_deref().is_ok_and(|snapshot| {
             snapshot.reports.iter().any(|report| {
                 report.claim == action.claim.as_str()

@@ -16,7 +16,7 @@ use tenon_domain::labels;
 use tenon_domain::resources::ResourceName;
 
 use crate::NAME;
-use crate::input::Input;
+use crate::input::LifecycleInput;
 use crate::plan::ClaimStep;
 
 /// What is learned of a type and an image.
@@ -32,7 +32,7 @@ pub struct Lesson {
 type Least<'a> = BTreeMap<(&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName)>;
 
 /// What changes.
-pub(crate) fn learned(steps: &[ClaimStep], input: &Input) -> Vec<Lesson> {
+pub(crate) fn learned(steps: &[ClaimStep], input: &LifecycleInput) -> Vec<Lesson> {
     let mut least: Least<'_> = BTreeMap::new();
     for (key, found) in steps.iter().filter_map(|step| report(step, input)) {
         least.entry(key).and_modify(|known| *known = found.min(*known)).or_insert(found);
@@ -51,7 +51,7 @@ pub(crate) fn learned(steps: &[ClaimStep], input: &Input) -> Vec<Lesson> {
     lessons.collect()
 }
 
-fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &Input) -> Option<Lesson> {
+fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &LifecycleInput) -> Option<Lesson> {
     let before = input.learned.get(&(report.instance_type.clone(), report.image.clone()));
     let record = LearnedRecord::reported(before, report);
     let MemoryReport { instance_type, image, cluster, .. } = report;
@@ -83,10 +83,10 @@ fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &Input) -> Option
 }
 
 /// What a Node says, by what it is said of: its memory, and its claim.
-type Said<'a> = ((&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName));
+type ReportedMemory<'a> = ((&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName));
 
 /// What the Node of a claim that registers says.
-fn report<'a>(step: &'a ClaimStep, input: &Input) -> Option<Said<'a>> {
+fn report<'a>(step: &'a ClaimStep, input: &LifecycleInput) -> Option<ReportedMemory<'a>> {
     if !step.decisions().any(|decision| decision == Decision::Registered) {
         return None;
     }
@@ -97,7 +97,7 @@ fn report<'a>(step: &'a ClaimStep, input: &Input) -> Option<Said<'a>> {
 }
 
 /// What can be true of the type; nothing where the catalogue's item isn't there, and nothing is learned then.
-fn bounds(instance_type: &InstanceType, input: &Input) -> Option<MemoryBounds> {
+fn bounds(instance_type: &InstanceType, input: &LifecycleInput) -> Option<MemoryBounds> {
     let record = input.types.get(instance_type)?;
     let mebibytes: u64 = record.labels.get(labels::INSTANCE_MEMORY)?.parse().ok()?;
     let estimated = u64::try_from(record.capacity.get(&ResourceName::MEMORY).value_ceil()).ok()?;

@@ -26,20 +26,18 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_ec2::Ec2Error;
 use tenon_runtime::patient::PATIENCE;
-use tenon_runtime::{Handler, HandlerError, Patient, Ports, Scope};
+use tenon_runtime::{Handler, HandlerError, Patient, Ports, WakeScope};
 use tenon_snapshot::snapshot::ChunkCaches;
 use tenon_state::heads::sharpness;
-use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, run};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
 
-use tenon_table::Consistency;
-
-use crate::commit::Committed;
-use crate::input::Input;
-use crate::observe::Gate;
-use crate::plan::Plan;
+use crate::commit::CommittedClaims;
+use crate::input::LifecycleInput;
+use crate::observe::ChangeCheck;
+use crate::plan::LifecyclePlan;
 
 /// The function's name in journal records.
 pub const NAME: &str = "lifecycle";
@@ -66,18 +64,18 @@ impl Lifecycle {
         &self,
         ports: &P,
         cluster: &ClusterName,
-        (look, sharpness): (Look, Consistency),
-        causes: &[Cause],
+        look: LookDepth,
+        causes: &[WakeCause],
     ) -> Result<(), HandlerError> {
         let now = ports.now();
-        let gate = observe::observe_gate(ports, cluster, sharpness).await?;
-        if causes.contains(&Cause::Sweep) {
-            remind::remind(ports, cluster, &gate, now).await;
+        let check = observe::observe_check(ports, cluster, sharpness(causes)).await?;
+        if causes.contains(&WakeCause::Sweep) {
+            remind::remind(ports, cluster, &check, now).await;
         }
-        if gate.heads.unchanged(now) && look == Look::IfChanged {
+        if check.heads.unchanged(now) && look == LookDepth::IfChanged {
             return Ok(());
         }
-        run(&LifecyclePass { ports, cluster, chunks: &self.chunks, gate, look }).await?;
+        run(&LifecyclePass { ports, cluster, chunks: &self.chunks, check, look }).await?;
         Ok(())
     }
 }
@@ -87,24 +85,24 @@ struct LifecyclePass<'a, P> {
     ports: &'a P,
     cluster: &'a ClusterName,
     chunks: &'a ChunkCaches,
-    gate: Gate,
-    look: Look,
+    check: ChangeCheck,
+    look: LookDepth,
 }
 
 /// What the look of a pass came to.
 #[derive(Debug, Default)]
-struct Looked {
-    plan: Plan,
-    done: Committed,
+struct LifecycleDone {
+    plan: LifecyclePlan,
+    done: CommittedClaims,
     /// Why EC2 gave no answer, where it was asked and gave none.
     refused: Option<Ec2Error>,
 }
 
 impl<P: Ports> Pass for LifecyclePass<'_, P> {
     type Ports = P;
-    type Input = Input;
-    type Plan = Plan;
-    type Done = Looked;
+    type Input = LifecycleInput;
+    type Plan = LifecyclePlan;
+    type Done = LifecycleDone;
 
     fn ports(&self) -> &P {
         self.ports
@@ -118,43 +116,52 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         Of::Cluster(self.cluster)
     }
 
-    async fn observe(&self, looked: &mut Looked) -> Result<Option<Input>, HandlerError> {
+    async fn observe(&self, looked: &mut LifecycleDone) -> Result<Option<LifecycleInput>, HandlerError> {
         let now = self.ports.now();
         let mut cache = self.chunks.take(self.cluster);
-        let observed = observe::observe(self.ports, self.cluster, &self.gate, (now, &mut cache)).await;
+        let observed = observe::observe(self.ports, self.cluster, &self.check, now, &mut cache).await;
         self.chunks.put(self.cluster, cache);
         let mut input = observed?;
-        let due = self.gate.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
-        if due || self.look == Look::AtInstances {
+        let due = self.check.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
+        if due || self.look == LookDepth::AtInstances {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
         Ok(Some(input))
     }
 
-    fn plan(&self, input: &Input) -> (Plan, Report) {
+    fn plan(&self, input: &LifecycleInput) -> (LifecyclePlan, Report) {
         plan::plan(input)
     }
 
-    async fn commit(&self, input: &Input, plan: Plan, looked: &mut Looked) -> Result<Next, HandlerError> {
+    async fn commit(
+        &self,
+        input: &LifecycleInput,
+        plan: LifecyclePlan,
+        looked: &mut LifecycleDone,
+    ) -> Result<AfterCommit, HandlerError> {
         if plan.asks_ec2 && input.ec2.is_none() && looked.refused.is_none() {
-            return Ok(Next::SeeMore);
+            return Ok(AfterCommit::SeeMore);
         }
         looked.plan = plan;
         if looked.refused.is_some() {
             looked.plan.wake_at = input.now.saturating_add(TERMINATION_POLL).unwrap_or(input.now);
         }
         looked.done = commit::commit(self.ports, self.cluster, &looked.plan, input.now).await?;
-        Ok(Next::Settled)
+        Ok(AfterCommit::Settled)
     }
 
-    async fn see_more(&self, input: &mut Input, looked: &mut Looked) -> Result<(), HandlerError> {
+    async fn see_more(
+        &self,
+        input: &mut LifecycleInput,
+        looked: &mut LifecycleDone,
+    ) -> Result<(), HandlerError> {
         looked.refused = ask_ec2(self.ports, input).await?;
         Ok(())
     }
 
-    async fn execute(&self, input: &Input, looked: &mut Looked) -> Result<(), HandlerError> {
-        let Looked { plan, done, refused } = looked;
-        let executed = execute::execute(self.ports, self.cluster, plan, (done, input.now)).await;
+    async fn execute(&self, input: &LifecycleInput, looked: &mut LifecycleDone) -> Result<(), HandlerError> {
+        let LifecycleDone { plan, done, refused } = looked;
+        let executed = execute::execute(self.ports, self.cluster, plan, done, input.now).await;
         executed?;
         done.not_learned.take().map_or(Ok(()), Err)?;
         match refused.take() {
@@ -166,11 +173,11 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         }
     }
 
-    fn end(&self, input: Input, looked: &Looked) -> End {
+    fn end(&self, input: LifecycleInput, looked: &LifecycleDone) -> End {
         let seen = SeenOf {
-            generations: self.gate.heads.generations.clone(),
+            generations: self.check.heads.generations.clone(),
             deadline: Some(if looked.done.lost > 0 { input.now } else { looked.plan.wake_at }),
-            before: self.gate.heads.seen.clone(),
+            before: self.check.heads.seen.clone(),
             waits: Waits::Deadline,
         };
         End { seen: Some(seen), wake_at: None }
@@ -179,7 +186,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
 
 /// How hard to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum LookDepth {
     /// Only if something changed or is due.
     IfChanged,
     /// In any case, and at what EC2 has.
@@ -187,7 +194,7 @@ enum Look {
 }
 
 /// Asks EC2; what it refuses is handed back, so that everything else is planned all the same.
-async fn ask_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<Option<Ec2Error>, HandlerError> {
+async fn ask_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<Option<Ec2Error>, HandlerError> {
     match observe::observe_ec2(ports, input).await {
         Ok(()) => Ok(None),
         Err(HandlerError::Ec2(error)) => Ok(Some(error)),
@@ -196,19 +203,19 @@ async fn ask_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<Option<Ec2Err
 }
 
 /// Instances that an event says are on their way out; what starts is seen by the agent.
-fn leaving(causes: &[Cause]) -> BTreeSet<InstanceId> {
-    let instance = |cause: &Cause| match cause {
-        Cause::InstanceState { instance, state } => {
+fn leaving(causes: &[WakeCause]) -> BTreeSet<InstanceId> {
+    let instance = |cause: &WakeCause| match cause {
+        WakeCause::InstanceState { instance, state } => {
             let leaves = matches!(state.as_str(), "shutting-down" | "stopping" | "stopped" | "terminated");
             leaves.then(|| instance.clone())
         }
-        Cause::Sweep
-        | Cause::Refresh(_)
-        | Cause::SnapshotChanged
-        | Cause::StateChanged
-        | Cause::ZonalShift
-        | Cause::ImageChanged(_)
-        | Cause::Interruption { .. } => None,
+        WakeCause::Sweep
+        | WakeCause::Refresh(_)
+        | WakeCause::SnapshotChanged
+        | WakeCause::StateChanged
+        | WakeCause::ZonalShift
+        | WakeCause::ImageChanged(_)
+        | WakeCause::Interruption { .. } => None,
     };
     causes.iter().filter_map(instance).collect()
 }
@@ -218,20 +225,25 @@ impl Handler for Lifecycle {
         FunctionName::Lifecycle
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
         let instances = leaving(causes);
         match scope {
-            Scope::Cluster(cluster) => {
-                let look = if instances.is_empty() { Look::IfChanged } else { Look::AtInstances };
-                self.cluster(ports, cluster, (look, sharpness(causes)), causes).await
+            WakeScope::Cluster(cluster) => {
+                let look = if instances.is_empty() { LookDepth::IfChanged } else { LookDepth::AtInstances };
+                self.cluster(ports, cluster, look, causes).await
             }
-            Scope::Region => {
+            WakeScope::Region => {
                 if instances.is_empty() {
                     return Ok(());
                 }
                 for cluster in observe::observe_clusters(ports, &instances).await? {
-                    self.cluster(ports, &cluster, (Look::AtInstances, Consistency::Strong), causes).await?;
+                    self.cluster(ports, &cluster, LookDepth::AtInstances, causes).await?;
                 }
                 Ok(())
             }

@@ -11,10 +11,10 @@ use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::{Taint, UNREGISTERED};
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_state::action::{Registration, asked};
 
-use crate::input::Input;
+use crate::input::LifecycleInput;
 
 /// Whether the agent has registered the Node: it carries the label and the taint of its boot is gone.
 #[must_use]
@@ -25,7 +25,7 @@ pub fn is_registered(node: &Node) -> bool {
 
 /// What the Node of a registered claim still lacks to be initialised; nothing where it lacks nothing.
 #[must_use]
-pub fn not_initialized(claim: &Claim, node: &Node, input: &Input) -> Option<String> {
+pub fn not_initialized(claim: &Claim, node: &Node, input: &LifecycleInput) -> Option<String> {
     if node.readiness != Readiness::Ready {
         return Some(format!("Node `{}` isn't Ready", node.name));
     }
@@ -41,7 +41,7 @@ pub fn not_initialized(claim: &Claim, node: &Node, input: &Input) -> Option<Stri
 }
 
 /// Taints that others take away: as the Node got them, or else as the pool has them.
-fn startup_taints<'a>(claim: &Claim, input: &'a Input) -> &'a [Taint] {
+fn startup_taints<'a>(claim: &Claim, input: &'a LifecycleInput) -> &'a [Taint] {
     match (input.actions.get(&claim.name), input.pool_of(claim)) {
         (Some(action), _) => &action.startup_taints,
         (None, Some(pool)) => &pool.template.startup_taints,
@@ -52,7 +52,7 @@ fn startup_taints<'a>(claim: &Claim, input: &'a Input) -> &'a [Taint] {
 /// What registers the Node of a launched claim, as its pool is now; nothing while the pool can't be seen, and nothing
 /// where the claim already has its action.
 #[must_use]
-pub fn registration(claim: &Claim, input: &Input) -> Option<Action> {
+pub fn registration(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction> {
     if !matches!(claim.state, ClaimState::Launched { .. }) || input.actions.contains_key(&claim.name) {
         return None;
     }
@@ -62,12 +62,12 @@ pub fn registration(claim: &Claim, input: &Input) -> Option<Action> {
 
 /// The action for a claim that has come to its state, where the state asks for one.
 #[must_use]
-pub fn action_of(claim: &Claim, input: &Input) -> Option<Action> {
+pub fn action_of(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction> {
     asked(claim, input.actions.get(&claim.name), |instance| first(claim, instance, input))
 }
 
 /// What a Node is given that was given nothing yet: its labels, and what its pool says.
-fn first(claim: &Claim, instance: &LaunchedInstance, input: &Input) -> Registration {
+fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> Registration {
     let labels = node_labels(claim, instance, input);
     match input.pool_of(claim).map(|pool| &pool.template) {
         Some(template) => Registration {
@@ -82,7 +82,11 @@ fn first(claim: &Claim, instance: &LaunchedInstance, input: &Input) -> Registrat
 
 /// The Node's labels: those of its instance, over them the pool's requirements with one value, over them the pool's
 /// own labels; those that say what the instance is can't be overruled.
-fn node_labels(claim: &Claim, instance: &LaunchedInstance, input: &Input) -> BTreeMap<String, String> {
+fn node_labels(
+    claim: &Claim,
+    instance: &LaunchedInstance,
+    input: &LifecycleInput,
+) -> BTreeMap<String, String> {
     let mut found =
         input.types.get(&instance.instance_type).map(|record| record.labels.clone()).unwrap_or_default();
     if let Some(pool) = input.pool_of(claim) {

@@ -1,4 +1,4 @@
-//! What is read before planning: the gate of a sweep, the cluster's state, and EC2's instances.
+//! What is read before planning: whether anything changed, the cluster's state, and EC2's instances.
 //!
 //! Decides what is asked and in which order: generations first, then, consistently, what they are of, so that what is
 //! written in between makes the next sweep look again. EC2 is asked before the owners and launches of the instances that it shows
@@ -19,19 +19,19 @@ use tenon_domain::wake::FunctionName;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{Instance, InstanceFilter, TagFilter};
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 use tenon_snapshot::snapshot::{ChunkCache, Heartbeat, ReadError};
 use tenon_state::heads::{Heads, Watch};
 use tenon_state::observe::{read_error, reported};
-use tenon_state::view::{ClusterView, Known, Want, Wants, catalog_error, form_error};
+use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, catalog_error, form_error};
 use tenon_table::items::form::Fields;
 use tenon_table::items::{
-    CatalogCache, CatalogError, Form, Halt, InstanceOwner, TypeRecord, from_item, keys, read_parts,
+    CatalogCache, CatalogError, Halt, InstanceOwner, ItemForm, TypeRecord, from_item, keys, read_parts,
 };
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
 use crate::audit_record::AuditRecord;
-use crate::input::{Ec2View, Input};
+use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{needs_launch, needs_type};
 
 /// DynamoDB's most keys of one batch.
@@ -47,7 +47,7 @@ const WANTS: Wants<'static> = Wants {
 
 /// What one read says of whether anything changed, and of what lasts.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ChangeCheck {
     /// What is planned from, and what was planned from last. They hold `HALT` as well.
     pub heads: Heads,
     /// What holds terminations back.
@@ -58,25 +58,25 @@ pub struct Gate {
     pub agent_seen_at: Option<Timestamp>,
 }
 
-/// Reads the gate: one call.
+/// Reads whether anything changed: one call.
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.
-pub async fn observe_gate<P: Ports>(
+pub async fn observe_check<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     sharpness: Consistency,
-) -> Result<Gate, HandlerError> {
+) -> Result<ChangeCheck, HandlerError> {
     let [halt, audit, heartbeat] = [keys::halt(cluster), AuditRecord::key(cluster), keys::heartbeat(cluster)];
     let more = vec![halt.clone(), audit.clone(), heartbeat.clone()];
-    let heads = Heads::read(ports, cluster, WANTS, (sharpness, more)).await?;
+    let heads = Heads::read(ports, cluster, WANTS, sharpness, more).await?;
     // A manifest is a word of the agent as well: it beats only where it has nothing to write.
     let manifest = keys::manifest(cluster);
     let taken_at = heads.items.get(&manifest).map(|item| Fields::of(item).time("taken_at")).transpose();
     let taken_at = taken_at.map_err(|error| unreadable(&manifest, error))?;
     let beat_at = heads.items.get(&heartbeat).map(Heartbeat::from_item).transpose();
     let beat_at = beat_at.map_err(|error| unreadable(&heartbeat, error))?.map(|beat| beat.seen_at);
-    Ok(Gate {
+    Ok(ChangeCheck {
         halt: heads.item(&halt)?,
         audit: heads.item(&audit)?.unwrap_or_default(),
         agent_seen_at: taken_at.max(beat_at),
@@ -91,12 +91,13 @@ pub async fn observe_gate<P: Ports>(
 pub async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    gate: &Gate,
-    (now, cache): (Timestamp, &mut ChunkCache),
-) -> Result<Input, HandlerError> {
-    let known = Known { heads: Some(gate.heads.clone()), kept: None };
+    check: &ChangeCheck,
+    now: Timestamp,
+    cache: &mut ChunkCache,
+) -> Result<LifecycleInput, HandlerError> {
+    let known = ReadAlready { heads: Some(check.heads.clone()), kept: None };
     let view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
-    let mut input = Input {
+    let mut input = LifecycleInput {
         now,
         cluster: cluster.clone(),
         region: ports.installation().region.clone(),
@@ -106,19 +107,19 @@ pub async fn observe<P: Ports>(
         actions: observe_actions(ports, cluster).await?,
         pools: view.pools,
         classes: view.classes,
-        snapshot: observe_snapshot(ports, cluster, (now, cache)).await?,
+        snapshot: observe_snapshot(ports, cluster, now, cache).await?,
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
         ec2: None,
-        audit: gate.audit.clone(),
-        halt: gate.halt.clone(),
+        audit: check.audit.clone(),
+        halt: check.halt.clone(),
     };
     observe_details(ports, &mut input).await?;
     Ok(input)
 }
 
 /// Launches that may be done with, facts about types and what was learned of them: by name, where a claim asks for them.
-async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
+async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
         .values()
@@ -156,7 +157,7 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
 /// there first, and would be labelled with less than its pods were planned for.
 async fn observe_new_types<P: Ports>(
     ports: &P,
-    input: &mut Input,
+    input: &mut LifecycleInput,
     unwritten: BTreeSet<InstanceType>,
 ) -> Result<(), HandlerError> {
     if unwritten.is_empty() {
@@ -181,12 +182,12 @@ async fn observe_new_types<P: Ports>(
 async fn observe_actions<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-) -> Result<BTreeMap<ClaimName, Action>, HandlerError> {
+) -> Result<BTreeMap<ClaimName, NodeAction>, HandlerError> {
     let range = SkRange::Prefix(keys::ACTION.to_owned());
     let query = Query::new(keys::cluster_pk(cluster), range, Consistency::Strong);
     let items = query_all(ports.table(), &query).await?;
     let action = |(key, item): &(Key, Item)| {
-        let action = Action::from_item(item).map_err(|error| unreadable(key, error))?;
+        let action = NodeAction::from_item(item).map_err(|error| unreadable(key, error))?;
         Ok((action.claim.clone(), action))
     };
     items.iter().map(action).collect()
@@ -195,7 +196,8 @@ async fn observe_actions<P: Ports>(
 async fn observe_snapshot<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    (now, cache): (Timestamp, &mut ChunkCache),
+    now: Timestamp,
+    cache: &mut ChunkCache,
 ) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
     match reported(ports, cluster, now, cache).await {
         // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,
@@ -209,7 +211,7 @@ async fn observe_snapshot<P: Ports>(
 ///
 /// # Errors
 /// [`HandlerError`] when either can't be asked.
-pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<(), HandlerError> {
+pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let filter = InstanceFilter {
         tags: vec![
             TagFilter::equals(tags::INSTALLATION, ports.installation().id.as_str()),
@@ -234,7 +236,7 @@ pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut Input) -> Result<(), H
 
 async fn observe_owners<P: Ports>(
     ports: &P,
-    input: &mut Input,
+    input: &mut LifecycleInput,
     view: &mut Ec2View,
 ) -> Result<(), HandlerError> {
     let held: BTreeSet<&InstanceId> =
@@ -298,7 +300,7 @@ async fn read_many<P: Ports>(
     Ok(found)
 }
 
-fn read<T: Form>(key: &Key, item: &Item) -> Result<T, HandlerError> {
+fn read<T: ItemForm>(key: &Key, item: &Item) -> Result<T, HandlerError> {
     from_item(key, item).map_err(form_error)
 }
 

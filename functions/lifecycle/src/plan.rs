@@ -1,6 +1,7 @@
 //! The plan: every claim's steps, the audit, the pools' statuses, what is forgotten, and when to look again.
 //!
-//! Decides, purely, from an [`Input`]. Planning a world again in which the plan was carried out gives an empty plan.
+//! Decides, purely, from a [`LifecycleInput`]. Planning a world again in which the plan was carried out gives an empty
+//! plan.
 //!
 //! Invariants: a claim's steps follow the table of transitions; nothing goes to `Terminating` beside a halt or without
 //! EC2's word in the same pass.
@@ -17,12 +18,12 @@ use tenon_domain::report::{Finding, Report};
 use tenon_domain::snapshot::Unreadable;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
-use tenon_snapshot::Action;
+use tenon_snapshot::NodeAction;
 
 use crate::audit::{AuditPlan, audit};
-use crate::input::{Input, NodeSeen, Seen};
+use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
-use crate::step::{Halted, Next, next};
+use crate::step::{ClaimNext, Halted, next};
 use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
 
 /// A claim that ended is kept for people for so long.
@@ -36,11 +37,11 @@ const STEPS_MOST: usize = 5;
 
 /// What is to be done.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct LifecyclePlan {
     /// Claims that go on, by name.
     pub steps: Vec<ClaimStep>,
     /// Actions of claims that stay as they are.
-    pub actions: Vec<(Claim, Action)>,
+    pub actions: Vec<(Claim, NodeAction)>,
     /// Claims that ended and whose Nodes are gone.
     pub forgotten: Vec<Forgotten>,
     /// Launches none of whose claims is left, with their last revision.
@@ -60,7 +61,7 @@ pub struct Plan {
     pub wake_at: Timestamp,
 }
 
-impl Plan {
+impl LifecyclePlan {
     fn look_at(&mut self, at: Timestamp) {
         self.wake_at = self.wake_at.min(at);
     }
@@ -74,7 +75,7 @@ pub struct ClaimStep {
     /// The claim after its steps.
     pub after: Claim,
     /// What its Node should be from now on, where that changes.
-    pub action: Option<Action>,
+    pub action: Option<NodeAction>,
     /// Each step, in order.
     pub journal: Vec<JournalRecord>,
 }
@@ -102,8 +103,8 @@ pub struct Forgotten {
 }
 
 /// Plans.
-pub fn plan(input: &Input) -> (Plan, Report) {
-    let mut plan = Plan::default();
+pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
+    let mut plan = LifecyclePlan::default();
     if let Some(view) = &input.ec2 {
         plan.audit = audit(input, view);
     }
@@ -126,7 +127,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         report.unreadable(snapshot.unreadable.iter().filter(|object| is_told_here(object)));
     }
     for claim in input.claims.values() {
-        plan_claim(claim, input, halted, (&mut plan, &mut report));
+        plan_claim(claim, input, halted, &mut plan, &mut report);
     }
     forget_launches(input, &mut plan);
     plan.pools = pools::changed(input);
@@ -146,7 +147,7 @@ fn is_told_here(object: &Unreadable) -> bool {
     !matches!(object.kind.as_str(), "Pod" | "EC2NodeClass")
 }
 
-fn next_audit(input: &Input, audit: &AuditPlan) -> Timestamp {
+fn next_audit(input: &LifecycleInput, audit: &AuditPlan) -> Timestamp {
     match (&audit.record, input.audit.at) {
         (Some(_), _) => after(input.now, AUDIT_EVERY),
         (None, Some(at)) => after(at, AUDIT_EVERY),
@@ -158,7 +159,13 @@ fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(at)
 }
 
-fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mut Plan, &mut Report)) {
+fn plan_claim(
+    claim: &Claim,
+    input: &LifecycleInput,
+    halted: Halted,
+    plan: &mut LifecyclePlan,
+    report: &mut Report,
+) {
     if claim.phase().is_final() {
         let forgotten = forget(claim, input);
         let unsure = input.snapshot.is_ok() && !input.expiring.contains(&claim.name) && forgotten.is_none();
@@ -173,14 +180,14 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
         ClaimStep { before: claim.clone(), after: claim.clone(), action: None, journal: Vec::new() };
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {
-            Next::Step(found) => found,
-            other @ (Next::Stay
-            | Next::At(_)
-            | Next::AskEc2(_)
-            | Next::Wait(_)
-            | Next::Refuse(_)
-            | Next::NotInitialized { .. }) => {
-                note(&step.after, other, input.now, (&mut *plan, &mut *report));
+            ClaimNext::Step(found) => found,
+            other @ (ClaimNext::Stay
+            | ClaimNext::At(_)
+            | ClaimNext::AskEc2(_)
+            | ClaimNext::Wait(_)
+            | ClaimNext::Refuse(_)
+            | ClaimNext::NotInitialized { .. }) => {
+                note(&step.after, other, input.now, plan, report);
                 break;
             }
         };
@@ -202,7 +209,7 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
             }
         }
     }
-    execute_termination(&step.after, input, (plan, halted));
+    execute_termination(&step.after, input, plan, halted);
     if !step.journal.is_empty() {
         plan.steps.push(step);
     } else if let Some(action) = node::registration(claim, input) {
@@ -210,26 +217,26 @@ fn plan_claim(claim: &Claim, input: &Input, halted: Halted, (plan, report): (&mu
     }
 }
 
-fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &Input) -> bool {
+fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &LifecycleInput) -> bool {
     let since = claim.state.since().unwrap_or(claim.created_at);
     matches!(input.node_of(held, since), NodeSeen::Unknown)
 }
 
 /// What stays is told where somebody must know why, and looked at when it is due.
-fn note(claim: &Claim, next: Next, now: Timestamp, (plan, report): (&mut Plan, &mut Report)) {
+fn note(claim: &Claim, next: ClaimNext, now: Timestamp, plan: &mut LifecyclePlan, report: &mut Report) {
     match next {
-        Next::Stay | Next::Step(_) => {}
-        Next::At(at) => plan.look_at(at),
-        Next::AskEc2(at) => {
+        ClaimNext::Stay | ClaimNext::Step(_) => {}
+        ClaimNext::At(at) => plan.look_at(at),
+        ClaimNext::AskEc2(at) => {
             plan.asks_ec2 = true;
             plan.look_at(at);
         }
-        Next::Wait(waiting) => report.wait(&waiting),
-        Next::Refuse(refused) => {
+        ClaimNext::Wait(waiting) => report.wait(&waiting),
+        ClaimNext::Refuse(refused) => {
             report.tell(Finding::refused(of(claim), refused.reason, refused.sentence, refused.why));
             plan.look_at(after(now, LOOK_AGAIN));
         }
-        Next::NotInitialized { why, again } => {
+        ClaimNext::NotInitialized { why, again } => {
             report.tell(Finding::refused(of(claim), "NotInitialized", "{} isn't initialised yet", why));
             if let Some(again) = again {
                 plan.look_at(again);
@@ -243,10 +250,10 @@ fn of(claim: &Claim) -> Subject {
 }
 
 /// Tells EC2 to terminate, again and again until it says that it does: the call is idempotent.
-fn execute_termination(claim: &Claim, input: &Input, (plan, halted): (&mut Plan, Halted)) {
+fn execute_termination(claim: &Claim, input: &LifecycleInput, plan: &mut LifecyclePlan, halted: Halted) {
     let ClaimState::Terminating { instance, .. } = &claim.state else { return };
     match input.instance(&instance.id) {
-        Seen::State(
+        InstanceSeen::State(
             InstanceState::Pending
             | InstanceState::Running
             | InstanceState::Stopping
@@ -254,7 +261,7 @@ fn execute_termination(claim: &Claim, input: &Input, (plan, halted): (&mut Plan,
         ) if halted == Halted::No => {
             plan.terminate.insert(claim.name.clone(), instance.id.clone());
         }
-        Seen::State(
+        InstanceSeen::State(
             InstanceState::Pending
             | InstanceState::Running
             | InstanceState::Stopping
@@ -262,12 +269,12 @@ fn execute_termination(claim: &Claim, input: &Input, (plan, halted): (&mut Plan,
             | InstanceState::ShuttingDown
             | InstanceState::Terminated,
         )
-        | Seen::NotAsked
-        | Seen::Missing => {}
+        | InstanceSeen::NotAsked
+        | InstanceSeen::Missing => {}
     }
 }
 
-fn record(claim: &Claim, decision: Decision, message: String, input: &Input) -> JournalRecord {
+fn record(claim: &Claim, decision: Decision, message: String, input: &LifecycleInput) -> JournalRecord {
     let mut record = JournalRecord::new(of(claim), input.now, NAME, decision, message);
     if let Some(instance) = claim.state.instance() {
         record = record
@@ -289,7 +296,7 @@ fn record(claim: &Claim, decision: Decision, message: String, input: &Input) -> 
 }
 
 /// A claim that ended is forgotten once its Node was seen to be gone.
-fn forget(claim: &Claim, input: &Input) -> Option<Forgotten> {
+fn forget(claim: &Claim, input: &LifecycleInput) -> Option<Forgotten> {
     if input.expiring.contains(&claim.name) {
         return None;
     }
@@ -313,7 +320,7 @@ fn forget(claim: &Claim, input: &Input) -> Option<Forgotten> {
 }
 
 /// Launches whose last claims are forgotten in this plan.
-fn forget_launches(input: &Input, plan: &mut Plan) {
+fn forget_launches(input: &LifecycleInput, plan: &mut LifecyclePlan) {
     let forgotten: BTreeSet<&ClaimName> =
         plan.forgotten.iter().map(|forgotten| &forgotten.claim.name).collect();
     let touched: BTreeSet<&LaunchId> =

@@ -14,7 +14,7 @@ use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
-use crate::input::{Input, NodeSeen};
+use crate::input::{LifecycleInput, NodeSeen};
 
 /// So many of a pool's latest launches tell whether its nodes register.
 const OUTCOMES: usize = 4;
@@ -23,7 +23,7 @@ const FAILURES: usize = 2;
 
 /// Statuses that differ from those that were written last; none while the snapshot isn't fresh.
 #[must_use]
-pub fn changed(input: &Input) -> Vec<PoolStatus> {
+pub fn changed(input: &LifecycleInput) -> Vec<PoolStatus> {
     let Ok(snapshot) = &input.snapshot else { return Vec::new() };
     let differing = snapshot.node_pools.iter().filter_map(|pool| {
         let before = input.pools.get(&pool.name);
@@ -40,7 +40,7 @@ fn same(before: &PoolStatus, after: &PoolStatus) -> bool {
     PoolStatus { revision: before.revision, ..after.clone() } == *before
 }
 
-fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> PoolStatus {
+fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) -> PoolStatus {
     let claims: Vec<&Claim> =
         input.claims.values().filter(|claim| claim.pool == pool.name && counts(claim)).collect();
     let nodes = u64::try_from(claims.len()).unwrap_or(u64::MAX);
@@ -66,7 +66,7 @@ fn counts(claim: &Claim) -> bool {
 }
 
 /// The capacity of a claim: its Node's, or its type's, or what it was made for.
-fn capacity(claim: &Claim, input: &Input) -> ResourceList {
+fn capacity(claim: &Claim, input: &LifecycleInput) -> ResourceList {
     let Some(instance) = claim.state.instance() else { return claim.requests.clone() };
     match input.node_of(instance, claim.created_at) {
         NodeSeen::Present(node) if !node.capacity.is_empty() => node.capacity.clone(),
@@ -78,13 +78,13 @@ fn capacity(claim: &Claim, input: &Input) -> ResourceList {
 }
 
 /// A condition before it is known since when it holds.
-struct Found {
+struct FoundCondition {
     status: ConditionStatus,
     reason: String,
     message: String,
 }
 
-impl Found {
+impl FoundCondition {
     fn holds(condition: PoolConditionType) -> Self {
         Self { status: ConditionStatus::True, reason: condition.as_str().to_owned(), message: String::new() }
     }
@@ -94,17 +94,20 @@ impl Found {
     }
 }
 
-fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> Vec<PoolCondition> {
+fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) -> Vec<PoolCondition> {
     let class = class_ready(pool, input);
     let ready = match class.status {
-        ConditionStatus::True => Found::holds(PoolConditionType::Ready),
+        ConditionStatus::True => FoundCondition::holds(PoolConditionType::Ready),
         ConditionStatus::False | ConditionStatus::Unknown => {
-            Found::not(class.status, "UnhealthyDependents", "NodeClassReady".to_owned())
+            FoundCondition::not(class.status, "UnhealthyDependents", "NodeClassReady".to_owned())
         }
     };
     let mut found = vec![
         // A pool that can be read passed all checks of its form.
-        (PoolConditionType::ValidationSucceeded, Found::holds(PoolConditionType::ValidationSucceeded)),
+        (
+            PoolConditionType::ValidationSucceeded,
+            FoundCondition::holds(PoolConditionType::ValidationSucceeded),
+        ),
         (PoolConditionType::NodeClassReady, class),
         (PoolConditionType::Ready, ready),
         (PoolConditionType::NodeRegistrationHealthy, registration(&pool.name, input)),
@@ -114,9 +117,9 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &Input) -> Ve
 }
 
 /// Names what the pool asks for and nothing acts on yet.
-fn unsupported(pool: &NodePool) -> Option<Found> {
+fn unsupported(pool: &NodePool) -> Option<FoundCondition> {
     let fields = pool.unsupported();
-    (!fields.is_empty()).then(|| Found {
+    (!fields.is_empty()).then(|| FoundCondition {
         status: ConditionStatus::True,
         reason: "UnsupportedFields".to_owned(),
         message: format!("unsupported, so ignored: `{}`", fields.join("`, `")),
@@ -126,7 +129,7 @@ fn unsupported(pool: &NodePool) -> Option<Found> {
 /// The condition with the time since when it has its status.
 fn dated(
     condition: PoolConditionType,
-    found: Found,
+    found: FoundCondition,
     before: Option<&PoolStatus>,
     now: Timestamp,
 ) -> PoolCondition {
@@ -135,43 +138,43 @@ fn dated(
     PoolCondition { condition, status: found.status, reason: found.reason, message: found.message, since }
 }
 
-fn class_ready(pool: &NodePool, input: &Input) -> Found {
+fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
     let name = &pool.template.node_class.name;
     let Some(class) = input.classes.get(name) else {
         let message = format!("EC2NodeClass `{name}` isn't resolved yet");
-        return Found::not(ConditionStatus::False, "NodeClassNotFound", message);
+        return FoundCondition::not(ConditionStatus::False, "NodeClassNotFound", message);
     };
     let ready = class.conditions.iter().find(|condition| condition.condition == ConditionType::Ready);
     match ready {
         Some(ready) if ready.status == ConditionStatus::True => {
-            Found::holds(PoolConditionType::NodeClassReady)
+            FoundCondition::holds(PoolConditionType::NodeClassReady)
         }
-        Some(ready) => Found::not(ready.status, ready.reason_text(), ready.message.clone()),
+        Some(ready) => FoundCondition::not(ready.status, ready.reason_text(), ready.message.clone()),
         None => {
             let message = format!("EC2NodeClass `{name}` has no conditions yet");
-            Found::not(ConditionStatus::Unknown, "NodeClassNotReady", message)
+            FoundCondition::not(ConditionStatus::Unknown, "NodeClassNotReady", message)
         }
     }
 }
 
 /// From the latest launches of the pool whose outcome is known.
-fn registration(pool: &NodePoolName, input: &Input) -> Found {
+fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
     let of_pool = input.claims.values().filter(|claim| claim.pool == *pool);
-    let mut outcomes: Vec<(Timestamp, &Claim, Outcome)> =
+    let mut outcomes: Vec<(Timestamp, &Claim, LaunchOutcome)> =
         of_pool.filter_map(|claim| Some((claim.created_at, claim, outcome(claim)?))).collect();
     outcomes.sort_by(|a, b| (b.0, &b.1.name).cmp(&(a.0, &a.1.name)));
     outcomes.truncate(OUTCOMES);
-    let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == Outcome::Failed).count();
+    let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == LaunchOutcome::Failed).count();
     let condition = PoolConditionType::NodeRegistrationHealthy;
     if failures >= FAILURES {
         let message =
             format!("no Node joined in time for {failures} of the last {} launches", outcomes.len());
-        return Found::not(ConditionStatus::False, "RegistrationFailed", message);
+        return FoundCondition::not(ConditionStatus::False, "RegistrationFailed", message);
     }
-    if outcomes.iter().any(|(_, _, outcome)| *outcome == Outcome::Registered) {
-        return Found::holds(condition);
+    if outcomes.iter().any(|(_, _, outcome)| *outcome == LaunchOutcome::Registered) {
+        return FoundCondition::holds(condition);
     }
-    Found::not(
+    FoundCondition::not(
         ConditionStatus::Unknown,
         "AwaitingLaunch",
         "no Node of this NodePool has registered yet".to_owned(),
@@ -180,22 +183,22 @@ fn registration(pool: &NodePoolName, input: &Input) -> Found {
 
 /// How a launch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum LaunchOutcome {
     Registered,
     Failed,
 }
 
-fn outcome(claim: &Claim) -> Option<Outcome> {
+fn outcome(claim: &Claim) -> Option<LaunchOutcome> {
     match &claim.state {
         ClaimState::Registered { .. } | ClaimState::Initialized { .. } | ClaimState::Disrupting { .. } => {
-            Some(Outcome::Registered)
+            Some(LaunchOutcome::Registered)
         }
         ClaimState::Draining { reason, node, .. }
         | ClaimState::Drained { reason, node, .. }
         | ClaimState::Terminating { reason, node, .. }
         | ClaimState::Terminated { reason, node, .. } => match (reason, node) {
-            (RemovalReason::RegistrationTimeout, _) => Some(Outcome::Failed),
-            (_, Some(_)) => Some(Outcome::Registered),
+            (RemovalReason::RegistrationTimeout, _) => Some(LaunchOutcome::Failed),
+            (_, Some(_)) => Some(LaunchOutcome::Registered),
             (_, None) => None,
         },
         ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Launched { .. } => None,

@@ -12,15 +12,15 @@ use tenon_domain::id::ClusterName;
 use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::{Halt, keys};
 
-use crate::observe::Gate;
+use crate::observe::ChangeCheck;
 
 /// An agent that didn't report for so long is silent: seven of its heartbeats, so that an upgrade or a change of its
 /// leader isn't one.
 pub const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// Tells on the bus what a sweep found to last.
-pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &Gate, now: Timestamp) {
-    let events = reminders(ports.installation(), cluster, gate, now);
+pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, check: &ChangeCheck, now: Timestamp) {
+    let events = reminders(ports.installation(), cluster, check, now);
     if !events.is_empty() {
         ports.signals().publish(&events).await;
     }
@@ -29,14 +29,14 @@ pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, gate: &Gate, now
 fn reminders(
     installation: &Installation,
     cluster: &ClusterName,
-    gate: &Gate,
+    check: &ChangeCheck,
     now: Timestamp,
 ) -> Vec<BusEvent> {
-    let halted = gate.halt.as_ref().map(|halt| halted(installation, cluster, halt));
-    let age = gate.agent_seen_at.map(|at| now.duration_since(at));
+    let halted = check.halt.as_ref().map(|halt| halted(installation, cluster, halt));
+    let age = check.agent_seen_at.map(|at| now.duration_since(at));
     let silent = age.is_none_or(|age| age >= SILENT_AFTER).then(|| {
         let detail = json!({
-            "lastHeartbeat": gate.agent_seen_at.map(|at| at.to_string()),
+            "lastHeartbeat": check.agent_seen_at.map(|at| at.to_string()),
             "ageSeconds": age.map(|age| age.as_secs()),
         });
         BusEvent::new(installation, Some(cluster), "Agent Silent", detail)

@@ -17,7 +17,7 @@ use tenon_domain::launch::EC2_CONSISTENCY;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 
-use crate::input::{Input, NodeSeen, Seen};
+use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::{TERMINATION_POLL, node};
 
 /// A Node must have joined so long after its launch. Source: KARPENTER.md 3.6, 5.
@@ -30,7 +30,7 @@ pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct LifecycleStep {
     /// The state that follows.
     pub to: ClaimState,
     /// What is decided.
@@ -41,7 +41,7 @@ pub struct Step {
 
 /// What needs a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct LifecycleRefusal {
     /// A CamelCase reason.
     pub reason: &'static str,
     /// What isn't done to `{}`, the claim.
@@ -52,7 +52,7 @@ pub struct Refused {
 
 /// What comes of a look at a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum ClaimNext {
     /// It stays as it is, and need not be looked at before something changes.
     Stay,
     /// It stays as it is until then.
@@ -62,7 +62,7 @@ pub enum Next {
     /// It stays as it is for want of evidence.
     Wait(Waiting),
     /// It stays as it is; what is in the way needs a person.
-    Refuse(Refused),
+    Refuse(LifecycleRefusal),
     /// It stays registered, and has been for so long that somebody should know why.
     NotInitialized {
         /// What is missing.
@@ -71,28 +71,32 @@ pub enum Next {
         again: Option<Timestamp>,
     },
     /// It goes on.
-    Step(Step),
+    Step(LifecycleStep),
 }
 
 /// The claim's next step. While everything is halted, or before EC2 was asked in this pass, nothing terminates: what
 /// EC2 shows may be what halts everything.
 #[must_use]
-pub fn next(claim: &Claim, input: &Input, halted: Halted) -> Next {
+pub fn next(claim: &Claim, input: &LifecycleInput, halted: Halted) -> ClaimNext {
     match (observed(claim, input), halted) {
-        (Next::Step(step), Halted::Yes) if step.decision == Decision::Terminating => {
-            Next::Wait(Waiting::TableRestored)
+        (ClaimNext::Step(step), Halted::Yes) if step.decision == Decision::Terminating => {
+            ClaimNext::Wait(Waiting::TableRestored)
         }
-        (Next::Step(step), Halted::No) if step.decision == Decision::Terminating && input.ec2.is_none() => {
-            Next::AskEc2(poll(input))
+        (ClaimNext::Step(step), Halted::No)
+            if step.decision == Decision::Terminating && input.ec2.is_none() =>
+        {
+            ClaimNext::AskEc2(poll(input))
         }
         (next, Halted::Yes | Halted::No) => next,
     }
 }
 
-fn observed(claim: &Claim, input: &Input) -> Next {
+fn observed(claim: &Claim, input: &LifecycleInput) -> ClaimNext {
     match &claim.state {
         // The answer of their launch is the provisioner's to record.
-        ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Terminated { .. } => Next::Stay,
+        ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Terminated { .. } => {
+            ClaimNext::Stay
+        }
         ClaimState::Launched { instance, at } => launched(claim, instance, *at, input),
         ClaimState::Registered { instance, node, .. } => registered(claim, instance, node, input),
         ClaimState::Initialized { instance, node, .. } | ClaimState::Disrupting { instance, node, .. } => {
@@ -101,22 +105,27 @@ fn observed(claim: &Claim, input: &Input) -> Next {
         ClaimState::Draining { instance, node, reason, deadline, .. } => {
             let gone = gone(claim, instance, node.as_ref(), *reason, input);
             gone.map_or_else(
-                || draining(claim, (instance, node.as_ref(), *reason), *deadline, input),
-                Next::Step,
+                || {
+                    let node = node.as_ref();
+                    let drain = DrainIntent { instance, node, reason: *reason, deadline: *deadline };
+                    draining(claim, drain, input)
+                },
+                ClaimNext::Step,
             )
         }
         ClaimState::Drained { instance, node, reason, .. } => {
             let message = format!("terminating instance `{}` ({})", instance.id, reason.words());
             let step = || terminating(instance, node.clone(), *reason, input.now, message);
-            Next::Step(gone(claim, instance, node.as_ref(), *reason, input).unwrap_or_else(step))
+            ClaimNext::Step(gone(claim, instance, node.as_ref(), *reason, input).unwrap_or_else(step))
         }
         ClaimState::Terminating { instance, node, reason, .. } => {
-            gone(claim, instance, node.as_ref(), *reason, input).map_or(Next::AskEc2(poll(input)), Next::Step)
+            gone(claim, instance, node.as_ref(), *reason, input)
+                .map_or(ClaimNext::AskEc2(poll(input)), ClaimNext::Step)
         }
     }
 }
 
-fn poll(input: &Input) -> Timestamp {
+fn poll(input: &LifecycleInput) -> Timestamp {
     input.now.saturating_add(TERMINATION_POLL).unwrap_or(input.now)
 }
 
@@ -129,16 +138,16 @@ pub enum Halted {
     No,
 }
 
-fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &Input) -> Next {
+fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &LifecycleInput) -> ClaimNext {
     if let Some(step) = taken_by_ec2(claim, instance, None, input) {
-        return Next::Step(step);
+        return ClaimNext::Step(step);
     }
     let seen = input.node_of(instance, at);
     if let NodeSeen::Several = seen {
         let why =
             format!("several Nodes have the providerID of instance `{}`; delete the wrong ones", instance.id);
         let (reason, sentence) = ("SeveralNodes", "not registering a Node for {}");
-        return Next::Refuse(Refused { reason, sentence, why });
+        return ClaimNext::Refuse(LifecycleRefusal { reason, sentence, why });
     }
     if let Some(found) = seen.node() {
         if node::is_registered(found) {
@@ -148,17 +157,17 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &I
                 at: input.now,
             };
             let message = format!("Node `{}` registered (instance `{}`)", found.name, instance.id);
-            return Next::Step(Step { to, decision: Decision::Registered, message });
+            return ClaimNext::Step(LifecycleStep { to, decision: Decision::Registered, message });
         }
         if let Some(step) = removal(claim, instance, Some(found), input) {
-            return Next::Step(step);
+            return ClaimNext::Step(step);
         }
     } else if input.is_deleted_by_user(claim) {
         let message = format!(
             "terminating instance `{}`: NodeClaim `{}` or its NodePool was deleted before a Node joined",
             instance.id, claim.name
         );
-        return Next::Step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
+        return ClaimNext::Step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
     }
     registration_timeout(instance, at, seen, input)
 }
@@ -167,17 +176,17 @@ fn registration_timeout(
     instance: &LaunchedInstance,
     at: Timestamp,
     seen: NodeSeen<'_>,
-    input: &Input,
-) -> Next {
+    input: &LifecycleInput,
+) -> ClaimNext {
     let timeout = at.saturating_add(REGISTRATION_TIMEOUT).unwrap_or(at);
     if input.now < timeout {
-        return Next::At(timeout);
+        return ClaimNext::At(timeout);
     }
     let step = || {
         let minutes = REGISTRATION_TIMEOUT.as_mins();
         let message =
             format!("terminating instance `{}`: no Node joined within {minutes} minutes", instance.id);
-        Next::Step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
+        ClaimNext::Step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
     };
     match (seen, &input.snapshot) {
         // The kubelet is alive, so the registration is what hangs: the agent's matter, not a reason to lose the node.
@@ -187,25 +196,30 @@ fn registration_timeout(
                 node.name
             );
             let (reason, sentence) = ("NotRegistered", "not terminating {} after its registration timeout");
-            Next::Refuse(Refused { reason, sentence, why })
+            ClaimNext::Refuse(LifecycleRefusal { reason, sentence, why })
         }
         (NodeSeen::Present(_) | NodeSeen::Absent, _) => step(),
         // An agent that never reported can't show a Node: a cluster that is woken from zero and whose node fails.
         (NodeSeen::Unknown, Err(Waiting::SnapshotMissing)) => step(),
-        (NodeSeen::Unknown, Err(waiting)) => Next::Wait(waiting.clone()),
-        (NodeSeen::Unknown | NodeSeen::Several, _) => Next::Stay,
+        (NodeSeen::Unknown, Err(waiting)) => ClaimNext::Wait(waiting.clone()),
+        (NodeSeen::Unknown | NodeSeen::Several, _) => ClaimNext::Stay,
     }
 }
 
-fn registered(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Input) -> Next {
+fn registered(
+    claim: &Claim,
+    instance: &LaunchedInstance,
+    name: &NodeName,
+    input: &LifecycleInput,
+) -> ClaimNext {
     match leave(claim, instance, name, input) {
-        step @ Next::Step(_) => return step,
-        Next::Stay
-        | Next::At(_)
-        | Next::AskEc2(_)
-        | Next::Wait(_)
-        | Next::Refuse(_)
-        | Next::NotInitialized { .. } => {}
+        step @ ClaimNext::Step(_) => return step,
+        ClaimNext::Stay
+        | ClaimNext::At(_)
+        | ClaimNext::AskEc2(_)
+        | ClaimNext::Wait(_)
+        | ClaimNext::Refuse(_)
+        | ClaimNext::NotInitialized { .. } => {}
     }
     let since = claim.state.since().unwrap_or(claim.created_at);
     match input.node_of(instance, since) {
@@ -216,25 +230,25 @@ fn registered(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input
                 let message = format!(
                     "Node `{name}` is initialised: ready, startup taints removed, requested resources registered"
                 );
-                Next::Step(Step { to, decision: Decision::Initialized, message })
+                ClaimNext::Step(LifecycleStep { to, decision: Decision::Initialized, message })
             }
             Some(why) => {
                 let expiry = expiry(claim, input);
                 let told_at = since.saturating_add(INITIALIZED_SOON).unwrap_or(since);
                 if input.now < told_at {
-                    return Next::At(expiry.map_or(told_at, |expiry| expiry.min(told_at)));
+                    return ClaimNext::At(expiry.map_or(told_at, |expiry| expiry.min(told_at)));
                 }
-                Next::NotInitialized { why, again: expiry }
+                ClaimNext::NotInitialized { why, again: expiry }
             }
         },
-        NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => Next::Stay,
+        NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => ClaimNext::Stay,
     }
 }
 
 /// Whether a claim with a Node goes.
-fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Input) -> Next {
+fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &LifecycleInput) -> ClaimNext {
     if let Some(step) = taken_by_ec2(claim, instance, Some(name), input) {
-        return Next::Step(step);
+        return ClaimNext::Step(step);
     }
     let since = claim.state.since().unwrap_or(claim.created_at);
     let seen = input.node_of(instance, since);
@@ -242,7 +256,7 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &In
         NodeSeen::Absent => {
             let reason = RemovalReason::Deleted;
             let message = drains(claim, reason, &format!("Node `{name}` is gone"));
-            Some(drain(instance, Some(name.clone()), (reason, None), input, message))
+            Some(drain(DrainIntent { instance, node: Some(name), reason, deadline: None }, input, message))
         }
         NodeSeen::Present(found) => removal(claim, instance, Some(found), input),
         NodeSeen::Unknown | NodeSeen::Several => removal(claim, instance, None, input),
@@ -252,9 +266,9 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &In
             if let ClaimState::Draining { node, .. } = &mut step.to {
                 *node = Some(name.clone());
             }
-            Next::Step(step)
+            ClaimNext::Step(step)
         }
-        None => expiry(claim, input).map_or(Next::Stay, Next::At),
+        None => expiry(claim, input).map_or(ClaimNext::Stay, ClaimNext::At),
     }
 }
 
@@ -263,25 +277,25 @@ fn taken_by_ec2(
     claim: &Claim,
     instance: &LaunchedInstance,
     node: Option<&NodeName>,
-    input: &Input,
-) -> Option<Step> {
+    input: &LifecycleInput,
+) -> Option<LifecycleStep> {
     if let Some(step) = gone(claim, instance, node, RemovalReason::InstanceTerminated, input) {
         return Some(step);
     }
     let (reason, grace, state) = match input.instance(&instance.id) {
-        Seen::State(InstanceState::ShuttingDown) => {
+        InstanceSeen::State(InstanceState::ShuttingDown) => {
             (RemovalReason::InstanceTerminated, SignedDuration::ZERO, "is shutting down")
         }
-        Seen::State(InstanceState::Stopping | InstanceState::Stopped) => {
+        InstanceSeen::State(InstanceState::Stopping | InstanceState::Stopped) => {
             (RemovalReason::InstanceStopped, STOPPED_GRACE, "is stopping or stopped")
         }
-        Seen::State(InstanceState::Pending | InstanceState::Running | InstanceState::Terminated)
-        | Seen::NotAsked
-        | Seen::Missing => return None,
+        InstanceSeen::State(InstanceState::Pending | InstanceState::Running | InstanceState::Terminated)
+        | InstanceSeen::NotAsked
+        | InstanceSeen::Missing => return None,
     };
     let deadline = deadline(claim, input.now.saturating_add(grace).ok(), input);
     let message = drains(claim, reason, &format!("instance `{}` {state}", instance.id));
-    Some(drain(instance, node.cloned(), (reason, deadline), input, message))
+    Some(drain(DrainIntent { instance, node, reason, deadline }, input, message))
 }
 
 /// Whether the claim's instance is gone. Its Node, where it is Ready, vetoes what is only concluded from an answer that
@@ -291,25 +305,25 @@ fn gone(
     instance: &LaunchedInstance,
     node: Option<&NodeName>,
     reason: RemovalReason,
-    input: &Input,
-) -> Option<Step> {
+    input: &LifecycleInput,
+) -> Option<LifecycleStep> {
     let since = claim.state.since().unwrap_or(claim.created_at);
     let settled = input.since(since) >= EC2_CONSISTENCY;
     let is_gone = match input.instance(&instance.id) {
-        Seen::State(InstanceState::Terminated) => true,
-        Seen::State(
+        InstanceSeen::State(InstanceState::Terminated) => true,
+        InstanceSeen::State(
             InstanceState::Pending
             | InstanceState::Running
             | InstanceState::Stopping
             | InstanceState::Stopped
             | InstanceState::ShuttingDown,
         )
-        | Seen::NotAsked => false,
-        Seen::Missing if !settled => false,
-        Seen::Missing => missing_is_gone(claim, input.node_of(instance, since)),
+        | InstanceSeen::NotAsked => false,
+        InstanceSeen::Missing if !settled => false,
+        InstanceSeen::Missing => missing_is_gone(claim, input.node_of(instance, since)),
     };
     let message = || format!("instance `{}` is terminated ({})", instance.id, reason.words());
-    is_gone.then(|| Step {
+    is_gone.then(|| LifecycleStep {
         to: ClaimState::Terminated {
             instance: Some(instance.clone()),
             node: node.cloned(),
@@ -342,7 +356,12 @@ fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
 }
 
 /// What the user did, or time.
-fn removal(claim: &Claim, instance: &LaunchedInstance, found: Option<&Node>, input: &Input) -> Option<Step> {
+fn removal(
+    claim: &Claim,
+    instance: &LaunchedInstance,
+    found: Option<&Node>,
+    input: &LifecycleInput,
+) -> Option<LifecycleStep> {
     let deadline = deadline(claim, None, input);
     let (reason, why) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
         (RemovalReason::Deleted, format!("Node `{}` was deleted", node.name))
@@ -353,8 +372,8 @@ fn removal(claim: &Claim, instance: &LaunchedInstance, found: Option<&Node>, inp
     } else {
         return None;
     };
-    let node = found.map(|node| node.name.clone());
-    Some(drain(instance, node, (reason, deadline), input, drains(claim, reason, &why)))
+    let node = found.map(|node| &node.name);
+    Some(drain(DrainIntent { instance, node, reason, deadline }, input, drains(claim, reason, &why)))
 }
 
 fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
@@ -362,25 +381,31 @@ fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
 }
 
 /// When the claim expires; nothing where that isn't known or never.
-fn expiry(claim: &Claim, input: &Input) -> Option<Timestamp> {
+fn expiry(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp> {
     claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)
 }
 
 /// When a drain of the claim that begins now has to be over: its own `terminationGracePeriod` bounds each, whoever else has
 /// a deadline.
-fn deadline(claim: &Claim, other: Option<Timestamp>, input: &Input) -> Option<Timestamp> {
+fn deadline(claim: &Claim, other: Option<Timestamp>, input: &LifecycleInput) -> Option<Timestamp> {
     match claim.terms_or(input.pool_of(claim)) {
         Some(terms) => terms.deadline(input.now, other),
         None => other,
     }
 }
 
-fn draining(
-    claim: &Claim,
-    (instance, node, reason): (&LaunchedInstance, Option<&NodeName>, RemovalReason),
+/// A drain that begins or goes on.
+#[derive(Clone, Copy)]
+struct DrainIntent<'a> {
+    instance: &'a LaunchedInstance,
+    node: Option<&'a NodeName>,
+    reason: RemovalReason,
+    /// When it has to be over.
     deadline: Option<Timestamp>,
-    input: &Input,
-) -> Next {
+}
+
+fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleInput) -> ClaimNext {
+    let DrainIntent { instance, node, reason, deadline } = drain;
     let since = claim.state.since().unwrap_or(claim.created_at);
     let seen = input.node_of(instance, since);
     let done = input
@@ -400,26 +425,22 @@ fn draining(
         Some(message) => {
             let (instance, node) = (instance.clone(), node.cloned());
             let to = ClaimState::Drained { instance, node, reason, at: input.now };
-            Next::Step(Step { to, decision: Decision::Drained, message })
+            ClaimNext::Step(LifecycleStep { to, decision: Decision::Drained, message })
         }
         // The snapshot is older than the drain: the agent's next word tells, if only that nothing changed.
         None if matches!(seen, NodeSeen::Unknown) => {
             let soon = input.now.saturating_add(HEARTBEAT_EVERY).unwrap_or(input.now);
-            Next::At(deadline.map_or(soon, |deadline| deadline.min(soon)))
+            ClaimNext::At(deadline.map_or(soon, |deadline| deadline.min(soon)))
         }
-        None => deadline.map_or(Next::Stay, Next::At),
+        None => deadline.map_or(ClaimNext::Stay, ClaimNext::At),
     }
 }
 
-fn drain(
-    instance: &LaunchedInstance,
-    node: Option<NodeName>,
-    (reason, deadline): (RemovalReason, Option<Timestamp>),
-    input: &Input,
-    message: String,
-) -> Step {
-    let to = ClaimState::Draining { instance: instance.clone(), node, reason, at: input.now, deadline };
-    Step { to, decision: Decision::Draining, message }
+fn drain(drain: DrainIntent<'_>, input: &LifecycleInput, message: String) -> LifecycleStep {
+    let DrainIntent { instance, node, reason, deadline } = drain;
+    let (instance, node) = (instance.clone(), node.cloned());
+    let to = ClaimState::Draining { instance, node, reason, at: input.now, deadline };
+    LifecycleStep { to, decision: Decision::Draining, message }
 }
 
 fn terminating(
@@ -428,7 +449,7 @@ fn terminating(
     reason: RemovalReason,
     at: Timestamp,
     message: String,
-) -> Step {
+) -> LifecycleStep {
     let to = ClaimState::Terminating { instance: instance.clone(), node, reason, at };
-    Step { to, decision: Decision::Terminating, message }
+    LifecycleStep { to, decision: Decision::Terminating, message }
 }

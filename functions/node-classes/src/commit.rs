@@ -9,11 +9,11 @@ use tenon_table::items::{self, keys};
 use tenon_table::{Commit, CommitError, Expect, Table, Write};
 
 use crate::item::ClassItem;
-use crate::plan::{Change, Plan, Reach};
+use crate::plan::{ChangeReach, ClassChange, NodeClassesPlan};
 
 /// What went through.
 #[derive(Debug, Default)]
-pub(crate) struct Committed {
+pub(crate) struct CommittedClasses {
     /// Classes whose change another look was faster with: it is looked at again.
     pub(crate) lost: BTreeSet<NodeClassName>,
 }
@@ -21,9 +21,9 @@ pub(crate) struct Committed {
 pub(crate) async fn commit<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    plan: &Plan,
-) -> Result<Committed, HandlerError> {
-    let mut committed = Committed::default();
+    plan: &NodeClassesPlan,
+) -> Result<CommittedClasses, HandlerError> {
+    let mut committed = CommittedClasses::default();
     let changed = plan.changes.iter().map(|change| (&change.status.name, class_commit(cluster, change)));
     let gone = plan.gone.iter().map(|(name, revision)| (name, gone_commit(cluster, name, *revision)));
     for (name, commit) in changed.chain(gone) {
@@ -46,14 +46,14 @@ pub(crate) async fn commit<P: Ports>(
     Ok(committed)
 }
 
-fn class_commit(cluster: &ClusterName, change: &Change) -> Commit {
+fn class_commit(cluster: &ClusterName, change: &ClassChange) -> Commit {
     let before = change.before.map_or(Expect::Absent, Expect::Revision);
     let item = ClassItem { status: change.status.clone(), images: change.images.clone() };
     let mut changed = Changed::of(cluster);
     changed.replace(before, items::set(keys::node_class(cluster, &change.status.name), &item));
     match change.reach {
-        Reach::Planners => changed.count(),
-        Reach::Nobody => {}
+        ChangeReach::Planners => changed.count(),
+        ChangeReach::Nobody => {}
     }
     if let Some(record) = &change.record {
         changed.record(record, change.status.revision);

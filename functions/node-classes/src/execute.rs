@@ -4,11 +4,17 @@ use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{BusEvent, Ports, Signals};
 
-use crate::commit::Committed;
-use crate::plan::{Change, Plan};
+use crate::commit::CommittedClasses;
+use crate::plan::{ClassChange, NodeClassesPlan};
 
-pub(crate) async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plan: &Plan, committed: &Committed) {
-    let said = |change: &&Change| change.record.is_some() && !committed.lost.contains(&change.status.name);
+pub(crate) async fn execute<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    plan: &NodeClassesPlan,
+    committed: &CommittedClasses,
+) {
+    let said =
+        |change: &&ClassChange| change.record.is_some() && !committed.lost.contains(&change.status.name);
     let events: Vec<BusEvent> =
         plan.changes.iter().filter(said).map(|change| event(ports, cluster, change)).collect();
     if !events.is_empty() {
@@ -16,7 +22,7 @@ pub(crate) async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plan: &P
     }
 }
 
-fn event<P: Ports>(ports: &P, cluster: &ClusterName, change: &Change) -> BusEvent {
+fn event<P: Ports>(ports: &P, cluster: &ClusterName, change: &ClassChange) -> BusEvent {
     let status = &change.status;
     let class = status.name.as_str();
     match status.obstacle() {

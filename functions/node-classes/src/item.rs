@@ -3,7 +3,7 @@
 use tenon_domain::class_status::ClassStatus;
 use tenon_state::image_query::ClassImages;
 use tenon_table::items::form::{Attributes, Fields};
-use tenon_table::items::{FieldError, Form};
+use tenon_table::items::{FieldError, ItemForm};
 
 /// A class's item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) struct ClassItem {
     pub(crate) images: ClassImages,
 }
 
-impl Form for ClassItem {
+impl ItemForm for ClassItem {
     fn write(&self, to: &mut Attributes) {
         self.status.write(to);
         self.images.write(to);

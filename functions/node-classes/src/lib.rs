@@ -22,16 +22,16 @@ use std::collections::BTreeSet;
 
 use tenon_domain::id::{ClusterName, ImageId};
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_runtime::{Handler, HandlerError, Ports, Scope};
+use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_runtime::{Handler, HandlerError, Ports, WakeScope};
 use tenon_snapshot::snapshot::ChunkCaches;
 use tenon_state::heads::sharpness;
-use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, run};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
 use tenon_table::Consistency;
 
-use crate::commit::Committed;
-use crate::observe::Observed;
-use crate::plan::{Plan, RETRY_AFTER};
+use crate::commit::CommittedClasses;
+use crate::observe::NodeClassesObservation;
+use crate::plan::{NodeClassesPlan, RETRY_AFTER};
 
 /// The function. Keeps chunks of snapshots between wakes: they never change under their digest.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl Default for NodeClasses {
 
 /// What a wake is about, beside what a look finds by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ClassesWake {
     /// Which images may have changed.
-    pub(crate) images: Images,
+    pub(crate) images: ChangedImages,
     /// Whether ARC said something of a zone.
     pub(crate) shifts: bool,
     /// Whether `provisioner` was told something of launches.
@@ -58,7 +58,7 @@ pub(crate) struct Told {
 
 /// Which images a wake is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Images {
+pub(crate) enum ChangedImages {
     /// Any may have changed.
     Any,
     /// These; often none.
@@ -70,11 +70,16 @@ impl Handler for NodeClasses {
         FunctionName::NodeClasses
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
         let told = told(causes);
         let clusters = match scope {
-            Scope::Cluster(cluster) => vec![cluster.clone()],
-            Scope::Region => observe::clusters(ports).await?,
+            WakeScope::Cluster(cluster) => vec![cluster.clone()],
+            WakeScope::Region => observe::clusters(ports).await?,
         };
         // A cluster that can't be looked at keeps no other from it.
         let mut failed = None;
@@ -94,22 +99,22 @@ struct ClassesPass<'a, P> {
     ports: &'a P,
     cluster: &'a ClusterName,
     chunks: &'a ChunkCaches,
-    told: &'a Told,
+    told: &'a ClassesWake,
     sharpness: Consistency,
 }
 
 /// What the look came to.
 #[derive(Debug, Default)]
-struct Looked {
-    plan: Option<Plan>,
-    committed: Committed,
+struct NodeClassesDone {
+    plan: Option<NodeClassesPlan>,
+    committed: CommittedClasses,
 }
 
 impl<P: Ports> Pass for ClassesPass<'_, P> {
     type Ports = P;
-    type Input = Observed;
-    type Plan = Option<Plan>;
-    type Done = Looked;
+    type Input = NodeClassesObservation;
+    type Plan = Option<NodeClassesPlan>;
+    type Done = NodeClassesDone;
 
     fn ports(&self) -> &P {
         self.ports
@@ -123,15 +128,15 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
         Of::Cluster(self.cluster)
     }
 
-    async fn observe(&self, _: &mut Looked) -> Result<Option<Observed>, HandlerError> {
+    async fn observe(&self, _: &mut NodeClassesDone) -> Result<Option<NodeClassesObservation>, HandlerError> {
         let mut chunks = self.chunks.take(self.cluster);
-        let asked = (self.told, self.sharpness);
-        let observed = observe::observe(self.ports, self.cluster, asked, &mut chunks).await;
+        let observed =
+            observe::observe(self.ports, self.cluster, self.told, self.sharpness, &mut chunks).await;
         self.chunks.put(self.cluster, chunks);
         observed
     }
 
-    fn plan(&self, observed: &Observed) -> (Option<Plan>, Report) {
+    fn plan(&self, observed: &NodeClassesObservation) -> (Option<NodeClassesPlan>, Report) {
         match &observed.found {
             Ok(input) => {
                 let (plan, report) = plan::plan(input);
@@ -147,25 +152,29 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
 
     async fn commit(
         &self,
-        _: &Observed,
-        plan: Option<Plan>,
-        looked: &mut Looked,
-    ) -> Result<Next, HandlerError> {
+        _: &NodeClassesObservation,
+        plan: Option<NodeClassesPlan>,
+        looked: &mut NodeClassesDone,
+    ) -> Result<AfterCommit, HandlerError> {
         if let Some(plan) = &plan {
             looked.committed = commit::commit(self.ports, self.cluster, plan).await?;
         }
         looked.plan = plan;
-        Ok(Next::Settled)
+        Ok(AfterCommit::Settled)
     }
 
-    async fn execute(&self, _: &Observed, looked: &mut Looked) -> Result<(), HandlerError> {
+    async fn execute(
+        &self,
+        _: &NodeClassesObservation,
+        looked: &mut NodeClassesDone,
+    ) -> Result<(), HandlerError> {
         if let Some(plan) = &looked.plan {
             execute::execute(self.ports, self.cluster, plan, &looked.committed).await;
         }
         Ok(())
     }
 
-    fn end(&self, observed: Observed, looked: &Looked) -> End {
+    fn end(&self, observed: NodeClassesObservation, looked: &NodeClassesDone) -> End {
         let after = |by| self.ports.now().saturating_add(by).ok();
         // A look that lost a race isn't the one that the next sweep may rely on.
         if !looked.committed.lost.is_empty() {
@@ -182,23 +191,24 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
     }
 }
 
-fn told(causes: &[Cause]) -> Told {
-    let mut told = Told { images: Images::These(BTreeSet::new()), shifts: false, launches: false };
+fn told(causes: &[WakeCause]) -> ClassesWake {
+    let mut told =
+        ClassesWake { images: ChangedImages::These(BTreeSet::new()), shifts: false, launches: false };
     for cause in causes {
         match cause {
-            Cause::ImageChanged(None) => told.images = Images::Any,
-            Cause::ImageChanged(Some(image)) => {
-                if let Images::These(named) = &mut told.images {
+            WakeCause::ImageChanged(None) => told.images = ChangedImages::Any,
+            WakeCause::ImageChanged(Some(image)) => {
+                if let ChangedImages::These(named) = &mut told.images {
                     named.insert(image.clone());
                 }
             }
-            Cause::ZonalShift => told.shifts = true,
-            Cause::StateChanged => told.launches = true,
-            Cause::Sweep
-            | Cause::Refresh(_)
-            | Cause::SnapshotChanged
-            | Cause::InstanceState { .. }
-            | Cause::Interruption { .. } => {}
+            WakeCause::ZonalShift => told.shifts = true,
+            WakeCause::StateChanged => told.launches = true,
+            WakeCause::Sweep
+            | WakeCause::Refresh(_)
+            | WakeCause::SnapshotChanged
+            | WakeCause::InstanceState { .. }
+            | WakeCause::Interruption { .. } => {}
         }
     }
     told

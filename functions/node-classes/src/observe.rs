@@ -7,7 +7,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::ImageRecord;
-use tenon_domain::registry::{Gate, Registry};
+use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::unavailable::{Mark, MarkState, RequestDigest, UnavailableKey};
@@ -19,17 +19,17 @@ use tenon_ec2::port::{
 };
 use tenon_ec2::{Ec2, Ec2Error, ZonalShift};
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, TooLarge};
+use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, SnapshotTooLarge};
 use tenon_state::heads::{Heads, Watch, glance};
 use tenon_state::image_query::{describe, may_find, queries};
-use tenon_state::view::{ClusterView, Known, Want, Wants, form_error};
-use tenon_table::items::{self, CatalogCache, Generations, Seen, keys};
+use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, form_error};
+use tenon_table::items::{self, CatalogCache, Generations, SeenRecord, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
 use crate::item::ClassItem;
-use crate::plan::{AnsweredReservations, Answers, Input, due};
+use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, due};
 use crate::spec;
-use crate::{Images, Told};
+use crate::{ChangedImages, ClassesWake};
 
 /// Clusters of one wake; those beyond have their own sweep.
 const CLUSTERS: usize = 200;
@@ -54,29 +54,30 @@ pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, Ha
 }
 
 /// What a look found.
-pub(crate) struct Observed {
+pub(crate) struct NodeClassesObservation {
     /// What is planned from; or why the classes can't be read as they are reported: the known ones stay as they are.
-    pub(crate) found: Result<Box<Input>, Waiting>,
+    pub(crate) found: Result<Box<NodeClassesInput>, Waiting>,
     /// What the look was of.
     pub(crate) generations: Generations,
     /// What the look before was of.
-    pub(crate) before: Option<Seen>,
+    pub(crate) before: Option<SeenRecord>,
 }
 
 /// What is planned from.
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    (told, sharpness): (&Told, Consistency),
+    told: &ClassesWake,
+    sharpness: Consistency,
     chunks: &mut ChunkCache,
-) -> Result<Option<Observed>, HandlerError> {
+) -> Result<Option<NodeClassesObservation>, HandlerError> {
     let now = ports.now();
     let of_images = match &told.images {
-        Images::Any => true,
-        Images::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
+        ChangedImages::Any => true,
+        ChangedImages::These(ids) => !ids.is_empty() && concerned(ports, cluster, ids).await?,
     };
     let told = of_images || told.launches || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
-    let mut known = Known::default();
+    let mut known = ReadAlready::default();
     if !told {
         let heads = glance(ports, cluster, WANTS, sharpness).await?;
         if ends(&heads, now) {
@@ -89,17 +90,17 @@ pub(crate) async fn observe<P: Ports>(
         Ok(Some(snapshot)) => snapshot,
         // An agent that never reported has no classes, and says nothing of those that are known.
         Ok(None) => return Ok(None),
-        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+        Err(ReadError::TooLarge(SnapshotTooLarge { size, most, unit })) => {
             let waiting = Waiting::SnapshotTooLarge { size, most, unit };
             let (generations, before) = (view.generations, view.seen);
-            return Ok(Some(Observed { found: Err(waiting), generations, before }));
+            return Ok(Some(NodeClassesObservation { found: Err(waiting), generations, before }));
         }
         Err(error) => return Err(read_error(error)),
     };
     let deadline = view.seen.as_ref().and_then(|seen| seen.deadline);
     let look_at = deadline.filter(|_| !told).unwrap_or(now);
     let everything = look_at <= now;
-    let mut cache = Asked::default();
+    let mut cache = ClassAnswers::default();
     let mut looked = Vec::new();
     for class in &snapshot.node_classes {
         if everything || due(class, view.classes.get(&class.name), now) {
@@ -121,7 +122,7 @@ pub(crate) async fn observe<P: Ports>(
     let refused = refused_launches(ports, cluster, &view.classes).await?;
     let gone = gone(ports, cluster, &snapshot, &mut view).await?;
     let generations = Generations { snapshot: snapshot.generation, ..Generations::default() };
-    let input = Input {
+    let input = NodeClassesInput {
         now,
         cluster: cluster.clone(),
         account: ports.installation().account.clone(),
@@ -134,7 +135,7 @@ pub(crate) async fn observe<P: Ports>(
         snapshot: snapshot.generation,
         look_at,
     };
-    Ok(Some(Observed { found: Ok(Box::new(input)), generations, before: view.seen }))
+    Ok(Some(NodeClassesObservation { found: Ok(Box::new(input)), generations, before: view.seen }))
 }
 
 /// What EC2 refuses of launches from classes as they resolved last.
@@ -200,7 +201,7 @@ async fn leaves_shifted_zones<P: Ports>(ports: &P, cluster: &ClusterName) -> Res
     let found = ports.table().batch_get(std::slice::from_ref(&key), Consistency::Eventual).await?;
     let Some(item) = found.get(&key) else { return Ok(false) };
     let registry: Registry = items::from_item(&key, item).map_err(form_error)?;
-    Ok(registry.settings.zonal_shift == Gate::Enabled)
+    Ok(registry.settings.zonal_shift == FeatureGate::Enabled)
 }
 
 /// Whether a sweep ends here: classes are planned from the snapshot alone, so claims' steps don't count.
@@ -234,7 +235,7 @@ async fn gone<P: Ports>(
 
 /// Answers of one look: classes that ask the same are answered the same, and EC2 is asked once.
 #[derive(Default)]
-struct Asked {
+struct ClassAnswers {
     subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
     groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
@@ -243,7 +244,7 @@ struct Asked {
     shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
-impl Asked {
+impl ClassAnswers {
     async fn ask<E: Ec2>(&mut self, ec2: &E, class: &Ec2NodeClass) -> Answers {
         let (mut subnets, mut groups, mut images) = (Vec::new(), Vec::new(), Vec::new());
         for filter in spec::subnet_queries(class) {
@@ -300,8 +301,8 @@ impl Asked {
         registry: &Registry,
     ) -> Option<Result<BTreeSet<ShiftedZone>, Ec2Error>> {
         match registry.settings.zonal_shift {
-            Gate::Disabled => None,
-            Gate::Enabled => {
+            FeatureGate::Disabled => None,
+            FeatureGate::Enabled => {
                 if self.shifts.is_none() {
                     let installation = ports.installation();
                     let arn = cluster_arn(&installation.region, &installation.account, &registry.cluster);

@@ -29,7 +29,7 @@ use tenon_ec2::{ClassPart, Ec2Error, blame};
 use tenon_runtime::error::chain;
 use tenon_state::image_query::{ClassImages, queries};
 
-use crate::resolve::{self, Judged};
+use crate::resolve::{self, JudgedClass};
 use crate::{spec, spec_form};
 
 /// EC2 is asked at least so often: events of images can be lost.
@@ -44,7 +44,7 @@ pub const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 
 /// What was observed.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct NodeClassesInput {
     /// The time.
     pub now: Timestamp,
     /// The cluster.
@@ -112,9 +112,9 @@ pub struct AnsweredReservations {
 
 /// What to write and to say.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct NodeClassesPlan {
     /// Classes whose status changed.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ClassChange>,
     /// Classes that go, with the revision that was observed.
     pub gone: Vec<(NodeClassName, u64)>,
     /// When all classes are to be looked at again.
@@ -125,7 +125,7 @@ pub struct Plan {
 
 /// A class's change.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct ClassChange {
     /// Its status from now on.
     pub status: ClassStatus,
     /// The revision that was observed, if there was one.
@@ -135,12 +135,12 @@ pub struct Change {
     /// The decision's record; none where only free addresses changed, which nobody needs to be woken for.
     pub record: Option<JournalRecord>,
     /// Who is to look again because of it.
-    pub reach: Reach,
+    pub reach: ChangeReach,
 }
 
 /// Who looks again because of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum ChangeReach {
     /// Those who plan: it is counted as a step.
     Planners,
     /// Nobody: free addresses change with every launch.
@@ -156,7 +156,7 @@ pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -
 }
 
 /// Plans the statuses.
-pub fn plan(input: &Input) -> (Plan, Report) {
+pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     let mut report = Report::default();
     report.unreadable(&input.unreadable);
     let mut changes = Vec::new();
@@ -169,7 +169,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
         let stored = input.statuses.get(&class.name);
         let previous = stored.map(|status| spec_form::in_this_form(status, class));
         let previous = previous.as_deref();
-        let mut look = Look { input, class, previous, kept: BTreeSet::new(), unseen: false };
+        let mut look = ClassLook { input, class, previous, kept: BTreeSet::new(), unseen: false };
         let status = ClassStatus::observed(look.observe(answers), previous, input.now);
         unanswered |= look.unseen || !look.kept.is_empty();
         tell_kept(&mut report, &class.name, &look.kept);
@@ -180,7 +180,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
     }
     let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
     let retry_after = unanswered.then_some(RETRY_AFTER);
-    (Plan { changes, gone: gone.collect(), look_at: next, retry_after }, report)
+    (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after }, report)
 }
 
 /// Tells which conditions of a class stand from an earlier look, because EC2 or ARC gave no answer in this one.
@@ -199,15 +199,22 @@ fn tell_kept(report: &mut Report, class: &NodeClassName, kept: &BTreeSet<Conditi
     report.tell(found.condition(kept.join(" ")));
 }
 
-struct Look<'a> {
-    input: &'a Input,
+/// The condition that tells of one part of a class, and its reason where EC2 doesn't answer.
+#[derive(Clone, Copy)]
+struct PartCondition {
+    condition: ConditionType,
+    reason: ConditionReason,
+}
+
+struct ClassLook<'a> {
+    input: &'a NodeClassesInput,
     class: &'a Ec2NodeClass,
     previous: Option<&'a ClassStatus>,
     kept: BTreeSet<ConditionType>,
     unseen: bool,
 }
 
-impl Look<'_> {
+impl ClassLook<'_> {
     fn observe(&mut self, answers: &Answers) -> ClassObservation {
         let class = self.class;
         let asked = queries(&class.ami_selector);
@@ -218,12 +225,15 @@ impl Look<'_> {
             Ok(registry) => registry,
             Err(_) => return self.unregistered(unsupported),
         };
-        let judged = Judged { class, registry, account: &self.input.account, now: self.input.now };
+        let judged = JudgedClass { class, registry, account: &self.input.account, now: self.input.now };
         let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(class));
         let images = match asked.unserved.first() {
             Some((field, value)) => unserved(field, value),
             None => self.part(
-                (ConditionType::AmisReady, ConditionReason::AmiResolutionFailed),
+                PartCondition {
+                    condition: ConditionType::AmisReady,
+                    reason: ConditionReason::AmiResolutionFailed,
+                },
                 &answers.images,
                 known.map(|known| known.images.clone()),
                 |found| resolve::images(judged, found),
@@ -241,13 +251,19 @@ impl Look<'_> {
             generation: class.meta.generation,
             spec_digest: spec_form::digest(class),
             subnets: self.part(
-                (ConditionType::SubnetsReady, ConditionReason::SubnetResolutionFailed),
+                PartCondition {
+                    condition: ConditionType::SubnetsReady,
+                    reason: ConditionReason::SubnetResolutionFailed,
+                },
                 &answers.subnets,
                 known.map(|known| known.subnets.clone()),
                 |found| resolve::subnets(judged, found),
             ),
             security_groups: self.part(
-                (ConditionType::SecurityGroupsReady, ConditionReason::SecurityGroupResolutionFailed),
+                PartCondition {
+                    condition: ConditionType::SecurityGroupsReady,
+                    reason: ConditionReason::SecurityGroupResolutionFailed,
+                },
                 &answers.security_groups,
                 known.map(|known| known.security_groups.clone()),
                 |found| resolve::security_groups(judged, found),
@@ -257,10 +273,10 @@ impl Look<'_> {
             reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
                 right: answered.right,
                 seen: self.part(
-                    (
-                        ConditionType::CapacityReservationsReady,
-                        ConditionReason::CapacityReservationResolutionFailed,
-                    ),
+                    PartCondition {
+                        condition: ConditionType::CapacityReservationsReady,
+                        reason: ConditionReason::CapacityReservationResolutionFailed,
+                    },
                     &answered.answer,
                     known.map(|known| known.reservations.shown().to_vec()),
                     |found| resolve::reservations(found),
@@ -297,7 +313,7 @@ impl Look<'_> {
     /// Whether the class may use the snapshots that it names. Without images nothing depends on it.
     fn snapshots(
         &mut self,
-        judged: Judged<'_>,
+        judged: JudgedClass<'_>,
         images: &Seen<Vec<ResolvedImage>>,
         answers: &Answers,
     ) -> Seen<()> {
@@ -312,7 +328,10 @@ impl Look<'_> {
         let known =
             self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class)).map(|_| ());
         self.part(
-            (ConditionType::ValidationSucceeded, ConditionReason::ValidationIncomplete),
+            PartCondition {
+                condition: ConditionType::ValidationSucceeded,
+                reason: ConditionReason::ValidationIncomplete,
+            },
             &answer,
             known,
             |(images, snapshots)| {
@@ -381,11 +400,12 @@ impl Look<'_> {
     /// as it held before.
     fn part<A, T>(
         &mut self,
-        (condition, reason): (ConditionType, ConditionReason),
+        told: PartCondition,
         answer: &Result<A, Ec2Error>,
         known: Option<T>,
         judge: impl FnOnce(&A) -> Seen<T>,
     ) -> Seen<T> {
+        let PartCondition { condition, reason } = told;
         let error = match answer {
             Ok(found) => return judge(found),
             Err(error) => error,
@@ -465,11 +485,11 @@ fn unserved<T>(field: &str, value: &str) -> Seen<T> {
 }
 
 fn change(
-    input: &Input,
+    input: &NodeClassesInput,
     class: &Ec2NodeClass,
     previous: Option<&ClassStatus>,
     status: ClassStatus,
-) -> Option<Change> {
+) -> Option<ClassChange> {
     // What is launched into reservations after a look is taken from its counts, so each look at them is dated.
     let stored = input.statuses.get(&class.name);
     let same = stored.is_some_and(|stored| stored.same_as(&status));
@@ -479,11 +499,11 @@ fn change(
     let only_counts =
         previous.is_some_and(|previous| without_counts(previous).same_as(&without_counts(&status)));
     let room = previous.is_some_and(|previous| previous.reservations != status.reservations);
-    Some(Change {
+    Some(ClassChange {
         before: previous.map(|previous| previous.revision),
         images: ClassImages { filters: queries(&class.ami_selector).filters },
         record: (!only_counts).then(|| record(input, previous, &status)),
-        reach: if room || !only_counts { Reach::Planners } else { Reach::Nobody },
+        reach: if room || !only_counts { ChangeReach::Planners } else { ChangeReach::Nobody },
         status,
     })
 }
@@ -499,7 +519,7 @@ fn without_counts(status: &ClassStatus) -> ClassStatus {
     status
 }
 
-fn record(input: &Input, previous: Option<&ClassStatus>, status: &ClassStatus) -> JournalRecord {
+fn record(input: &NodeClassesInput, previous: Option<&ClassStatus>, status: &ClassStatus) -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Class, name: status.name.to_string() };
     let by = FunctionName::NodeClasses.as_str();
     let images: Vec<String> =

@@ -25,7 +25,7 @@ const NAMES: usize = 5;
 
 /// A class, with all that it is judged by.
 #[derive(Debug, Clone, Copy)]
-pub struct Judged<'a> {
+pub struct JudgedClass<'a> {
     /// The class.
     pub class: &'a Ec2NodeClass,
     /// Its cluster's entry.
@@ -40,7 +40,7 @@ pub struct Judged<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageRank<'a> {
     /// Current before deprecated.
-    pub currency: Currency,
+    pub currency: ImageDeprecation,
     /// Newest first; one without a date is the oldest.
     pub created_at: Option<Timestamp>,
     /// The greater name first.
@@ -51,7 +51,7 @@ pub struct ImageRank<'a> {
 
 /// Whether an image's owner deprecated it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Currency {
+pub enum ImageDeprecation {
     /// Deprecated: taken only where there is nothing else.
     Deprecated,
     /// Not deprecated, or not yet.
@@ -60,7 +60,7 @@ pub enum Currency {
 
 /// The class's subnets.
 #[must_use]
-pub fn subnets(judged: Judged<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
+pub fn subnets(judged: JudgedClass<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
     if found.is_empty() {
         let message = "no subnet matches `spec.subnetSelectorTerms`: tag subnets, or correct the terms";
         return refused(ConditionReason::SubnetsNotFound, message);
@@ -84,7 +84,7 @@ pub fn subnets(judged: Judged<'_>, found: &[Subnet]) -> Seen<Vec<ClassSubnet>> {
 
 /// The class's security groups.
 #[must_use]
-pub fn security_groups(judged: Judged<'_>, found: &[SecurityGroup]) -> Seen<Vec<ResolvedSecurityGroup>> {
+pub fn security_groups(judged: JudgedClass<'_>, found: &[SecurityGroup]) -> Seen<Vec<ResolvedSecurityGroup>> {
     if found.is_empty() {
         let message =
             "no security group matches `spec.securityGroupSelectorTerms`: tag one, or correct the terms";
@@ -107,7 +107,7 @@ pub fn security_groups(judged: Judged<'_>, found: &[SecurityGroup]) -> Seen<Vec<
 
 /// The class's images: of each architecture the best that is available and allowed.
 #[must_use]
-pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
+pub fn images(judged: JudgedClass<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
     let (available, not): (Vec<&Image>, Vec<&Image>) =
         found.iter().filter(|i| i.architecture.is_some()).partition(|i| i.state == ImageState::Available);
     if available.is_empty() {
@@ -142,7 +142,7 @@ pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
 /// Whether the class's volumes may be made from the snapshots that it names: whoever runs on a node reads them. One that
 /// all of the class's images have for the device is as good as named by none; others are the cluster's stack's to allow.
 #[must_use]
-pub fn snapshots(judged: Judged<'_>, images: &[&Image], found: &[VolumeSnapshot]) -> Seen<()> {
+pub fn snapshots(judged: JudgedClass<'_>, images: &[&Image], found: &[VolumeSnapshot]) -> Seen<()> {
     let of_images = |device: &str, id: &str| {
         !images.is_empty()
             && images.iter().all(|image| image.snapshots.get(device).is_some_and(|own| own == id))
@@ -175,7 +175,7 @@ pub fn snapshots(judged: Judged<'_>, images: &[&Image], found: &[VolumeSnapshot]
     not_allowed(judged, &what, &allowed_snapshots_text(judged))
 }
 
-fn snapshot_allowed(judged: Judged<'_>, snapshot: &VolumeSnapshot) -> bool {
+fn snapshot_allowed(judged: JudgedClass<'_>, snapshot: &VolumeSnapshot) -> bool {
     let allowed = &judged.registry.allowed;
     let owners = &allowed.snapshot_owners;
     let owner = owners.contains(&snapshot.owner)
@@ -183,7 +183,7 @@ fn snapshot_allowed(judged: Judged<'_>, snapshot: &VolumeSnapshot) -> bool {
     owner && tags_allow(&allowed.snapshot_tags, &snapshot.tags)
 }
 
-fn allowed_snapshots_text(judged: Judged<'_>) -> String {
+fn allowed_snapshots_text(judged: JudgedClass<'_>) -> String {
     let allowed = &judged.registry.allowed;
     let of_images = "the snapshots that all images of the class have for this device";
     if !allowed.has_snapshots() {
@@ -230,14 +230,14 @@ pub const fn is_served(found: &CapacityReservation) -> bool {
 fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {
     let deprecated = image.deprecated_at.is_some_and(|at| at <= now);
     ImageRank {
-        currency: if deprecated { Currency::Deprecated } else { Currency::Current },
+        currency: if deprecated { ImageDeprecation::Deprecated } else { ImageDeprecation::Current },
         created_at: image.created_at,
         name: &image.name,
         id: &image.id,
     }
 }
 
-fn owner_allowed(judged: Judged<'_>, image: &Image) -> bool {
+fn owner_allowed(judged: JudgedClass<'_>, image: &Image) -> bool {
     let owners = &judged.registry.allowed.image_owners;
     owners.contains(&image.owner)
         || image.owner_alias.as_ref().is_some_and(|alias| owners.contains(alias))
@@ -247,7 +247,7 @@ fn owner_allowed(judged: Judged<'_>, image: &Image) -> bool {
 /// Who the class's nodes are. A role is had through the instance profile of its name, which the cluster's stack makes:
 /// no function here may change IAM.
 #[must_use]
-pub fn instance_profile(judged: Judged<'_>) -> Seen<InstanceProfile> {
+pub fn instance_profile(judged: JudgedClass<'_>) -> Seen<InstanceProfile> {
     let allowed = &judged.registry.allowed;
     match &judged.class.identity {
         NodeIdentity::Role(role) if allowed.node_roles.contains(role) => {
@@ -273,12 +273,12 @@ pub fn instance_profile(judged: Judged<'_>) -> Seen<InstanceProfile> {
 }
 
 /// A profile's name, where it is one of this account: the last part of its ARN. One of another account stays an ARN.
-fn profile_name<'a>(profile: &'a str, judged: Judged<'_>) -> &'a str {
+fn profile_name<'a>(profile: &'a str, judged: JudgedClass<'_>) -> &'a str {
     let ours = profile.starts_with("arn:") && profile.split(':').nth(4) == Some(judged.account);
     if ours { profile.rsplit('/').next().unwrap_or(profile) } else { profile }
 }
 
-fn not_allowed<T>(judged: Judged<'_>, what: &str, allowed: &str) -> Seen<T> {
+fn not_allowed<T>(judged: JudgedClass<'_>, what: &str, allowed: &str) -> Seen<T> {
     let cluster = &judged.registry.cluster;
     let message = format!(
         "{what} not allowed: the registry of cluster `{cluster}` allows only {allowed}; change the class, or the cluster's stack"

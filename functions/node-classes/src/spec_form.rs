@@ -16,7 +16,7 @@ use tenon_domain::api::node_class::{
 use tenon_domain::catalog::NodeSettings;
 use tenon_domain::catalog::settings::{
     BlockDevice, ConnectionTracking, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType,
-    Kubelet, NestedVirtualization, NetworkInterface, PartsPerMillion, Reserved,
+    KubeletConfiguration, NestedVirtualization, NetworkInterface, PartsPerMillion, Reserved,
 };
 use tenon_domain::class_status::ClassStatus;
 use tenon_table::form_digest;
@@ -199,8 +199,8 @@ fn write_settings(settings: &NodeSettings, to: &mut Attributes) {
     to.number("memory_overhead", *overhead);
 }
 
-fn write_kubelet(kubelet: &Kubelet, to: &mut Attributes) {
-    let Kubelet {
+fn write_kubelet(kubelet: &KubeletConfiguration, to: &mut Attributes) {
+    let KubeletConfiguration {
         max_pods,
         pods_per_core,
         kube_reserved,

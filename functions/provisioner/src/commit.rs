@@ -9,11 +9,11 @@
 use jiff::SignedDuration;
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{HandlerError, Patient, Ports};
-use tenon_state::commit::{Outcome, SliceOutcome, commit_slice, cut};
+use tenon_state::commit::{CommitOutcome, SliceOutcome, commit_slice, cut};
 use tenon_state::view::ClusterView;
-use tenon_table::Group;
+use tenon_table::WriteGroup;
 
-use crate::execute::{Due, Sending, Sent};
+use crate::execute::{DueLaunch, Sending, SentLaunches};
 
 /// A plan that the table throttles for longer than an invocation waits is made again after this.
 const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
@@ -26,14 +26,15 @@ pub(crate) async fn commit_and_send<P: Ports>(
     ports: &Patient<'_, P>,
     cluster: &ClusterName,
     view: &ClusterView,
-    (groups, launches): (Vec<Group>, &[Due<'_>]),
-) -> Result<(Outcome, Sent), HandlerError> {
+    groups: Vec<WriteGroup>,
+    launches: &[DueLaunch<'_>],
+) -> Result<(CommitOutcome, SentLaunches), HandlerError> {
     let slices = cut(cluster, view.generations.revision, groups)?;
     let mut sending = Sending::new(cluster, view);
     let mut launches = launches.iter();
     // Committed, and not sent yet.
     let mut waiting = 0;
-    let mut outcome = Ok(Outcome::Whole);
+    let mut outcome = Ok(CommitOutcome::Whole);
     for (slice, groups) in slices.iter() {
         let stopped = loop {
             let table = ports.impatient().table();
@@ -43,11 +44,11 @@ pub(crate) async fn commit_and_send<P: Ports>(
             };
             match (found, waiting) {
                 (Ok(SliceOutcome::Committed), _) => break None,
-                (Ok(SliceOutcome::Lost), _) => break Some(Ok(Outcome::Lost)),
+                (Ok(SliceOutcome::Lost), _) => break Some(Ok(CommitOutcome::Lost)),
                 (Ok(SliceOutcome::Throttled), 0) => {
                     let again = ports.now().saturating_add(THROTTLED_AGAIN);
                     sending.sent.put_off(again.unwrap_or_else(|_| ports.now()));
-                    break Some(Ok(Outcome::Whole));
+                    break Some(Ok(CommitOutcome::Whole));
                 }
                 (Ok(SliceOutcome::Throttled), _) => {
                     waiting -= 1;

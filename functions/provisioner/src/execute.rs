@@ -15,17 +15,17 @@ use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_domain::tags;
 use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, UnavailableKey};
 use tenon_ec2::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
-use tenon_ec2::{Class, Ec2, Ec2Error};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 use tenon_launching::build::BuiltLaunch;
 use tenon_launching::template::from_stored;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::step::Change;
 use tenon_state::view::{ClusterView, form_error};
-use tenon_table::items::{InstanceOwner, Template, form, keys, put, set, set_expiring};
-use tenon_table::{CommitError, Condition, Consistency, Expect, Table, Write};
+use tenon_table::items::{InstanceOwner, TemplateItem, form, keys, put, set, set_expiring};
+use tenon_table::{CommitError, Consistency, Expect, Table, Write, WriteCondition};
 use tenon_table::{commit_through_conflicts, content_commit};
 
-use crate::settle::{Answer, CatalogFacts, Failure, MarkWord, SettleInput, Settlement, settle};
+use crate::settle::{CatalogFacts, LaunchAnswer, MarkWord, SettleFailure, SettleInput, Settlement, settle};
 
 /// Between two attempts at a launch that EC2 can't take just now; doubled each time.
 const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(5);
@@ -42,7 +42,7 @@ const PAGES: usize = 10;
 
 /// What sending launches came to.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentLaunches {
     /// Claims that got their instance.
     pub(crate) launched: Vec<Claim>,
     /// Claims that got none.
@@ -58,24 +58,24 @@ pub(crate) struct Sent {
 }
 
 /// What EC2 said to a launch, or when to ask.
-enum Said {
-    Answer(Answer),
+enum SendOutcome {
+    Answer(LaunchAnswer),
     PutOff(Timestamp),
     /// Not due, and nothing to write.
     NotDue(Timestamp),
 }
 
 /// A launch with its claims in its order.
-pub(crate) struct Due<'a> {
+pub(crate) struct DueLaunch<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) claims: Vec<&'a Claim>,
     /// Marks whose lease it took since the cluster was observed.
     pub(crate) leases: &'a [Mark],
     /// Its templates, where it was committed since the cluster was observed.
-    pub(crate) templates: Vec<Template>,
+    pub(crate) templates: Vec<TemplateItem>,
 }
 
-impl<'a> Due<'a> {
+impl<'a> DueLaunch<'a> {
     /// A launch that was committed just now.
     pub(crate) fn built(built: &'a BuiltLaunch) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl<'a> Due<'a> {
 }
 
 /// The launches that wait for an answer, oldest first.
-pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<Due<'a>> {
+pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<DueLaunch<'a>> {
     let waits = |launch: &&Launch| match launch.state {
         LaunchState::Requested { .. } => true,
         LaunchState::Settled { .. } => false,
@@ -113,7 +113,7 @@ pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<Due<'a>> {
     let claim = |name: &ClaimName| view.claims.get(name);
     launches
         .into_iter()
-        .map(|launch| Due {
+        .map(|launch| DueLaunch {
             launch,
             claims: launch.claims.iter().filter_map(|c| claim(&c.name)).collect(),
             leases: &[],
@@ -127,8 +127,8 @@ pub(crate) async fn send_all<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     view: &ClusterView,
-    launches: &[Due<'_>],
-) -> Result<Sent, HandlerError> {
+    launches: &[DueLaunch<'_>],
+) -> Result<SentLaunches, HandlerError> {
     let mut sending = Sending::new(cluster, view);
     for due in launches {
         sending.send(ports, due).await?;
@@ -140,24 +140,30 @@ pub(crate) async fn send_all<P: Ports>(
 pub(crate) struct Sending<'a> {
     cluster: &'a ClusterName,
     view: &'a ClusterView,
-    written: Written,
+    written: WrittenMarks,
     /// Templates that EC2 has since the cluster was observed.
     made: BTreeSet<String>,
     /// What they came to so far.
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentLaunches,
 }
 
 impl<'a> Sending<'a> {
     /// None of them is sent yet.
     pub(crate) fn new(cluster: &'a ClusterName, view: &'a ClusterView) -> Self {
-        Self { cluster, view, written: Written::new(), made: BTreeSet::new(), sent: Sent::default() }
+        Self {
+            cluster,
+            view,
+            written: WrittenMarks::new(),
+            made: BTreeSet::new(),
+            sent: SentLaunches::default(),
+        }
     }
 
     /// Sends the next launch, if there is one.
     pub(crate) async fn send_next<'d, P: Ports>(
         &mut self,
         ports: &P,
-        launches: &mut impl Iterator<Item = &'d Due<'d>>,
+        launches: &mut impl Iterator<Item = &'d DueLaunch<'d>>,
     ) -> Result<(), HandlerError> {
         match launches.next() {
             Some(due) => self.send(ports, due).await,
@@ -166,15 +172,15 @@ impl<'a> Sending<'a> {
     }
 
     /// Sends one launch and settles it.
-    async fn send<P: Ports>(&mut self, ports: &P, due: &Due<'_>) -> Result<(), HandlerError> {
+    async fn send<P: Ports>(&mut self, ports: &P, due: &DueLaunch<'_>) -> Result<(), HandlerError> {
         let now = ports.now();
         match self.ask(ports, due, now).await? {
-            Said::NotDue(at) => self.sent.put_off(at),
-            Said::PutOff(at) => {
+            SendOutcome::NotDue(at) => self.sent.put_off(at),
+            SendOutcome::PutOff(at) => {
                 put_off(ports, self.cluster, due.launch, at).await?;
                 self.sent.put_off(at);
             }
-            Said::Answer(answer) => {
+            SendOutcome::Answer(answer) => {
                 let marks: Marks = self.view.marks.iter().chain(due.leases).cloned().collect();
                 let input = SettleInput {
                     // As of the answer: a call may take most of a mark's first hold.
@@ -202,28 +208,28 @@ impl<'a> Sending<'a> {
     async fn ask<P: Ports>(
         &mut self,
         ports: &P,
-        due: &Due<'_>,
+        due: &DueLaunch<'_>,
         now: Timestamp,
-    ) -> Result<Said, HandlerError> {
+    ) -> Result<SendOutcome, HandlerError> {
         let launch = due.launch;
         let attempts = match launch.state {
             LaunchState::Requested { not_before, .. } if now < not_before => {
-                return Ok(Said::NotDue(not_before));
+                return Ok(SendOutcome::NotDue(not_before));
             }
             LaunchState::Requested { attempts, .. } => attempts,
-            LaunchState::Settled { at, .. } => return Ok(Said::NotDue(at)),
+            LaunchState::Settled { at, .. } => return Ok(SendOutcome::NotDue(at)),
         };
         let age = now.duration_since(launch.created_at);
         let later = later(now, attempts);
         if age >= REPLAY_WITHIN + EC2_CONSISTENCY {
             return Ok(match find(ports, &launch.id).await {
-                Ok(found) => Said::Answer(Answer::Found(found)),
-                Err(_) => Said::PutOff(later),
+                Ok(found) => SendOutcome::Answer(LaunchAnswer::Found(found)),
+                Err(_) => SendOutcome::PutOff(later),
             });
         }
         let looked_for_at = looked_for_at(launch, now);
         if age >= REPLAY_WITHIN {
-            return Ok(Said::NotDue(looked_for_at));
+            return Ok(SendOutcome::NotDue(looked_for_at));
         }
         let request =
             CreateFleetRequest::from_stored(&launch.request).map_err(|source| HandlerError::Item {
@@ -237,7 +243,7 @@ impl<'a> Sending<'a> {
             }
         }
         Ok(match ports.ec2().create_fleet(&request).await {
-            Ok(result) => Said::Answer(Answer::Fleet(result)),
+            Ok(result) => SendOutcome::Answer(LaunchAnswer::Fleet(result)),
             Err(error) => judged(error, later, looked_for_at),
         })
     }
@@ -247,7 +253,7 @@ impl<'a> Sending<'a> {
     async fn make_template<P: Ports>(
         &mut self,
         ports: &P,
-        due: &Due<'_>,
+        due: &DueLaunch<'_>,
         name: &str,
     ) -> Result<Result<(), Ec2Error>, HandlerError> {
         if self.made.contains(name) {
@@ -266,7 +272,7 @@ impl<'a> Sending<'a> {
                 Ok(_) | Err(Ec2Error::AlreadyExists { .. }) => {}
                 Err(error) => return Ok(Err(error)),
             }
-            let made = Template { made_at: Some(ports.now()), used_at: ports.now(), ..template };
+            let made = TemplateItem { made_at: Some(ports.now()), used_at: ports.now(), ..template };
             ports.table().commit(&content_commit(Vec::new(), vec![set(key, &made)])).await?;
         }
         self.made.insert(name.to_owned());
@@ -274,7 +280,7 @@ impl<'a> Sending<'a> {
     }
 }
 
-impl Sent {
+impl SentLaunches {
     /// Something is to be done at that time.
     pub(crate) fn put_off(&mut self, at: Timestamp) {
         self.retry_at = Some(self.retry_at.map_or(at, |first| first.min(at)));
@@ -284,9 +290,9 @@ impl Sent {
         self.settled += 1;
         self.classes |= settlement.marks.iter().any(|word| matches!(word.key, UnavailableKey::Request(_)));
         match settlement.failed {
-            None | Some(Failure::Request) => {}
-            Some(Failure::Capacity | Failure::TemplateMissing) => self.plan_again = true,
-            Some(Failure::Unmarked) => {
+            None | Some(SettleFailure::Request) => {}
+            Some(SettleFailure::Capacity | SettleFailure::TemplateMissing) => self.plan_again = true,
+            Some(SettleFailure::Unmarked) => {
                 let at = settlement.claims.iter().filter_map(|claim| claim.state.since()).max();
                 if let Some(at) = at.and_then(|at| at.checked_add(FIRST_HOLD).ok()) {
                     self.put_off(at);
@@ -318,27 +324,27 @@ fn looked_for_at(launch: &Launch, now: Timestamp) -> Timestamp {
 }
 
 /// What an error of a call means for the launch.
-fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> Said {
+fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> SendOutcome {
     match error.class() {
-        Class::Throttled | Class::Server => Said::PutOff(later),
+        ErrorClass::Throttled | ErrorClass::Server => SendOutcome::PutOff(later),
         // Somebody sent something else under this token: only the tag tells what became of it.
-        Class::TokenMismatch => Said::PutOff(looked_for_at),
-        Class::InsufficientCapacity
-        | Class::Quota
-        | Class::FleetCount
-        | Class::AccountLimit
-        | Class::PlacementGroup
-        | Class::Unsupported
-        | Class::SubnetFull
-        | Class::ReservationFull
-        | Class::TemplateMissing
-        | Class::ImageUnavailable
-        | Class::ServiceLinkedRoleMissing
-        | Class::Unauthorized
-        | Class::NotFound
-        | Class::AlreadyExists
-        | Class::Invalid
-        | Class::Unknown => Said::Answer(Answer::Refused(error)),
+        ErrorClass::TokenMismatch => SendOutcome::PutOff(looked_for_at),
+        ErrorClass::InsufficientCapacity
+        | ErrorClass::Quota
+        | ErrorClass::FleetCount
+        | ErrorClass::AccountLimit
+        | ErrorClass::PlacementGroup
+        | ErrorClass::Unsupported
+        | ErrorClass::SubnetFull
+        | ErrorClass::ReservationFull
+        | ErrorClass::TemplateMissing
+        | ErrorClass::ImageUnavailable
+        | ErrorClass::ServiceLinkedRoleMissing
+        | ErrorClass::Unauthorized
+        | ErrorClass::NotFound
+        | ErrorClass::AlreadyExists
+        | ErrorClass::Invalid
+        | ErrorClass::Unknown => SendOutcome::Answer(LaunchAnswer::Refused(error)),
     }
 }
 
@@ -384,7 +390,7 @@ async fn put_off<P: Ports>(
 }
 
 /// Marks as this pass wrote or read them since it looked.
-type Written = BTreeMap<UnavailableKey, Option<Mark>>;
+type WrittenMarks = BTreeMap<UnavailableKey, Option<Mark>>;
 
 /// Writes what EC2 said of one mark, under the revision that the mark had. Marks are all clusters': whoever loses the
 /// race looks what the mark is now.
@@ -392,14 +398,14 @@ async fn write_mark<P: Ports>(
     ports: &P,
     input: SettleInput<'_>,
     word: &MarkWord,
-    written: &mut Written,
+    written: &mut WrittenMarks,
 ) -> Result<(), HandlerError> {
     let key = keys::unavailable(&ports.installation().region, &word.key);
     let known = written.entry(word.key.clone()).or_insert_with(|| input.marks.get(&word.key).cloned());
     for _ in 0..MARK_RACES {
         let Some(next) = word.next(known.as_ref(), input.asked(), input.now) else { return Ok(()) };
         let expect = known.as_ref().map_or(Expect::Absent, |mark| Expect::Revision(mark.revision));
-        let condition = Condition::Item { key: key.clone(), expect };
+        let condition = WriteCondition::Item { key: key.clone(), expect };
         let commit = content_commit(vec![condition], vec![set(key.clone(), &next)]);
         match commit_through_conflicts(ports.table(), &commit).await {
             Ok(()) => {
@@ -452,7 +458,7 @@ async fn record<P: Ports>(
         };
         change.write(put(keys::instance(&instance.id), &owner));
     }
-    if settlement.failed == Some(Failure::TemplateMissing) {
+    if settlement.failed == Some(SettleFailure::TemplateMissing) {
         let request = CreateFleetRequest::from_stored(&before.request);
         let names = request.iter().flat_map(|request| &request.launch_templates).map(|t| t.name.clone());
         for name in names {

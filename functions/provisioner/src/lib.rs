@@ -19,18 +19,18 @@ use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::patient::PATIENCE;
-use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Scope, Signals};
-use tenon_state::commit::Outcome;
+use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Signals, WakeScope};
+use tenon_state::commit::CommitOutcome;
 use tenon_state::heads::Watch;
-use tenon_state::observe::{Caches, Observed, observe};
-use tenon_state::pass::{End, Next, Of, Pass, SeenOf, Waits, changed, look_again, run};
+use tenon_state::observe::{Caches, ClusterObservation, observe};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, changed, look_again, run};
 use tenon_state::view::{Want, Wants};
 
 use commit::commit_and_send;
-use execute::{Sent, due, send_all, tag};
-use plan::Planned;
+use execute::{SentLaunches, due, send_all, tag};
+use plan::PlannedLaunches;
 
 /// What the provisioner looks at.
 const WANTS: Wants<'static> = Wants {
@@ -51,7 +51,12 @@ impl Handler for Provisioner {
         FunctionName::Provisioner
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, causes: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
         if let Some(cluster) = changed(ports, scope, causes, WANTS, &self.caches).await? {
             let pass = ProvisionerPass { ports, cluster, caches: &self.caches, began: ports.now() };
@@ -71,9 +76,9 @@ struct ProvisionerPass<'a, P> {
 
 /// What the looks of a pass came to.
 #[derive(Debug, Default)]
-struct Looked {
+struct ProvisionerDone {
     /// What became of the launches that were sent.
-    sent: Sent,
+    sent: SentLaunches,
     /// When the last plan asks for another look.
     wake_at: Option<Timestamp>,
     /// Whether the last commit lost its race.
@@ -84,9 +89,9 @@ struct Looked {
 
 impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
     type Ports = Patient<'a, P>;
-    type Input = Observed;
-    type Plan = Planned;
-    type Done = Looked;
+    type Input = ClusterObservation;
+    type Plan = PlannedLaunches;
+    type Done = ProvisionerDone;
 
     fn ports(&self) -> &Self::Ports {
         self.ports
@@ -101,7 +106,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
     }
 
     /// Observes, after every launch that is due has been settled.
-    async fn observe(&self, done: &mut Looked) -> Result<Option<Observed>, HandlerError> {
+    async fn observe(&self, done: &mut ProvisionerDone) -> Result<Option<ClusterObservation>, HandlerError> {
         let (ports, cluster) = (self.ports, self.cluster);
         let observed = observe(ports, cluster, WANTS, self.caches).await?;
         let launches = due(&observed.view);
@@ -122,16 +127,16 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         Ok(Some(observed))
     }
 
-    fn plan(&self, observed: &Observed) -> (Planned, Report) {
+    fn plan(&self, observed: &ClusterObservation) -> (PlannedLaunches, Report) {
         plan::plan(self.cluster, &self.ports.installation().region, observed)
     }
 
     async fn commit(
         &self,
-        observed: &Observed,
-        planned: Planned,
-        done: &mut Looked,
-    ) -> Result<Next, HandlerError> {
+        observed: &ClusterObservation,
+        planned: PlannedLaunches,
+        done: &mut ProvisionerDone,
+    ) -> Result<AfterCommit, HandlerError> {
         let view = &observed.view;
         let retry_at = done.sent.retry_at.filter(|at| *at > self.began);
         done.wake_at = [planned.wake_at, retry_at].into_iter().flatten().min();
@@ -139,17 +144,17 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         done.lost = false;
         if done.idle {
             done.sent.plan_again = false;
-            return Ok(Next::Settled);
+            return Ok(AfterCommit::Settled);
         }
-        let launches: Vec<_> = planned.built.launches.iter().map(execute::Due::built).collect();
+        let launches: Vec<_> = planned.built.launches.iter().map(execute::DueLaunch::built).collect();
         let (outcome, now_sent) =
-            commit_and_send(self.ports, self.cluster, view, (planned.groups, &launches)).await?;
-        done.lost = outcome == Outcome::Lost;
+            commit_and_send(self.ports, self.cluster, view, planned.groups, &launches).await?;
+        done.lost = outcome == CommitOutcome::Lost;
         done.sent = std::mem::take(&mut done.sent).and(now_sent);
-        Ok(if done.lost || done.sent.plan_again { Next::LookAgain } else { Next::Settled })
+        Ok(if done.lost || done.sent.plan_again { AfterCommit::LookAgain } else { AfterCommit::Settled })
     }
 
-    async fn execute(&self, _: &Observed, done: &mut Looked) -> Result<(), HandlerError> {
+    async fn execute(&self, _: &ClusterObservation, done: &mut ProvisionerDone) -> Result<(), HandlerError> {
         // Who lost every round, perhaps for a mark alone, of which no generation tells, looks again all the same.
         if done.sent.plan_again || done.lost {
             done.sent.put_off(self.ports.now());
@@ -158,7 +163,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         Ok(())
     }
 
-    fn end(&self, observed: Observed, done: &Looked) -> End {
+    fn end(&self, observed: ClusterObservation, done: &ProvisionerDone) -> End {
         // A launch that was put off while sending is due again by itself; one that failed is planned anew by the next
         // sweep.
         let failed = (!done.sent.failed.is_empty()).then(|| look_again(self.began));
@@ -177,7 +182,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
 }
 
 /// Tells others of launches that were answered.
-async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &Sent) {
+async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &SentLaunches) {
     tag(ports, &sent.launched).await;
     let claims = sent.launched.iter().chain(&sent.failed);
     let events: Vec<BusEvent> = claims.map(|claim| event(ports, cluster, claim)).collect();

@@ -12,40 +12,44 @@ use tenon_domain::report::Report;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, write_launch};
 use tenon_planning::provision::{self, Purpose};
-use tenon_state::observe::{Observed, evidence};
+use tenon_state::cluster::ObservedCluster;
+use tenon_state::observe::{ClusterObservation, evidence};
 use tenon_state::pass::look_again;
 use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
-use tenon_state::world::World;
-use tenon_table::Group;
+use tenon_table::WriteGroup;
 
 /// A plan, ready to be committed.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedLaunches {
     /// The launches with their claims.
     pub(crate) built: Built,
     /// The writes of each launch.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<WriteGroup>,
     /// When to look again although nothing may have changed.
     pub(crate) wake_at: Option<Timestamp>,
 }
 
-pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) -> (Planned, Report) {
+pub(crate) fn plan(
+    cluster: &ClusterName,
+    region: &Region,
+    observed: &ClusterObservation,
+) -> (PlannedLaunches, Report) {
     let view = &observed.view;
     let mut told = Report::default();
     let (registry, snapshot) = match (&view.registry, &observed.snapshot) {
         (Ok(registry), Ok(snapshot)) => (registry, snapshot),
         (Err(missing), _) | (Ok(_), Err(missing)) => {
             told.wait(missing);
-            return (Planned::default(), told);
+            return (PlannedLaunches::default(), told);
         }
     };
     told.unreadable(snapshot.unreadable.iter().filter(|object| object.kind == "Pod"));
-    let mut world = World::new(cluster, registry, view, snapshot);
+    let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
     let pods = world.pending();
     let recount_at = world.recount_at();
     if pods.is_empty() {
-        return (Planned { wake_at: recount_at, ..Planned::default() }, told);
+        return (PlannedLaunches { wake_at: recount_at, ..PlannedLaunches::default() }, told);
     }
     world.resolve(region);
     let input = world.input(pods, Purpose::PendingPods, &BTreeSet::new());
@@ -69,11 +73,11 @@ pub(crate) fn plan(cluster: &ClusterName, region: &Region, observed: &Observed) 
     // What couldn't be built is planned anew by the next look.
     let again = (!built.refused.is_empty()).then(|| look_again(view.now));
     let wake_at = [plan.wake_at, recount_at, again].into_iter().flatten().min();
-    (Planned { groups, wake_at, built }, told)
+    (PlannedLaunches { groups, wake_at, built }, told)
 }
 
 /// The writes of each launch; a template that several launches name is written with the first.
-fn groups(input: &LaunchInput<'_>, built: &Built, view: &ClusterView) -> Vec<Group> {
+fn groups(input: &LaunchInput<'_>, built: &Built, view: &ClusterView) -> Vec<WriteGroup> {
     let mut known: BTreeSet<&str> = view.templates.keys().map(String::as_str).collect();
     let revision = view.generations.revision.saturating_add(1);
     let group = |launch| {

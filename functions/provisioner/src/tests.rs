@@ -18,23 +18,23 @@ use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::launch::LaunchState;
 use tenon_domain::unavailable::{Mark, UnavailableKey};
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::TargetCapacityType;
 use tenon_harness::cluster::{Cluster, pod, pool};
-use tenon_harness::{Rung, World, WorldConfig};
+use tenon_harness::{FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::{Operation, block_on};
-use tenon_runtime::{Handler, Scope};
+use tenon_runtime::{Handler, WakeScope};
 use tenon_snapshot::SeenPod;
 use tenon_table::items::form::from_item;
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, Pool};
+use tenon_twin::{Call, CapacityPool, Fault, FaultEffect, FaultWhen};
 
 use super::*;
 
 const TYPES: [&str; 3] = ["m5.large", "m5.xlarge", "m6g.large"];
 
 fn cluster(pods: usize) -> Cluster {
-    let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
+    let mut cluster = Cluster::new(FunctionWorld::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
     cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
     let waiting = |name: &str| Arc::new(SeenPod::read(&pod(name, "1500m", None)).unwrap());
     cluster.objects.pods = (0..pods).map(|n| waiting(&format!("web-{n}"))).collect();
@@ -47,8 +47,8 @@ fn wake(cluster: &Cluster) {
 }
 
 fn wake_with(function: &Provisioner, cluster: &Cluster) {
-    let scope = Scope::Cluster(cluster.name.clone());
-    block_on(function.handle(&cluster.world, &scope, &[Cause::Sweep])).unwrap();
+    let scope = WakeScope::Cluster(cluster.name.clone());
+    block_on(function.handle(&cluster.world, &scope, &[WakeCause::Sweep])).unwrap();
 }
 
 fn phases(cluster: &Cluster, phase: ClaimPhase) -> usize {
@@ -134,13 +134,13 @@ fn a_refused_offering_is_marked_and_planned_around_in_the_same_wake() {
     let cluster = cluster(1);
     let error = ("InsufficientInstanceCapacity".to_owned(), "none left".to_owned());
     for zone in ["us-east-1a", "us-east-1b"] {
-        let pool = Pool {
+        let pool = CapacityPool {
             capacity_type: TargetCapacityType::OnDemand,
             instance_type: InstanceType::parse("m6g.large").unwrap(),
             zone: Zone::parse(zone).unwrap(),
         };
         cluster.world.ec2.fail_pool(pool.clone(), Some(error.clone()));
-        let other = Pool { instance_type: InstanceType::parse("m5.large").unwrap(), ..pool };
+        let other = CapacityPool { instance_type: InstanceType::parse("m5.large").unwrap(), ..pool };
         cluster.world.ec2.set_capacity(other, Some(5));
     }
     wake(&cluster);
@@ -170,7 +170,7 @@ fn mark_of(cluster: &Cluster) -> (tenon_table::Key, Option<Mark>) {
 }
 
 fn dry(cluster: &Cluster, zone: &str) {
-    let pool = Pool {
+    let pool = CapacityPool {
         capacity_type: TargetCapacityType::OnDemand,
         instance_type: InstanceType::parse("m6g.large").unwrap(),
         zone: Zone::parse(zone).unwrap(),
@@ -235,7 +235,7 @@ fn what_ec2_gives_in_part_is_launched_and_the_rest_planned_anew() {
     let cluster = cluster(6);
     for zone in ["us-east-1a", "us-east-1b"] {
         for name in ["m6g.large", "m5.large", "m5.xlarge"] {
-            let pool = Pool {
+            let pool = CapacityPool {
                 capacity_type: TargetCapacityType::OnDemand,
                 instance_type: InstanceType::parse(name).unwrap(),
                 zone: Zone::parse(zone).unwrap(),
@@ -261,7 +261,7 @@ fn a_lost_answer_is_replayed_under_its_token() {
             .signals
             .take()
             .into_iter()
-            .any(|rung| matches!(rung, Rung::Wake { function: FunctionName::Provisioner, .. }));
+            .any(|rung| matches!(rung, RungBell::Wake { function: FunctionName::Provisioner, .. }));
         assert!(retried);
         advance(&cluster, SignedDuration::from_secs(30));
         wake(&cluster);
@@ -354,7 +354,7 @@ fn a_stale_snapshot_launches_nothing_and_says_so_once() {
 /// Polls a handler so many times, then drops it, as a crash would.
 fn crash_after(cluster: &Cluster, polls: usize) -> bool {
     let function = Provisioner::default();
-    let scope = Scope::Cluster(cluster.name.clone());
+    let scope = WakeScope::Cluster(cluster.name.clone());
     let ports = stepping(&cluster.world);
     let mut future = pin!(function.handle(&ports, &scope, &[]));
     let mut context = Context::from_waker(Waker::noop());
@@ -383,7 +383,7 @@ fn two_at_once_never_launch_twice() {
     for lead in 0..12 {
         let cluster = cluster(3);
         let (one, two) = (Provisioner::default(), Provisioner::default());
-        let scope = Scope::Cluster(cluster.name.clone());
+        let scope = WakeScope::Cluster(cluster.name.clone());
         let ports = stepping(&cluster.world);
         let mut first = pin!(one.handle(&ports, &scope, &[]));
         let mut second = pin!(two.handle(&ports, &scope, &[]));
@@ -413,9 +413,9 @@ mod stepping {
     use std::task::Poll;
     use tenon_harness::Over;
     use tenon_memory_table::MemoryTable;
-    use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+    use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
 
-    pub(super) fn stepping(world: &World) -> Over<SteppingTable> {
+    pub(super) fn stepping(world: &FunctionWorld) -> Over<SteppingTable> {
         Over::of(world, SteppingTable(world.table.clone()))
     }
 
@@ -442,7 +442,7 @@ mod stepping {
             step().await;
             self.0.batch_get(keys, consistency).await
         }
-        async fn query(&self, query: &Query) -> Result<Page, TableError> {
+        async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
             step().await;
             self.0.query(query).await
         }

@@ -17,4 +17,4 @@ mod request;
 pub mod respond;
 
 pub use registrar::answer;
-pub use request::{Answer, Request, RequestKind, Status};
+pub use request::{CustomResourceRequest, CustomResourceResponse, RequestKind, ResponseStatus};

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use tenon_lambda::{AwsPorts, Configuration};
+use tenon_lambda::{AwsPorts, FunctionConfiguration};
 use tenon_registry::respond::{read, respond};
 use tenon_runtime::Ports;
 
 fn main() -> ExitCode {
     tenon_lambda::main(async {
-        let configuration = Configuration::from_environment()?;
+        let configuration = FunctionConfiguration::from_environment()?;
         let ports = AwsPorts::connect(&configuration).await;
         tenon_lambda::serve(|payload, _| async {
             let request = read(payload)?;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use tenon_domain::id::{ClusterName, InstallationId};
-use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
 
 /// What CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
@@ -25,7 +25,8 @@ pub(crate) fn parse(
     installation: &InstallationId,
     properties: &Map<String, Value>,
 ) -> Result<Registry, Vec<String>> {
-    let mut read = Reader { properties, asked: BTreeSet::from(CLOUDFORMATIONS), problems: Vec::new() };
+    let mut read =
+        PropertyReader { properties, asked: BTreeSet::from(CLOUDFORMATIONS), problems: Vec::new() };
     let cluster =
         read.parsed("Cluster", "1 to 100 letters, digits, `-` and `_`", |t| ClusterName::parse(t).ok());
     let endpoint = read.parsed("Endpoint", "the API server's URL, `https://…`", |text| {
@@ -39,10 +40,10 @@ pub(crate) fn parse(
     let agent_role =
         read.parsed("AgentRole", "a role's ARN", |text| role_name(text).map(|_| text.to_owned()));
     let allowed = read.allowances();
-    let gate = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", Gate::parse);
+    let gate = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", FeatureGate::parse);
     let settings = read.settings();
     read.strangers();
-    let Reader { problems, .. } = read;
+    let PropertyReader { problems, .. } = read;
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -65,13 +66,13 @@ pub(crate) fn parse(
     entry().ok_or_else(Vec::new)
 }
 
-struct Reader<'a> {
+struct PropertyReader<'a> {
     properties: &'a Map<String, Value>,
     asked: BTreeSet<&'static str>,
     problems: Vec<String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PropertyReader<'a> {
     fn value(&mut self, name: &'static str) -> Option<&'a Value> {
         self.asked.insert(name);
         self.properties.get(name)
@@ -180,8 +181,8 @@ impl<'a> Reader<'a> {
 
     fn settings(&mut self) -> ClusterSettings {
         let default = ClusterSettings::default();
-        let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", Gate::parse);
-        let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", Gate::parse);
+        let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", FeatureGate::parse);
+        let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", FeatureGate::parse);
         ClusterSettings {
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
@@ -297,10 +298,10 @@ mod tests {
         assert_eq!(least.allowed.max_nodes, None);
         assert_eq!(least.settings, ClusterSettings::default());
         let estimated = parsed(&[("LearnedMemory", Some(json!("Disabled")))]).unwrap();
-        assert_eq!(estimated.settings.learned_memory, Gate::Disabled);
-        assert_eq!(estimated.settings.zonal_shift, Gate::Disabled);
+        assert_eq!(estimated.settings.learned_memory, FeatureGate::Disabled);
+        assert_eq!(estimated.settings.zonal_shift, FeatureGate::Disabled);
         let shifting = parsed(&[("ZonalShift", Some(json!("Enabled")))]).unwrap();
-        assert_eq!(shifting.settings.zonal_shift, Gate::Enabled);
+        assert_eq!(shifting.settings.zonal_shift, FeatureGate::Enabled);
     }
 
     #[test]

@@ -9,17 +9,21 @@ use tenon_runtime::error::chain;
 use tenon_table::items::{keys, set};
 use tenon_table::key::REVISION;
 use tenon_table::{
-    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Table, Value, Write,
+    Commit, CommitError, CommitToken, Consistency, Expect, Item, Key, Table, Value, Write, WriteCondition,
 };
 
 use crate::properties;
-use crate::request::{Answer, Request, RequestKind};
+use crate::request::{CustomResourceRequest, CustomResourceResponse, RequestKind};
 
 /// The attribute that says which stack an entry is from.
 const STACK: &str = "stack";
 
 /// Does what CloudFormation asks, and says what became of it. It never fails: what does is an answer too.
-pub async fn answer<T: Table>(table: &T, installation: &Installation, request: &Request) -> Answer {
+pub async fn answer<T: Table>(
+    table: &T,
+    installation: &Installation,
+    request: &CustomResourceRequest,
+) -> CustomResourceResponse {
     let named = properties::cluster(&request.resource_properties);
     let physical = named.as_ref().map(|cluster| keys::registry(&installation.region, cluster).to_string());
     // A name that isn't one names nothing: what CloudFormation deletes by it on its way back isn't there.
@@ -27,50 +31,55 @@ pub async fn answer<T: Table>(table: &T, installation: &Installation, request: &
     let done = match request.kind {
         RequestKind::Create | RequestKind::Update => write(table, installation, request).await,
         RequestKind::Delete => match named {
-            Some(cluster) => remove(table, installation, (&cluster, request)).await,
+            Some(cluster) => remove(table, installation, &cluster, request).await,
             None => Ok(()),
         },
     };
     // A resource that isn't made anew stays what it was, whatever became of its update.
     let kept = request.physical_resource_id.clone().filter(|_| done.is_err());
-    Answer::new(request, kept.unwrap_or(physical), done)
+    CustomResourceResponse::new(request, kept.unwrap_or(physical), done)
 }
 
-async fn write<T: Table>(table: &T, installation: &Installation, request: &Request) -> Result<(), String> {
+async fn write<T: Table>(
+    table: &T,
+    installation: &Installation,
+    request: &CustomResourceRequest,
+) -> Result<(), String> {
     let entry = properties::parse(&installation.id, &request.resource_properties)
         .map_err(|problems| problems.join("; "))?;
     let key = keys::registry(&installation.region, &entry.cluster);
-    let found = Found::read(table, &key).await?;
+    let found = FoundRegistration::read(table, &key).await?;
     found.check(&request.stack_id, &entry.cluster)?;
     let mut write = set(key.clone(), &entry);
     if let Write::Set { set, .. } = &mut write {
         set.insert(STACK.to_owned(), Value::text(&request.stack_id));
         set.insert(REVISION.to_owned(), Value::number(found.revision.unwrap_or(0).saturating_add(1)));
     }
-    commit(table, request, (key, found), write).await
+    commit(table, request, key, found, write).await
 }
 
 async fn remove<T: Table>(
     table: &T,
     installation: &Installation,
-    (cluster, request): (&ClusterName, &Request),
+    cluster: &ClusterName,
+    request: &CustomResourceRequest,
 ) -> Result<(), String> {
     let key = keys::registry(&installation.region, cluster);
-    let found = Found::read(table, &key).await?;
+    let found = FoundRegistration::read(table, &key).await?;
     // Not there, or never this stack's: a creation that was refused is rolled back by a deletion.
     if found.stack.as_ref() != Some(&request.stack_id) {
         return Ok(());
     }
-    commit(table, request, (key.clone(), found), Write::Delete { key }).await
+    commit(table, request, key.clone(), found, Write::Delete { key }).await
 }
 
 /// What there is.
-struct Found {
+struct FoundRegistration {
     revision: Option<u64>,
     stack: Option<String>,
 }
 
-impl Found {
+impl FoundRegistration {
     async fn read<T: Table>(table: &T, key: &Key) -> Result<Self, String> {
         let item: Item = match table.get(key, Consistency::Strong).await {
             Ok(None) => return Ok(Self { revision: None, stack: None }),
@@ -103,14 +112,15 @@ impl Found {
 
 async fn commit<T: Table>(
     table: &T,
-    request: &Request,
-    (key, found): (Key, Found),
+    request: &CustomResourceRequest,
+    key: Key,
+    found: FoundRegistration,
     write: Write,
 ) -> Result<(), String> {
     let expect = found.revision.map_or(Expect::Absent, Expect::Revision);
     let commit = Commit {
         token: CommitToken::of_texts([request.request_id.as_str(), request.stack_id.as_str()]),
-        conditions: vec![Condition::Item { key: key.clone(), expect }],
+        conditions: vec![WriteCondition::Item { key: key.clone(), expect }],
         writes: vec![write],
     };
     match table.commit(&commit).await {

@@ -25,7 +25,7 @@ pub enum RequestKind {
 /// A request of CloudFormation.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Request {
+pub struct CustomResourceRequest {
     /// What happens.
     #[serde(rename = "RequestType")]
     pub kind: RequestKind,
@@ -46,7 +46,7 @@ pub struct Request {
 }
 
 /// Without the URL: a log isn't to hold what answers for us.
-impl fmt::Debug for Request {
+impl fmt::Debug for CustomResourceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("kind", &self.kind)
@@ -58,7 +58,7 @@ impl fmt::Debug for Request {
 
 /// Whether it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Status {
+pub enum ResponseStatus {
     /// It was.
     #[serde(rename = "SUCCESS")]
     Success,
@@ -70,9 +70,9 @@ pub enum Status {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Answer {
+pub struct CustomResourceResponse {
     /// Whether it was done.
-    pub status: Status,
+    pub status: ResponseStatus,
     /// Why it wasn't; for the stack's events.
     pub reason: String,
     /// What the resource is from now on. Another one than before makes CloudFormation delete the one before.
@@ -85,13 +85,17 @@ pub struct Answer {
     pub logical_resource_id: String,
 }
 
-impl Answer {
+impl CustomResourceResponse {
     /// The answer to a request.
     #[must_use]
-    pub fn new(request: &Request, physical_resource_id: String, done: Result<(), String>) -> Self {
+    pub fn new(
+        request: &CustomResourceRequest,
+        physical_resource_id: String,
+        done: Result<(), String>,
+    ) -> Self {
         let (status, reason) = match done {
-            Ok(()) => (Status::Success, String::new()),
-            Err(reason) => (Status::Failed, reason.chars().take(REASON_CHARACTERS).collect()),
+            Ok(()) => (ResponseStatus::Success, String::new()),
+            Err(reason) => (ResponseStatus::Failed, reason.chars().take(REASON_CHARACTERS).collect()),
         };
         Self {
             status,

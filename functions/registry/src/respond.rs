@@ -12,13 +12,13 @@ use serde_json::Value;
 use tenon_lambda::InvocationError;
 use tenon_runtime::error::chain;
 
-use crate::request::{Answer, Request, Status};
+use crate::request::{CustomResourceRequest, CustomResourceResponse, ResponseStatus};
 
 /// The request of an invocation.
 ///
 /// # Errors
 /// [`InvocationError`] for what isn't CloudFormation's.
-pub fn read(payload: Value) -> Result<Request, InvocationError> {
+pub fn read(payload: Value) -> Result<CustomResourceRequest, InvocationError> {
     serde_json::from_value(payload).map_err(|error| {
         let message = format!("can't read CloudFormation's request: {error}");
         InvocationError { error_type: "MessageForm", message }
@@ -29,8 +29,11 @@ pub fn read(payload: Value) -> Result<Request, InvocationError> {
 ///
 /// # Errors
 /// [`InvocationError`] where it wasn't taken.
-pub async fn respond(request: &Request, answer: &Answer) -> Result<(), InvocationError> {
-    if answer.status == Status::Failed {
+pub async fn respond(
+    request: &CustomResourceRequest,
+    answer: &CustomResourceResponse,
+) -> Result<(), InvocationError> {
+    if answer.status == ResponseStatus::Failed {
         tracing::warn!(error_type = "Refused", stack = answer.stack_id, "{}", answer.reason);
     }
     let failed = |message: String| InvocationError {

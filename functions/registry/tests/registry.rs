@@ -6,7 +6,7 @@ use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::registry::Registry;
 use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable};
-use tenon_registry::{Answer, Request, Status, answer};
+use tenon_registry::{CustomResourceRequest, CustomResourceResponse, ResponseStatus, answer};
 use tenon_runtime::Installation;
 use tenon_table::items::{from_item, keys};
 use tenon_table::{Consistency, Item, Table};
@@ -14,12 +14,12 @@ use tenon_table::{Consistency, Item, Table};
 const STACK: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/prod/1";
 const OTHER: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/other/2";
 
-struct World {
+struct RegistryWorld {
     table: MemoryTable,
     installation: Installation,
 }
 
-impl World {
+impl RegistryWorld {
     fn new() -> Self {
         let installation = Installation {
             id: InstallationId::parse("tenon").unwrap(),
@@ -30,7 +30,7 @@ impl World {
         Self { table: MemoryTable::new(MemoryConfig::strict(1), clock), installation }
     }
 
-    fn ask(&self, kind: &str, stack: &str, change: Value) -> Answer {
+    fn ask(&self, kind: &str, stack: &str, change: Value) -> CustomResourceResponse {
         let mut properties = json!({
             "Cluster": "prod",
             "Endpoint": "https://example.eks.amazonaws.com",
@@ -56,7 +56,7 @@ impl World {
             let physical = json!("REGION#us-east-1/CLUSTER#prod");
             request.as_object_mut().unwrap().insert("PhysicalResourceId".to_owned(), physical);
         }
-        let request: Request = serde_json::from_value(request).unwrap();
+        let request: CustomResourceRequest = serde_json::from_value(request).unwrap();
         block_on(answer(&self.table, &self.installation, &request))
     }
 
@@ -73,43 +73,46 @@ impl World {
 
 #[test]
 fn an_entry_is_made_changed_and_deleted() {
-    let world = World::new();
+    let world = RegistryWorld::new();
     let made = world.ask("Create", STACK, json!({"MaxNodes": "10"}));
     assert_eq!(
         (made.status, made.physical_resource_id.as_str()),
-        (Status::Success, "REGION#us-east-1/CLUSTER#prod")
+        (ResponseStatus::Success, "REGION#us-east-1/CLUSTER#prod")
     );
     assert_eq!(world.entry("prod").unwrap().allowed.max_nodes, Some(10));
     let changed = world.ask("Update", STACK, json!({}));
-    assert_eq!((changed.status, changed.physical_resource_id), (Status::Success, made.physical_resource_id));
+    assert_eq!(
+        (changed.status, changed.physical_resource_id),
+        (ResponseStatus::Success, made.physical_resource_id)
+    );
     assert_eq!(world.entry("prod").unwrap().allowed.max_nodes, None);
-    assert_eq!(world.ask("Delete", STACK, json!({})).status, Status::Success);
+    assert_eq!(world.ask("Delete", STACK, json!({})).status, ResponseStatus::Success);
     assert!(world.item("prod").is_none());
 }
 
 #[test]
 fn a_request_that_comes_twice_is_done_once() {
-    let world = World::new();
+    let world = RegistryWorld::new();
     for kind in ["Create", "Create", "Update", "Update", "Delete", "Delete"] {
-        assert_eq!(world.ask(kind, STACK, json!({})).status, Status::Success, "{kind}");
+        assert_eq!(world.ask(kind, STACK, json!({})).status, ResponseStatus::Success, "{kind}");
     }
 }
 
 #[test]
 fn a_cluster_of_another_stack_isnt_taken_over() {
-    let world = World::new();
+    let world = RegistryWorld::new();
     world.ask("Create", STACK, json!({}));
     let refused = world.ask("Create", OTHER, json!({"KubernetesVersion": "1.36"}));
-    assert_eq!(refused.status, Status::Failed);
+    assert_eq!(refused.status, ResponseStatus::Failed);
     assert!(refused.reason.contains(STACK), "{}", refused.reason);
     // CloudFormation rolls the refused creation back.
-    assert_eq!(world.ask("Delete", OTHER, json!({})).status, Status::Success);
+    assert_eq!(world.ask("Delete", OTHER, json!({})).status, ResponseStatus::Success);
     assert_eq!(world.entry("prod").unwrap().kubernetes_version, "1.35");
 }
 
 #[test]
 fn another_name_is_another_resource() {
-    let world = World::new();
+    let world = RegistryWorld::new();
     world.ask("Create", STACK, json!({}));
     let moved = world.ask("Update", STACK, json!({"Cluster": "next"}));
     assert_eq!(moved.physical_resource_id, "REGION#us-east-1/CLUSTER#next");
@@ -121,10 +124,10 @@ fn another_name_is_another_resource() {
 
 #[test]
 fn what_is_wrong_changes_nothing_and_is_told() {
-    let world = World::new();
+    let world = RegistryWorld::new();
     world.ask("Create", STACK, json!({}));
     let refused = world.ask("Update", STACK, json!({"Cluster": "a b", "ServiceCidr": "10"}));
-    assert_eq!(refused.status, Status::Failed);
+    assert_eq!(refused.status, ResponseStatus::Failed);
     assert_eq!(refused.physical_resource_id, "REGION#us-east-1/CLUSTER#prod");
     assert!(
         refused.reason.contains("`Cluster`") && refused.reason.contains("`ServiceCidr`"),
@@ -134,14 +137,14 @@ fn what_is_wrong_changes_nothing_and_is_told() {
     let answered = serde_json::to_value(&refused).unwrap();
     assert_eq!((&answered["Status"], &answered["LogicalResourceId"]), (&json!("FAILED"), &json!("Registry")));
     // A name that never was one is deleted without a word.
-    assert_eq!(world.ask("Delete", STACK, json!({"Cluster": "a b"})).status, Status::Success);
+    assert_eq!(world.ask("Delete", STACK, json!({"Cluster": "a b"})).status, ResponseStatus::Success);
     assert_eq!(world.entry("prod").unwrap().service_cidr, "10.100.0.0/16");
 }
 
 #[test]
 fn what_a_writer_doesnt_know_stays() {
     use tenon_table::{Commit, CommitToken, Value as Attribute, Write};
-    let world = World::new();
+    let world = RegistryWorld::new();
     world.ask("Create", STACK, json!({}));
     let key = keys::registry(&world.installation.region, &ClusterName::parse("prod").unwrap());
     let set = Item::from([("later".to_owned(), Attribute::text("kept"))]);

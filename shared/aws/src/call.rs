@@ -4,7 +4,7 @@
 //! SDK's errors to the port's; the meaning of codes is `tenon_ec2::classify`'s alone.
 //!
 //! The request id isn't part of the port's error: it is another one at each call, and what is written into conditions
-//! and the journal must only change when its meaning does. It is handed to whoever asks for it, see [`Report`].
+//! and the journal must only change when its meaning does. It is handed to whoever asks for it, see [`FailedCallSink`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
 use aws_types::request_id::RequestId;
-use tenon_ec2::{Class, Ec2Error, classify};
+use tenon_ec2::{Ec2Error, ErrorClass, classify};
 
 /// Who hears of calls that failed, to log them with their request ids.
-pub type Report = Arc<dyn Fn(&FailedCall) + Send + Sync>;
+pub type FailedCallSink = Arc<dyn Fn(&FailedCall) + Send + Sync>;
 
 /// The code of errors that EC2 sends without one.
 const NO_CODE: &str = "NoCode";
 
 /// What is known of what a failed call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
+pub enum CallEffect {
     /// It wasn't sent.
     None,
     /// AWS answered that it did nothing, or why.
@@ -37,7 +37,7 @@ pub struct FailedCall {
     /// The call, by AWS's name.
     pub action: &'static str,
     /// What is known of what it did.
-    pub effect: Effect,
+    pub effect: CallEffect,
     /// The answer's HTTP status, where one came.
     pub status: Option<u16>,
     /// AWS's code; `NoCode` where it sent none.
@@ -60,21 +60,21 @@ impl FailedCall {
         let (effect, code, message) = match error {
             // It did what was asked, and how that came out can't be read: the SDK calls it the service's error.
             SdkError::ServiceError(_) if status.is_some_and(|status| status < 300) => {
-                (Effect::Unknown, None, chain(error))
+                (CallEffect::Unknown, None, chain(error))
             }
             SdkError::ServiceError(_) => (
-                Effect::Answered,
+                CallEffect::Answered,
                 meta.code().filter(|code| !code.is_empty()),
                 meta.message().unwrap_or_default().to_owned(),
             ),
             // An error without a body that says more, such as a load balancer's.
             SdkError::ResponseError(_) if status.is_some_and(|status| status >= 400) => {
-                (Effect::Answered, None, chain(error))
+                (CallEffect::Answered, None, chain(error))
             }
-            SdkError::ConstructionFailure(_) => (Effect::None, None, chain(error)),
+            SdkError::ConstructionFailure(_) => (CallEffect::None, None, chain(error)),
             // The request may have arrived; so it may with whatever the SDK will add.
             SdkError::TimeoutError(_) | SdkError::DispatchFailure(_) | SdkError::ResponseError(_) | _ => {
-                (Effect::Unknown, None, chain(error))
+                (CallEffect::Unknown, None, chain(error))
             }
         };
         Self { action, effect, status, code: code.unwrap_or(NO_CODE).to_owned(), message, request_id }
@@ -85,12 +85,12 @@ impl FailedCall {
         let action = self.action.to_owned();
         let (code, message) = (self.code, self.message);
         match self.effect {
-            Effect::Unknown => Ec2Error::NoAnswer { action },
-            Effect::None => Ec2Error::Invalid { action, code: "NotSent".to_owned(), message },
-            Effect::Answered => {
+            CallEffect::Unknown => Ec2Error::NoAnswer { action },
+            CallEffect::None => Ec2Error::Invalid { action, code: "NotSent".to_owned(), message },
+            CallEffect::Answered => {
                 // Whatever AWS calls it, a failure of its own isn't the request's.
                 let of_server = self.status.is_some_and(|status| status >= 500);
-                if of_server && classify(&code, &message) == Class::Unknown {
+                if of_server && classify(&code, &message) == ErrorClass::Unknown {
                     Ec2Error::ServerError { action, code, message }
                 } else {
                     Ec2Error::from_code(&action, &code, &message)

@@ -23,11 +23,11 @@ use tenon_ec2::port::{
 };
 use tenon_ec2::{Ec2, Ec2Error};
 
-use crate::call::{Effect, FailedCall, Report};
+use crate::call::{CallEffect, FailedCall, FailedCallSink};
 use crate::filters::{self, list};
 use crate::reading::{Malformed, next};
 use crate::settings::{retries, timeouts};
-use crate::templates::TooLarge;
+use crate::templates::NumberTooLarge;
 use crate::{fleet, images, instances, network, prices, reservations, templates, types};
 
 /// Page sizes of the port, each EC2's largest.
@@ -44,7 +44,7 @@ const LINUX: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 #[derive(Clone)]
 pub struct AwsEc2 {
     client: Client,
-    report: Option<Report>,
+    report: Option<FailedCallSink>,
 }
 
 impl std::fmt::Debug for AwsEc2 {
@@ -68,7 +68,7 @@ impl AwsEc2 {
 
     /// Tells of every call that fails, with its request id.
     #[must_use]
-    pub fn reporting(mut self, report: Report) -> Self {
+    pub fn reporting(mut self, report: FailedCallSink) -> Self {
         self.report = Some(report);
         self
     }
@@ -112,8 +112,8 @@ impl AwsEc2 {
         };
         let failed = FailedCall::of(action, &error);
         match (failed.effect, failed.code.as_str()) {
-            (Effect::Answered, "DryRunOperation") => Ok(DryRunOutcome::WouldSucceed),
-            (Effect::Answered, "UnauthorizedOperation") => Ok(DryRunOutcome::Unauthorized {
+            (CallEffect::Answered, "DryRunOperation") => Ok(DryRunOutcome::WouldSucceed),
+            (CallEffect::Answered, "UnauthorizedOperation") => Ok(DryRunOutcome::Unauthorized {
                 action: action.to_owned(),
                 decoded: None,
                 message: failed.message,
@@ -155,7 +155,7 @@ fn endless(action: &str) -> Ec2Error {
     }
 }
 
-fn unwritable(action: &'static str) -> impl Fn(TooLarge) -> Ec2Error {
+fn unwritable(action: &'static str) -> impl Fn(NumberTooLarge) -> Ec2Error {
     move |error| Ec2Error::Invalid {
         action: action.to_owned(),
         code: "InvalidParameterValue".to_owned(),

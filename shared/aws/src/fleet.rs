@@ -18,12 +18,12 @@ use tenon_ec2::port::{
 
 use crate::filters::list;
 use crate::reading::{Malformed, optional, parsed, required};
-use crate::templates::{TooLarge, tag_specification, whole};
+use crate::templates::{NumberTooLarge, tag_specification, whole};
 
 /// The code of a fleet's error that EC2 sends without one.
 const NO_CODE: &str = "NoCode";
 
-pub(crate) fn request(request: &CreateFleetRequest) -> Result<CreateFleetInputBuilder, TooLarge> {
+pub(crate) fn request(request: &CreateFleetRequest) -> Result<CreateFleetInputBuilder, NumberTooLarge> {
     let target = sdk::TargetCapacitySpecificationRequest::builder()
         .total_target_capacity(whole(request.target_capacity, "TotalTargetCapacity")?)
         .default_target_capacity_type(match request.capacity_type {

@@ -1,7 +1,7 @@
 //! Images: in every state, so that callers see what they must not launch.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_ec2::port::{Architecture, Image, ImageState, VolumeSnapshot};
+use tenon_ec2::port::{Image, ImageArchitecture, ImageState, VolumeSnapshot};
 
 use crate::reading::{Malformed, optional, parsed, required, tags};
 
@@ -12,7 +12,7 @@ pub(crate) fn image(from: &sdk::Image) -> Result<Image, Malformed> {
         name: from.name.clone().unwrap_or_default(),
         owner: from.owner_id.clone().unwrap_or_default(),
         owner_alias: from.image_owner_alias.clone().filter(|alias| !alias.is_empty()),
-        architecture: from.architecture.as_ref().and_then(|a| Architecture::parse(a.as_str())),
+        architecture: from.architecture.as_ref().and_then(|a| ImageArchitecture::parse(a.as_str())),
         state: state(required(from.state.as_ref(), "State")?),
         created_at: optional(from.creation_date.as_deref(), "CreationDate")?,
         deprecated_at: optional(from.deprecation_time.as_deref(), "DeprecationTime")?,

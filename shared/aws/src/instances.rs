@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types as sdk;
 use tenon_domain::id::{ClientToken, FleetId};
 use tenon_ec2::port::{
-    Architecture, Instance, InstanceState, InstanceStateChange, StateReason, TargetCapacityType,
+    ImageArchitecture, Instance, InstanceState, InstanceStateChange, StateReason, TargetCapacityType,
 };
 
 use crate::reading::{Malformed, moment, optional, parsed, required, tags};
@@ -40,9 +40,9 @@ pub(crate) fn instance(from: &sdk::Instance) -> Result<Instance, Malformed> {
     })
 }
 
-fn architecture(from: Option<&sdk::ArchitectureValues>) -> Result<Architecture, Malformed> {
+fn architecture(from: Option<&sdk::ArchitectureValues>) -> Result<ImageArchitecture, Malformed> {
     let word = required(from, "Architecture")?.as_str();
-    Architecture::parse(word)
+    ImageArchitecture::parse(word)
         .ok_or_else(|| Malformed::new("Architecture", format!("is `{word}`, which isn't supported")))
 }
 

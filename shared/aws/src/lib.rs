@@ -26,7 +26,7 @@ mod tests;
 mod types;
 mod zonal_shift;
 
-pub use call::{Effect, FailedCall, Report};
+pub use call::{CallEffect, FailedCall, FailedCallSink};
 pub use ec2::AwsEc2;
 pub use pricing::AwsPricing;
 pub use zonal_shift::AwsZonalShift;

@@ -29,29 +29,29 @@ fn price(text: &str, field: &'static str) -> Result<UsdPerHour, Malformed> {
 #[derive(Deserialize)]
 struct PriceListItem {
     product: Product,
-    terms: Terms,
+    terms: PriceTerms,
 }
 
 #[derive(Deserialize)]
 struct Product {
-    attributes: Attributes,
+    attributes: ProductAttributes,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Attributes {
+struct ProductAttributes {
     instance_type: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Terms {
+struct PriceTerms {
     #[serde(rename = "OnDemand", default)]
-    on_demand: BTreeMap<String, Term>,
+    on_demand: BTreeMap<String, PriceTerm>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Term {
+struct PriceTerm {
     price_dimensions: BTreeMap<String, Dimension>,
 }
 

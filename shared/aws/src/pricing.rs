@@ -11,7 +11,7 @@ use tenon_domain::money::Currency;
 use tenon_ec2::port::{NO_PRICING_API, OnDemandPrice, Page, PageToken};
 use tenon_ec2::{Ec2Error, Pricing};
 
-use crate::call::{FailedCall, Report};
+use crate::call::{FailedCall, FailedCallSink};
 use crate::prices::on_demand_price;
 use crate::reading::next;
 use crate::settings::{retries, timeouts};
@@ -29,12 +29,12 @@ const COMMON: [(&str, &str); 4] = [
 
 /// The lists that make up a region's prices, one after the other. Bare metal isn't shared, and costs the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+enum PriceList {
     Shared,
     BareMetal,
 }
 
-impl List {
+impl PriceList {
     /// Its name in page tokens.
     const fn as_str(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ pub struct AwsPricing {
     client: Client,
     region: Region,
     endpoint: Option<&'static str>,
-    report: Option<Report>,
+    report: Option<FailedCallSink>,
 }
 
 impl std::fmt::Debug for AwsPricing {
@@ -108,7 +108,7 @@ impl AwsPricing {
 
     /// Tells of every call that fails, with its request id.
     #[must_use]
-    pub fn reporting(mut self, report: Report) -> Self {
+    pub fn reporting(mut self, report: FailedCallSink) -> Self {
         self.report = Some(report);
         self
     }
@@ -123,16 +123,19 @@ impl AwsPricing {
 }
 
 /// The list that a page is of, and EC2's token in it.
-fn place(page: Option<PageToken>) -> Result<(List, Option<String>), Ec2Error> {
-    let Some(PageToken(text)) = page else { return Ok((List::Shared, None)) };
+fn place(page: Option<PageToken>) -> Result<(PriceList, Option<String>), Ec2Error> {
+    let Some(PageToken(text)) = page else { return Ok((PriceList::Shared, None)) };
     let (list, token) = text.split_once(' ').unwrap_or((&text, ""));
-    let list = [List::Shared, List::BareMetal].into_iter().find(|known| known.as_str() == list).ok_or_else(
-        || Ec2Error::from_code(ACTION, "InvalidNextToken", "the page token isn't one of this port's"),
-    )?;
+    let list = [PriceList::Shared, PriceList::BareMetal]
+        .into_iter()
+        .find(|known| known.as_str() == list)
+        .ok_or_else(|| {
+            Ec2Error::from_code(ACTION, "InvalidNextToken", "the page token isn't one of this port's")
+        })?;
     Ok((list, (!token.is_empty()).then(|| token.to_owned())))
 }
 
-fn filters(list: List, region: &Region) -> Vec<Filter> {
+fn filters(list: PriceList, region: &Region) -> Vec<Filter> {
     let of_list = list.filters();
     let all = COMMON.iter().chain(&of_list).copied().chain([("regionCode", region.as_str())]);
     let filter = |(field, value): (&str, &str)| {
@@ -199,10 +202,10 @@ mod tests {
 
     #[test]
     fn a_page_token_says_which_list_it_is_of() {
-        assert_eq!(place(None).unwrap(), (List::Shared, None));
-        assert_eq!(place(Some(PageToken("bare-metal".to_owned()))).unwrap(), (List::BareMetal, None));
+        assert_eq!(place(None).unwrap(), (PriceList::Shared, None));
+        assert_eq!(place(Some(PageToken("bare-metal".to_owned()))).unwrap(), (PriceList::BareMetal, None));
         let token = PageToken("shared a b".to_owned());
-        assert_eq!(place(Some(token)).unwrap(), (List::Shared, Some("a b".to_owned())));
+        assert_eq!(place(Some(token)).unwrap(), (PriceList::Shared, Some("a b".to_owned())));
         assert!(place(Some(PageToken("page-100".to_owned()))).is_err());
     }
 }

@@ -7,8 +7,8 @@
 use aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateInputBuilder;
 use aws_sdk_ec2::types as sdk;
 use tenon_ec2::port::{
-    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData, MetadataOptions,
-    MetadataTokens, Monitoring, Tags,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, LaunchTemplate,
+    LaunchTemplateData, MetadataTokens, Monitoring, Tags,
 };
 
 use crate::filters::list;
@@ -18,13 +18,13 @@ use crate::reservations;
 /// A request that can't be written: a number that EC2 has no room for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` is {value}: EC2 takes at most 2147483647")]
-pub(crate) struct TooLarge {
+pub(crate) struct NumberTooLarge {
     field: &'static str,
     value: u32,
 }
 
-pub(crate) fn whole(value: u32, field: &'static str) -> Result<i32, TooLarge> {
-    i32::try_from(value).map_err(|_| TooLarge { field, value })
+pub(crate) fn whole(value: u32, field: &'static str) -> Result<i32, NumberTooLarge> {
+    i32::try_from(value).map_err(|_| NumberTooLarge { field, value })
 }
 
 /// Tags for resources of a kind, where there are any.
@@ -37,7 +37,9 @@ pub(crate) fn tag_list(tags: &Tags) -> Vec<sdk::Tag> {
     tags.iter().map(|(key, value)| sdk::Tag::builder().key(key).value(value).build()).collect()
 }
 
-pub(crate) fn request(template: &CreateLaunchTemplate) -> Result<CreateLaunchTemplateInputBuilder, TooLarge> {
+pub(crate) fn request(
+    template: &CreateLaunchTemplate,
+) -> Result<CreateLaunchTemplateInputBuilder, NumberTooLarge> {
     let own = tag_specification(sdk::ResourceType::LaunchTemplate, &template.tags);
     Ok(CreateLaunchTemplateInputBuilder::default()
         .launch_template_name(&template.name)
@@ -45,7 +47,7 @@ pub(crate) fn request(template: &CreateLaunchTemplate) -> Result<CreateLaunchTem
         .set_tag_specifications(own.map(|own| vec![own])))
 }
 
-fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, TooLarge> {
+fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, NumberTooLarge> {
     let devices = data.block_devices.iter().map(block_device).collect::<Result<_, _>>()?;
     let interface_tags = (!data.network_interface_tags.is_empty()).then(|| {
         sdk::LaunchTemplateTagSpecificationRequest::builder()
@@ -76,11 +78,11 @@ fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, Too
     .build())
 }
 
-fn profile(profile: &InstanceProfile) -> sdk::LaunchTemplateIamInstanceProfileSpecificationRequest {
+fn profile(profile: &InstanceProfileSpec) -> sdk::LaunchTemplateIamInstanceProfileSpecificationRequest {
     let builder = sdk::LaunchTemplateIamInstanceProfileSpecificationRequest::builder();
     match profile {
-        InstanceProfile::Name(name) => builder.name(name),
-        InstanceProfile::Arn(arn) => builder.arn(arn),
+        InstanceProfileSpec::Name(name) => builder.name(name),
+        InstanceProfileSpec::Arn(arn) => builder.arn(arn),
     }
     .build()
 }
@@ -94,8 +96,8 @@ fn monitoring(monitoring: Monitoring) -> sdk::LaunchTemplatesMonitoringRequest {
 }
 
 fn metadata_options(
-    options: &MetadataOptions,
-) -> Result<sdk::LaunchTemplateInstanceMetadataOptionsRequest, TooLarge> {
+    options: &InstanceMetadataOptions,
+) -> Result<sdk::LaunchTemplateInstanceMetadataOptionsRequest, NumberTooLarge> {
     let tokens = match options.http_tokens {
         MetadataTokens::Required => sdk::LaunchTemplateHttpTokensState::Required,
         MetadataTokens::Optional => sdk::LaunchTemplateHttpTokensState::Optional,
@@ -108,7 +110,9 @@ fn metadata_options(
         .build())
 }
 
-fn block_device(device: &BlockDevice) -> Result<sdk::LaunchTemplateBlockDeviceMappingRequest, TooLarge> {
+fn block_device(
+    device: &BlockDeviceMapping,
+) -> Result<sdk::LaunchTemplateBlockDeviceMappingRequest, NumberTooLarge> {
     let whole = |value: Option<u32>, field| value.map(|value| whole(value, field)).transpose();
     let ebs = sdk::LaunchTemplateEbsBlockDeviceRequest::builder()
         .set_volume_size(whole(device.volume_size_gib, "VolumeSize")?)

@@ -15,7 +15,7 @@ use tenon_domain::id::ZoneId;
 use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
 use tenon_ec2::{Ec2Error, ZonalShift};
 
-use crate::call::{FailedCall, Report};
+use crate::call::{FailedCall, FailedCallSink};
 use crate::reading::{Malformed, moment, parsed};
 use crate::settings::{retries, short_timeouts};
 
@@ -28,7 +28,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct AwsZonalShift {
     client: Client,
-    report: Option<Report>,
+    report: Option<FailedCallSink>,
 }
 
 impl std::fmt::Debug for AwsZonalShift {
@@ -51,7 +51,7 @@ impl AwsZonalShift {
 
     /// Tells of every call that fails, with its request id.
     #[must_use]
-    pub fn reporting(mut self, report: Report) -> Self {
+    pub fn reporting(mut self, report: FailedCallSink) -> Self {
         self.report = Some(report);
         self
     }

@@ -63,14 +63,14 @@ impl fmt::Display for DisruptionReason {
 
 /// How many nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Nodes {
+pub enum BudgetNodes {
     /// So many.
     Count(u32),
     /// So many in a hundred, 0 to 100, rounded up.
     Percent(u8),
 }
 
-impl Nodes {
+impl BudgetNodes {
     /// Reads `5` or `10%`.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Nodes {
     }
 }
 
-impl fmt::Display for Nodes {
+impl fmt::Display for BudgetNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => write!(f, "{count}"),
@@ -139,13 +139,13 @@ pub enum BudgetError {
 
 /// When a budget is active.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
-    schedule: Schedule,
+pub struct BudgetWindow {
+    schedule: BudgetSchedule,
     duration: SignedDuration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Schedule {
+struct BudgetSchedule {
     text: String,
     cron: Result<Cron, String>,
 }
@@ -154,18 +154,18 @@ struct Schedule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
     /// How many nodes may be disrupted at once.
-    pub nodes: Nodes,
+    pub nodes: BudgetNodes,
     /// When this is active; absent means always.
-    pub window: Option<Window>,
+    pub window: Option<BudgetWindow>,
     /// For which reasons; empty means all.
     pub reasons: BTreeSet<DisruptionReason>,
 }
 
-impl Window {
+impl BudgetWindow {
     /// Reads the schedule and the duration that follows each of its moments.
     ///
     /// A schedule of the right form that can't be understood is accepted, as the peer accepts it; see
-    /// [`Window::problem`].
+    /// [`BudgetWindow::problem`].
     ///
     /// # Errors
     /// [`BudgetError`] for what the peer refuses as well.
@@ -179,7 +179,7 @@ impl Window {
             return Err(BudgetError::Schedule(schedule.to_owned()));
         }
         let cron = parse_cron(schedule);
-        Ok(Self { schedule: Schedule { text: schedule.to_owned(), cron }, duration })
+        Ok(Self { schedule: BudgetSchedule { text: schedule.to_owned(), cron }, duration })
     }
 
     /// The schedule as written.
@@ -220,22 +220,22 @@ enum Activity {
 impl Budget {
     /// A budget that is always active and for all reasons.
     #[must_use]
-    pub const fn always(nodes: Nodes) -> Self {
+    pub const fn always(nodes: BudgetNodes) -> Self {
         Self { nodes, window: None, reasons: BTreeSet::new() }
     }
 
-    /// Reads a budget's fields; see [`Window::parse`]. Reasons are added with [`DisruptionReason::parse`].
+    /// Reads a budget's fields; see [`BudgetWindow::parse`]. Reasons are added with [`DisruptionReason::parse`].
     ///
     /// # Errors
     /// [`BudgetError`] for what the peer refuses as well.
     pub fn parse(nodes: &str, schedule: Option<&str>, duration: Option<&str>) -> Result<Self, BudgetError> {
         let window = match (schedule, duration) {
             (None, None) => None,
-            (Some(schedule), Some(duration)) => Some(Window::parse(schedule, duration)?),
+            (Some(schedule), Some(duration)) => Some(BudgetWindow::parse(schedule, duration)?),
             (Some(_), None) => return Err(BudgetError::HalfWindow("`duration`")),
             (None, Some(_)) => return Err(BudgetError::HalfWindow("`schedule`")),
         };
-        Ok(Self { nodes: Nodes::parse(nodes)?, window, reasons: BTreeSet::new() })
+        Ok(Self { nodes: BudgetNodes::parse(nodes)?, window, reasons: BTreeSet::new() })
     }
 
     /// How many of `nodes` nodes this allows at a moment; [`UNBOUNDED`] while inactive, 0 if it can't be understood.

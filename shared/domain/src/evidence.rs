@@ -167,7 +167,7 @@ pub struct RefreshFailure {
 
 /// Where a part's content is from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Origin {
+pub enum PartOrigin {
     /// AWS answered so.
     #[default]
     Answered,

@@ -43,9 +43,9 @@ pub struct ClusterSettings {
     /// Interfaces of each instance that aren't for pods.
     pub reserved_enis: u32,
     /// Whether memory that kubelets really reported takes the place of the estimate.
-    pub learned_memory: Gate,
+    pub learned_memory: FeatureGate,
     /// Whether zones that the cluster is shifted away from in ARC are left alone.
-    pub zonal_shift: Gate,
+    pub zonal_shift: FeatureGate,
 }
 
 impl Default for ClusterSettings {
@@ -55,22 +55,22 @@ impl Default for ClusterSettings {
         Self {
             vm_memory_overhead_ppm: 75_000,
             reserved_enis: 0,
-            learned_memory: Gate::Enabled,
-            zonal_shift: Gate::Disabled,
+            learned_memory: FeatureGate::Enabled,
+            zonal_shift: FeatureGate::Disabled,
         }
     }
 }
 
 /// Whether something is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gate {
+pub enum FeatureGate {
     /// It is.
     Enabled,
     /// It isn't, and what it guards isn't there.
     Disabled,
 }
 
-impl Gate {
+impl FeatureGate {
     /// The state's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -91,12 +91,12 @@ impl Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gates {
     /// `ReservedCapacity`: capacity reservations are offerings.
-    pub reserved_capacity: Gate,
+    pub reserved_capacity: FeatureGate,
 }
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { reserved_capacity: Gate::Disabled }
+        Self { reserved_capacity: FeatureGate::Disabled }
     }
 }
 

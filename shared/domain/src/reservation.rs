@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::id::{InstanceType, ReservationId, Zone};
 use crate::labels;
-use crate::registry::{Gate, Gates};
+use crate::registry::{FeatureGate, Gates};
 
 /// So long before its end nothing is launched into a capacity block any more: EC2 takes its instances back from 30
 /// minutes before it, and the peer begins 10 minutes earlier (KARPENTER.md 2.14).
@@ -29,8 +29,8 @@ impl ReservedCapacity {
     #[must_use]
     pub const fn behind(gates: Gates) -> Option<Self> {
         match gates.reserved_capacity {
-            Gate::Enabled => Some(Self(())),
-            Gate::Disabled => None,
+            FeatureGate::Enabled => Some(Self(())),
+            FeatureGate::Disabled => None,
         }
     }
 }
@@ -281,13 +281,13 @@ mod tests {
     }
 
     fn right() -> ReservedCapacity {
-        ReservedCapacity::behind(Gates { reserved_capacity: Gate::Enabled }).unwrap()
+        ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap()
     }
 
     #[test]
     fn with_the_gate_off_there_is_no_right_to_look_at_reservations() {
         assert_eq!(ReservedCapacity::behind(Gates::default()), None);
-        assert_eq!(ReservedCapacity::behind(Gates { reserved_capacity: Gate::Disabled }), None);
+        assert_eq!(ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Disabled }), None);
     }
 
     #[test]

@@ -71,12 +71,12 @@ pub struct Wake {
     /// The cluster that it is about, if it is about one.
     pub cluster: Option<ClusterName>,
     /// Why.
-    pub cause: Cause,
+    pub cause: WakeCause,
 }
 
 /// Why a function looks: a hint, which may be wrong, late or doubled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub enum WakeCause {
     /// A schedule: look whether anything changed.
     Sweep,
     /// The schedule of a part of the catalogue.

@@ -15,7 +15,7 @@ use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::catalog::node_labels::requirements;
 use tenon_domain::catalog::settings::{
     BlockDevice, ConnectionTracking, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType,
-    Kubelet, MIB, NestedVirtualization, NetworkInterface, Reserved,
+    KubeletConfiguration, MIB, NestedVirtualization, NetworkInterface, Reserved,
 };
 use tenon_domain::catalog::{
     AmiFamily, Availability, CapacityType, Incompatibility, InstanceTypeFacts, InstanceTypeOption,
@@ -53,7 +53,7 @@ fn settings(ami_family: AmiFamily) -> NodeSettings {
     NodeSettings { ami_family, ..NodeSettings::default() }
 }
 
-fn with_kubelet(kubelet: Kubelet) -> NodeSettings {
+fn with_kubelet(kubelet: KubeletConfiguration) -> NodeSettings {
     NodeSettings { kubelet, ..NodeSettings::default() }
 }
 
@@ -108,7 +108,7 @@ fn c029_allocatable_is_at_most_what_kubelets_report() {
 #[test]
 fn c031_eviction_hard_is_set_aside_and_eviction_soft_is_not() {
     let memory = |family, eviction_memory| {
-        let kubelet = Kubelet { eviction_memory, ..Kubelet::default() };
+        let kubelet = KubeletConfiguration { eviction_memory, ..KubeletConfiguration::default() };
         shape("m5.xlarge", &NodeSettings { kubelet, ..settings(family) })
     };
     let set = |text| Some(EvictionThreshold::Quantity(quantity(text)));
@@ -135,7 +135,7 @@ fn c032_pods_are_bounded_by_interfaces_or_max_pods() {
     assert_eq!(shape("t3.large", &plain).capacity.pods, 35);
     assert_eq!(shape("m6idn.32xlarge", &plain).capacity.pods, 394);
     for family in AmiFamily::ALL {
-        let kubelet = Kubelet { max_pods: Some(10), ..Kubelet::default() };
+        let kubelet = KubeletConfiguration { max_pods: Some(10), ..KubeletConfiguration::default() };
         let settings = NodeSettings { kubelet, ..settings(family) };
         for name in ["t3.large", "m6idn.32xlarge", "t4g.small"] {
             assert_eq!(shape(name, &settings).capacity.pods, 10, "{family} {name}");
@@ -168,7 +168,11 @@ fn c034_reserved_interfaces_take_pods_and_only_where_they_count_memory() {
 #[test]
 fn c035_pods_per_core_is_another_bound_but_on_bottlerocket() {
     let pods = |name, family, pods_per_core, max_pods| {
-        let kubelet = Kubelet { pods_per_core: Some(pods_per_core), max_pods, ..Kubelet::default() };
+        let kubelet = KubeletConfiguration {
+            pods_per_core: Some(pods_per_core),
+            max_pods,
+            ..KubeletConfiguration::default()
+        };
         shape(name, &NodeSettings { kubelet, ..settings(family) }).capacity.pods
     };
     for (name, facts) in FACTS.iter() {
@@ -285,12 +289,19 @@ fn ephemeral_storage_is_that_of_the_device_that_the_kubelet_uses() {
 fn reserved_resources_replace_the_computed_ones_key_by_key() {
     let kube_reserved = Reserved { cpu: Some(quantity("200m")), ..Reserved::default() };
     let system_reserved = Reserved { memory: Some(quantity("1Gi")), ..Reserved::default() };
-    let shape =
-        shape("m5.large", &with_kubelet(Kubelet { kube_reserved, system_reserved, ..Kubelet::default() }));
+    let shape = shape(
+        "m5.large",
+        &with_kubelet(KubeletConfiguration {
+            kube_reserved,
+            system_reserved,
+            ..KubeletConfiguration::default()
+        }),
+    );
     assert_eq!(shape.allocatable.cpu_millis, 1800);
     assert_eq!(shape.allocatable.memory_bytes / MIB, 6903 - 1024);
     let everything = Reserved { memory: Some(quantity("1Ti")), ..Reserved::default() };
-    let none_left = with_kubelet(Kubelet { system_reserved: everything, ..Kubelet::default() });
+    let none_left =
+        with_kubelet(KubeletConfiguration { system_reserved: everything, ..KubeletConfiguration::default() });
     assert_eq!(self::shape("m5.large", &none_left).allocatable.memory_bytes, 0);
 }
 

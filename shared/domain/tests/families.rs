@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::node_labels::{published_labels, requirements};
 use tenon_domain::catalog::settings::{
-    BlockDevice, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType, Kubelet, MIB,
+    BlockDevice, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType, KubeletConfiguration, MIB,
     NetworkInterface, PartsPerMillion, Reserved,
 };
 use tenon_domain::catalog::{
@@ -237,18 +237,18 @@ fn reserved() -> impl Strategy<Value = Reserved> {
         .prop_map(|(cpu, memory, ephemeral_storage)| Reserved { cpu, memory, ephemeral_storage, pid: None })
 }
 
-fn kubelet() -> impl Strategy<Value = Kubelet> {
+fn kubelet() -> impl Strategy<Value = KubeletConfiguration> {
     let pods = (option::of(0_u32..1_000), option::of(0_u32..200));
     let evicted = (option::of(threshold()), option::of(threshold()));
     (pods, reserved(), reserved(), evicted).prop_map(|(pods, kube_reserved, system_reserved, evicted)| {
-        Kubelet {
+        KubeletConfiguration {
             max_pods: pods.0,
             pods_per_core: pods.1,
             kube_reserved,
             system_reserved,
             eviction_memory: evicted.0,
             eviction_nodefs: evicted.1,
-            ..Kubelet::default()
+            ..KubeletConfiguration::default()
         }
     })
 }

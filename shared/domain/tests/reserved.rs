@@ -11,15 +11,15 @@ use std::sync::Arc;
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::{
-    AmiFamily, Availability, Catalog, Exhaustion, InstanceTypeFacts, InstanceTypeOption, LearnedOf,
-    NodeSettings, Places, ZoneOfferings,
+    AmiFamily, Availability, Catalog, ClassNodes, Exhaustion, InstanceTypeFacts, InstanceTypeOption,
+    LearnedOf, NodeSettings, Places, ZoneOfferings,
 };
 use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::evidence::{CatalogPart, Ready, require};
 use tenon_domain::id::{InstanceType, Region, ReservationId, SubnetId, Zone, ZoneId};
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::registry::{Gate, Gates};
+use tenon_domain::registry::{FeatureGate, Gates};
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, MatchCriteria, ReservationKind, Reservations, ReservedCapacity,
@@ -55,7 +55,7 @@ fn described(name: &str, vcpus: u32) -> Arc<InstanceTypeFacts> {
     Arc::new(facts(&info, &Limits::default()).unwrap())
 }
 
-struct World {
+struct ReservationsWorld {
     region: Region,
     types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
     offerings: ZoneOfferings,
@@ -65,13 +65,13 @@ struct World {
 }
 
 /// Four types of two prices (only m5.xlarge costs more), offered in zones a and b of a, b and c.
-fn world() -> World {
+fn world() -> ReservationsWorld {
     let types: Vec<_> = [("a1.large", 2), ("m5.large", 2), ("m5.xlarge", 4), ("m5a.large", 2)]
         .map(|(n, v)| described(n, v))
         .into();
     let zones = ["a", "b", "c"].map(|z| (zone(z), ZoneId::parse(format!("use1-az-{z}")).unwrap()));
     let price = |text| UsdPerHour::parse(text).unwrap();
-    World {
+    ReservationsWorld {
         region: Region::parse("us-east-1").unwrap(),
         offerings: ZoneOfferings {
             zones: zones.into(),
@@ -95,7 +95,7 @@ fn world() -> World {
 }
 
 fn right() -> ReservedCapacity {
-    ReservedCapacity::behind(Gates { reserved_capacity: Gate::Enabled }).unwrap()
+    ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap()
 }
 
 /// A reservation as `id type zone-letter kind available`; blocks end an hour after the epoch.
@@ -119,7 +119,7 @@ fn ready<T>(part: CatalogPart, value: T) -> Ready<T> {
 }
 
 fn options(
-    world: &World,
+    world: &ReservationsWorld,
     settings: &NodeSettings,
     places: Places<'_>,
     reservations: &[&str],
@@ -138,7 +138,7 @@ fn options(
     let kept = reservations.iter().map(|text| reservation(text)).collect();
     let kept = ClassReservations::resolved(right(), kept);
     let left = Reservations::left(right(), &kept, &BTreeMap::new());
-    catalog.offer_reserved(&mut options, &left, (settings, places), exhaustion);
+    catalog.offer_reserved(&mut options, &left, ClassNodes { settings, places }, exhaustion);
     options
 }
 
@@ -160,7 +160,7 @@ fn reserved(options: &[InstanceTypeOption]) -> Vec<String> {
     lines
 }
 
-fn check(world: &World, reservations: &[&str], expected: &[&str]) {
+fn check(world: &ReservationsWorld, reservations: &[&str], expected: &[&str]) {
     let options = options(world, &NodeSettings::default(), Places::AllZones, reservations);
     assert_eq!(reserved(&options), expected);
 }

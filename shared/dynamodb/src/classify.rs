@@ -13,9 +13,9 @@ use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::CancellationReason;
 use std::error::Error;
 use std::sync::Arc;
-use tenon_table::action::Action;
-use tenon_table::port::Cause;
-use tenon_table::{Commit, CommitError, Condition, Key, TableError};
+use tenon_table::action::WriteAction;
+use tenon_table::port::AdapterCause;
+use tenon_table::{Commit, CommitError, Key, TableError, WriteCondition};
 
 /// An error of the SDK, whatever the operation.
 type CallError<E> = SdkError<E, aws_sdk_dynamodb::config::http::HttpResponse>;
@@ -91,30 +91,30 @@ fn meaning_of_validation(message: &str) -> Meaning {
 }
 
 /// What became of a call that gave no answer.
-enum Trouble {
+enum CallTrouble {
     /// DynamoDB said so, in these words.
     Said(Meaning, String),
     /// It said nothing that can be understood.
     Silent,
 }
 
-fn trouble_of<E: ProvideErrorMetadata>(error: &CallError<E>) -> Trouble {
+fn trouble_of<E: ProvideErrorMetadata>(error: &CallError<E>) -> CallTrouble {
     match error {
         SdkError::ServiceError(answer) => {
             let meta = answer.err().meta();
             let (code, message) = (meta.code().unwrap_or("no code"), meta.message().unwrap_or("no message"));
             let status = answer.raw().status().as_u16();
-            Trouble::Said(meaning_of(code, message, status), words(code, message))
+            CallTrouble::Said(meaning_of(code, message, status), words(code, message))
         }
         // The request couldn't be made, so nothing was sent.
         SdkError::ConstructionFailure(_) => {
-            Trouble::Said(Meaning::Refused, "can't build the request".to_owned())
+            CallTrouble::Said(Meaning::Refused, "can't build the request".to_owned())
         }
         SdkError::TimeoutError(_) | SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => {
-            Trouble::Silent
+            CallTrouble::Silent
         }
         // The SDK may add kinds: nothing is known of them.
-        _ => Trouble::Silent,
+        _ => CallTrouble::Silent,
     }
 }
 
@@ -132,10 +132,10 @@ where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
     match trouble_of(&error) {
-        Trouble::Silent | Trouble::Said(Meaning::Failed, _) => TableError::Unavailable(cause(error)),
-        Trouble::Said(Meaning::Throttled, _) => TableError::Throttled { pk: pk.to_owned() },
-        Trouble::Said(Meaning::Denied, said) => TableError::Invalid { message: denied(&said) },
-        Trouble::Said(
+        CallTrouble::Silent | CallTrouble::Said(Meaning::Failed, _) => TableError::Unavailable(cause(error)),
+        CallTrouble::Said(Meaning::Throttled, _) => TableError::Throttled { pk: pk.to_owned() },
+        CallTrouble::Said(Meaning::Denied, said) => TableError::Invalid { message: denied(&said) },
+        CallTrouble::Said(
             Meaning::Refused
             | Meaning::ConditionFailed
             | Meaning::Conflict
@@ -154,13 +154,13 @@ pub(crate) fn answer_error(error: &AnswerError, pk: &str) -> TableError {
 }
 
 /// The error of a single write: one action with or without its condition.
-pub(crate) fn write_error<E>(error: CallError<E>, commit: &Commit, action: &Action<'_>) -> CommitError
+pub(crate) fn write_error<E>(error: CallError<E>, commit: &Commit, action: &WriteAction<'_>) -> CommitError
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
     match trouble_of(&error) {
-        Trouble::Silent => CommitError::Unavailable(cause(error)),
-        Trouble::Said(meaning, said) => {
+        CallTrouble::Silent => CommitError::Unavailable(cause(error)),
+        CallTrouble::Said(meaning, said) => {
             let said = with_cause(said, &error);
             commit_error(meaning, said, &About { commit, key: &action.key, lost: action.condition })
                 .unwrap_or_else(|| CommitError::Unavailable(cause(error)))
@@ -172,7 +172,7 @@ where
 pub(crate) fn transaction_error(
     error: CallError<TransactWriteItemsError>,
     commit: &Commit,
-    actions: &[Action<'_>],
+    actions: &[WriteAction<'_>],
 ) -> CommitError {
     if let Some(TransactWriteItemsError::TransactionCanceledException(canceled)) = error.as_service_error() {
         return reasons_error(canceled.cancellation_reasons(), commit, actions)
@@ -180,8 +180,8 @@ pub(crate) fn transaction_error(
     }
     let first = actions.first().map(|action| action.key.clone()).unwrap_or_else(|| Key::new("", ""));
     match trouble_of(&error) {
-        Trouble::Silent => CommitError::Unavailable(cause(error)),
-        Trouble::Said(meaning, said) => {
+        CallTrouble::Silent => CommitError::Unavailable(cause(error)),
+        CallTrouble::Said(meaning, said) => {
             let said = with_cause(said, &error);
             commit_error(meaning, said, &About { commit, key: &first, lost: None })
                 .unwrap_or_else(|| CommitError::Unavailable(cause(error)))
@@ -194,9 +194,9 @@ pub(crate) fn transaction_error(
 fn reasons_error(
     reasons: &[CancellationReason],
     commit: &Commit,
-    actions: &[Action<'_>],
+    actions: &[WriteAction<'_>],
 ) -> Option<CommitError> {
-    let found: Vec<(Meaning, String, &Action<'_>)> = reasons
+    let found: Vec<(Meaning, String, &WriteAction<'_>)> = reasons
         .iter()
         .zip(actions)
         .filter_map(|(reason, action)| {
@@ -205,7 +205,7 @@ fn reasons_error(
             Some((meaning_of(code, message, 400), words(code, message), action))
         })
         .collect();
-    let failed = |(meaning, _, action): &(Meaning, String, &Action<'_>)| match meaning {
+    let failed = |(meaning, _, action): &(Meaning, String, &WriteAction<'_>)| match meaning {
         Meaning::ConditionFailed => action.condition.cloned(),
         Meaning::Conflict
         | Meaning::TokenMismatch
@@ -216,7 +216,7 @@ fn reasons_error(
         | Meaning::Refused
         | Meaning::Failed => None,
     };
-    let lost: Vec<Condition> = found.iter().filter_map(failed).collect();
+    let lost: Vec<WriteCondition> = found.iter().filter_map(failed).collect();
     if !lost.is_empty() {
         return Some(CommitError::LostRace { lost });
     }
@@ -243,7 +243,7 @@ fn passing(meaning: Meaning) -> u8 {
 struct About<'a> {
     commit: &'a Commit,
     key: &'a Key,
-    lost: Option<&'a Condition>,
+    lost: Option<&'a WriteCondition>,
 }
 
 /// The port's error; nothing where it isn't known whether the commit went through.
@@ -261,7 +261,7 @@ fn commit_error(meaning: Meaning, said: String, about: &About<'_>) -> Option<Com
         Meaning::ItemTooLarge => CommitError::ItemTooLarge { key: about.key.clone(), bytes: None },
         Meaning::TransactionTooLarge => {
             let actions = about.commit.actions().unwrap_or_default();
-            let bytes = actions.iter().map(Action::request_bytes).sum();
+            let bytes = actions.iter().map(WriteAction::request_bytes).sum();
             CommitError::TooLarge { actions: actions.len(), bytes }
         }
         Meaning::Denied => invalid(denied(&said)),
@@ -269,7 +269,7 @@ fn commit_error(meaning: Meaning, said: String, about: &About<'_>) -> Option<Com
     })
 }
 
-fn cause<E: Error + Send + Sync + 'static>(error: CallError<E>) -> Cause {
+fn cause<E: Error + Send + Sync + 'static>(error: CallError<E>) -> AdapterCause {
     Arc::new(error)
 }
 

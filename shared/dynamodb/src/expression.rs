@@ -3,11 +3,11 @@
 //! Names and values are placeholders, numbered as they come: `#0`, `:0`. The same commit gives the same expressions,
 //! as its token's repetition needs.
 
-use crate::value::{Attributes, attribute};
+use crate::value::{SdkAttributes, attribute};
 use aws_sdk_dynamodb::types::AttributeValue;
 use std::collections::{BTreeMap, HashMap};
 use tenon_table::action::revision_attributes;
-use tenon_table::{Condition, Expect, Item, Number, Value, key};
+use tenon_table::{Expect, Item, Number, Value, WriteCondition, key};
 
 /// The names and values that expressions of one request speak of.
 #[derive(Debug, Default)]
@@ -34,24 +34,24 @@ impl Placeholders {
     }
 
     /// What the request says of values; nothing where there are none.
-    pub(crate) fn into_values(self) -> Option<Attributes> {
+    pub(crate) fn into_values(self) -> Option<SdkAttributes> {
         let values = self.values.into_iter().enumerate();
-        let values: Attributes = values.map(|(n, value)| (format!(":{n}"), value)).collect();
+        let values: SdkAttributes = values.map(|(n, value)| (format!(":{n}"), value)).collect();
         (!values.is_empty()).then_some(values)
     }
 
     /// What must hold.
-    pub(crate) fn condition(&mut self, condition: &Condition) -> String {
+    pub(crate) fn condition(&mut self, condition: &WriteCondition) -> String {
         match condition {
-            Condition::Item { expect: Expect::Absent, .. } => {
+            WriteCondition::Item { expect: Expect::Absent, .. } => {
                 format!("attribute_not_exists({})", self.name(key::PK))
             }
-            Condition::Item { expect: Expect::Revision(revision), .. } => self.at_revision(*revision),
-            Condition::Cluster { revision: 0, .. } => {
+            WriteCondition::Item { expect: Expect::Revision(revision), .. } => self.at_revision(*revision),
+            WriteCondition::Cluster { revision: 0, .. } => {
                 let at = self.at_revision(0);
                 format!("attribute_not_exists({}) OR {at}", self.name(key::REVISION))
             }
-            Condition::Cluster { revision, .. } => self.at_revision(*revision),
+            WriteCondition::Cluster { revision, .. } => self.at_revision(*revision),
         }
     }
 
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn conditions_say_what_was_observed() {
         let key = || Key::new("p", "s");
-        let item = |expect| Condition::Item { key: key(), expect };
+        let item = |expect| WriteCondition::Item { key: key(), expect };
         let cluster =
-            |revision| Condition::Cluster { cluster: ClusterName::parse("prod").unwrap(), revision };
+            |revision| WriteCondition::Cluster { cluster: ClusterName::parse("prod").unwrap(), revision };
         check(|p| p.condition(&item(Expect::Absent)), "attribute_not_exists(`pk`)");
         check(|p| p.condition(&item(Expect::Revision(0))), "`revision` = 0");
         check(|p| p.condition(&item(Expect::Revision(u64::MAX))), "`revision` = 18446744073709551615");

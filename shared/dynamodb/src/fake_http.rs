@@ -23,12 +23,12 @@ pub(crate) fn table(http: impl HttpClient + 'static) -> DynamoTable {
 
 /// Gives its answers, one a request, and keeps the requests: operation and body.
 #[derive(Debug, Clone)]
-pub(crate) struct FakeHttp {
+pub(crate) struct FakeDynamoHttp {
     answers: Arc<Mutex<VecDeque<(u16, Json)>>>,
     requests: Arc<Mutex<Vec<(String, Json)>>>,
 }
 
-impl FakeHttp {
+impl FakeDynamoHttp {
     pub(crate) fn new(answers: impl IntoIterator<Item = (u16, Json)>) -> Self {
         let answers = Arc::new(Mutex::new(answers.into_iter().collect()));
         Self { answers, requests: Arc::default() }
@@ -39,7 +39,7 @@ impl FakeHttp {
     }
 }
 
-impl HttpConnector for FakeHttp {
+impl HttpConnector for FakeDynamoHttp {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let operation = request.headers().get("x-amz-target").unwrap().to_owned();
         let body = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
@@ -50,7 +50,7 @@ impl HttpConnector for FakeHttp {
     }
 }
 
-impl HttpClient for FakeHttp {
+impl HttpClient for FakeDynamoHttp {
     fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         SharedHttpConnector::new(self.clone())
     }

@@ -24,7 +24,7 @@ use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
-use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
 
 /// How long connecting may take, TLS included: some ten round trips within a region.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl Table for DynamoTable {
         self.read_batch(keys, consistency).await
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
         self.read_page(query).await
     }
 

@@ -4,11 +4,11 @@
 //! its lower bound needs no filter, whatever the order and the limit.
 
 use tenon_table::limits::SK_BYTES;
-use tenon_table::{Order, SkRange};
+use tenon_table::{QueryOrder, SkRange};
 
 /// What a query says of the sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Bounds {
+pub(crate) enum SortKeyBounds {
     /// Nothing: every key.
     All,
     /// `begins_with`.
@@ -19,31 +19,33 @@ pub(crate) enum Bounds {
     Empty,
 }
 
-impl Bounds {
+impl SortKeyBounds {
     /// Whether no key can follow this one: DynamoDB refuses to begin there ("the provided starting key does not match
     /// the range key predicate").
-    pub(crate) fn end_at(&self, start: &str, order: Order) -> bool {
+    pub(crate) fn end_at(&self, start: &str, order: QueryOrder) -> bool {
         match (self, order) {
-            (Self::All, Order::Ascending | Order::Descending) => false,
-            (Self::Prefix(prefix), Order::Ascending) => start >= last_with(prefix).as_str(),
-            (Self::Prefix(first) | Self::Between(first, _), Order::Descending) => start <= first.as_str(),
-            (Self::Between(_, last), Order::Ascending) => start >= last.as_str(),
-            (Self::Empty, Order::Ascending | Order::Descending) => true,
+            (Self::All, QueryOrder::Ascending | QueryOrder::Descending) => false,
+            (Self::Prefix(prefix), QueryOrder::Ascending) => start >= last_with(prefix).as_str(),
+            (Self::Prefix(first) | Self::Between(first, _), QueryOrder::Descending) => {
+                start <= first.as_str()
+            }
+            (Self::Between(_, last), QueryOrder::Ascending) => start >= last.as_str(),
+            (Self::Empty, QueryOrder::Ascending | QueryOrder::Descending) => true,
         }
     }
 }
 
 /// The bounds of a range.
-pub(crate) fn bounds_of(range: &SkRange) -> Bounds {
+pub(crate) fn bounds_of(range: &SkRange) -> SortKeyBounds {
     match range {
-        SkRange::All => Bounds::All,
-        SkRange::Prefix(prefix) => Bounds::Prefix(prefix.clone()),
-        SkRange::Between(first, last) => Bounds::Between(first.clone(), last.clone()),
+        SkRange::All => SortKeyBounds::All,
+        SkRange::Prefix(prefix) => SortKeyBounds::Prefix(prefix.clone()),
+        SkRange::Between(first, last) => SortKeyBounds::Between(first.clone(), last.clone()),
         SkRange::After { prefix, after } => {
             let last = last_with(prefix);
             match first_after(after) {
-                Some(first) if first <= last => Bounds::Between(first, last),
-                Some(_) | None => Bounds::Empty,
+                Some(first) if first <= last => SortKeyBounds::Between(first, last),
+                Some(_) | None => SortKeyBounds::Empty,
             }
         }
     }
@@ -112,30 +114,30 @@ mod tests {
 
     #[test]
     fn nothing_follows_the_last_key_of_a_range() {
-        let check = |bounds: &Bounds, start: &str, up: bool, down: bool| {
-            assert_eq!(bounds.end_at(start, Order::Ascending), up, "{bounds:?} {start}");
-            assert_eq!(bounds.end_at(start, Order::Descending), down, "{bounds:?} {start}");
+        let check = |bounds: &SortKeyBounds, start: &str, up: bool, down: bool| {
+            assert_eq!(bounds.end_at(start, QueryOrder::Ascending), up, "{bounds:?} {start}");
+            assert_eq!(bounds.end_at(start, QueryOrder::Descending), down, "{bounds:?} {start}");
         };
-        let between = Bounds::Between("b".to_owned(), "d".to_owned());
+        let between = SortKeyBounds::Between("b".to_owned(), "d".to_owned());
         check(&between, "b", false, true);
         check(&between, "c", false, false);
         check(&between, "d", true, false);
-        let prefix = Bounds::Prefix("b".to_owned());
+        let prefix = SortKeyBounds::Prefix("b".to_owned());
         check(&prefix, "b", false, true);
         check(&prefix, "b1", false, false);
         check(&prefix, &last_with("b"), true, false);
-        check(&Bounds::All, "b", false, false);
-        check(&Bounds::Empty, "b", true, true);
+        check(&SortKeyBounds::All, "b", false, false);
+        check(&SortKeyBounds::Empty, "b", true, true);
     }
 
     #[test]
     fn ranges_become_bounds() {
-        let check = |range: SkRange, expected: Bounds| assert_eq!(bounds_of(&range), expected);
-        check(SkRange::All, Bounds::All);
-        check(SkRange::Prefix("a".to_owned()), Bounds::Prefix("a".to_owned()));
+        let check = |range: SkRange, expected: SortKeyBounds| assert_eq!(bounds_of(&range), expected);
+        check(SkRange::All, SortKeyBounds::All);
+        check(SkRange::Prefix("a".to_owned()), SortKeyBounds::Prefix("a".to_owned()));
         let after =
             |prefix: &str, after: &str| SkRange::After { prefix: prefix.to_owned(), after: after.to_owned() };
-        check(after("a", "ab"), Bounds::Between("ab\0".to_owned(), last_with("a")));
-        check(after("a", &last_with("a")), Bounds::Empty);
+        check(after("a", "ab"), SortKeyBounds::Between("ab\0".to_owned(), last_with("a")));
+        check(after("a", &last_with("a")), SortKeyBounds::Empty);
     }
 }

@@ -5,13 +5,13 @@
 use crate::DynamoTable;
 use crate::classify::{answer_error, read_error};
 use crate::expression::Placeholders;
-use crate::range::{Bounds, bounds_of};
-use crate::value::{Attributes, item_of, key_attributes, key_of};
+use crate::range::{SortKeyBounds, bounds_of};
+use crate::value::{SdkAttributes, item_of, key_attributes, key_of};
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
 use std::collections::BTreeMap;
 use tenon_table::port::check_batch;
 use tenon_table::value::item_size;
-use tenon_table::{Consistency, Item, Key, Order, Page, Query, TableError, key, limits};
+use tenon_table::{Consistency, Item, Key, Query, QueryOrder, QueryPage, TableError, key, limits};
 
 impl DynamoTable {
     pub(crate) async fn read_item(
@@ -48,27 +48,27 @@ impl DynamoTable {
         let items: BTreeMap<Key, Item> =
             found.collect::<Result<_, _>>().map_err(|error| answer_error(&error, pk))?;
         let left = answer.unprocessed_keys.unwrap_or_default().into_values().flat_map(|left| left.keys);
-        let left: Vec<Attributes> = left.collect();
+        let left: Vec<SdkAttributes> = left.collect();
         if left.is_empty() { Ok(items) } else { Err(partial_error(keys, &items, &left)) }
     }
 
-    pub(crate) async fn read_page(&self, query: &Query) -> Result<Page, TableError> {
+    pub(crate) async fn read_page(&self, query: &Query) -> Result<QueryPage, TableError> {
         query.check()?;
         let bounds = bounds_of(&query.range);
         if query.start_after.as_ref().is_some_and(|start| bounds.end_at(start, query.order)) {
-            return Ok(Page { items: Vec::new(), next: None });
+            return Ok(QueryPage { items: Vec::new(), next: None });
         }
         let mut said = Placeholders::default();
         let pk = (said.name(key::PK), said.value(AttributeValue::S(query.pk.clone())));
         let mut condition = format!("{} = {}", pk.0, pk.1);
         match bounds {
-            Bounds::All => {}
-            Bounds::Empty => return Ok(Page { items: Vec::new(), next: None }),
-            Bounds::Prefix(prefix) => {
+            SortKeyBounds::All => {}
+            SortKeyBounds::Empty => return Ok(QueryPage { items: Vec::new(), next: None }),
+            SortKeyBounds::Prefix(prefix) => {
                 let (sk, prefix) = (said.name(key::SK), said.value(AttributeValue::S(prefix)));
                 condition.push_str(&format!(" AND begins_with({sk}, {prefix})"));
             }
-            Bounds::Between(first, last) => {
+            SortKeyBounds::Between(first, last) => {
                 let sk = said.name(key::SK);
                 let first = said.value(AttributeValue::S(first));
                 let last = said.value(AttributeValue::S(last));
@@ -83,14 +83,14 @@ impl DynamoTable {
             .set_expression_attribute_values(said.into_values())
             .set_exclusive_start_key(start)
             .set_limit(limit)
-            .scan_index_forward(query.order == Order::Ascending)
+            .scan_index_forward(query.order == QueryOrder::Ascending)
             .consistent_read(is_strong(query.consistency));
         let answer = request.send().await.map_err(|error| read_error(error, &query.pk))?;
         let wrong = |error| answer_error(&error, &query.pk);
         let items = answer.items.unwrap_or_default().into_iter().map(item_of);
         let items: Vec<(Key, Item)> = items.collect::<Result<_, _>>().map_err(wrong)?;
         let next = answer.last_evaluated_key.map(|last| key_of(&last)).transpose().map_err(wrong)?;
-        Ok(Page { next: next.map(|key| key.sk).or_else(|| full_page_end(query, &items)), items })
+        Ok(QueryPage { next: next.map(|key| key.sk).or_else(|| full_page_end(query, &items)), items })
     }
 }
 
@@ -111,7 +111,7 @@ fn full_page_end(query: &Query, items: &[(Key, Item)]) -> Option<String> {
 
 /// Why some keys weren't answered: the answer was full, which leaves no room for one more item of any size, or the
 /// table is too busy.
-fn partial_error(keys: &[Key], items: &BTreeMap<Key, Item>, left: &[Attributes]) -> TableError {
+fn partial_error(keys: &[Key], items: &BTreeMap<Key, Item>, left: &[SdkAttributes]) -> TableError {
     let bytes: u64 = items.iter().map(|(key, item)| item_size(key, item)).sum();
     if bytes.saturating_add(limits::ITEM_BYTES) > limits::BATCH_BYTES {
         let what = format!("the batch of {} keys, of which {} came,", keys.len(), items.len());

@@ -10,7 +10,7 @@ use tenon_table::number::NumberError;
 use tenon_table::{Item, Key, Number, Value, key};
 
 /// The SDK's form of attributes.
-pub(crate) type Attributes = HashMap<String, AttributeValue>;
+pub(crate) type SdkAttributes = HashMap<String, AttributeValue>;
 
 /// An answer that isn't an item of the table.
 #[derive(Debug, thiserror::Error)]
@@ -47,15 +47,15 @@ enum ValueError {
 }
 
 /// A key as attributes.
-pub(crate) fn key_attributes(key: &Key) -> Attributes {
-    Attributes::from([
+pub(crate) fn key_attributes(key: &Key) -> SdkAttributes {
+    SdkAttributes::from([
         (key::PK.to_owned(), AttributeValue::S(key.pk.clone())),
         (key::SK.to_owned(), AttributeValue::S(key.sk.clone())),
     ])
 }
 
 /// A whole item as attributes.
-pub(crate) fn item_attributes(key: &Key, item: &Item) -> Attributes {
+pub(crate) fn item_attributes(key: &Key, item: &Item) -> SdkAttributes {
     let mut attributes = key_attributes(key);
     attributes.extend(item.iter().map(|(name, value)| (name.clone(), attribute(value))));
     attributes
@@ -77,7 +77,7 @@ pub(crate) fn attribute(value: &Value) -> AttributeValue {
 }
 
 /// The key that attributes hold.
-pub(crate) fn key_of(attributes: &Attributes) -> Result<Key, AnswerError> {
+pub(crate) fn key_of(attributes: &SdkAttributes) -> Result<Key, AnswerError> {
     let part = |name: &'static str| match attributes.get(name) {
         Some(AttributeValue::S(text)) => Ok(text.clone()),
         Some(_) | None => Err(AnswerError::Key { name }),
@@ -86,7 +86,7 @@ pub(crate) fn key_of(attributes: &Attributes) -> Result<Key, AnswerError> {
 }
 
 /// The item that attributes hold, and its key.
-pub(crate) fn item_of(attributes: Attributes) -> Result<(Key, Item), AnswerError> {
+pub(crate) fn item_of(attributes: SdkAttributes) -> Result<(Key, Item), AnswerError> {
     let key = key_of(&attributes)?;
     let own = attributes.into_iter().filter(|(name, _)| name != key::PK && name != key::SK);
     let item = own.map(|(name, value)| match value_of(value) {
@@ -156,7 +156,7 @@ mod tests {
         check(AttributeValue::Ns(texts()), Ok(Value::L(vec![Value::number(1_u64), Value::number(2_u64)])));
         check(AttributeValue::Bs(vec![Blob::new([7])]), Ok(Value::L(vec![Value::B(vec![7])])));
         check(AttributeValue::N("NaN".to_owned()), Err("attribute `x` isn't a DynamoDB number"));
-        let keys = |pk| Attributes::from([("pk".to_owned(), pk)]);
+        let keys = |pk| SdkAttributes::from([("pk".to_owned(), pk)]);
         let missing = item_of(keys(AttributeValue::N("1".to_owned()))).unwrap_err();
         assert!(missing.to_string().contains("`pk` is missing or not a string"), "{missing}");
     }

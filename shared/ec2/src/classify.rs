@@ -9,7 +9,7 @@
 
 /// What an error means to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum ErrorClass {
     /// The pool (capacity type, type, zone) has nothing left: try another offering.
     InsufficientCapacity,
     /// A quota on vCPUs is used up: other families, smaller types or other capacity types may still work.
@@ -51,7 +51,7 @@ pub enum Class {
     Unknown,
 }
 
-impl Class {
+impl ErrorClass {
     /// The class's stable name, for alarms and the journal.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -81,7 +81,7 @@ impl Class {
 
 /// The class of an error, from EC2's code and message.
 #[must_use]
-pub fn classify(code: &str, message: &str) -> Class {
+pub fn classify(code: &str, message: &str) -> ErrorClass {
     in_placement_group(message)
         .or_else(|| exact(code))
         .or_else(|| by_message(code, message))
@@ -89,78 +89,80 @@ pub fn classify(code: &str, message: &str) -> Class {
 }
 
 /// What EC2 says, under several codes, of a spread placement group that has as many instances in a zone as it may.
-fn in_placement_group(message: &str) -> Option<Class> {
+fn in_placement_group(message: &str) -> Option<ErrorClass> {
     let message = message.to_ascii_lowercase();
     let full = message.contains("placement group") && message.contains("limit of");
-    full.then_some(Class::PlacementGroup)
+    full.then_some(ErrorClass::PlacementGroup)
 }
 
 /// Codes that mean one thing.
-fn exact(code: &str) -> Option<Class> {
+fn exact(code: &str) -> Option<ErrorClass> {
     Some(match code {
         "InsufficientInstanceCapacity"
         | "InsufficientCapacity"
         | "InsufficientHostCapacity"
         | "UnfulfillableCapacity"
-        | "SpotMaxPriceTooLow" => Class::InsufficientCapacity,
-        "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" => Class::Quota,
-        "MaxFleetCountExceeded" => Class::FleetCount,
-        "Unsupported" | "UnsupportedOperation" | "UnsupportedInstanceAttribute" => Class::Unsupported,
-        "InsufficientFreeAddressesInSubnet" | "InsufficientCidrBlocks" => Class::SubnetFull,
-        "ReservationCapacityExceeded" => Class::ReservationFull,
+        | "SpotMaxPriceTooLow" => ErrorClass::InsufficientCapacity,
+        "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" => ErrorClass::Quota,
+        "MaxFleetCountExceeded" => ErrorClass::FleetCount,
+        "Unsupported" | "UnsupportedOperation" | "UnsupportedInstanceAttribute" => ErrorClass::Unsupported,
+        "InsufficientFreeAddressesInSubnet" | "InsufficientCidrBlocks" => ErrorClass::SubnetFull,
+        "ReservationCapacityExceeded" => ErrorClass::ReservationFull,
         "InvalidLaunchTemplateName.NotFoundException"
         | "InvalidLaunchTemplateId.NotFound"
-        | "InvalidLaunchTemplateId.VersionNotFound" => Class::TemplateMissing,
+        | "InvalidLaunchTemplateId.VersionNotFound" => ErrorClass::TemplateMissing,
         "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" | "InvalidAMIID.Malformed" => {
-            Class::ImageUnavailable
+            ErrorClass::ImageUnavailable
         }
-        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => Class::ServiceLinkedRoleMissing,
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => ErrorClass::ServiceLinkedRoleMissing,
         "RequestLimitExceeded"
         | "Throttling"
         | "ThrottlingException"
         | "RequestThrottled"
-        | "EC2ThrottledException" => Class::Throttled,
+        | "EC2ThrottledException" => ErrorClass::Throttled,
         "UnauthorizedOperation"
         | "AccessDenied"
         | "AccessDeniedException"
         | "AuthFailure"
-        | "OptInRequired" => Class::Unauthorized,
-        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => Class::TokenMismatch,
+        | "OptInRequired" => ErrorClass::Unauthorized,
+        "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::TokenMismatch,
         "InternalError" | "InternalFailure" | "ServerInternal" | "ServiceUnavailable" | "Unavailable" => {
-            Class::Server
+            ErrorClass::Server
         }
         _ => return None,
     })
 }
 
 /// Codes that mean several things.
-fn by_message(code: &str, message: &str) -> Option<Class> {
+fn by_message(code: &str, message: &str) -> Option<ErrorClass> {
     let says = |part: &str| message.to_ascii_lowercase().contains(part);
     match code {
         // A launch through a fleet reports what RunInstances said under codes as general as these.
-        "InvalidParameterValue" | "InvalidParameter" if says("security token") => Some(Class::Unauthorized),
+        "InvalidParameterValue" | "InvalidParameter" if says("security token") => {
+            Some(ErrorClass::Unauthorized)
+        }
         "InvalidFleetConfiguration" | "InvalidFleetConfig"
             if says("not supported in your requested availability zone") =>
         {
-            Some(Class::Unsupported)
+            Some(ErrorClass::Unsupported)
         }
-        "LimitExceeded" | "ResourceLimitExceeded" if says("request") => Some(Class::Throttled),
-        "LimitExceeded" | "ResourceLimitExceeded" => Some(Class::AccountLimit),
+        "LimitExceeded" | "ResourceLimitExceeded" if says("request") => Some(ErrorClass::Throttled),
+        "LimitExceeded" | "ResourceLimitExceeded" => Some(ErrorClass::AccountLimit),
         _ => None,
     }
 }
 
 /// Codes by the shape that EC2 gives to their kind.
-fn by_shape(code: &str) -> Class {
+fn by_shape(code: &str) -> ErrorClass {
     if code.contains("AlreadyExists") || code.ends_with(".Duplicate") {
-        Class::AlreadyExists
+        ErrorClass::AlreadyExists
     } else if code.ends_with(".NotFound") || code.ends_with("NotFoundException") {
-        Class::NotFound
+        ErrorClass::NotFound
     } else if code.ends_with("LimitExceeded")
         || code == "MaxInstanceCountExceeded"
         || code == "PendingVerification"
     {
-        Class::AccountLimit
+        ErrorClass::AccountLimit
     } else if code.starts_with("Invalid")
         || code.starts_with("Missing")
         || code.starts_with("Malformed")
@@ -168,9 +170,9 @@ fn by_shape(code: &str) -> Class {
         || code == "UnknownParameter"
         || code == "IncorrectInstanceState"
     {
-        Class::Invalid
+        ErrorClass::Invalid
     } else {
-        Class::Unknown
+        ErrorClass::Unknown
     }
 }
 
@@ -178,39 +180,39 @@ fn by_shape(code: &str) -> Class {
 mod tests {
     use super::*;
 
-    fn check(code: &str, expected: Class) {
+    fn check(code: &str, expected: ErrorClass) {
         assert_eq!(classify(code, ""), expected, "{code}");
     }
 
     #[test]
     fn codes_of_fleet_items_and_calls_have_a_class() {
         for (code, class) in [
-            ("InsufficientInstanceCapacity", Class::InsufficientCapacity),
-            ("UnfulfillableCapacity", Class::InsufficientCapacity),
-            ("MaxSpotInstanceCountExceeded", Class::Quota),
-            ("VcpuLimitExceeded", Class::Quota),
-            ("MaxFleetCountExceeded", Class::FleetCount),
-            ("InstanceLimitExceeded", Class::AccountLimit),
-            ("VolumeLimitExceeded", Class::AccountLimit),
-            ("PendingVerification", Class::AccountLimit),
-            ("Unsupported", Class::Unsupported),
-            ("InsufficientFreeAddressesInSubnet", Class::SubnetFull),
-            ("ReservationCapacityExceeded", Class::ReservationFull),
-            ("InvalidLaunchTemplateName.NotFoundException", Class::TemplateMissing),
-            ("InvalidLaunchTemplateName.AlreadyExistsException", Class::AlreadyExists),
-            ("InvalidAMIID.NotFound", Class::ImageUnavailable),
-            ("InvalidAMIID.Unavailable", Class::ImageUnavailable),
-            ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", Class::ServiceLinkedRoleMissing),
-            ("RequestLimitExceeded", Class::Throttled),
-            ("UnauthorizedOperation", Class::Unauthorized),
-            ("InvalidInstanceID.NotFound", Class::NotFound),
-            ("IdempotentParameterMismatch", Class::TokenMismatch),
-            ("InvalidParameterValue", Class::Invalid),
-            ("InvalidBlockDeviceMapping", Class::Invalid),
-            ("MissingParameter", Class::Invalid),
-            ("InternalError", Class::Server),
-            ("AddressLimitExceeded", Class::AccountLimit),
-            ("FluxCapacitorEmpty", Class::Unknown),
+            ("InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity),
+            ("UnfulfillableCapacity", ErrorClass::InsufficientCapacity),
+            ("MaxSpotInstanceCountExceeded", ErrorClass::Quota),
+            ("VcpuLimitExceeded", ErrorClass::Quota),
+            ("MaxFleetCountExceeded", ErrorClass::FleetCount),
+            ("InstanceLimitExceeded", ErrorClass::AccountLimit),
+            ("VolumeLimitExceeded", ErrorClass::AccountLimit),
+            ("PendingVerification", ErrorClass::AccountLimit),
+            ("Unsupported", ErrorClass::Unsupported),
+            ("InsufficientFreeAddressesInSubnet", ErrorClass::SubnetFull),
+            ("ReservationCapacityExceeded", ErrorClass::ReservationFull),
+            ("InvalidLaunchTemplateName.NotFoundException", ErrorClass::TemplateMissing),
+            ("InvalidLaunchTemplateName.AlreadyExistsException", ErrorClass::AlreadyExists),
+            ("InvalidAMIID.NotFound", ErrorClass::ImageUnavailable),
+            ("InvalidAMIID.Unavailable", ErrorClass::ImageUnavailable),
+            ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ErrorClass::ServiceLinkedRoleMissing),
+            ("RequestLimitExceeded", ErrorClass::Throttled),
+            ("UnauthorizedOperation", ErrorClass::Unauthorized),
+            ("InvalidInstanceID.NotFound", ErrorClass::NotFound),
+            ("IdempotentParameterMismatch", ErrorClass::TokenMismatch),
+            ("InvalidParameterValue", ErrorClass::Invalid),
+            ("InvalidBlockDeviceMapping", ErrorClass::Invalid),
+            ("MissingParameter", ErrorClass::Invalid),
+            ("InternalError", ErrorClass::Server),
+            ("AddressLimitExceeded", ErrorClass::AccountLimit),
+            ("FluxCapacitorEmpty", ErrorClass::Unknown),
         ] {
             check(code, class);
         }
@@ -220,15 +222,15 @@ mod tests {
     fn a_general_code_is_told_apart_by_its_message() {
         let zone =
             "Your requested instance type (m5.large) is not supported in your requested Availability Zone";
-        assert_eq!(classify("InvalidFleetConfiguration", zone), Class::Unsupported);
-        assert_eq!(classify("InvalidFleetConfiguration", "no overrides"), Class::Invalid);
+        assert_eq!(classify("InvalidFleetConfiguration", zone), ErrorClass::Unsupported);
+        assert_eq!(classify("InvalidFleetConfiguration", "no overrides"), ErrorClass::Invalid);
         let spread = "You have reached the limit of 7 instances in the spread placement group in this zone";
         for code in ["InsufficientInstanceCapacity", "InvalidParameterValue", "UnfulfillableCapacity"] {
-            assert_eq!(classify(code, spread), Class::PlacementGroup);
+            assert_eq!(classify(code, spread), ErrorClass::PlacementGroup);
         }
         assert_eq!(
             classify("InvalidPlacementGroup.Unknown", "The placement group is unknown"),
-            Class::Invalid
+            ErrorClass::Invalid
         );
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Source: KARPENTER.md 2.3, and the errors' texts as EC2 writes them (read November 2026).
 
-use crate::classify::{Class, classify};
+use crate::classify::{ErrorClass, classify};
 use crate::error::Ec2Error;
 
 /// What an error makes pointless to ask for.
@@ -34,24 +34,24 @@ pub enum Effect {
 /// What an error of that class makes pointless to ask for, as the item of a fleet. An error of a whole call is about no
 /// offering: it makes pointless what its request is, or nothing.
 #[must_use]
-pub const fn effect(class: Class) -> Effect {
+pub const fn effect(class: ErrorClass) -> Effect {
     match class {
-        Class::InsufficientCapacity | Class::FleetCount => Effect::Offering,
-        Class::Quota => Effect::Quota,
-        Class::Unsupported => Effect::RequestOffering,
-        Class::SubnetFull => Effect::Subnet,
-        Class::ReservationFull => Effect::Reservation,
-        Class::PlacementGroup => Effect::PlacementGroup,
-        Class::ServiceLinkedRoleMissing => Effect::Spot,
-        Class::AccountLimit
-        | Class::ImageUnavailable
-        | Class::Unauthorized
-        | Class::NotFound
-        | Class::AlreadyExists
-        | Class::TokenMismatch
-        | Class::Invalid
-        | Class::Unknown => Effect::Request,
-        Class::TemplateMissing | Class::Throttled | Class::Server => Effect::Nothing,
+        ErrorClass::InsufficientCapacity | ErrorClass::FleetCount => Effect::Offering,
+        ErrorClass::Quota => Effect::Quota,
+        ErrorClass::Unsupported => Effect::RequestOffering,
+        ErrorClass::SubnetFull => Effect::Subnet,
+        ErrorClass::ReservationFull => Effect::Reservation,
+        ErrorClass::PlacementGroup => Effect::PlacementGroup,
+        ErrorClass::ServiceLinkedRoleMissing => Effect::Spot,
+        ErrorClass::AccountLimit
+        | ErrorClass::ImageUnavailable
+        | ErrorClass::Unauthorized
+        | ErrorClass::NotFound
+        | ErrorClass::AlreadyExists
+        | ErrorClass::TokenMismatch
+        | ErrorClass::Invalid
+        | ErrorClass::Unknown => Effect::Request,
+        ErrorClass::TemplateMissing | ErrorClass::Throttled | ErrorClass::Server => Effect::Nothing,
     }
 }
 
@@ -83,7 +83,7 @@ pub fn launched_reason_of(error: &Ec2Error) -> &'static str {
         Ec2Error::Unauthorized { decoded, message, .. } => {
             let message = decoded.as_deref().unwrap_or(message);
             let reason = launched_reason("", message);
-            if reason == of_class(Class::Unknown) { of_class(Class::Unauthorized) } else { reason }
+            if reason == of_class(ErrorClass::Unknown) { of_class(ErrorClass::Unauthorized) } else { reason }
         }
         Ec2Error::NotFound { code, message, .. }
         | Ec2Error::AlreadyExists { code, message, .. }
@@ -97,23 +97,26 @@ pub fn launched_reason_of(error: &Ec2Error) -> &'static str {
     }
 }
 
-const fn of_class(class: Class) -> &'static str {
+const fn of_class(class: ErrorClass) -> &'static str {
     match class {
-        Class::InsufficientCapacity | Class::Unsupported | Class::ReservationFull | Class::PlacementGroup => {
-            "InsufficientCapacityError"
-        }
-        Class::Quota => "VCPULimitExceeded",
-        Class::FleetCount | Class::AccountLimit => "FleetQuotaExceeded",
-        Class::SubnetFull => "InsufficientFreeAddressesInSubnet",
-        Class::ServiceLinkedRoleMissing => "SpotSLRCreationFailed",
-        Class::TemplateMissing => "LaunchTemplateNotFound",
-        Class::ImageUnavailable => "InvalidAMIID",
-        Class::Throttled => "RequestLimitExceeded",
-        Class::Unauthorized => "Unauthorized",
-        Class::Server => "InternalError",
-        Class::NotFound | Class::AlreadyExists | Class::TokenMismatch | Class::Invalid | Class::Unknown => {
-            "LaunchFailed"
-        }
+        ErrorClass::InsufficientCapacity
+        | ErrorClass::Unsupported
+        | ErrorClass::ReservationFull
+        | ErrorClass::PlacementGroup => "InsufficientCapacityError",
+        ErrorClass::Quota => "VCPULimitExceeded",
+        ErrorClass::FleetCount | ErrorClass::AccountLimit => "FleetQuotaExceeded",
+        ErrorClass::SubnetFull => "InsufficientFreeAddressesInSubnet",
+        ErrorClass::ServiceLinkedRoleMissing => "SpotSLRCreationFailed",
+        ErrorClass::TemplateMissing => "LaunchTemplateNotFound",
+        ErrorClass::ImageUnavailable => "InvalidAMIID",
+        ErrorClass::Throttled => "RequestLimitExceeded",
+        ErrorClass::Unauthorized => "Unauthorized",
+        ErrorClass::Server => "InternalError",
+        ErrorClass::NotFound
+        | ErrorClass::AlreadyExists
+        | ErrorClass::TokenMismatch
+        | ErrorClass::Invalid
+        | ErrorClass::Unknown => "LaunchFailed",
     }
 }
 
@@ -125,27 +128,27 @@ mod tests {
     #[test]
     fn every_class_has_its_effect() {
         let expected = [
-            (Effect::Offering, vec![Class::InsufficientCapacity, Class::FleetCount]),
-            (Effect::Quota, vec![Class::Quota]),
-            (Effect::Subnet, vec![Class::SubnetFull]),
-            (Effect::PlacementGroup, vec![Class::PlacementGroup]),
-            (Effect::Spot, vec![Class::ServiceLinkedRoleMissing]),
-            (Effect::Reservation, vec![Class::ReservationFull]),
-            (Effect::RequestOffering, vec![Class::Unsupported]),
+            (Effect::Offering, vec![ErrorClass::InsufficientCapacity, ErrorClass::FleetCount]),
+            (Effect::Quota, vec![ErrorClass::Quota]),
+            (Effect::Subnet, vec![ErrorClass::SubnetFull]),
+            (Effect::PlacementGroup, vec![ErrorClass::PlacementGroup]),
+            (Effect::Spot, vec![ErrorClass::ServiceLinkedRoleMissing]),
+            (Effect::Reservation, vec![ErrorClass::ReservationFull]),
+            (Effect::RequestOffering, vec![ErrorClass::Unsupported]),
             (
                 Effect::Request,
                 vec![
-                    Class::AccountLimit,
-                    Class::ImageUnavailable,
-                    Class::Unauthorized,
-                    Class::NotFound,
-                    Class::AlreadyExists,
-                    Class::TokenMismatch,
-                    Class::Invalid,
-                    Class::Unknown,
+                    ErrorClass::AccountLimit,
+                    ErrorClass::ImageUnavailable,
+                    ErrorClass::Unauthorized,
+                    ErrorClass::NotFound,
+                    ErrorClass::AlreadyExists,
+                    ErrorClass::TokenMismatch,
+                    ErrorClass::Invalid,
+                    ErrorClass::Unknown,
                 ],
             ),
-            (Effect::Nothing, vec![Class::TemplateMissing, Class::Throttled, Class::Server]),
+            (Effect::Nothing, vec![ErrorClass::TemplateMissing, ErrorClass::Throttled, ErrorClass::Server]),
         ];
         let listed: usize = expected.iter().map(|(_, classes)| classes.len()).sum();
         assert_eq!(listed, 19);

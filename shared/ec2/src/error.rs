@@ -2,7 +2,7 @@
 //!
 //! Decides how a code and message become a value; the meaning of codes is [`classify`]'s.
 
-use crate::classify::{Class, classify};
+use crate::classify::{ErrorClass, classify};
 
 /// A call to EC2 that failed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum Ec2Error {
         /// The call.
         action: String,
         /// What the code means.
-        class: Class,
+        class: ErrorClass,
         /// EC2's code.
         code: String,
         /// EC2's words.
@@ -109,42 +109,42 @@ impl Ec2Error {
     pub fn from_code(action: &str, code: &str, message: &str) -> Self {
         let (action, code, message) = (action.to_owned(), code.to_owned(), message.to_owned());
         match classify(&code, &message) {
-            Class::Throttled => Self::Throttled { action },
-            Class::NotFound | Class::TemplateMissing | Class::ImageUnavailable => {
+            ErrorClass::Throttled => Self::Throttled { action },
+            ErrorClass::NotFound | ErrorClass::TemplateMissing | ErrorClass::ImageUnavailable => {
                 let ids = quoted(&message);
                 Self::NotFound { action, code, ids, message }
             }
-            Class::AlreadyExists => Self::AlreadyExists { action, code, message },
-            Class::Unauthorized => Self::Unauthorized { action, decoded: None, message },
-            Class::TokenMismatch => Self::IdempotentParameterMismatch { action, message },
-            class @ (Class::InsufficientCapacity
-            | Class::Quota
-            | Class::FleetCount
-            | Class::AccountLimit
-            | Class::PlacementGroup
-            | Class::Unsupported
-            | Class::SubnetFull
-            | Class::ReservationFull
-            | Class::ServiceLinkedRoleMissing) => Self::Refused { action, class, code, message },
-            Class::Invalid => Self::Invalid { action, code, message },
-            Class::Server => Self::ServerError { action, code, message },
-            Class::Unknown => Self::Unknown { action, code, message },
+            ErrorClass::AlreadyExists => Self::AlreadyExists { action, code, message },
+            ErrorClass::Unauthorized => Self::Unauthorized { action, decoded: None, message },
+            ErrorClass::TokenMismatch => Self::IdempotentParameterMismatch { action, message },
+            class @ (ErrorClass::InsufficientCapacity
+            | ErrorClass::Quota
+            | ErrorClass::FleetCount
+            | ErrorClass::AccountLimit
+            | ErrorClass::PlacementGroup
+            | ErrorClass::Unsupported
+            | ErrorClass::SubnetFull
+            | ErrorClass::ReservationFull
+            | ErrorClass::ServiceLinkedRoleMissing) => Self::Refused { action, class, code, message },
+            ErrorClass::Invalid => Self::Invalid { action, code, message },
+            ErrorClass::Server => Self::ServerError { action, code, message },
+            ErrorClass::Unknown => Self::Unknown { action, code, message },
         }
     }
 
     /// What the error means. `NoAnswer` is of class `Server`: nothing is known but that it is worth asking again.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Throttled { .. } => Class::Throttled,
+            Self::Throttled { .. } => ErrorClass::Throttled,
             Self::NotFound { code, message, .. } => classify(code, message),
-            Self::AlreadyExists { .. } => Class::AlreadyExists,
-            Self::Unauthorized { .. } => Class::Unauthorized,
-            Self::IdempotentParameterMismatch { .. } => Class::TokenMismatch,
+            Self::AlreadyExists { .. } => ErrorClass::AlreadyExists,
+            Self::Unauthorized { .. } => ErrorClass::Unauthorized,
+            Self::IdempotentParameterMismatch { .. } => ErrorClass::TokenMismatch,
             Self::Refused { class, .. } => *class,
-            Self::Invalid { .. } => Class::Invalid,
-            Self::ServerError { .. } | Self::NoAnswer { .. } => Class::Server,
-            Self::Unknown { .. } => Class::Unknown,
+            Self::Invalid { .. } => ErrorClass::Invalid,
+            Self::ServerError { .. } | Self::NoAnswer { .. } => ErrorClass::Server,
+            Self::Unknown { .. } => ErrorClass::Unknown,
         }
     }
 }
@@ -173,14 +173,14 @@ mod tests {
         );
         let Ec2Error::NotFound { ids, .. } = &error else { panic!("{error:?}") };
         assert_eq!(ids, &["i-1", "i-2"]);
-        assert_eq!(error.class(), Class::NotFound);
+        assert_eq!(error.class(), ErrorClass::NotFound);
     }
 
     #[test]
     fn a_capacity_error_of_a_whole_call_keeps_its_class() {
         let error =
             Ec2Error::from_code("RunInstances", "InsufficientInstanceCapacity", "no m5.large in us-east-1a");
-        assert_eq!(error.class(), Class::InsufficientCapacity);
+        assert_eq!(error.class(), ErrorClass::InsufficientCapacity);
         assert_eq!(
             error.to_string(),
             "`RunInstances` was refused: no m5.large in us-east-1a (`InsufficientInstanceCapacity`)"

@@ -12,7 +12,7 @@ mod error;
 pub mod port;
 
 pub use blame::{ClassPart, blame};
-pub use classify::{Class, classify};
+pub use classify::{ErrorClass, classify};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::Ec2Error;
-pub use port::{Account, Ec2, Pricing, ZonalShift};
+pub use port::{Ec2, Ec2Account, Pricing, ZonalShift};

@@ -11,8 +11,8 @@ use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::facts::Gpu;
 use tenon_domain::catalog::node_labels::published_labels;
 use tenon_domain::catalog::settings::{
-    EvictionThreshold, InstanceStorePolicy, InterfaceType, Kubelet, MIB, NetworkInterface, PartsPerMillion,
-    Reserved,
+    EvictionThreshold, InstanceStorePolicy, InterfaceType, KubeletConfiguration, MIB, NetworkInterface,
+    PartsPerMillion, Reserved,
 };
 use tenon_domain::catalog::{AmiFamily, InstanceTypeFacts, NodeSettings, NodeShape, node_shape};
 use tenon_domain::id::InstanceType;
@@ -199,7 +199,7 @@ fn thresholds() -> impl Strategy<Value = Option<EvictionThreshold>> {
     ])
 }
 
-fn kubelets() -> impl Strategy<Value = Kubelet> {
+fn kubelets() -> impl Strategy<Value = KubeletConfiguration> {
     let reserved = || {
         (maybe(quantities()), maybe(quantities())).prop_map(|(memory, ephemeral_storage)| Reserved {
             memory,
@@ -210,14 +210,14 @@ fn kubelets() -> impl Strategy<Value = Kubelet> {
     let pods = (maybe(0_u32..1_500), maybe(0_u32..20));
     (pods, reserved(), reserved(), thresholds(), thresholds()).prop_map(
         |((max_pods, pods_per_core), kube_reserved, system_reserved, eviction_memory, eviction_nodefs)| {
-            Kubelet {
+            KubeletConfiguration {
                 max_pods,
                 pods_per_core,
                 kube_reserved,
                 system_reserved,
                 eviction_memory,
                 eviction_nodefs,
-                ..Kubelet::default()
+                ..KubeletConfiguration::default()
             }
         },
     )
@@ -288,7 +288,7 @@ proptest! {
     #[test]
     fn max_pods_and_pods_per_core_are_bounds(facts in any_type(), settings in settings(), fewer in 0_u32..700, more in 0_u32..700) {
         let with = |max_pods, pods_per_core| {
-            let kubelet = Kubelet { max_pods, pods_per_core, ..settings.kubelet.clone() };
+            let kubelet = KubeletConfiguration { max_pods, pods_per_core, ..settings.kubelet.clone() };
             shape(&facts, &NodeSettings { kubelet, ..settings.clone() })
         };
         let (few, many) = (with(Some(fewer), None), with(Some(fewer + more), None));

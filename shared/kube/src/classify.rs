@@ -14,7 +14,7 @@ use crate::resource::{group_version, plural};
 
 /// A call that failed.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct KubeCall<'a> {
     /// The verb, as RBAC names it.
     pub verb: &'static str,
     /// The kind that was asked for.
@@ -39,7 +39,7 @@ pub struct Denied {
     pub message: String,
 }
 
-impl Call<'_> {
+impl KubeCall<'_> {
     /// The resource, as an RBAC rule names it.
     #[must_use]
     pub fn resource(&self) -> String {
@@ -55,7 +55,7 @@ impl Call<'_> {
 
 /// What the error of a call asks of the caller.
 #[must_use]
-pub fn classify(call: Call<'_>, error: kube::Error) -> KubeError {
+pub fn classify(call: KubeCall<'_>, error: kube::Error) -> KubeError {
     if let kube::Error::Api(status) = &error {
         return classify_status(call, status);
     }
@@ -64,7 +64,7 @@ pub fn classify(call: Call<'_>, error: kube::Error) -> KubeError {
 
 /// What a refusal asks of the caller.
 #[must_use]
-pub fn classify_status(call: Call<'_>, status: &Status) -> KubeError {
+pub fn classify_status(call: KubeCall<'_>, status: &Status) -> KubeError {
     let message = status.message.clone();
     match (status.code, call.key) {
         (401 | 403, _) => {
@@ -86,7 +86,7 @@ pub fn classify_status(call: Call<'_>, status: &Status) -> KubeError {
 /// What a watch's error asks of the reader.
 #[must_use]
 pub fn classify_watch(kind: Kind, error: watcher::Error) -> KubeError {
-    let call = |verb| Call { verb, kind, part: "", key: None };
+    let call = |verb| KubeCall { verb, kind, part: "", key: None };
     match error {
         watcher::Error::InitialListFailed(error) => classify(call("list"), error),
         watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
@@ -103,7 +103,7 @@ pub fn classify_watch(kind: Kind, error: watcher::Error) -> KubeError {
 ///
 /// # Errors
 /// [`KubeError`] for all that isn't an answer about the pod.
-pub fn classify_eviction(call: Call<'_>, error: kube::Error) -> Result<Eviction, KubeError> {
+pub fn classify_eviction(call: KubeCall<'_>, error: kube::Error) -> Result<Eviction, KubeError> {
     if let kube::Error::Api(status) = &error {
         match status.code {
             429 => return Ok(Eviction::TooManyRequests { message: status.message.clone() }),
@@ -146,7 +146,7 @@ mod tests {
     fn each_code_says_what_to_do() {
         let check = |error, expected: &str| {
             let key = key();
-            let call = Call { verb: "patch", kind: Kind::NodeClaim, part: "/status", key: Some(&key) };
+            let call = KubeCall { verb: "patch", kind: Kind::NodeClaim, part: "/status", key: Some(&key) };
             let found = classify(call, error);
             let cause =
                 std::error::Error::source(&found).map(|cause| format!(" <- {cause}")).unwrap_or_default();
@@ -182,7 +182,7 @@ mod tests {
     fn budgets_refuse_in_two_ways() {
         let check = |error, expected: &str| {
             let key = ObjectKey::new(Kind::Pod, "shop", "a");
-            let call = Call { verb: "create", kind: Kind::Pod, part: "/eviction", key: Some(&key) };
+            let call = KubeCall { verb: "create", kind: Kind::Pod, part: "/eviction", key: Some(&key) };
             assert_eq!(format!("{:?}", classify_eviction(call, error).map_err(|e| e.to_string())), expected);
         };
         check(status(429, "budget", ""), "Ok(TooManyRequests { message: \"budget\" })");

@@ -22,11 +22,11 @@ use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, Precondition, Ve
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::classify::{Call, classify, classify_eviction};
+use crate::classify::{KubeCall, classify, classify_eviction};
 use crate::notes::Notes;
 use crate::prune::{ObjectForm, Pruned};
 use crate::resource::collection;
-use crate::store::{Answer, Cell, Changes, Kept, Name, keep_object, name_of};
+use crate::store::{Cell, Changes, KeptObject, ListAnswer, ObjectName, keep_object, name_of};
 use crate::watch::{Listing, WATCHED, watch_objects, watch_pods};
 
 /// A call is given up after so long: the next step makes it again. Leaders that hang here lose their lease.
@@ -83,7 +83,7 @@ impl KubeClient {
     /// Sends a request that [`Request`] built.
     async fn send<T: serde::de::DeserializeOwned>(
         &self,
-        call: Call<'_>,
+        call: KubeCall<'_>,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, KubeError> {
         let sent = self.send_raw(request, CALL_TIMEOUT).await?;
@@ -143,7 +143,7 @@ impl Kube for KubeClient {
     }
 
     async fn get(&self, key: &ObjectKey) -> Result<Option<Object>, KubeError> {
-        let call = Call { verb: "get", kind: key.kind, part: "", key: Some(key) };
+        let call = KubeCall { verb: "get", kind: key.kind, part: "", key: Some(key) };
         let request = requests(key).get(&key.name, &kube::api::GetParams::default());
         match self.send::<Value>(call, request).await {
             Ok(object) => Ok(Some(Arc::new(object))),
@@ -154,7 +154,7 @@ impl Kube for KubeClient {
 
     async fn create(&self, object: Value) -> Result<Object, KubeError> {
         let key = key_of(&object)?;
-        let call = Call { verb: "create", kind: key.kind, part: "", key: Some(&key) };
+        let call = KubeCall { verb: "create", kind: key.kind, part: "", key: Some(&key) };
         let body = serde_json::to_vec(&object).unwrap_or_default();
         let request = requests(&key).create(&kube::api::PostParams::default(), body);
         Ok(Arc::new(self.send::<Value>(call, request).await?))
@@ -166,7 +166,7 @@ impl Kube for KubeClient {
         patch: &Value,
         precondition: &Precondition,
     ) -> Result<Object, KubeError> {
-        let call = Call { verb: "patch", kind: key.kind, part: "", key: Some(key) };
+        let call = KubeCall { verb: "patch", kind: key.kind, part: "", key: Some(key) };
         let patch = with_precondition(patch, precondition);
         let params =
             kube::api::PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
@@ -178,7 +178,7 @@ impl Kube for KubeClient {
 
     async fn apply_status(&self, object: &Value) -> Result<Object, KubeError> {
         let key = key_of(object)?;
-        let call = Call { verb: "patch", kind: key.kind, part: "/status", key: Some(&key) };
+        let call = KubeCall { verb: "patch", kind: key.kind, part: "/status", key: Some(&key) };
         let params = kube::api::PatchParams::apply(FIELD_MANAGER).force();
         let patch = kube::api::Patch::Apply(object);
         let request = requests(&key).patch_subresource("status", &key.name, &params, &patch);
@@ -197,7 +197,7 @@ impl Kube for KubeClient {
         uid: &str,
         grace_seconds: Option<u32>,
     ) -> Result<Deletion, KubeError> {
-        let call = Call { verb: "delete", kind: key.kind, part: "", key: Some(key) };
+        let call = KubeCall { verb: "delete", kind: key.kind, part: "", key: Some(key) };
         let preconditions = (!uid.is_empty())
             .then(|| kube::api::Preconditions { uid: Some(uid.to_owned()), resource_version: None });
         let params = kube::api::DeleteParams {
@@ -239,7 +239,7 @@ impl Kube for KubeClient {
     }
 
     async fn evict(&self, pod: &ObjectKey, uid: &str) -> Result<Eviction, KubeError> {
-        let call = Call { verb: "create", kind: Kind::Pod, part: "/eviction", key: Some(pod) };
+        let call = KubeCall { verb: "create", kind: Kind::Pod, part: "/eviction", key: Some(pod) };
         let body = json!({
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
@@ -260,7 +260,7 @@ impl Kube for KubeClient {
 
 impl KubeClient {
     async fn nominate_one(&self, pod: &ObjectKey, uid: &str, node: &str) -> Result<(), KubeError> {
-        let call = Call { verb: "patch", kind: Kind::Pod, part: "/status", key: Some(pod) };
+        let call = KubeCall { verb: "patch", kind: Kind::Pod, part: "/status", key: Some(pod) };
         let patch = json!({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}});
         let params =
             kube::api::PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
@@ -278,7 +278,7 @@ impl KubeClient {
     }
 
     async fn list_unwatched(&self, kind: Kind) -> Result<Vec<Object>, KubeError> {
-        let call = Call { verb: "list", kind, part: "", key: None };
+        let call = KubeCall { verb: "list", kind, part: "", key: None };
         let mut params = kube::api::ListParams::default().limit(MOST_UNWATCHED);
         let mut all = Vec::new();
         loop {
@@ -296,15 +296,15 @@ impl KubeClient {
 }
 
 /// The objects of a cell once they are known.
-async fn listed<T: Kept>(cell: &Cell<T>) -> Result<Vec<T>, KubeError> {
+async fn listed<T: KeptObject>(cell: &Cell<T>) -> Result<Vec<T>, KubeError> {
     let mut news = cell.news();
     let wait = async {
         loop {
             news.mark_unchanged();
             match cell.answer(Instant::now()) {
-                Answer::Objects(objects) => return Ok(objects),
-                Answer::Failed(error) => return Err(error),
-                Answer::NotYet => {}
+                ListAnswer::Objects(objects) => return Ok(objects),
+                ListAnswer::Failed(error) => return Err(error),
+                ListAnswer::NotYet => {}
             }
             // The cell is there for as long as it is asked.
             let _closed = news.changed().await;
@@ -321,7 +321,7 @@ fn requests(key: &ObjectKey) -> Request {
     Request::new(collection(key.kind, &key.namespace))
 }
 
-fn pod_name(key: &ObjectKey) -> Name {
+fn pod_name(key: &ObjectKey) -> ObjectName {
     (key.namespace.clone(), key.name.clone())
 }
 

@@ -34,14 +34,14 @@ struct Held {
 
 /// What a replica saw last.
 #[derive(Debug, Clone)]
-struct Seen {
+struct LeaseSeen {
     held: Held,
     since: Instant,
 }
 
 /// What to do about a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Judgement {
+enum LeaseJudgement {
     /// It is ours: renew it.
     Renew,
     /// Nobody's: take it.
@@ -52,7 +52,7 @@ enum Judgement {
 
 /// Whether this replica leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Leadership {
     /// It does, until then unless it renews.
     Leads(Instant),
     /// Another does, or nobody yet.
@@ -64,7 +64,7 @@ pub struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
-    seen: Option<Seen>,
+    seen: Option<LeaseSeen>,
     leads_until: Option<Instant>,
 }
 
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Election {
 impl Election {
     /// A replica that doesn't lead yet. `identity` is its own: the pod's name.
     #[must_use]
-    pub fn new(client: Client, (namespace, name): (&str, &str), identity: &str) -> Self {
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: name.to_owned(),
@@ -92,14 +92,14 @@ impl Election {
     ///
     /// # Errors
     /// [`Error`]: it isn't known whether it did. A leader stays one until the time that it was told before.
-    pub async fn campaign(&mut self) -> Result<Standing, Error> {
+    pub async fn campaign(&mut self) -> Result<Leadership, Error> {
         // By the clock of before the call: the server's moment is later.
         let now = Instant::now();
         let tried = tokio::time::timeout(TRY_TIMEOUT, self.try_once(now)).await;
         let result = tried.map_err(|elapsed| Error::Service(elapsed.into())).and_then(|tried| tried);
         match result {
-            Ok(Standing::Leads(until)) => self.leads_until = Some(until),
-            Ok(Standing::Stands) => self.leads_until = None,
+            Ok(Leadership::Leads(until)) => self.leads_until = Some(until),
+            Ok(Leadership::Stands) => self.leads_until = None,
             Err(_) => {}
         }
         result
@@ -107,25 +107,25 @@ impl Election {
 
     /// Whether it leads now, as far as it knows.
     #[must_use]
-    pub fn standing(&self, now: Instant) -> Standing {
+    pub fn standing(&self, now: Instant) -> Leadership {
         match self.leads_until {
-            Some(until) if now < until => Standing::Leads(until),
-            Some(_) | None => Standing::Stands,
+            Some(until) if now < until => Leadership::Leads(until),
+            Some(_) | None => Leadership::Stands,
         }
     }
 
-    async fn try_once(&mut self, now: Instant) -> Result<Standing, Error> {
+    async fn try_once(&mut self, now: Instant) -> Result<Leadership, Error> {
         let Some(lease) = self.api.get_opt(&self.name).await? else {
             let lease = Lease { metadata: self.metadata(None), spec: Some(self.spec(None)) };
             return self.written(self.api.create(&PostParams::default(), &lease).await, now);
         };
         let held = held_of(&lease);
         if self.seen.as_ref().is_none_or(|seen| seen.held != held) {
-            self.seen = Some(Seen { held: held.clone(), since: now });
+            self.seen = Some(LeaseSeen { held: held.clone(), since: now });
         }
         match judge(self.seen.as_ref(), &self.identity, now) {
-            Judgement::Wait => Ok(Standing::Stands),
-            Judgement::Renew | Judgement::Take => {
+            LeaseJudgement::Wait => Ok(Leadership::Stands),
+            LeaseJudgement::Renew | LeaseJudgement::Take => {
                 let version = lease.metadata.resource_version.clone();
                 let spec = Some(self.spec(lease.spec.as_ref()));
                 let mut metadata = lease.metadata;
@@ -137,14 +137,14 @@ impl Election {
         }
     }
 
-    fn written(&mut self, written: Result<Lease, Error>, now: Instant) -> Result<Standing, Error> {
+    fn written(&mut self, written: Result<Lease, Error>, now: Instant) -> Result<Leadership, Error> {
         match written {
             Ok(lease) => {
-                self.seen = Some(Seen { held: held_of(&lease), since: now });
-                Ok(Standing::Leads(now + RENEW_WITHIN))
+                self.seen = Some(LeaseSeen { held: held_of(&lease), since: now });
+                Ok(Leadership::Leads(now + RENEW_WITHIN))
             }
             // Another replica was faster.
-            Err(Error::Api(status)) if status.code == 409 => Ok(Standing::Stands),
+            Err(Error::Api(status)) if status.code == 409 => Ok(Leadership::Stands),
             Err(error) => Err(error),
         }
     }
@@ -205,13 +205,13 @@ fn held_of(lease: &Lease) -> Held {
     }
 }
 
-fn judge(seen: Option<&Seen>, identity: &str, now: Instant) -> Judgement {
+fn judge(seen: Option<&LeaseSeen>, identity: &str, now: Instant) -> LeaseJudgement {
     match seen {
-        None => Judgement::Take,
-        Some(seen) if seen.held.holder == identity => Judgement::Renew,
-        Some(seen) if seen.held.holder.is_empty() => Judgement::Take,
-        Some(seen) if now.duration_since(seen.since) >= DURATION => Judgement::Take,
-        Some(_) => Judgement::Wait,
+        None => LeaseJudgement::Take,
+        Some(seen) if seen.held.holder == identity => LeaseJudgement::Renew,
+        Some(seen) if seen.held.holder.is_empty() => LeaseJudgement::Take,
+        Some(seen) if now.duration_since(seen.since) >= DURATION => LeaseJudgement::Take,
+        Some(_) => LeaseJudgement::Wait,
     }
 }
 
@@ -224,15 +224,15 @@ mod tests {
         let start = Instant::now();
         let check = |holder: &str, seconds: u64, expected| {
             let held = Held { holder: holder.to_owned(), renewed: None, transitions: 0 };
-            let seen = Seen { held, since: start };
+            let seen = LeaseSeen { held, since: start };
             assert_eq!(judge(Some(&seen), "me", start + Duration::from_secs(seconds)), expected);
         };
-        check("me", 100, Judgement::Renew);
-        check("other", 0, Judgement::Wait);
-        check("other", 14, Judgement::Wait);
-        check("other", 15, Judgement::Take);
-        check("", 0, Judgement::Take);
-        assert_eq!(judge(None, "me", start), Judgement::Take);
+        check("me", 100, LeaseJudgement::Renew);
+        check("other", 0, LeaseJudgement::Wait);
+        check("other", 14, LeaseJudgement::Wait);
+        check("other", 15, LeaseJudgement::Take);
+        check("", 0, LeaseJudgement::Take);
+        assert_eq!(judge(None, "me", start), LeaseJudgement::Take);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tenon_snapshot::kube::FIELD_MANAGER;
 use tenon_snapshot::object::Kind;
 use tenon_snapshot::{KubeError, Note, NoteKind};
 
-use crate::classify::{Call, classify};
+use crate::classify::{KubeCall, classify};
 
 /// The longest note. Source: `Event.note` of `events.k8s.io/v1`: "maximal length ... 1kB".
 const NOTE_BYTES: usize = 1024;
@@ -50,7 +50,7 @@ impl Notes {
             secondary: None,
         };
         // Events aren't among the kinds that are read; the name in the error is the object's.
-        let call = Call { verb: "create", kind: Kind::Lease, part: "", key: Some(about) };
+        let call = KubeCall { verb: "create", kind: Kind::Lease, part: "", key: Some(about) };
         self.0.publish(&event, &regarding).await.map_err(|error| classify(call, error))
     }
 }

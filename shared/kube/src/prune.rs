@@ -19,7 +19,7 @@ use tenon_snapshot::object::{Kind, text};
 use crate::resource::{group_version, plural};
 
 /// What goes of the objects of some kinds.
-pub(crate) trait Form: Send + Sync + 'static {
+pub(crate) trait Prune: Send + Sync + 'static {
     fn prune(object: &mut Value);
 }
 
@@ -30,13 +30,13 @@ pub(crate) enum PodForm {}
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ObjectForm {}
 
-impl Form for PodForm {
+impl Prune for PodForm {
     fn prune(object: &mut Value) {
         manifest::keep(Kind::Pod.as_str(), object);
     }
 }
 
-impl Form for ObjectForm {
+impl Prune for ObjectForm {
     fn prune(object: &mut Value) {
         for (part, field) in [("metadata", "managedFields"), ("status", "images")] {
             if let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) {
@@ -66,7 +66,7 @@ impl<F> fmt::Debug for Pruned<F> {
     }
 }
 
-impl<'de, F: Form> Deserialize<'de> for Pruned<F> {
+impl<'de, F: Prune> Deserialize<'de> for Pruned<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut value = Value::deserialize(deserializer)?;
         F::prune(&mut value);
@@ -81,7 +81,7 @@ impl<'de, F: Form> Deserialize<'de> for Pruned<F> {
     }
 }
 
-impl<F: Form> Resource for Pruned<F> {
+impl<F: Prune> Resource for Pruned<F> {
     type DynamicType = Kind;
     type Scope = DynamicResourceScope;
 

@@ -2,7 +2,7 @@
 //!
 //! Decides the words of the URLs and of RBAC rules. It asks no server: the kinds are a closed list.
 
-use tenon_snapshot::object::{Kind, Scope};
+use tenon_snapshot::object::{Kind, ResourceScope};
 
 /// The plural by which URLs and RBAC rules name a kind.
 #[must_use]
@@ -40,8 +40,8 @@ pub fn collection(kind: Kind, namespace: &str) -> String {
     let (group, _) = group_version(kind);
     let root = if group.is_empty() { "/api" } else { "/apis" };
     let within = match kind.scope() {
-        Scope::Namespaced if !namespace.is_empty() => format!("namespaces/{namespace}/"),
-        Scope::Namespaced | Scope::Cluster => String::new(),
+        ResourceScope::Namespaced if !namespace.is_empty() => format!("namespaces/{namespace}/"),
+        ResourceScope::Namespaced | ResourceScope::Cluster => String::new(),
     };
     format!("{root}/{}/{within}{}", kind.api_version(), plural(kind))
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tenon_snapshot::object::{self, Kind, Object, text};
-use tenon_snapshot::{Change, KubeError, PodRef, Versions};
+use tenon_snapshot::{KubeError, ObjectChange, PodRef, Versions};
 use tokio::sync::watch;
 
 use crate::classify::Denied;
@@ -25,10 +25,10 @@ const TROUBLE_FOR: Duration = Duration::from_secs(10);
 const TROUBLE_OVER_AFTER: Duration = Duration::from_secs(15);
 
 /// Namespace and name.
-pub(crate) type Name = (String, String);
+pub(crate) type ObjectName = (String, String);
 
 /// What is kept of an object.
-pub(crate) trait Kept: Clone + Send + 'static {
+pub(crate) trait KeptObject: Clone + Send + 'static {
     /// `metadata.resourceVersion`.
     fn version(&self) -> &str;
     /// `metadata.uid`.
@@ -41,7 +41,7 @@ pub(crate) trait Kept: Clone + Send + 'static {
     fn is_deleted(&self) -> bool;
 }
 
-impl Kept for PodRef {
+impl KeptObject for PodRef {
     fn version(&self) -> &str {
         &self.version
     }
@@ -63,7 +63,7 @@ impl Kept for PodRef {
     }
 }
 
-impl Kept for Object {
+impl KeptObject for Object {
     fn version(&self) -> &str {
         text(self, "/metadata/resourceVersion").unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Changes {
         self.0.subscribe()
     }
 
-    fn tell(&self, change: Change) {
+    fn tell(&self, change: ObjectChange) {
         self.0.send_modify(|versions| versions.count(change));
     }
 }
@@ -118,21 +118,21 @@ impl Changes {
 #[derive(Debug)]
 pub(crate) struct Cell<T> {
     kind: Kind,
-    state: Mutex<State<T>>,
+    state: Mutex<CellState<T>>,
     changes: Changes,
     news: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    objects: BTreeMap<Name, T>,
-    filling: Option<BTreeMap<Name, T>>,
-    phase: Phase,
-    trouble: Option<Trouble>,
+struct CellState<T> {
+    objects: BTreeMap<ObjectName, T>,
+    filling: Option<BTreeMap<ObjectName, T>>,
+    phase: ListPhase,
+    trouble: Option<ListTrouble>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ListPhase {
     /// Never listed.
     Empty,
     /// Listed, and followed.
@@ -140,7 +140,7 @@ enum Phase {
 }
 
 #[derive(Debug, Clone)]
-struct Trouble {
+struct ListTrouble {
     first: Instant,
     last: Instant,
     error: KubeError,
@@ -148,7 +148,7 @@ struct Trouble {
 
 /// What a list would answer.
 #[derive(Debug)]
-pub(crate) enum Answer<T> {
+pub(crate) enum ListAnswer<T> {
     /// All objects, by namespace and name.
     Objects(Vec<T>),
     /// It isn't listed yet, and nothing went wrong so far.
@@ -157,9 +157,10 @@ pub(crate) enum Answer<T> {
     Failed(KubeError),
 }
 
-impl<T: Kept> Cell<T> {
+impl<T: KeptObject> Cell<T> {
     pub(crate) fn new(kind: Kind, changes: Changes) -> Self {
-        let state = State { objects: BTreeMap::new(), filling: None, phase: Phase::Empty, trouble: None };
+        let state =
+            CellState { objects: BTreeMap::new(), filling: None, phase: ListPhase::Empty, trouble: None };
         Self { kind, state: Mutex::new(state), changes, news: watch::Sender::new(()) }
     }
 
@@ -167,7 +168,7 @@ impl<T: Kept> Cell<T> {
         self.kind
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, CellState<T>> {
         // Nothing in here leaves anything half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,10 +179,10 @@ impl<T: Kept> Cell<T> {
     }
 
     fn tell(&self) {
-        self.tell_of(Change::of(self.kind));
+        self.tell_of(ObjectChange::of(self.kind));
     }
 
-    fn tell_of(&self, change: Change) {
+    fn tell_of(&self, change: ObjectChange) {
         self.changes.tell(change);
         self.news.send_replace(());
     }
@@ -192,7 +193,7 @@ impl<T: Kept> Cell<T> {
     }
 
     /// An object of the relisting. One that is known in this version stays the same shared one.
-    pub(crate) fn fill(&self, name: Name, object: T) {
+    pub(crate) fn fill(&self, name: ObjectName, object: T) {
         let mut state = self.state();
         let known = state.objects.get(&name).filter(|known| known.version() == object.version()).cloned();
         if let Some(filling) = &mut state.filling {
@@ -203,14 +204,14 @@ impl<T: Kept> Cell<T> {
     /// The relisting is whole.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
-        let mut change = Change::of(self.kind);
+        let mut change = ObjectChange::of(self.kind);
         if let Some(filled) = state.filling.take() {
             let goes = |object: &T| object.is_deleted();
             if filled.values().any(goes) || state.objects.keys().any(|name| !filled.contains_key(name)) {
-                change = Change::of_deleted(self.kind);
+                change = ObjectChange::of_deleted(self.kind);
             }
             state.objects = filled;
-            state.phase = Phase::Listed;
+            state.phase = ListPhase::Listed;
         }
         state.trouble = None;
         drop(state);
@@ -218,7 +219,7 @@ impl<T: Kept> Cell<T> {
     }
 
     /// An object is there, or changed.
-    pub(crate) fn put(&self, name: Name, object: T) {
+    pub(crate) fn put(&self, name: ObjectName, object: T) {
         let mut state = self.state();
         state.trouble = None;
         let known = state.objects.get(&name);
@@ -228,9 +229,9 @@ impl<T: Kept> Cell<T> {
         let alike = known.is_some_and(|known| known.is_like(&object));
         let stayed = known.is_none_or(|known| !known.is_deleted());
         let change = match (known.is_none() && object.waits(), stayed && object.is_deleted()) {
-            (true, _) => Change::Arrival,
-            (false, true) => Change::of_deleted(self.kind),
-            (false, false) => Change::of(self.kind),
+            (true, _) => ObjectChange::Arrival,
+            (false, true) => ObjectChange::of_deleted(self.kind),
+            (false, false) => ObjectChange::of(self.kind),
         };
         state.objects.insert(name, object);
         drop(state);
@@ -240,7 +241,7 @@ impl<T: Kept> Cell<T> {
     }
 
     /// An object is gone.
-    pub(crate) fn remove(&self, name: &Name, version: &str) {
+    pub(crate) fn remove(&self, name: &ObjectName, version: &str) {
         let mut state = self.state();
         state.trouble = None;
         if state.objects.get(name).is_some_and(|known| is_newer(known.version(), version)) {
@@ -249,13 +250,13 @@ impl<T: Kept> Cell<T> {
         let had = state.objects.remove(name).is_some();
         drop(state);
         if had {
-            self.tell_of(Change::of_deleted(self.kind));
+            self.tell_of(ObjectChange::of_deleted(self.kind));
         }
     }
 
     /// The agent itself changed an object: seen at once, or the next round of the same step would plan it again. One that
     /// the watch already took away stays away.
-    pub(crate) fn observe_own(&self, name: Name, object: T) {
+    pub(crate) fn observe_own(&self, name: ObjectName, object: T) {
         let known = self.state().objects.get(&name).is_some_and(|known| known.uid() == object.uid());
         if known {
             self.put(name, object);
@@ -263,7 +264,7 @@ impl<T: Kept> Cell<T> {
     }
 
     /// The agent itself took an object away, or changed it by `change` in a way that the watch will tell.
-    pub(crate) fn change_own(&self, name: &Name, uid: &str, change: impl FnOnce(&T) -> Option<T>) {
+    pub(crate) fn change_own(&self, name: &ObjectName, uid: &str, change: impl FnOnce(&T) -> Option<T>) {
         let mut state = self.state();
         let Some(known) = state.objects.get(name).filter(|known| known.uid() == uid) else { return };
         match change(known) {
@@ -282,38 +283,40 @@ impl<T: Kept> Cell<T> {
             Some(trouble) if now.duration_since(trouble.last) < TROUBLE_OVER_AFTER => trouble.first,
             Some(_) | None => now,
         };
-        state.trouble = Some(Trouble { first, last: now, error });
+        state.trouble = Some(ListTrouble { first, last: now, error });
         let emptied = gone && !state.objects.is_empty();
         if gone {
             state.objects.clear();
         }
         drop(state);
         if emptied {
-            self.changes.tell(Change::of(self.kind));
+            self.changes.tell(ObjectChange::of(self.kind));
         }
         self.news.send_replace(());
     }
 
     /// What a list answers now.
-    pub(crate) fn answer(&self, now: Instant) -> Answer<T> {
+    pub(crate) fn answer(&self, now: Instant) -> ListAnswer<T> {
         let state = self.state();
         let trouble = state.trouble.as_ref();
         if let Some(error) = trouble.map(|trouble| &trouble.error).filter(|error| is_final(error)) {
-            return Answer::Failed(error.clone());
+            return ListAnswer::Failed(error.clone());
         }
         match (state.phase, trouble) {
-            (Phase::Empty, Some(trouble)) if trouble.is_lasting(now) => Answer::Failed(trouble.error.clone()),
-            // An API server that just got a definition says for a moment that it initializes.
-            (Phase::Empty, _) => Answer::NotYet,
-            (Phase::Listed, Some(trouble)) if trouble.is_lasting(now) => {
-                Answer::Failed(trouble.error.clone())
+            (ListPhase::Empty, Some(trouble)) if trouble.is_lasting(now) => {
+                ListAnswer::Failed(trouble.error.clone())
             }
-            (Phase::Listed, _) => Answer::Objects(state.objects.values().cloned().collect()),
+            // An API server that just got a definition says for a moment that it initializes.
+            (ListPhase::Empty, _) => ListAnswer::NotYet,
+            (ListPhase::Listed, Some(trouble)) if trouble.is_lasting(now) => {
+                ListAnswer::Failed(trouble.error.clone())
+            }
+            (ListPhase::Listed, _) => ListAnswer::Objects(state.objects.values().cloned().collect()),
         }
     }
 }
 
-impl Trouble {
+impl ListTrouble {
     fn is_lasting(&self, now: Instant) -> bool {
         let again = now.duration_since(self.last) < TROUBLE_OVER_AFTER;
         again && self.last.duration_since(self.first) >= TROUBLE_FOR
@@ -339,7 +342,7 @@ fn is_newer(version: &str, than: &str) -> bool {
 }
 
 /// Where an object belongs.
-pub(crate) fn name_of(object: &Value) -> Name {
+pub(crate) fn name_of(object: &Value) -> ObjectName {
     (object::namespace(object).to_owned(), object::name(object).to_owned())
 }
 
@@ -362,7 +365,7 @@ mod tests {
             "labels": {"l": label}}}))
     }
 
-    fn name() -> Name {
+    fn name() -> ObjectName {
         (String::new(), "a".to_owned())
     }
 
@@ -371,18 +374,18 @@ mod tests {
         let cell = Cell::new(Kind::Node, changes.clone());
         cell.begin();
         cell.fill(name(), node(5, "x"));
-        assert!(matches!(cell.answer(Instant::now()), Answer::NotYet));
+        assert!(matches!(cell.answer(Instant::now()), ListAnswer::NotYet));
         cell.finish();
         (cell, changes.subscribe())
     }
 
     fn labels(cell: &Cell<Object>) -> Vec<String> {
         match cell.answer(Instant::now()) {
-            Answer::Objects(all) => all
+            ListAnswer::Objects(all) => all
                 .iter()
                 .map(|node| text(node, "/metadata/labels/l").unwrap_or_default().to_owned())
                 .collect(),
-            other @ (Answer::NotYet | Answer::Failed(_)) => panic!("{other:?}"),
+            other @ (ListAnswer::NotYet | ListAnswer::Failed(_)) => panic!("{other:?}"),
         }
     }
 
@@ -446,12 +449,12 @@ mod tests {
     #[test]
     fn a_relisting_is_seen_at_its_end_and_keeps_what_is_the_same() {
         let (cell, _changes) = listed();
-        let Answer::Objects(before) = cell.answer(Instant::now()) else { panic!() };
+        let ListAnswer::Objects(before) = cell.answer(Instant::now()) else { panic!() };
         cell.begin();
         assert_eq!(labels(&cell), ["x"]);
         cell.fill(name(), node(5, "x"));
         cell.finish();
-        let Answer::Objects(after) = cell.answer(Instant::now()) else { panic!() };
+        let ListAnswer::Objects(after) = cell.answer(Instant::now()) else { panic!() };
         assert!(Arc::ptr_eq(&before[0], &after[0]));
     }
 
@@ -462,7 +465,11 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let error = || KubeError::Unavailable(Arc::new(std::io::Error::other("refused")));
         let check = |seconds, failed: bool| {
-            assert_eq!(matches!(cell.answer(at(seconds)), Answer::Failed(_)), failed, "after {seconds} s");
+            assert_eq!(
+                matches!(cell.answer(at(seconds)), ListAnswer::Failed(_)),
+                failed,
+                "after {seconds} s"
+            );
         };
         cell.fail(error(), at(0));
         check(1, false);
@@ -480,17 +487,17 @@ mod tests {
     fn a_first_list_waits_for_what_passes_and_not_for_rights() {
         let cell: Cell<Object> = Cell::new(Kind::Node, Changes::default());
         cell.fail(KubeError::Unavailable(Arc::new(std::io::Error::other("initializing"))), Instant::now());
-        assert!(matches!(cell.answer(Instant::now()), Answer::NotYet));
+        assert!(matches!(cell.answer(Instant::now()), ListAnswer::NotYet));
         let denied = Denied { verb: "list", resource: "nodes".to_owned(), message: String::new() };
         cell.fail(KubeError::Unavailable(Arc::new(denied)), Instant::now());
-        assert!(matches!(cell.answer(Instant::now()), Answer::Failed(_)));
+        assert!(matches!(cell.answer(Instant::now()), ListAnswer::Failed(_)));
     }
 
     #[test]
     fn a_kind_that_is_not_served_is_told_at_once_and_has_no_objects() {
         let (cell, _changes) = listed();
         cell.fail(KubeError::UnknownKind { kind: Kind::NodePool }, Instant::now());
-        assert!(matches!(cell.answer(Instant::now()), Answer::Failed(KubeError::UnknownKind { .. })));
+        assert!(matches!(cell.answer(Instant::now()), ListAnswer::Failed(KubeError::UnknownKind { .. })));
         cell.begin();
         cell.finish();
         assert!(labels(&cell).is_empty());

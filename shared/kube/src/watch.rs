@@ -11,11 +11,11 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::Value;
 use tenon_snapshot::object::{Kind, Object, text};
-use tenon_snapshot::pod::{PodRef, Shapes};
+use tenon_snapshot::pod::{PodNeedsSet, PodRef};
 
 use crate::classify::classify_watch;
-use crate::prune::{Form, ObjectForm, PodForm, Pruned};
-use crate::store::{Cell, Kept, Name, keep_object, name_of};
+use crate::prune::{ObjectForm, PodForm, Prune, Pruned};
+use crate::store::{Cell, KeptObject, ObjectName, keep_object, name_of};
 
 /// A watch is begun anew so often, and a connection that died without a word is noticed 5 s later: that what is listed is
 /// older than it seems stays well below the 90 s for which a snapshot is fresh.
@@ -62,7 +62,7 @@ pub(crate) async fn watch_objects(client: Client, cell: Arc<Cell<Object>>, listi
 
 /// Watches pods for ever. Finished ones are left out by the server: nobody reads them.
 pub(crate) async fn watch_pods(client: Client, cell: Arc<Cell<PodRef>>, listing: Listing) {
-    let shapes = Mutex::new(Shapes::default());
+    let shapes = Mutex::new(PodNeedsSet::default());
     let keep =
         move |value: Value| shapes.lock().unwrap_or_else(PoisonError::into_inner).read(&value).map(Arc::new);
     let config = |seconds| config(listing, seconds).fields("status.phase!=Succeeded,status.phase!=Failed");
@@ -77,7 +77,7 @@ fn config(listing: Listing, seconds: u32) -> watcher::Config {
     }
 }
 
-async fn follow<F: Form, T: Kept>(
+async fn follow<F: Prune, T: KeptObject>(
     client: Client,
     cell: &Cell<T>,
     config: impl Fn(u32) -> watcher::Config + Send,
@@ -115,11 +115,11 @@ async fn follow<F: Form, T: Kept>(
 #[derive(Debug)]
 struct ListTime {
     seconds: u32,
-    under_way: UnderWay,
+    under_way: ListUnderWay,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnderWay {
+enum ListUnderWay {
     List,
     Nothing,
 }
@@ -134,29 +134,34 @@ enum Verdict {
 
 impl Default for ListTime {
     fn default() -> Self {
-        Self { seconds: WATCH_SECONDS, under_way: UnderWay::Nothing }
+        Self { seconds: WATCH_SECONDS, under_way: ListUnderWay::Nothing }
     }
 }
 
 impl ListTime {
-    fn observe<F: Form>(&mut self, event: &Event<Pruned<F>>) -> Verdict {
+    fn observe<F: Prune>(&mut self, event: &Event<Pruned<F>>) -> Verdict {
         match (event, self.under_way) {
-            (Event::Init, UnderWay::List) if self.seconds < LONGEST_WATCH_SECONDS => {
+            (Event::Init, ListUnderWay::List) if self.seconds < LONGEST_WATCH_SECONDS => {
                 self.seconds = (self.seconds * 2).min(LONGEST_WATCH_SECONDS);
-                self.under_way = UnderWay::Nothing;
+                self.under_way = ListUnderWay::Nothing;
                 return Verdict::TooShort;
             }
-            (Event::Init, _) => self.under_way = UnderWay::List,
-            (Event::InitDone, _) => self.under_way = UnderWay::Nothing,
+            (Event::Init, _) => self.under_way = ListUnderWay::List,
+            (Event::InitDone, _) => self.under_way = ListUnderWay::Nothing,
             (Event::InitApply(_) | Event::Apply(_) | Event::Delete(_), _) => {}
         }
         Verdict::Enough
     }
 }
 
-fn observe<F: Form, T: Kept>(cell: &Cell<T>, event: Event<Pruned<F>>, keep: &impl Fn(Value) -> Option<T>) {
-    let named =
-        |object: Pruned<F>| -> Option<(Name, T)> { Some((name_of(&object.value), keep(object.value)?)) };
+fn observe<F: Prune, T: KeptObject>(
+    cell: &Cell<T>,
+    event: Event<Pruned<F>>,
+    keep: &impl Fn(Value) -> Option<T>,
+) {
+    let named = |object: Pruned<F>| -> Option<(ObjectName, T)> {
+        Some((name_of(&object.value), keep(object.value)?))
+    };
     match event {
         Event::Init => cell.begin(),
         Event::InitApply(object) => {

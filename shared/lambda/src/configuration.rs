@@ -20,7 +20,7 @@ const REGION: &str = "AWS_REGION";
 
 /// What a function knows of where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Configuration {
+pub struct FunctionConfiguration {
     /// Whose function it is.
     pub installation: Installation,
     /// The state table's name or ARN.
@@ -55,12 +55,12 @@ impl Queues {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationError {
     /// One a variable, in the order of this module.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<VariableProblem>,
 }
 
 /// What is wrong with a variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum VariableProblem {
     /// It isn't there.
     #[error("`{variable}` isn't set: set it to {expected}")]
     Missing {
@@ -93,7 +93,7 @@ impl fmt::Display for ConfigurationError {
 
 impl std::error::Error for ConfigurationError {}
 
-impl Configuration {
+impl FunctionConfiguration {
     /// The configuration of this process.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Configuration {
     /// # Errors
     /// [`ConfigurationError`] names every variable that is missing or malformed.
     pub fn parse(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigurationError> {
-        let mut read = Reader { variable, problems: Vec::new() };
+        let mut read = VariableReader { variable, problems: Vec::new() };
         let id = read.value(INSTALLATION, "the installation's id", |text| InstallationId::parse(text).ok());
         let account = read.value(ACCOUNT, "the account's twelve digits", |text| {
             (text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.to_owned())
@@ -130,12 +130,12 @@ impl Configuration {
     }
 }
 
-struct Reader<F> {
+struct VariableReader<F> {
     variable: F,
-    problems: Vec<Problem>,
+    problems: Vec<VariableProblem>,
 }
 
-impl<F: Fn(&str) -> Option<String>> Reader<F> {
+impl<F: Fn(&str) -> Option<String>> VariableReader<F> {
     fn value<T>(
         &mut self,
         variable: &'static str,
@@ -143,12 +143,12 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
         let Some(value) = (self.variable)(variable).filter(|value| !value.is_empty()) else {
-            self.problems.push(Problem::Missing { variable, expected });
+            self.problems.push(VariableProblem::Missing { variable, expected });
             return None;
         };
         let parsed = parse(&value);
         if parsed.is_none() {
-            self.problems.push(Problem::Malformed { variable, value, expected });
+            self.problems.push(VariableProblem::Malformed { variable, value, expected });
         }
         parsed
     }
@@ -181,9 +181,9 @@ mod tests {
         (REGION, "us-east-1"),
     ];
 
-    fn parse(changes: &[(&str, &str)]) -> Result<Configuration, ConfigurationError> {
+    fn parse(changes: &[(&str, &str)]) -> Result<FunctionConfiguration, ConfigurationError> {
         let variables: BTreeMap<&str, &str> = GOOD.iter().chain(changes).copied().collect();
-        Configuration::parse(|variable| variables.get(variable).map(|value| (*value).to_owned()))
+        FunctionConfiguration::parse(|variable| variables.get(variable).map(|value| (*value).to_owned()))
     }
 
     fn check(changes: &[(&str, &str)], expected: &[&str]) {
@@ -232,12 +232,14 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_told_at_once() {
-        let error = Configuration::parse(|_| None).unwrap_err();
+        let error = FunctionConfiguration::parse(|_| None).unwrap_err();
         let variables: Vec<&str> = error
             .problems
             .iter()
             .map(|problem| match problem {
-                Problem::Missing { variable, .. } | Problem::Malformed { variable, .. } => *variable,
+                VariableProblem::Missing { variable, .. } | VariableProblem::Malformed { variable, .. } => {
+                    *variable
+                }
             })
             .collect();
         assert_eq!(variables, [INSTALLATION, ACCOUNT, TABLE, BUS, QUEUES, REGION]);

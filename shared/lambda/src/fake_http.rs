@@ -14,27 +14,27 @@ use aws_types::SdkConfig;
 use aws_types::region::Region;
 use serde_json::Value;
 
-use crate::configuration::Configuration;
+use crate::configuration::FunctionConfiguration;
 
 /// A request as it was sent: the operation, such as `AmazonSQS.SendMessage`, and its body.
-pub(crate) type Sent = (String, Value);
+pub(crate) type SentRequest = (String, Value);
 
 #[derive(Debug, Default)]
-struct Log {
+struct RequestLog {
     answers: VecDeque<(u16, Value)>,
-    sent: Vec<Sent>,
+    sent: Vec<SentRequest>,
 }
 
 /// Gives its answers, one a request, and then broken connections; keeps the requests.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FakeHttp(Arc<Mutex<Log>>);
+pub(crate) struct FakeAwsHttp(Arc<Mutex<RequestLog>>);
 
-impl FakeHttp {
+impl FakeAwsHttp {
     pub(crate) fn new(answers: impl IntoIterator<Item = (u16, Value)>) -> Self {
-        Self(Arc::new(Mutex::new(Log { answers: answers.into_iter().collect(), sent: Vec::new() })))
+        Self(Arc::new(Mutex::new(RequestLog { answers: answers.into_iter().collect(), sent: Vec::new() })))
     }
 
-    pub(crate) fn sent(&self) -> Vec<Sent> {
+    pub(crate) fn sent(&self) -> Vec<SentRequest> {
         self.0.lock().unwrap().sent.clone()
     }
 
@@ -51,7 +51,7 @@ impl FakeHttp {
     }
 }
 
-impl HttpConnector for FakeHttp {
+impl HttpConnector for FakeAwsHttp {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let operation = request.headers().get("x-amz-target").unwrap().to_owned();
         let body = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
@@ -66,15 +66,15 @@ impl HttpConnector for FakeHttp {
     }
 }
 
-impl HttpClient for FakeHttp {
+impl HttpClient for FakeAwsHttp {
     fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         SharedHttpConnector::new(self.clone())
     }
 }
 
 /// The configuration of the installation `tenon` in us-east-1.
-pub(crate) fn configuration() -> Configuration {
-    Configuration::parse(|variable| {
+pub(crate) fn configuration() -> FunctionConfiguration {
+    FunctionConfiguration::parse(|variable| {
         let value = match variable {
             "AWS_REGION" => "us-east-1",
             "TENON_ACCOUNT" => "123456789012",

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use serde_json::Value;
-use tenon_runtime::batch::{Batch, Failure, Message};
+use tenon_runtime::batch::{Batch, Message, MessageFailure};
 use tenon_runtime::{Handler, Ports};
 
 use crate::log;
@@ -59,23 +59,23 @@ async fn in_time(left: Duration, work: impl Future<Output = ()>) {
 
 /// Where messages came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum MessageOrigin {
     /// A queue.
     Queue,
     /// Whoever invoked the function.
     Invoker,
 }
 
-fn read(payload: Value) -> Result<(Vec<Message>, Origin), InvocationError> {
+fn read(payload: Value) -> Result<(Vec<Message>, MessageOrigin), InvocationError> {
     if !is_batch(&payload) {
         return Ok((
             vec![Message { id: "event".to_owned(), body: payload.to_string(), received: 1 }],
-            Origin::Invoker,
+            MessageOrigin::Invoker,
         ));
     }
     let event: SqsEvent = serde_json::from_value(payload).map_err(|error| malformed(&error.to_string()))?;
     let messages = event.records.into_iter().map(message).collect::<Result<_, _>>()?;
-    Ok((messages, Origin::Queue))
+    Ok((messages, MessageOrigin::Queue))
 }
 
 fn is_batch(payload: &Value) -> bool {
@@ -95,15 +95,17 @@ fn malformed(what: &str) -> InvocationError {
     InvocationError { error_type: "BatchForm", message: format!("can't read the queue's batch: {what}") }
 }
 
-fn answer(failures: Vec<Failure>, origin: Origin) -> Result<SqsBatchResponse, InvocationError> {
+fn answer(failures: Vec<MessageFailure>, origin: MessageOrigin) -> Result<SqsBatchResponse, InvocationError> {
     match origin {
-        Origin::Queue => {
+        MessageOrigin::Queue => {
             let mut answer = SqsBatchResponse::default();
             answer.set_failures(failures.into_iter().map(|failure| failure.message_id));
             Ok(answer)
         }
-        Origin::Invoker => match failures.into_iter().next() {
-            Some(Failure { error_type, error, .. }) => Err(InvocationError { error_type, message: error }),
+        MessageOrigin::Invoker => match failures.into_iter().next() {
+            Some(MessageFailure { error_type, error, .. }) => {
+                Err(InvocationError { error_type, message: error })
+            }
             None => Ok(SqsBatchResponse::default()),
         },
     }

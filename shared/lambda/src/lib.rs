@@ -18,7 +18,7 @@ mod runtime;
 mod signals;
 
 pub use clients::sdk_config;
-pub use configuration::{Configuration, ConfigurationError, Problem};
+pub use configuration::{ConfigurationError, FunctionConfiguration, VariableProblem};
 pub use invocation::InvocationError;
 pub use ports::AwsPorts;
 pub use runtime::{StartError, main, run, serve};

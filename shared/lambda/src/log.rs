@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use tenon_domain::journal::JournalRecord;
 
-use tenon_runtime::batch::Failure;
+use tenon_runtime::batch::MessageFailure;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::invocation::InvocationError;
@@ -42,7 +42,7 @@ fn level(name: Option<&str>) -> LevelFilter {
 }
 
 /// Tells of messages that failed: one line for all that failed of one cause.
-pub(crate) fn failures(failures: &[Failure]) {
+pub(crate) fn failures(failures: &[MessageFailure]) {
     let mut causes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for failure in failures {
         causes.entry((failure.error_type, &failure.error)).or_default().push(&failure.message_id);

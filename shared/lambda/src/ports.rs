@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use aws_types::SdkConfig;
 use jiff::{SignedDuration, Timestamp};
-use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift, FailedCall, Report};
+use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift, FailedCall, FailedCallSink};
 use tenon_dynamodb::DynamoTable;
-use tenon_ec2::Account;
+use tenon_ec2::Ec2Account;
 use tenon_runtime::{Installation, Ports};
 
 use crate::clients::sdk_config;
-use crate::configuration::Configuration;
+use crate::configuration::FunctionConfiguration;
 use crate::signals::AwsSignals;
 
 /// EC2, its prices and zonal shifts.
-type AwsAccount = Account<AwsEc2, AwsPricing, AwsZonalShift>;
+type AwsAccount = Ec2Account<AwsEc2, AwsPricing, AwsZonalShift>;
 
 /// The table, EC2 and the queues of a configuration.
 #[derive(Debug)]
@@ -27,18 +27,18 @@ pub struct AwsPorts {
 
 impl AwsPorts {
     /// Ports with the role's credentials. Nothing is connected before it is used.
-    pub async fn connect(configuration: &Configuration) -> Self {
+    pub async fn connect(configuration: &FunctionConfiguration) -> Self {
         Self::new(&Box::pin(sdk_config(&configuration.installation.region)).await, configuration)
     }
 
     /// Ports by the clients that `sdk` configures. What it says of retries and timeouts doesn't count.
     #[must_use]
-    pub fn new(sdk: &SdkConfig, configuration: &Configuration) -> Self {
+    pub fn new(sdk: &SdkConfig, configuration: &FunctionConfiguration) -> Self {
         let installation = configuration.installation.clone();
-        let report: Report = Arc::new(tell);
+        let report: FailedCallSink = Arc::new(tell);
         Self {
             table: DynamoTable::new(&aws_sdk_dynamodb::Client::new(sdk), configuration.table.clone()),
-            ec2: Account {
+            ec2: Ec2Account {
                 ec2: AwsEc2::new(sdk).reporting(Arc::clone(&report)),
                 pricing: AwsPricing::new(sdk, installation.region.clone()).reporting(Arc::clone(&report)),
                 zonal_shift: AwsZonalShift::new(sdk).reporting(report),

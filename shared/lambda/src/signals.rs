@@ -21,7 +21,7 @@ use tenon_runtime::error::chain;
 use tenon_runtime::ports::{WAKE_AT_MOST, wake_body};
 use tenon_runtime::{BusEvent, Installation, Signals};
 
-use crate::configuration::{Configuration, Queues};
+use crate::configuration::{FunctionConfiguration, Queues};
 
 /// Connecting to an endpoint of the region.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub struct AwsSignals {
 impl AwsSignals {
     /// Doorbells by clients that `sdk` configures. What it says of retries and timeouts doesn't count.
     #[must_use]
-    pub fn new(sdk: &SdkConfig, configuration: &Configuration) -> Self {
+    pub fn new(sdk: &SdkConfig, configuration: &FunctionConfiguration) -> Self {
         let timeouts =
             TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build();
         let sqs = aws_sdk_sqs::config::Builder::from(sdk)
@@ -175,13 +175,13 @@ fn refused(entry: &PutEventsResultEntry) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_http::{FakeHttp, configuration};
+    use crate::fake_http::{FakeAwsHttp, configuration};
     use serde_json::{Value, json};
     use std::sync::{Arc, Mutex};
 
     const QUEUES: &str = "https://sqs.us-east-1.amazonaws.com/123456789012/tenon-";
 
-    fn signals(http: &FakeHttp) -> AwsSignals {
+    fn signals(http: &FakeAwsHttp) -> AwsSignals {
         AwsSignals::new(&http.sdk_config(), &configuration())
     }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_wake_is_a_message_to_the_functions_queue_with_its_delay() {
-        let http = FakeHttp::new([sent_message(), sent_message()]);
+        let http = FakeAwsHttp::new([sent_message(), sent_message()]);
         let signals = signals(&http);
         signals.wake(FunctionName::NodeClasses, &cluster(), SignedDuration::from_millis(1_200)).await;
         signals.wake(FunctionName::Lifecycle, &cluster(), SignedDuration::ZERO).await;
@@ -222,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_is_rung_by_its_clusters_queue() {
-        let http = FakeHttp::new([sent_message()]);
+        let http = FakeAwsHttp::new([sent_message()]);
         signals(&http).ring_agent(&cluster()).await;
         assert_eq!(http.sent()[0].1["QueueUrl"], format!("{QUEUES}agent-prod"));
     }
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn events_are_put_ten_at_a_time_on_the_installations_bus() {
-        let http = FakeHttp::new([taken(10), taken(2)]);
+        let http = FakeAwsHttp::new([taken(10), taken(2)]);
         let events: Vec<BusEvent> = (0..12).map(|_| event(10)).collect();
         signals(&http).publish(&events).await;
         let sent = http.sent();
@@ -263,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_stay_under_the_limit_of_bytes_and_what_fits_none_is_left_out() {
-        let http = FakeHttp::new([taken(1), taken(2)]);
+        let http = FakeAwsHttp::new([taken(1), taken(2)]);
         let events = [event(200_000), event(300_000), event(100_000), event(100_000)];
         signals(&http).publish(&events).await;
         let sizes: Vec<usize> =
@@ -292,7 +292,7 @@ mod tests {
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let _logging = tracing::subscriber::set_default(log.finish());
         let refused = json!({"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InternalFailure", "ErrorMessage": "later"}]});
-        let http = FakeHttp::new([(200, refused), (503, json!({})), sent_message()]);
+        let http = FakeAwsHttp::new([(200, refused), (503, json!({})), sent_message()]);
         let signals = signals(&http);
         signals.publish(&[event(1)]).await;
         signals.ring_agent(&cluster()).await;

@@ -18,9 +18,9 @@ use axum::http::HeaderMap;
 use axum::routing::{get, post};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_lambda::{AwsPorts, Configuration};
-use tenon_runtime::{Handler, HandlerError, Ports, Scope, Signals};
+use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_lambda::{AwsPorts, FunctionConfiguration};
+use tenon_runtime::{Handler, HandlerError, Ports, Signals, WakeScope};
 use tenon_table::{Consistency, Key, Table};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -33,8 +33,13 @@ impl Handler for Rings {
         FunctionName::Lifecycle
     }
 
-    async fn handle<P: Ports>(&self, ports: &P, scope: &Scope, _: &[Cause]) -> Result<(), HandlerError> {
-        let Scope::Cluster(cluster) = scope else { return Ok(()) };
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        _: &[WakeCause],
+    ) -> Result<(), HandlerError> {
+        let WakeScope::Cluster(cluster) = scope else { return Ok(()) };
         if cluster.as_str() == "broken" {
             panic!("this cluster is broken");
         }
@@ -55,7 +60,7 @@ fn function_of_the_other_tests() {
         return;
     }
     let code = tenon_lambda::main(async {
-        let configuration = Configuration::from_environment()?;
+        let configuration = FunctionConfiguration::from_environment()?;
         let ports = AwsPorts::connect(&configuration).await;
         tenon_lambda::run(&Rings, &ports).await
     });

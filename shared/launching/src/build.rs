@@ -33,17 +33,17 @@ use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
     SpotAllocation, TargetCapacityType,
 };
-use tenon_planning::provision::{Asked, PlannedClaim};
+use tenon_planning::provision::{AskReason, PlannedClaim};
 use tenon_runtime::error::chain;
 use tenon_state::step::Change;
 use tenon_table::Expect;
-use tenon_table::items::{Template, keys, set};
+use tenon_table::items::{TemplateItem, keys, set};
 
 use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
 use crate::template::{shared_tags, template, to_stored};
 use crate::user_data::{NodeSetup, UserDataError};
-use tenon_state::world::{ReadyClass, refused_requests};
+use tenon_state::cluster::{ReadyClass, refused_requests};
 
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
@@ -88,9 +88,9 @@ pub struct BuiltLaunch {
 
 impl BuiltLaunch {
     /// The items of its templates, as they are before EC2 has them.
-    pub fn template_items(&self) -> impl Iterator<Item = Template> {
+    pub fn template_items(&self) -> impl Iterator<Item = TemplateItem> {
         let Launch { class, created_at, .. } = &self.launch;
-        self.templates.iter().map(|(image, request)| Template {
+        self.templates.iter().map(|(image, request)| TemplateItem {
             name: request.name.clone(),
             class: class.clone(),
             image: image.clone(),
@@ -153,7 +153,7 @@ pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCau
     let mut built = Built::default();
     let mut taken = BTreeSet::new();
     for group in groups(claims) {
-        match build_one(input, (&group, &taken), cause) {
+        match build_one(input, &group, &taken, cause) {
             Ok(Some(launch)) => {
                 taken.extend(launch.leases.iter().map(|mark| mark.key.clone()));
                 built.launches.push(launch);
@@ -186,7 +186,7 @@ fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
 }
 
 fn asks_only(claim: &PlannedClaim) -> bool {
-    claim.offerings.iter().all(|offering| offering.asked == Asked::Probe)
+    claim.offerings.iter().all(|offering| offering.asked == AskReason::Probe)
 }
 
 /// Whether an instance for one is an instance for the other.
@@ -198,7 +198,8 @@ fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
 
 fn build_one(
     input: &LaunchInput<'_>,
-    (group, taken): (&[&PlannedClaim], &BTreeSet<UnavailableKey>),
+    group: &[&PlannedClaim],
+    taken: &BTreeSet<UnavailableKey>,
     cause: &LaunchCause,
 ) -> Result<Option<BuiltLaunch>, BuildError> {
     let Some(first) = group.first() else { return Ok(None) };
@@ -225,7 +226,8 @@ fn build_one(
     let leases = marks.filter_map(|mark| mark.leased(Probe::of(asked))).collect();
     let token =
         ClientToken::parse(format!("tenon-{}", Digest::of_texts(["token", id.as_str()]).base36(ID_DIGITS)))?;
-    let (request, templates) = request(input, (first, group.len()), &fleet, (&id, &token))?;
+    let parts = RequestParts { claim: first, count: group.len(), fleet: &fleet, launch: &id, token: &token };
+    let (request, templates) = request(input, parts)?;
     let launch = Launch {
         id: id.clone(),
         revision: 1,
@@ -240,7 +242,7 @@ fn build_one(
         state: LaunchState::Requested { attempts: 0, not_before: input.now },
     };
     let claims = group.iter().map(|planned| claim(planned, &launch)).collect();
-    let records = group.iter().map(|planned| record(input, planned, (&launch, &fleet))).collect();
+    let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
     Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
 }
 
@@ -252,12 +254,23 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
     Ok(LaunchId::parse(format!("launch-{digest}"))?)
 }
 
+/// What a launch's request is made from.
+#[derive(Clone, Copy)]
+struct RequestParts<'a> {
+    /// One of its claims, which are equal.
+    claim: &'a PlannedClaim,
+    /// How many claims it has.
+    count: usize,
+    fleet: &'a Fleet,
+    launch: &'a LaunchId,
+    token: &'a ClientToken,
+}
+
 fn request(
     input: &LaunchInput<'_>,
-    (claim, count): (&PlannedClaim, usize),
-    fleet: &Fleet,
-    (id, token): (&LaunchId, &ClientToken),
+    parts: RequestParts<'_>,
 ) -> Result<(CreateFleetRequest, Vec<(ImageId, CreateLaunchTemplate)>), BuildError> {
+    let RequestParts { claim, count, fleet, launch, token } = parts;
     let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
     let labels = node_labels(claim, fleet);
     let taints = merge_taints(&claim.taints, &claim.startup_taints);
@@ -265,7 +278,7 @@ fn request(
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
     for (image, overrides) in &fleet.overrides {
-        let template = template(&setup, &ready.status, (image, fleet.reservation.as_ref()))?;
+        let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
@@ -275,7 +288,7 @@ fn request(
     }
     let mut tagged = shared_tags(&setup);
     tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
-    tagged.insert(tags::LAUNCH.to_owned(), id.to_string());
+    tagged.insert(tags::LAUNCH.to_owned(), launch.to_string());
     let request = CreateFleetRequest {
         client_token: token.clone(),
         // At most CLAIMS_PER_LAUNCH.
@@ -336,11 +349,7 @@ fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> S
     told.join(", ")
 }
 
-fn record(
-    input: &LaunchInput<'_>,
-    planned: &PlannedClaim,
-    (launch, fleet): (&Launch, &Fleet),
-) -> JournalRecord {
+fn record(input: &LaunchInput<'_>, planned: &PlannedClaim, launch: &Launch, fleet: &Fleet) -> JournalRecord {
     let pods = planned.pods.len();
     let purpose = match &launch.cause {
         LaunchCause::PendingPods => format!("for {}", counted(pods, "pending pod", "pending pods")),
@@ -415,7 +424,7 @@ mod tests {
     use tenon_domain::requirement::Requirement;
     use tenon_memory_table::block_on;
     use tenon_memory_table::{MemoryConfig, MemoryTable};
-    use tenon_table::{Commit, CommitToken, Group, Table, Write};
+    use tenon_table::{Commit, CommitToken, Table, Write, WriteGroup};
 
     use super::*;
     use crate::testing::{self, class, many_types, planned, registry, status, types};
@@ -609,7 +618,7 @@ mod tests {
             }
             let mut change = Change::of(&input.registry.cluster);
             write_launch(input, &launch, 1, |_| false, &mut change);
-            let Group { conditions, writes } = change.group();
+            let WriteGroup { conditions, writes } = change.group();
             let before: Vec<_> = table.dump().collect();
             let committed = commit("launch", conditions, writes);
             assert_eq!(committed, table.dump().collect::<Vec<_>>() != before);

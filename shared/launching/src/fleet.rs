@@ -16,9 +16,11 @@ use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::reservation::LaunchedInto;
-use tenon_domain::unavailable::{MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
+use tenon_domain::unavailable::{
+    MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, WantedOffering,
+};
 use tenon_ec2::port::FleetOverride;
-use tenon_planning::provision::{Asked, PlannedClaim, UsableOffering};
+use tenon_planning::provision::{AskReason, PlannedClaim, UsableOffering};
 
 use crate::min_values::{Flexibility, MinValuesLost};
 
@@ -110,7 +112,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     let capacity_type = capacity_type(&offerings).ok_or(NoFleet::NoOverride)?;
     offerings.retain(|offering| offering.capacity_type == capacity_type);
     offerings.sort_by_key(|o| (PriceRank::of(o.price), o.instance_type.clone(), o.zone.clone()));
-    let asks_only = offerings.iter().all(|offering| offering.asked == Asked::Probe);
+    let asks_only = offerings.iter().all(|offering| offering.asked == AskReason::Probe);
     let most = match input.purpose {
         FleetPurpose::PendingPods if asks_only => LEASES_ALONE,
         FleetPurpose::PendingPods => LEASES_ALONG,
@@ -204,7 +206,7 @@ impl Choosing<'_> {
             self.is_cut = true;
             return;
         }
-        match leases(self.input, (offering, facts), subnet) {
+        match leases(self.input, offering, facts, subnet) {
             Leases::All(keys) if keys.iter().any(|key| self.input.taken.contains(key)) => {
                 self.left = self.left.max(Some(Left::Taken));
                 return;
@@ -247,7 +249,8 @@ enum Leases {
 
 fn leases(
     input: FleetInput<'_>,
-    (offering, facts): (&UsableOffering, &InstanceTypeFacts),
+    offering: &UsableOffering,
+    facts: &InstanceTypeFacts,
     subnet: &ClassSubnet,
 ) -> Leases {
     let key = OfferingKey {
@@ -256,7 +259,11 @@ fn leases(
         instance_type: offering.instance_type.clone(),
     };
     let reservation = offering.reservation.as_ref().map(|of| &of.id);
-    let wanted = Wanted { requests: input.requests.digests, reservation, ..Wanted::new(&key, facts.vcpus) };
+    let wanted = WantedOffering {
+        requests: input.requests.digests,
+        reservation,
+        ..WantedOffering::new(&key, facts.vcpus)
+    };
     let subnet = UnavailableKey::Subnet(subnet.id.clone());
     let named = std::iter::once(&subnet).chain(input.requests.whole).filter_map(|key| input.marks.get(key));
     let mut keys = BTreeSet::new();
@@ -301,8 +308,8 @@ fn reserved(offerings: &mut Vec<&UsableOffering>) -> Option<LaunchedInto> {
 fn settled<'o, 'a>(
     offerings: &'o [&'a UsableOffering],
 ) -> impl Iterator<Item = &'a UsableOffering> + use<'o, 'a> {
-    let some = offerings.iter().any(|offering| offering.asked == Asked::Available);
-    offerings.iter().copied().filter(move |offering| !some || offering.asked == Asked::Available)
+    let some = offerings.iter().any(|offering| offering.asked == AskReason::Available);
+    offerings.iter().copied().filter(move |offering| !some || offering.asked == AskReason::Available)
 }
 
 /// How the claim is paid: in the preferred way of those that have a price, or of all where none has one.

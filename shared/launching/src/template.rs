@@ -21,8 +21,8 @@ use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 use tenon_domain::tags;
 use tenon_ec2::port::{
-    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
-    Monitoring, ReservationPreference, Tags,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec,
+    LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
 use crate::user_data::{NodeSetup, UserDataError, user_data};
@@ -41,7 +41,8 @@ const VERSION: u32 = 1;
 pub fn template(
     setup: &NodeSetup<'_>,
     status: &ClassStatus,
-    (image, into): (&ImageId, Option<&LaunchedInto>),
+    image: &ImageId,
+    into: Option<&LaunchedInto>,
 ) -> Result<CreateLaunchTemplate, UserDataError> {
     let (registry, class) = (setup.registry, setup.class);
     let metadata = &class.metadata_options;
@@ -50,12 +51,12 @@ pub fn template(
         image: Some(image.clone()),
         security_groups: status.security_groups.iter().map(|group| group.id.clone()).collect(),
         instance_profile: status.instance_profile.as_ref().map(|profile| match profile {
-            node_class::InstanceProfile::Name(name) => InstanceProfile::Name(name.clone()),
-            node_class::InstanceProfile::Arn(arn) => InstanceProfile::Arn(arn.clone()),
+            node_class::InstanceProfile::Name(name) => InstanceProfileSpec::Name(name.clone()),
+            node_class::InstanceProfile::Arn(arn) => InstanceProfileSpec::Arn(arn.clone()),
         }),
         user_data: user_data(setup)?.map(|text| STANDARD.encode(text)),
         block_devices: block_devices(&class.settings, &registry.allowed),
-        metadata_options: Some(MetadataOptions {
+        metadata_options: Some(InstanceMetadataOptions {
             http_endpoint: metadata.http_endpoint.clone(),
             http_protocol_ipv6: metadata.http_protocol_ipv6.clone(),
             http_put_response_hop_limit: u32::from(metadata.http_put_response_hop_limit),
@@ -96,14 +97,14 @@ pub fn shared_tags(setup: &NodeSetup<'_>) -> Tags {
 
 /// The class's devices, else the family's own: gp3, encrypted, as the peer makes them. Without the stack's allowance no
 /// snapshot is named, whatever the class says: EC2 takes the image's own for the device.
-fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec<BlockDevice> {
+fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec<BlockDeviceMapping> {
     if settings.block_devices.is_empty() {
-        let device = |(name, bytes): &(&str, u64)| BlockDevice {
+        let device = |(name, bytes): &(&str, u64)| BlockDeviceMapping {
             device_name: (*name).to_owned(),
             volume_size_gib: u32::try_from(bytes.div_ceil(GIB)).ok(),
             volume_type: Some("gp3".to_owned()),
             encrypted: Some(true),
-            ..BlockDevice::default()
+            ..BlockDeviceMapping::default()
         };
         return settings.ami_family.default_devices().iter().map(device).collect();
     }
@@ -112,7 +113,7 @@ fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec
         // EC2 takes whole GiB; less would be too small.
         let gib =
             ebs.size.and_then(|size| u64::try_from(size.value_ceil()).ok()).map(|bytes| bytes.div_ceil(GIB));
-        BlockDevice {
+        BlockDeviceMapping {
             device_name: mapping.device_name.clone().unwrap_or_default(),
             volume_size_gib: gib.and_then(|gib| u32::try_from(gib).ok()),
             volume_type: ebs.volume_type,
@@ -144,7 +145,7 @@ pub enum StoredTemplateError {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredTemplate {
     v: u32,
     name: String,
     image: Option<String>,
@@ -199,11 +200,11 @@ struct StoredMetadata {
 pub fn to_stored(request: &CreateLaunchTemplate) -> String {
     let data = &request.data;
     let (instance_profile, instance_profile_arn) = match &data.instance_profile {
-        Some(InstanceProfile::Name(name)) => (Some(name.clone()), None),
-        Some(InstanceProfile::Arn(arn)) => (None, Some(arn.clone())),
+        Some(InstanceProfileSpec::Name(name)) => (Some(name.clone()), None),
+        Some(InstanceProfileSpec::Arn(arn)) => (None, Some(arn.clone())),
         None => (None, None),
     };
-    let stored = Stored {
+    let stored = StoredTemplate {
         v: VERSION,
         name: request.name.clone(),
         image: data.image.as_ref().map(ToString::to_string),
@@ -236,12 +237,12 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
 /// # Errors
 /// [`StoredTemplateError`] for another version, form, or a malformed id.
 pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateError> {
-    let stored: Stored = serde_json::from_str(text).map_err(StoredTemplateError::Form)?;
+    let stored: StoredTemplate = serde_json::from_str(text).map_err(StoredTemplateError::Form)?;
     if stored.v != VERSION {
         return Err(StoredTemplateError::Version(stored.v));
     }
     let id = StoredTemplateError::Id;
-    let arn = stored.instance_profile_arn.map(InstanceProfile::Arn);
+    let arn = stored.instance_profile_arn.map(InstanceProfileSpec::Arn);
     let data = LaunchTemplateData {
         image: stored.image.map(ImageId::parse).transpose().map_err(id)?,
         security_groups: stored
@@ -250,10 +251,10 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
             .map(SecurityGroupId::parse)
             .collect::<Result<_, _>>()
             .map_err(id)?,
-        instance_profile: stored.instance_profile.map(InstanceProfile::Name).or(arn),
+        instance_profile: stored.instance_profile.map(InstanceProfileSpec::Name).or(arn),
         user_data: stored.user_data,
-        block_devices: stored.block_devices.into_iter().map(BlockDevice::from).collect(),
-        metadata_options: stored.metadata_options.map(|options| MetadataOptions {
+        block_devices: stored.block_devices.into_iter().map(BlockDeviceMapping::from).collect(),
+        metadata_options: stored.metadata_options.map(|options| InstanceMetadataOptions {
             http_endpoint: options.http_endpoint,
             http_protocol_ipv6: options.http_protocol_ipv6,
             http_put_response_hop_limit: options.http_put_response_hop_limit,
@@ -282,13 +283,13 @@ fn preference(stored: StoredPreference) -> Result<ReservationPreference, ParseId
 
 macro_rules! device_forms {
     ($($field:ident),*) => {
-        impl From<BlockDevice> for StoredDevice {
-            fn from(device: BlockDevice) -> Self {
+        impl From<BlockDeviceMapping> for StoredDevice {
+            fn from(device: BlockDeviceMapping) -> Self {
                 Self { $($field: device.$field),* }
             }
         }
 
-        impl From<StoredDevice> for BlockDevice {
+        impl From<StoredDevice> for BlockDeviceMapping {
             fn from(device: StoredDevice) -> Self {
                 Self { $($field: device.$field),* }
             }
@@ -314,14 +315,18 @@ mod tests {
     use super::*;
     use crate::testing::{class, registry, status};
     use std::collections::BTreeMap;
-    use tenon_domain::registry::Gate;
+    use tenon_domain::registry::FeatureGate;
     use tenon_domain::reservation::ReservationKind;
 
     fn made(labels: &[(&str, &str)]) -> CreateLaunchTemplate {
-        made_for(labels, Gate::Disabled, None)
+        made_for(labels, FeatureGate::Disabled, None)
     }
 
-    fn made_for(labels: &[(&str, &str)], gate: Gate, reservation: Option<&str>) -> CreateLaunchTemplate {
+    fn made_for(
+        labels: &[(&str, &str)],
+        gate: FeatureGate,
+        reservation: Option<&str>,
+    ) -> CreateLaunchTemplate {
         let (mut registry, class, status) = (registry("prod"), class("default"), status("default"));
         registry.gates.reserved_capacity = gate;
         let id = |id: &str| ReservationId::parse(id).unwrap();
@@ -329,7 +334,7 @@ mod tests {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, (&status.images[0].id, into.as_ref())).unwrap()
+        template(&setup, &status, &status.images[0].id, into.as_ref()).unwrap()
     }
 
     /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners' snapshots.
@@ -351,7 +356,7 @@ mod tests {
             tenon_domain::manifest::node_class_from_value(&manifest).unwrap().settings.block_devices;
         let labels = BTreeMap::new();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, (&status.images[0].id, None)).unwrap()
+        template(&setup, &status, &status.images[0].id, None).unwrap()
     }
 
     /// What the class was judged by may have changed since: without the allowance a template names no snapshot.
@@ -376,7 +381,7 @@ mod tests {
         let cases: [(&[&str], Option<&str>); 2] = [(&["111122223333"], Some("snap-0web")), (&[], None)];
         for (owners, snapshot) in cases {
             let made = made_with_volume(&ebs, owners);
-            let expected = BlockDevice {
+            let expected = BlockDeviceMapping {
                 device_name: "/dev/xvdb".to_owned(),
                 volume_size_gib: Some(100),
                 volume_type: Some("gp3".to_owned()),
@@ -421,11 +426,11 @@ mod tests {
     fn with_the_gate_off_a_template_says_nothing_of_reservations_whatever_was_planned() {
         let plain = made(&[]);
         assert_eq!(plain.data.reservations, None);
-        assert_eq!(made_for(&[], Gate::Disabled, Some("cr-1")), plain);
+        assert_eq!(made_for(&[], FeatureGate::Disabled, Some("cr-1")), plain);
         assert!(!to_stored(&plain).contains("reservation"), "{}", to_stored(&plain));
-        let none = made_for(&[], Gate::Enabled, None);
+        let none = made_for(&[], FeatureGate::Enabled, None);
         assert_eq!(none.data.reservations, Some(ReservationPreference::None));
-        let one = made_for(&[], Gate::Enabled, Some("cr-1"));
+        let one = made_for(&[], FeatureGate::Enabled, Some("cr-1"));
         assert_eq!(one.data.reservations, Some(ReservationPreference::Only("cr-1".parse().unwrap())));
         for template in [none, one] {
             assert_ne!(template.name, plain.name);

@@ -121,7 +121,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
     use tenon_domain::money::UsdPerHour;
     use tenon_domain::requirement::Requirements;
     use tenon_domain::resources::ResourceList;
-    use tenon_planning::provision::{Asked, PlannedClaim, UsableOffering};
+    use tenon_planning::provision::{AskReason, PlannedClaim, UsableOffering};
     let offering = |text: &&str| {
         let words: Vec<&str> = text.split(' ').collect();
         UsableOffering {
@@ -131,7 +131,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
             capacity_type: CapacityType::from_label(words[2]).unwrap(),
             reservation: None,
             price: (words[3] != "-").then(|| UsdPerHour::parse(words[3]).unwrap()),
-            asked: if words.get(4) == Some(&"again") { Asked::Probe } else { Asked::Available },
+            asked: if words.get(4) == Some(&"again") { AskReason::Probe } else { AskReason::Available },
         }
     };
     let offerings: Vec<UsableOffering> = offerings.iter().map(offering).collect();

@@ -20,7 +20,7 @@ use tenon_domain::catalog::{
 };
 use tenon_domain::id::{Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
-use tenon_planning::provision::{Input, plan};
+use tenon_planning::provision::{ProvisionInput, plan};
 use tenon_planning::solve as bound;
 
 fn main() {
@@ -89,7 +89,7 @@ fn catalogue() -> Arc<Vec<InstanceTypeOption>> {
 }
 
 /// Pods of twenty sizes, some of which ask for a zone, an architecture or on-demand capacity.
-fn mixed(count: usize) -> Input {
+fn mixed(count: usize) -> ProvisionInput {
     let mut all = Vec::new();
     for kind in 0..20_usize {
         let cpu = [100, 250, 500, 1000, 2000, 3500, 7000][kind % 7];
@@ -110,7 +110,7 @@ fn mixed(count: usize) -> Input {
 }
 
 /// Pods that all differ.
-fn distinct(count: usize) -> Input {
+fn distinct(count: usize) -> ProvisionInput {
     let mut all = Vec::new();
     for index in 0..count {
         let (cpu, memory) = (100 + index * 7919 % 4000, 128 + index * 104_729 % 16_000);

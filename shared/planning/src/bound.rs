@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::id::{NodePoolName, Uid};
 
-use crate::provision::{Dimensions, Group, Input, Plan, Pool, groups, in_order, shape};
+use crate::provision::{
+    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, groups, in_order, measures,
+};
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
 const MAX_VARIABLES: usize = 12_000;
@@ -46,15 +48,15 @@ pub struct Column {
 
 /// The programme of what the pods on the plan's claims can cost at least; `None` where it would be too large.
 #[must_use]
-pub fn programme(input: &Input, plan: &Plan) -> Option<Programme> {
-    let shape = shape(input);
-    let (groups, _) = groups(input, &shape.dimensions);
+pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Programme> {
+    let measures = measures(input);
+    let (groups, _) = groups(input, &measures.dimensions);
     let placed = placed(plan);
     let counts: Vec<f64> = groups.iter().map(|group| f64::from(on_claims(group, &placed))).collect();
-    let scale = scale(&shape.dimensions, &groups, &counts);
+    let scale = scale(&measures.dimensions, &groups, &counts);
     let mut columns = Vec::new();
     for pool in in_order(input) {
-        let mut pool = Pool::new(pool, &shape.daemons, &shape.dimensions);
+        let mut pool = Pool::new(pool, &measures.daemons, &measures.dimensions);
         columns.extend(columns_of(&mut pool, &groups, &placed, &scale));
     }
     let columns = undominated(columns);
@@ -67,17 +69,17 @@ pub fn programme(input: &Input, plan: &Plan) -> Option<Programme> {
 }
 
 /// By pod, the pool that the plan launches for it.
-fn placed(plan: &Plan) -> BTreeMap<&Uid, &NodePoolName> {
+fn placed(plan: &ProvisionPlan) -> BTreeMap<&Uid, &NodePoolName> {
     plan.claims.iter().flat_map(|claim| claim.pods.iter().map(|pod| (&pod.uid, &claim.pool))).collect()
 }
 
-fn on_claims(group: &Group<'_>, placed: &BTreeMap<&Uid, &NodePoolName>) -> u32 {
+fn on_claims(group: &PodGroup<'_>, placed: &BTreeMap<&Uid, &NodePoolName>) -> u32 {
     let count = group.pods.iter().filter(|pod| placed.contains_key(&pod.uid)).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// For each dimension the largest need, so that the programme's numbers are near one.
-fn scale(dimensions: &Dimensions, groups: &[Group<'_>], counts: &[f64]) -> Vec<f64> {
+fn scale(dimensions: &Dimensions, groups: &[PodGroup<'_>], counts: &[f64]) -> Vec<f64> {
     let mut largest = vec![1_i64; dimensions.names().count()];
     for (group, _) in groups.iter().zip(counts).filter(|(_, count)| **count > 0.0) {
         for (largest, need) in largest.iter_mut().zip(&group.need) {
@@ -97,7 +99,7 @@ const MOST_ROOM: f64 = 100_000.0;
 
 fn columns_of(
     pool: &mut Pool<'_>,
-    groups: &[Group<'_>],
+    groups: &[PodGroup<'_>],
     placed: &BTreeMap<&Uid, &NodePoolName>,
     scale: &[f64],
 ) -> Vec<Column> {

@@ -1,7 +1,7 @@
 //! Tenon's planners: pure functions from what was observed to what is to be done.
 //!
-//! A planner is `plan(&Input) -> (Plan, Report)`: total, deterministic, without clock, randomness, environment, IO or
-//! logging. Its input holds `now`; its budget is in steps.
+//! A planner is `plan`, such as from a `ProvisionInput` to a `ProvisionPlan` and a `ProvisionReport`: total,
+//! deterministic, without clock, randomness, environment, IO or logging. Its input holds `now`; its budget is in steps.
 
 pub mod bound;
 pub mod disruption;

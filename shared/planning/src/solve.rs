@@ -4,14 +4,14 @@
 //! `bound`, which no function enables, because the solver brings a log and a clock.
 
 use crate::bound::{Programme, programme};
-use crate::provision::{Input, Plan};
+use crate::provision::{ProvisionInput, ProvisionPlan};
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use tenon_domain::money::UsdPerHour;
 
 /// The least that the pods on the plan's claims can cost; `None` where the programme is too large or nothing has a
 /// price. Rounded down to whole nano-dollars.
 #[must_use]
-pub fn linear(input: &Input, plan: &Plan) -> Option<UsdPerHour> {
+pub fn linear(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<UsdPerHour> {
     programme(input, plan).as_ref().and_then(solve)
 }
 

@@ -15,12 +15,12 @@ mod trials;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 
 use self::trials::Trials;
 use crate::error::{DEADLINE, HandlerError, SET_ASIDE, chain};
 use crate::events;
-use crate::handler::{Handler, Scope};
+use crate::handler::{Handler, WakeScope};
 use crate::ports::Ports;
 
 /// How often a message has to be received before it becomes a dead letter. One whose cluster ends no invocation is handled
@@ -41,7 +41,7 @@ pub struct Message {
 
 /// What went wrong with a message; it goes back to the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct MessageFailure {
     /// The message.
     pub message_id: String,
     /// The stable name of the error.
@@ -53,14 +53,14 @@ pub struct Failure {
 /// The wakes of a batch that wait, and the messages that failed so far.
 #[derive(Debug, Default)]
 pub struct Batch {
-    wakes: BTreeMap<Scope, Wake>,
-    failures: Vec<Failure>,
+    wakes: BTreeMap<WakeScope, ScopeWake>,
+    failures: Vec<MessageFailure>,
 }
 
 /// What a scope is woken for, and by which messages.
 #[derive(Debug, Default)]
-struct Wake {
-    causes: BTreeSet<Cause>,
+struct ScopeWake {
+    causes: BTreeSet<WakeCause>,
     messages: Vec<String>,
     /// How often the message was received that was received most.
     received: u32,
@@ -75,7 +75,7 @@ impl Batch {
             match events::parse(&message.body) {
                 Ok(found) => {
                     for wake in found {
-                        let scope = wake.cluster.map_or(Scope::Region, Scope::Cluster);
+                        let scope = wake.cluster.map_or(WakeScope::Region, WakeScope::Cluster);
                         let waiting = batch.wakes.entry(scope).or_default();
                         waiting.causes.insert(wake.cause);
                         waiting.received = waiting.received.max(message.received);
@@ -101,9 +101,9 @@ impl Batch {
         }
     }
 
-    async fn handle_scope<H: Handler, P: Ports>(&mut self, scope: &Scope, handler: &H, ports: &P) {
+    async fn handle_scope<H: Handler, P: Ports>(&mut self, scope: &WakeScope, handler: &H, ports: &P) {
         let Some(wake) = self.wakes.get(scope) else { return };
-        let causes: Vec<Cause> = wake.causes.iter().cloned().collect();
+        let causes: Vec<WakeCause> = wake.causes.iter().cloned().collect();
         let handled = handler.handle(ports, scope, &causes).await;
         let messages = self.wakes.remove(scope).unwrap_or_default().messages;
         if let Err(error) = handled {
@@ -115,7 +115,7 @@ impl Batch {
     /// it again.
     async fn handle_with_care<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
         let mut trials = Trials::read(ports, handler.name(), self.wakes.keys()).await;
-        let (suspects, others): (Vec<Scope>, Vec<Scope>) =
+        let (suspects, others): (Vec<WakeScope>, Vec<WakeScope>) =
             self.wakes.keys().cloned().partition(|scope| trials.may_end_an_invocation(scope));
         let tried = self.tried(&suspects, &others, &trials);
         for scope in suspects.iter().filter(|scope| tried.as_ref() != Some(scope)) {
@@ -130,34 +130,34 @@ impl Batch {
 
     /// Which suspect is handled, after the others: one where there are no others, and where all others come for the first
     /// time, unless it ended an invocation twice. The one that did it least often, and of those the one that comes back most.
-    fn tried(&self, suspects: &[Scope], others: &[Scope], trials: &Trials) -> Option<Scope> {
-        let received = |scope: &Scope| self.wakes.get(scope).map_or(0, |wake| wake.received);
+    fn tried(&self, suspects: &[WakeScope], others: &[WakeScope], trials: &Trials) -> Option<WakeScope> {
+        let received = |scope: &WakeScope| self.wakes.get(scope).map_or(0, |wake| wake.received);
         let fresh = others.iter().all(|scope| received(scope) <= 1);
-        let may = |scope: &&Scope| others.is_empty() || (fresh && trials.begun(scope) <= 1);
-        let order = |scope: &&Scope| (trials.begun(scope), Reverse(received(scope)));
+        let may = |scope: &&WakeScope| others.is_empty() || (fresh && trials.begun(scope) <= 1);
+        let order = |scope: &&WakeScope| (trials.begun(scope), Reverse(received(scope)));
         suspects.iter().filter(may).min_by_key(order).cloned()
     }
 
-    fn set_aside(&mut self, scope: &Scope, begun: u64) {
+    fn set_aside(&mut self, scope: &WakeScope, begun: u64) {
         let messages = self.wakes.remove(scope).unwrap_or_default().messages;
         let whose = match scope {
-            Scope::Region => "the region".to_owned(),
-            Scope::Cluster(cluster) => format!("cluster `{cluster}`"),
+            WakeScope::Region => "the region".to_owned(),
+            WakeScope::Cluster(cluster) => format!("cluster `{cluster}`"),
         };
         let error = format!(
             "setting {whose} aside: its last {begun} invocations ended without an answer, so the rest of this batch comes \
              first"
         );
-        let failure = |message_id| Failure { message_id, error_type: SET_ASIDE, error: error.clone() };
+        let failure = |message_id| MessageFailure { message_id, error_type: SET_ASIDE, error: error.clone() };
         self.failures.extend(messages.into_iter().map(failure));
     }
 
     /// The messages that go back to the queue, by their ids: those that failed, and those whose scope still waits.
     #[must_use]
-    pub fn into_failures(self) -> Vec<Failure> {
+    pub fn into_failures(self) -> Vec<MessageFailure> {
         let mut failures = self.failures;
         let waiting = self.wakes.into_values().flat_map(|wake| wake.messages);
-        failures.extend(waiting.map(|message_id| Failure {
+        failures.extend(waiting.map(|message_id| MessageFailure {
             message_id,
             error_type: DEADLINE,
             error: "the invocation timed out before handling this message".to_owned(),
@@ -169,7 +169,7 @@ impl Batch {
 
     fn fail(&mut self, messages: impl IntoIterator<Item = String>, error: &HandlerError) {
         let (error_type, error) = (error.error_type(), chain(error));
-        let failure = |message_id| Failure { message_id, error_type, error: error.clone() };
+        let failure = |message_id| MessageFailure { message_id, error_type, error: error.clone() };
         self.failures.extend(messages.into_iter().map(failure));
     }
 }
@@ -179,7 +179,7 @@ pub async fn handle_batch<H: Handler, P: Ports>(
     handler: &H,
     ports: &P,
     messages: &[Message],
-) -> Vec<Failure> {
+) -> Vec<MessageFailure> {
     let mut batch = Batch::read(messages);
     batch.handle(handler, ports).await;
     batch.into_failures()

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ParseIdError};
-use tenon_domain::wake::{Cause, InterruptionKind, NOTICE, Wake};
+use tenon_domain::wake::{InterruptionKind, NOTICE, Wake, WakeCause};
 
 /// Why a message isn't an event of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
         "aws.ec2" => parse_ec2(&event, detail_type, detail),
         "aws.health" => parse_health(&event, detail),
         // Which resources it concerns is ARC's to say: whatever is shifted is found by looking.
-        "aws.arc-zonal-shift" => Ok(vec![region(Cause::ZonalShift)]),
+        "aws.arc-zonal-shift" => Ok(vec![region(WakeCause::ZonalShift)]),
         "aws.imagebuilder" => Ok(parse_image_builder(detail)),
         "ami.pipeline" => parse_pipeline(detail),
         "tenon" | "tenon.schedule" => parse_ours(&event, detail_type, detail),
@@ -67,7 +67,7 @@ pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
 fn parse_ec2(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wake>, EventError> {
     match detail_type {
         "EC2 AMI State Change" => {
-            Ok(vec![region(Cause::ImageChanged(Some(image(event, detail, "ImageId")?)))])
+            Ok(vec![region(WakeCause::ImageChanged(Some(image(event, detail, "ImageId")?)))])
         }
         "EC2 Instance State-change Notification" => {
             let state = detail
@@ -76,7 +76,7 @@ fn parse_ec2(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wak
                 .ok_or_else(|| field(event, "detail.state", "a string"))?
                 .to_ascii_lowercase();
             let instance = instance(event, detail)?;
-            Ok(vec![region(Cause::InstanceState { instance, state })])
+            Ok(vec![region(WakeCause::InstanceState { instance, state })])
         }
         "EC2 Spot Instance Interruption Warning" => interruption(event, detail, InterruptionKind::Spot),
         "EC2 Instance Rebalance Recommendation" => interruption(event, detail, InterruptionKind::Rebalance),
@@ -92,7 +92,7 @@ fn interruption(event: &Value, detail: &Value, kind: InterruptionKind) -> Result
         InterruptionKind::Spot | InterruptionKind::CapacityReservation => deadline(event, detail),
         InterruptionKind::Rebalance | InterruptionKind::ScheduledChange => None,
     };
-    Ok(vec![region(Cause::Interruption { instances: vec![instance(event, detail)?], kind, deadline })])
+    Ok(vec![region(WakeCause::Interruption { instances: vec![instance(event, detail)?], kind, deadline })])
 }
 
 /// When EC2 ends the instance: as the event says, else two minutes after the event. A time that can't be read is no reason
@@ -131,13 +131,13 @@ fn parse_health(event: &Value, detail: &Value) -> Result<Vec<Wake>, EventError> 
         return Ok(Vec::new());
     }
     let kind = InterruptionKind::ScheduledChange;
-    Ok(vec![region(Cause::Interruption { instances, kind, deadline: None })])
+    Ok(vec![region(WakeCause::Interruption { instances, kind, deadline: None })])
 }
 
 /// Image Builder names its own resource, not an image: whatever became available is found by looking.
 fn parse_image_builder(detail: &Value) -> Vec<Wake> {
     match detail.pointer("/state/status").and_then(Value::as_str) {
-        Some("AVAILABLE" | "FAILED" | "CANCELLED") => vec![region(Cause::ImageChanged(None))],
+        Some("AVAILABLE" | "FAILED" | "CANCELLED") => vec![region(WakeCause::ImageChanged(None))],
         Some(_) | None => Vec::new(),
     }
 }
@@ -148,14 +148,14 @@ fn parse_pipeline(detail: &Value) -> Result<Vec<Wake>, EventError> {
     let image = named
         .map(|id| ImageId::parse(id).map_err(|source| EventError::Id { field: "detail.ImageId", source }))
         .transpose()?;
-    Ok(vec![region(Cause::ImageChanged(image))])
+    Ok(vec![region(WakeCause::ImageChanged(image))])
 }
 
 fn parse_agent(source: &str) -> Result<Vec<Wake>, EventError> {
     // The cluster is the source's, which IAM pins, and not the detail's, which the agent could choose.
     let cluster = source.strip_prefix("tenon.agent.").unwrap_or_default();
     let cluster = parse_cluster(cluster, "source")?;
-    Ok(vec![Wake { cluster: Some(cluster), cause: Cause::SnapshotChanged }])
+    Ok(vec![Wake { cluster: Some(cluster), cause: WakeCause::SnapshotChanged }])
 }
 
 fn parse_ours(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wake>, EventError> {
@@ -165,20 +165,20 @@ fn parse_ours(event: &Value, detail_type: &str, detail: &Value) -> Result<Vec<Wa
         .map(|name| parse_cluster(name, "detail.cluster"))
         .transpose()?;
     let cause = match detail_type {
-        "Sweep" | "Sweep Classes" | "Sweep Shifts" => Cause::Sweep,
+        "Sweep" | "Sweep Classes" | "Sweep Shifts" => WakeCause::Sweep,
         "Refresh" => {
             let part = detail.get("part").and_then(Value::as_str).and_then(CatalogPart::parse);
-            Cause::Refresh(part.ok_or_else(|| field(event, "detail.part", "a part of the catalogue"))?)
+            WakeCause::Refresh(part.ok_or_else(|| field(event, "detail.part", "a part of the catalogue"))?)
         }
-        "Image Available" | "Image Rejected" => Cause::ImageChanged(
+        "Image Available" | "Image Rejected" => WakeCause::ImageChanged(
             detail.get("image").and_then(Value::as_str).and_then(|id| ImageId::parse(id).ok()),
         ),
-        _ => Cause::StateChanged,
+        _ => WakeCause::StateChanged,
     };
     Ok(vec![Wake { cluster, cause }])
 }
 
-const fn region(cause: Cause) -> Wake {
+const fn region(cause: WakeCause) -> Wake {
     Wake { cluster: None, cause }
 }
 
@@ -219,8 +219,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(event: &Value, expected: &[Cause]) {
-        let causes: Vec<Cause> =
+    fn check(event: &Value, expected: &[WakeCause]) {
+        let causes: Vec<WakeCause> =
             parse(&event.to_string()).unwrap().into_iter().map(|wake| wake.cause).collect();
         assert_eq!(causes, expected);
     }
@@ -234,7 +234,7 @@ mod tests {
         let detail = json!({"version": "0.0.1", "data": "", "metadata": {"awayFrom": "use1-az1"}});
         check(
             &json!({"source": "aws.arc-zonal-shift", "detail-type": "Autoshift In Progress", "detail": detail}),
-            &[Cause::ZonalShift],
+            &[WakeCause::ZonalShift],
         );
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn c074_interruption_bodies_are_hints() {
         let event = |source: &str, kind: &str, detail: Value| json!({"version": "0", "source": source, "detail-type": kind, "detail": detail});
         let interrupted =
-            |kind| [Cause::Interruption { instances: vec![instance_id()], kind, deadline: None }];
+            |kind| [WakeCause::Interruption { instances: vec![instance_id()], kind, deadline: None }];
         let id = "i-1234567890abcdef0";
         check(
             &event(
@@ -262,7 +262,7 @@ mod tests {
                 "EC2 Instance State-change Notification",
                 json!({"instance-id": id, "state": "Stopping"}),
             ),
-            &[Cause::InstanceState { instance: instance_id(), state: "stopping".to_owned() }],
+            &[WakeCause::InstanceState { instance: instance_id(), state: "stopping".to_owned() }],
         );
         check(
             &event(
@@ -300,7 +300,7 @@ mod tests {
         });
         check(
             &capacity_block,
-            &[Cause::Interruption {
+            &[WakeCause::Interruption {
                 instances: vec![instance_id()],
                 kind: InterruptionKind::CapacityReservation,
                 deadline: None,
@@ -319,7 +319,7 @@ mod tests {
                 event["detail"]["instance-termination-time"] = json!(told);
             }
             let wakes = parse(&event.to_string()).unwrap();
-            let Cause::Interruption { deadline, .. } = &wakes[0].cause else { unreachable!() };
+            let WakeCause::Interruption { deadline, .. } = &wakes[0].cause else { unreachable!() };
             assert_eq!(*deadline, expected.map(|text| text.parse().unwrap()), "{kind} {time:?} {told:?}");
         };
         let (spot, reservation) = (
@@ -340,7 +340,7 @@ mod tests {
     fn an_image_event_has_pascal_case_details() {
         check(
             &json!({"source": "aws.ec2", "detail-type": "EC2 AMI State Change", "detail": {"ImageId": "ami-0123456789", "State": "available"}}),
-            &[Cause::ImageChanged(Some(ImageId::parse("ami-0123456789").unwrap()))],
+            &[WakeCause::ImageChanged(Some(ImageId::parse("ami-0123456789").unwrap()))],
         );
     }
 
@@ -350,7 +350,7 @@ mod tests {
         let wakes = parse(&body.to_string()).unwrap();
         assert_eq!(
             wakes,
-            [Wake { cluster: Some(ClusterName::parse("prod").unwrap()), cause: Cause::SnapshotChanged }]
+            [Wake { cluster: Some(ClusterName::parse("prod").unwrap()), cause: WakeCause::SnapshotChanged }]
         );
     }
 

@@ -3,14 +3,14 @@
 use std::future::Future;
 
 use tenon_domain::id::ClusterName;
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::wake::{FunctionName, WakeCause};
 
 use crate::error::HandlerError;
 use crate::ports::Ports;
 
 /// What a wake is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum WakeScope {
     /// The region: schedules and EC2's events, which know no cluster.
     Region,
     /// One cluster.
@@ -32,7 +32,7 @@ pub trait Handler: Send + Sync {
     fn handle<P: Ports>(
         &self,
         ports: &P,
-        scope: &Scope,
-        causes: &[Cause],
+        scope: &WakeScope,
+        causes: &[WakeCause],
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }

@@ -11,6 +11,6 @@ pub mod patient;
 pub mod ports;
 
 pub use error::HandlerError;
-pub use handler::{Handler, Scope};
+pub use handler::{Handler, WakeScope};
 pub use patient::Patient;
 pub use ports::{BusEvent, Installation, Ports, Signals};

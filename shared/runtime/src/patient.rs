@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
 
 use crate::ports::{Installation, Ports};
 
@@ -89,7 +89,7 @@ pub struct PatientTable<'a, P> {
 
 impl<P: Ports> PatientTable<'_, P> {
     /// Waits, unless the patience has ended.
-    async fn wait(&self, waits: &mut Waits) -> bool {
+    async fn wait(&self, waits: &mut Backoff) -> bool {
         let wait = waits.next();
         let again = self.ports.now().saturating_add(wait).unwrap_or(Timestamp::MAX);
         if again > self.until {
@@ -102,7 +102,7 @@ impl<P: Ports> PatientTable<'_, P> {
 
 impl<P: Ports> Table for PatientTable<'_, P> {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
-        let mut waits = Waits::default();
+        let mut waits = Backoff::default();
         loop {
             let answer = self.ports.table().get(key, consistency).await;
             if !is_throttled(&answer) || !self.wait(&mut waits).await {
@@ -116,7 +116,7 @@ impl<P: Ports> Table for PatientTable<'_, P> {
         keys: &[Key],
         consistency: Consistency,
     ) -> Result<BTreeMap<Key, Item>, TableError> {
-        let mut waits = Waits::default();
+        let mut waits = Backoff::default();
         loop {
             let answer = self.ports.table().batch_get(keys, consistency).await;
             if !is_throttled(&answer) || !self.wait(&mut waits).await {
@@ -125,8 +125,8 @@ impl<P: Ports> Table for PatientTable<'_, P> {
         }
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
-        let mut waits = Waits::default();
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
+        let mut waits = Backoff::default();
         loop {
             let answer = self.ports.table().query(query).await;
             if !is_throttled(&answer) || !self.wait(&mut waits).await {
@@ -136,7 +136,7 @@ impl<P: Ports> Table for PatientTable<'_, P> {
     }
 
     async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        let mut waits = Waits::default();
+        let mut waits = Backoff::default();
         loop {
             let answer = self.ports.table().commit(commit).await;
             if !matches!(answer, Err(CommitError::Throttled { .. })) || !self.wait(&mut waits).await {
@@ -152,9 +152,9 @@ const fn is_throttled<T>(answer: &Result<T, TableError>) -> bool {
 
 /// The waits of one call: each twice as long as the one before.
 #[derive(Debug, Default)]
-struct Waits(u32);
+struct Backoff(u32);
 
-impl Waits {
+impl Backoff {
     fn next(&mut self) -> SignedDuration {
         let wait = FIRST_WAIT.saturating_mul(1 << self.0).min(LONGEST_WAIT);
         // Eight times the first wait is the longest.

@@ -12,12 +12,12 @@ use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 
 use std::collections::{BTreeMap, BTreeSet};
-use tenon_domain::wake::Cause;
-use tenon_harness::{World, WorldConfig};
+use tenon_domain::wake::WakeCause;
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::block_on;
 use tenon_runtime::batch::*;
 use tenon_runtime::error::HandlerError;
-use tenon_runtime::handler::{Handler, Scope};
+use tenon_runtime::handler::{Handler, WakeScope};
 use tenon_runtime::ports::Ports;
 use tenon_table::items::{Trial, keys, put};
 use tenon_table::{Table, content_commit};
@@ -30,10 +30,12 @@ impl Handler for Probe {
         FunctionName::Lifecycle
     }
 
-    async fn handle<P: Ports>(&self, _: &P, scope: &Scope, _: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(&self, _: &P, scope: &WakeScope, _: &[WakeCause]) -> Result<(), HandlerError> {
         match scope {
-            Scope::Cluster(cluster) if cluster.as_str().starts_with("ends") => std::future::pending().await,
-            Scope::Cluster(_) | Scope::Region => Ok(()),
+            WakeScope::Cluster(cluster) if cluster.as_str().starts_with("ends") => {
+                std::future::pending().await
+            }
+            WakeScope::Cluster(_) | WakeScope::Region => Ok(()),
         }
     }
 }
@@ -51,7 +53,7 @@ struct Queued {
 
 /// A queue, its function and what became of its messages.
 struct Queue {
-    world: World,
+    world: FunctionWorld,
     second: i64,
     next: usize,
     dice: u64,
@@ -64,7 +66,7 @@ struct Queue {
 impl Queue {
     fn new(seed: u64) -> Self {
         Self {
-            world: World::new(&WorldConfig::default()).unwrap(),
+            world: FunctionWorld::new(&WorldConfig::default()).unwrap(),
             second: 0,
             next: 0,
             dice: seed.wrapping_mul(2).wrapping_add(1),
@@ -187,7 +189,7 @@ fn wake(cluster: &str, received: u32) -> Message {
 }
 
 /// So many invocations in a row began with the cluster, and none is known to have come to its end.
-fn begun(world: &World, cluster: &str, times: u64) {
+fn begun(world: &FunctionWorld, cluster: &str, times: u64) {
     let (now, function) = (world.clock.now(), FunctionName::Lifecycle);
     let trial = Trial { function, begun: times, at: now, expires_at: now + SignedDuration::from_hours(1) };
     let key = keys::trial(&ClusterName::parse(cluster).unwrap(), function);
@@ -196,7 +198,7 @@ fn begun(world: &World, cluster: &str, times: u64) {
 
 #[test]
 fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     begun(&world, "prod", 2);
     let failures = |messages: &[Message]| block_on(handle_batch(&Probe, &world, messages));
     let both = failures(&[wake("prod", 2), wake("shop", 1)]);
@@ -209,7 +211,8 @@ fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
     );
     // Among its like the one that did it least often is handled, and nothing is held against it any more.
     begun(&world, "dev", 1);
-    let set_aside = |failures: Vec<Failure>| failures.into_iter().map(|f| f.message_id).collect::<Vec<_>>();
+    let set_aside =
+        |failures: Vec<MessageFailure>| failures.into_iter().map(|f| f.message_id).collect::<Vec<_>>();
     assert_eq!(set_aside(failures(&[wake("prod", 3), wake("dev", 2)])), ["prod"]);
     assert_eq!(set_aside(failures(&[wake("prod", 4), wake("dev", 2)])), ["prod"]);
     assert_eq!(set_aside(failures(&[wake("prod", 5)])), [""; 0]);
@@ -217,7 +220,7 @@ fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
 
 #[test]
 fn who_ended_one_invocation_is_tried_again_beside_messages_that_come_for_the_first_time() {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     begun(&world, "prod", 1);
     let failures = |messages: &[Message]| {
         let failures = block_on(handle_batch(&Probe, &world, messages));

@@ -1,7 +1,7 @@
 //! Throttling of the table, waited out.
 
 use jiff::SignedDuration;
-use tenon_harness::{World, WorldConfig};
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::Throughput;
 use tenon_memory_table::block_on;
 use tenon_runtime::patient::*;
@@ -21,7 +21,7 @@ fn write(n: usize) -> Commit {
 #[test]
 fn a_throttled_call_goes_through_as_soon_as_the_key_has_units_and_not_after_the_patience() {
     let config = WorldConfig { throughput: Throughput::Enforced, ..WorldConfig::default() };
-    let world = World::new(&config).unwrap();
+    let world = FunctionWorld::new(&config).unwrap();
     let began = world.now();
     let patient = Patient::new(&world, SignedDuration::from_secs(3));
     for n in 0..20 {
@@ -37,7 +37,7 @@ fn a_throttled_call_goes_through_as_soon_as_the_key_has_units_and_not_after_the_
 
 #[test]
 fn only_throttling_is_waited_out() {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     let began = world.now();
     let patient = Patient::new(&world, SignedDuration::from_secs(3));
     let invalid = tenon_table::content_commit(vec![], vec![Write::Delete { key: Key::new("", "") }]);

@@ -19,7 +19,7 @@ pub const PREFIX: &str = "ACTION#";
 
 /// What the Node of a claim should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Action {
+pub struct NodeAction {
     /// Whose Node.
     pub claim: ClaimName,
     /// The claim's revision that says so; reports name it.
@@ -120,13 +120,13 @@ pub fn partition(cluster: &ClusterName) -> String {
     format!("CLUSTER#{cluster}")
 }
 
-impl Action {
+impl NodeAction {
     /// The action as an item.
     ///
     /// # Errors
     /// [`ActionError::Form`], where the table can't hold it.
     pub fn to_item(&self) -> Result<Item, ActionError> {
-        let form = Form {
+        let form = NodeActionForm {
             v: VERSION,
             claim: self.claim.as_str().to_owned(),
             number: self.number,
@@ -147,7 +147,7 @@ impl Action {
     /// # Errors
     /// [`ActionError`] says what is wrong with it.
     pub fn from_item(item: &Item) -> Result<Self, ActionError> {
-        let form: Form = from_item(item).map_err(ActionError::Form)?;
+        let form: NodeActionForm = from_item(item).map_err(ActionError::Form)?;
         if form.v > VERSION + 1 {
             return Err(ActionError::Version { found: form.v });
         }
@@ -181,7 +181,7 @@ fn read_taints(field: &'static str, forms: Vec<TaintForm>) -> Result<Vec<Taint>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Form {
+struct NodeActionForm {
     v: u32,
     claim: String,
     number: u64,
@@ -218,8 +218,8 @@ mod tests {
     use super::*;
     use tenon_table::Value;
 
-    fn action() -> Action {
-        Action {
+    fn action() -> NodeAction {
+        NodeAction {
             claim: ClaimName::parse("default-3k9x2").unwrap(),
             number: 7,
             kind: ActionKind::Drain,
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn an_action_comes_back_as_it_was() {
         let item = action().to_item().unwrap();
-        assert_eq!(Action::from_item(&item).unwrap(), action());
-        let bare = Action {
+        assert_eq!(NodeAction::from_item(&item).unwrap(), action());
+        let bare = NodeAction {
             provider_id: None,
             node: None,
             labels: BTreeMap::new(),
@@ -252,7 +252,7 @@ mod tests {
             deadline: None,
             ..action()
         };
-        assert_eq!(Action::from_item(&bare.to_item().unwrap()).unwrap(), bare);
+        assert_eq!(NodeAction::from_item(&bare.to_item().unwrap()).unwrap(), bare);
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         let check = |field: &str, value: Value, expected: &str| {
             let mut item = action().to_item().unwrap();
             item.insert(field.to_owned(), value);
-            assert_eq!(Action::from_item(&item).unwrap_err().to_string(), expected);
+            assert_eq!(NodeAction::from_item(&item).unwrap_err().to_string(), expected);
         };
         check("kind", Value::text("Explode"), "`kind` of the action can't be `Explode`");
         check("deadline", Value::text("soon"), "`deadline` of the action can't be `soon`");

@@ -13,9 +13,9 @@ pub mod pod;
 pub mod snapshot;
 pub mod versions;
 
-pub use action::{Action, ActionKind};
+pub use action::{ActionKind, NodeAction};
 pub use kube::{Deletion, Eviction, Kube, KubeError, Precondition};
 pub use note::{Note, NoteKind};
 pub use object::{Kind, Object, ObjectKey};
 pub use pod::{PodRef, SeenPod};
-pub use versions::{Change, Versions};
+pub use versions::{ObjectChange, Versions};

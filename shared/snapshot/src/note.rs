@@ -49,9 +49,9 @@ impl NoteKind {
 
 /// What was told lately.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told(BTreeMap<(ObjectKey, String), Timestamp>);
+pub struct ToldNotes(BTreeMap<(ObjectKey, String), Timestamp>);
 
-impl Told {
+impl ToldNotes {
     /// Whether a note is to be told now; then it counts as told.
     pub fn tells(&mut self, note: &Note, now: Timestamp) -> bool {
         self.0.retain(|_, at| now.duration_since(*at) < TOLD_AGAIN_AFTER);
@@ -77,7 +77,7 @@ mod tests {
             reason: reason.to_owned(),
             message: String::new(),
         };
-        let mut told = Told::default();
+        let mut told = ToldNotes::default();
         let mut check = |reason: &str, second: i64, expected: bool| {
             assert_eq!(told.tells(&note(reason), Timestamp::from_second(second).unwrap()), expected);
         };

@@ -56,7 +56,7 @@ pub enum Kind {
 
 /// Whether a kind's objects live in namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum ResourceScope {
     /// They don't.
     Cluster,
     /// They do.
@@ -131,7 +131,7 @@ impl Kind {
 
     /// Whether its objects live in namespaces.
     #[must_use]
-    pub const fn scope(self) -> Scope {
+    pub const fn scope(self) -> ResourceScope {
         match self {
             Self::Node
             | Self::Namespace
@@ -140,7 +140,7 @@ impl Kind {
             | Self::PriorityClass
             | Self::NodePool
             | Self::Ec2NodeClass
-            | Self::NodeClaim => Scope::Cluster,
+            | Self::NodeClaim => ResourceScope::Cluster,
             Self::Pod
             | Self::PersistentVolumeClaim
             | Self::DaemonSet
@@ -149,7 +149,7 @@ impl Kind {
             | Self::StatefulSet
             | Self::Job
             | Self::PodDisruptionBudget
-            | Self::Lease => Scope::Namespaced,
+            | Self::Lease => ResourceScope::Namespaced,
         }
     }
 
@@ -181,8 +181,8 @@ impl ObjectKey {
     /// A key; the namespace of a cluster-scoped kind is ignored.
     pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let namespace = match kind.scope() {
-            Scope::Cluster => String::new(),
-            Scope::Namespaced => namespace.into(),
+            ResourceScope::Cluster => String::new(),
+            ResourceScope::Namespaced => namespace.into(),
         };
         Self { kind, namespace, name: name.into() }
     }

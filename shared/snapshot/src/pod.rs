@@ -1,7 +1,8 @@
 //! A pod as it is kept between two looks: what is its own, what it shares with its equals, and what a drain asks.
 //!
 //! Decides what is left of a pod once it was read. Twenty thousand pods are kept at a time, and most are like some
-//! other: what they need is there once ([`Shape`]), and a pod's own part is a few hundred bytes. Nobody keeps their JSON.
+//! other: what they need is there once ([`PodNeeds`]), and a pod's own part is a few hundred bytes. Nobody keeps their
+//! JSON.
 //!
 //! Invariants: equal needs are one shape; a pod that is read again as it was is the same shared one.
 
@@ -48,9 +49,9 @@ pub struct SeenPod {
     /// Who runs it.
     pub runner: PodRunner,
     /// Whether it stays on a node that is being disrupted.
-    pub disruption: Disruption,
+    pub disruption: PodDisruption,
     row: Box<str>,
-    shape: Arc<Shape>,
+    shape: Arc<PodNeeds>,
 }
 
 /// Whether a pod is over.
@@ -84,7 +85,7 @@ pub enum PodRunner {
 
 /// What a pod does on a node that is being disrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disruption {
+pub enum PodDisruption {
     /// It tolerates `karpenter.sh/disrupted`: it stays, and nobody waits for it.
     Tolerated,
     /// It has to go.
@@ -93,12 +94,12 @@ pub enum Disruption {
 
 /// What equal pods need.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PodNeeds {
     digest: String,
     text: Box<str>,
 }
 
-impl Shape {
+impl PodNeeds {
     /// The digest that rows name it by.
     #[must_use]
     pub fn digest(&self) -> &str {
@@ -116,12 +117,12 @@ impl SeenPod {
     /// Reads one pod, with a shape of its own. Nothing without a name.
     #[must_use]
     pub fn read(pod: &Value) -> Option<Self> {
-        Shapes::default().read(pod)
+        PodNeedsSet::default().read(pod)
     }
 
     /// What the pod needs.
     #[must_use]
-    pub const fn shape(&self) -> &Arc<Shape> {
+    pub const fn shape(&self) -> &Arc<PodNeeds> {
         &self.shape
     }
 
@@ -153,12 +154,12 @@ impl SeenPod {
 
 /// The shapes that are in use, each once.
 #[derive(Debug, Default)]
-pub struct Shapes {
-    known: BTreeMap<String, Weak<Shape>>,
+pub struct PodNeedsSet {
+    known: BTreeMap<String, Weak<PodNeeds>>,
     clean_at: usize,
 }
 
-impl Shapes {
+impl PodNeedsSet {
     /// Reads a pod. Nothing without a name.
     pub fn read(&mut self, pod: &Value) -> Option<SeenPod> {
         let owner = |kind: &str| object::controller(pod).is_some_and(|of| text(of, "/kind") == Some(kind));
@@ -190,13 +191,13 @@ impl Shapes {
             do_not_disrupt: kept.map(|(_, value)| value.to_owned()),
             criticality: if critical { Criticality::Critical } else { Criticality::Ordinary },
             runner,
-            disruption: if tolerates { Disruption::Tolerated } else { Disruption::Leaves },
+            disruption: if tolerates { PodDisruption::Tolerated } else { PodDisruption::Leaves },
             row: pod_row(pod).to_string().into_boxed_str(),
             shape: self.intern(pod_shape(pod).to_string()),
         })
     }
 
-    fn intern(&mut self, text: String) -> Arc<Shape> {
+    fn intern(&mut self, text: String) -> Arc<PodNeeds> {
         let digest = shape_digest(&text);
         if let Some(known) = self.known.get(&digest).and_then(Weak::upgrade) {
             return known;
@@ -205,7 +206,7 @@ impl Shapes {
             self.known.retain(|_, shape| shape.strong_count() > 0);
             self.clean_at = self.known.len().saturating_mul(2).max(FEW_SHAPES);
         }
-        let shape = Arc::new(Shape { digest: digest.clone(), text: text.into_boxed_str() });
+        let shape = Arc::new(PodNeeds { digest: digest.clone(), text: text.into_boxed_str() });
         self.known.insert(digest, Arc::downgrade(&shape));
         shape
     }
@@ -222,7 +223,7 @@ fn namespace(pod: &Value) -> &str {
 /// shared, or where its `resourceVersion` is.
 #[derive(Debug, Default)]
 pub struct PodReader {
-    shapes: Shapes,
+    shapes: PodNeedsSet,
     seen: Vec<Object>,
     read: Vec<PodRef>,
 }
@@ -243,7 +244,7 @@ impl PodReader {
     }
 }
 
-impl Shapes {
+impl PodNeedsSet {
     fn read_again(&mut self, pod: &Value, known: &mut BTreeMap<String, PodRef>) -> Option<PodRef> {
         let version = text(pod, "/metadata/resourceVersion").unwrap_or_default();
         match known.remove(object::uid(pod)) {
@@ -271,7 +272,7 @@ mod tests {
         let read = reader.read(&[pod("a", 1, "1"), pod("b", 1, "1"), pod("c", 1, "2")]);
         let [a, b, c] = &read[..] else { panic!("{read:?}") };
         assert!(Arc::ptr_eq(a.shape(), b.shape()) && !Arc::ptr_eq(a.shape(), c.shape()));
-        let mut shapes = Shapes::default();
+        let mut shapes = PodNeedsSet::default();
         for cpu in 0..1_000 {
             shapes.read(&pod("a", 1, &cpu.to_string())).unwrap();
         }

@@ -18,7 +18,7 @@ pub struct Versions {
 
 /// What an object's change is to who waits for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum ObjectChange {
     /// A Node's.
     Node,
     /// A pod came, and waits for a Node.
@@ -29,7 +29,7 @@ pub enum Change {
     Other,
 }
 
-impl Change {
+impl ObjectChange {
     /// The change of an object of this kind that stays and isn't a pod that came.
     #[must_use]
     pub fn of(kind: Kind) -> Self {
@@ -61,17 +61,17 @@ impl Change {
 
 impl Versions {
     /// Counts a change.
-    pub const fn count(&mut self, change: Change) {
+    pub const fn count(&mut self, change: ObjectChange) {
         self.all = self.all.wrapping_add(1);
         match change {
-            Change::Node => self.nodes = self.nodes.wrapping_add(1),
-            Change::Arrival => self.arrivals = self.arrivals.wrapping_add(1),
+            ObjectChange::Node => self.nodes = self.nodes.wrapping_add(1),
+            ObjectChange::Arrival => self.arrivals = self.arrivals.wrapping_add(1),
             // An action may wait for a Node to go, too.
-            Change::Deletion => {
+            ObjectChange::Deletion => {
                 self.nodes = self.nodes.wrapping_add(1);
                 self.deletions = self.deletions.wrapping_add(1);
             }
-            Change::Other => {}
+            ObjectChange::Other => {}
         }
     }
 }

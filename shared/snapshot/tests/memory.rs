@@ -135,7 +135,7 @@ fn put(table: &MemoryTable, key: Key, item: Item) {
 
 fn report(table: &MemoryTable, cluster: &ClusterName, contents: Vec<(ChunkKind, String)>) {
     let chunks = contents.into_iter().map(|(kind, content)| {
-        let chunk = Chunk::pack((kind, 0), &content);
+        let chunk = Chunk::pack(kind, 0, &content);
         put(table, chunk_key(cluster, &chunk.name), chunk.to_item());
         chunk.name
     });

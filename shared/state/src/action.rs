@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::id::ProviderId;
 use tenon_domain::taint::Taint;
-use tenon_snapshot::{Action, ActionKind};
+use tenon_snapshot::{ActionKind, NodeAction};
 
 /// What a Node is given when it is registered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub struct Registration {
 #[must_use]
 pub fn asked(
     claim: &Claim,
-    before: Option<&Action>,
+    before: Option<&NodeAction>,
     first: impl FnOnce(&LaunchedInstance) -> Registration,
-) -> Option<Action> {
+) -> Option<NodeAction> {
     let (kind, deadline) = kind(&claim.state)?;
     let instance = claim.state.instance()?;
     let given = match before {
-        Some(Action { labels, annotations, taints, startup_taints, .. }) => Registration {
+        Some(NodeAction { labels, annotations, taints, startup_taints, .. }) => Registration {
             labels: labels.clone(),
             annotations: annotations.clone(),
             taints: taints.clone(),
@@ -46,7 +46,7 @@ pub fn asked(
         None => first(instance),
     };
     let Registration { labels, annotations, taints, startup_taints } = given;
-    Some(Action {
+    Some(NodeAction {
         claim: claim.name.clone(),
         number: claim.revision,
         kind,

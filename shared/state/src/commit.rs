@@ -5,11 +5,11 @@
 
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{HandlerError, Ports};
-use tenon_table::{Commit, CommitError, Group, Slices, Table, commit_through_conflicts, plan_token};
+use tenon_table::{Commit, CommitError, Slices, Table, WriteGroup, commit_through_conflicts, plan_token};
 
 /// How far a plan was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitOutcome {
     /// All of it.
     Whole,
     /// The world changed in between: observe again. What was committed stays valid.
@@ -31,7 +31,7 @@ pub enum SliceOutcome {
 ///
 /// # Errors
 /// [`HandlerError::Internal`] for a group that no transaction holds.
-pub fn cut(cluster: &ClusterName, revision: u64, groups: Vec<Group>) -> Result<Slices, HandlerError> {
+pub fn cut(cluster: &ClusterName, revision: u64, groups: Vec<WriteGroup>) -> Result<Slices, HandlerError> {
     let token = plan_token(cluster, revision, &groups);
     Slices::cut(&token, cluster, revision, groups)
         .map_err(|error| HandlerError::Internal(tenon_runtime::error::chain(&error)))
@@ -58,17 +58,17 @@ pub async fn commit<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     revision: u64,
-    groups: Vec<Group>,
-) -> Result<Outcome, HandlerError> {
+    groups: Vec<WriteGroup>,
+) -> Result<CommitOutcome, HandlerError> {
     for slice in cut(cluster, revision, groups)?.commits() {
         match commit_slice(ports.table(), slice).await? {
             SliceOutcome::Committed => {}
-            SliceOutcome::Lost => return Ok(Outcome::Lost),
+            SliceOutcome::Lost => return Ok(CommitOutcome::Lost),
             SliceOutcome::Throttled => {
                 let pk = slice.writes.first().map(|write| write.key().pk.clone()).unwrap_or_default();
                 return Err(CommitError::Throttled { pk }.into());
             }
         }
     }
-    Ok(Outcome::Whole)
+    Ok(CommitOutcome::Whole)
 }

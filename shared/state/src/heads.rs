@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_runtime::error::HandlerError;
 use tenon_runtime::ports::Ports;
 use tenon_table::items::form::{self, Fields};
-use tenon_table::items::{CatalogMeta, Form, FormError, Generations, Seen, keys, revision_of, steps_of};
+use tenon_table::items::{
+    CatalogMeta, FormError, Generations, ItemForm, SeenRecord, keys, revision_of, steps_of,
+};
 use tenon_table::{Consistency, Item, Key, Table};
 
 use crate::view::{Wants, form_error, parsed};
@@ -36,7 +38,7 @@ pub struct Heads {
     /// The generations of all that the function plans from.
     pub generations: Generations,
     /// What its last full pass planned from.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenRecord>,
     /// What it plans from of the snapshot and the catalogue.
     pub watch: Watch,
     /// Pods that wait, as the agent counted them.
@@ -52,8 +54,8 @@ pub struct Heads {
 /// How a glance reads: a sweep may see the table of a moment ago, which costs half. Whoever was rung for a change must
 /// see the change, or would wait for the next sweep.
 #[must_use]
-pub fn sharpness(causes: &[Cause]) -> Consistency {
-    if causes.iter().all(|cause| *cause == Cause::Sweep) {
+pub fn sharpness(causes: &[WakeCause]) -> Consistency {
+    if causes.iter().all(|cause| *cause == WakeCause::Sweep) {
         Consistency::Eventual
     } else {
         Consistency::Strong
@@ -75,7 +77,7 @@ pub async fn glance<P: Ports>(
         // Neither changes what a sweep that has nothing to do would do.
         Consistency::Eventual => Vec::new(),
     };
-    Heads::read(ports, cluster, wants, (consistency, more)).await
+    Heads::read(ports, cluster, wants, consistency, more).await
 }
 
 /// The heads that a view has beside those that tell of changes.
@@ -92,7 +94,8 @@ impl Heads {
         ports: &P,
         cluster: &ClusterName,
         wants: Wants<'_>,
-        (consistency, more): (Consistency, Vec<Key>),
+        consistency: Consistency,
+        more: Vec<Key>,
     ) -> Result<Self, HandlerError> {
         let [revision, steps, seen, manifest, catalog] = [
             keys::revision(cluster),
@@ -131,7 +134,7 @@ impl Heads {
     ///
     /// # Errors
     /// [`HandlerError::Item`].
-    pub fn item<F: Form>(&self, key: &Key) -> Result<Option<F>, HandlerError> {
+    pub fn item<F: ItemForm>(&self, key: &Key) -> Result<Option<F>, HandlerError> {
         optional(&self.items, key)
     }
 
@@ -173,7 +176,7 @@ fn manifest_number(item: Option<&Item>, name: &str) -> Result<u64, form::FieldEr
     item.map_or(Ok(0), |item| Fields::of(item).u64(name))
 }
 
-fn optional<F: Form>(items: &BTreeMap<Key, Item>, key: &Key) -> Result<Option<F>, HandlerError> {
+fn optional<F: ItemForm>(items: &BTreeMap<Key, Item>, key: &Key) -> Result<Option<F>, HandlerError> {
     items.get(key).map(|item| parsed(key, item)).transpose()
 }
 
@@ -184,7 +187,7 @@ mod tests {
     use super::*;
 
     fn look(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> bool {
-        let seen = Seen {
+        let seen = SeenRecord {
             function: FunctionName::Provisioner,
             generations: generations(1, 1, 1, 1),
             deadline: None,

@@ -13,7 +13,7 @@ use tenon_domain::image::ImageRecord;
 use tenon_ec2::port::{DisabledImages, Image, ImageFilter, TagFilter, wildcard_matches};
 use tenon_ec2::{Ec2, Ec2Error};
 use tenon_table::items::form::{Attributes, Fields};
-use tenon_table::items::{FieldError, Form};
+use tenon_table::items::{FieldError, ItemForm};
 
 /// The attribute of a class's item.
 const ATTRIBUTE: &str = "image_queries";
@@ -141,7 +141,7 @@ pub struct ClassImages {
     pub filters: BTreeSet<ImageFilter>,
 }
 
-impl Form for ClassImages {
+impl ItemForm for ClassImages {
     fn write(&self, to: &mut Attributes) {
         to.list(ATTRIBUTE, &self.filters, |filter, to| {
             to.texts("ids", &filter.ids);

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Node;
 use tenon_domain::catalog::{Learned, LearnedMemory, LearnedRecord};
 use tenon_domain::id::{ClusterName, InstanceId};
-use tenon_domain::registry::Gate;
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::snapshot::Snapshot;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::items::{from_item, keys};
@@ -35,7 +35,7 @@ impl LearnedCache {
         cluster: &ClusterName,
         view: &ClusterView,
     ) -> Result<Arc<Learned>, HandlerError> {
-        if gate(view) == Gate::Disabled {
+        if gate(view) == FeatureGate::Disabled {
             return Ok(Arc::default());
         }
         let records = match self.kept(view.now) {
@@ -66,13 +66,13 @@ impl LearnedCache {
     }
 }
 
-fn gate(view: &ClusterView) -> Gate {
-    view.registry.as_ref().map_or(Gate::Disabled, |registry| registry.settings.learned_memory)
+fn gate(view: &ClusterView) -> FeatureGate {
+    view.registry.as_ref().map_or(FeatureGate::Disabled, |registry| registry.settings.learned_memory)
 }
 
 /// With what the Nodes of the cluster's claims report now.
 pub(crate) fn with_own_nodes(known: Arc<Learned>, view: &ClusterView, snapshot: &Snapshot) -> Arc<Learned> {
-    if gate(view) == Gate::Disabled {
+    if gate(view) == FeatureGate::Disabled {
         return known;
     }
     let reported: BTreeMap<&InstanceId, LearnedMemory> = snapshot.nodes.iter().filter_map(report).collect();
@@ -101,15 +101,15 @@ mod tests {
     use tenon_domain::id::ImageId;
     use tenon_domain::registry::{ClusterSettings, Registry};
     use tenon_domain::wake::FunctionName;
-    use tenon_ec2::port::Architecture;
+    use tenon_ec2::port::ImageArchitecture;
     use tenon_harness::claims;
-    use tenon_harness::{World, WorldConfig};
+    use tenon_harness::{FunctionWorld, WorldConfig};
     use tenon_memory_table::block_on;
     use tenon_table::items::set;
 
     use super::*;
-    use crate::observe::{Caches, Observed, observe};
-    use crate::world::World as Planned;
+    use crate::cluster::ObservedCluster;
+    use crate::observe::{Caches, ClusterObservation, observe};
     use tenon_harness::cluster::Cluster;
 
     const WANTS: Wants<'static> = Wants {
@@ -127,8 +127,9 @@ mod tests {
 
     /// A cluster whose class has these images, all as old and so by their ids, with one type.
     fn cluster(images: &[usize]) -> Cluster {
-        let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
-        let images: Vec<_> = images.iter().map(|n| (ami(*n), Architecture::X86_64)).collect();
+        let mut cluster =
+            Cluster::new(FunctionWorld::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
+        let images: Vec<_> = images.iter().map(|n| (ami(*n), ImageArchitecture::X86_64)).collect();
         cluster.resolve(&images).unwrap();
         cluster.report().unwrap();
         cluster
@@ -157,10 +158,10 @@ mod tests {
     /// The memory that an m5.large is planned with, in MiB.
     fn planned(cluster: &Cluster, caches: &Caches) -> u64 {
         cluster.beat(cluster.world.clock.now()).unwrap();
-        let Observed { view, snapshot } =
+        let ClusterObservation { view, snapshot } =
             block_on(observe(&cluster.world, &cluster.name, WANTS, caches)).unwrap();
         let (registry, snapshot) = (view.registry.as_ref().unwrap(), snapshot.unwrap());
-        let mut world = Planned::new(&cluster.name, registry, &view, &snapshot);
+        let mut world = ObservedCluster::new(&cluster.name, registry, &view, &snapshot);
         world.resolve(&cluster.world.installation.region);
         let options = world.types.values().next().unwrap();
         let LearnedMemory(bytes) = LearnedMemory::of_capacity(&options[0].capacity).unwrap();
@@ -235,7 +236,7 @@ mod tests {
         learn(&cluster, 1, 7700);
         let key = keys::registry(&cluster.world.installation.region, &cluster.name);
         let registry: Registry = from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap();
-        let settings = ClusterSettings { learned_memory: Gate::Disabled, ..registry.settings.clone() };
+        let settings = ClusterSettings { learned_memory: FeatureGate::Disabled, ..registry.settings.clone() };
         cluster.put(set(key, &Registry { settings, ..registry })).unwrap();
         assert_eq!(planned(&cluster, &Caches::default()), ESTIMATE);
     }

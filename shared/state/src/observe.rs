@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::heads::Heads;
-use crate::view::{ClusterView, Known, Wants};
+use crate::view::{ClusterView, ReadAlready, Wants};
 use jiff::Timestamp;
 use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require_snapshot};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Snapshot;
 use tenon_runtime::{HandlerError, Ports};
-use tenon_snapshot::snapshot::{ChunkCache, ChunkCaches, ReadError, TooLarge, read};
+use tenon_snapshot::snapshot::{ChunkCache, ChunkCaches, ReadError, SnapshotTooLarge, read};
 use tenon_table::Consistency;
 use tenon_table::items::CatalogCache;
 
@@ -29,7 +29,7 @@ pub struct Caches {
 
 /// An observation.
 #[derive(Debug)]
-pub struct Observed {
+pub struct ClusterObservation {
     /// What the table holds.
     pub view: ClusterView,
     /// What the agent reported, if that is fresh.
@@ -45,11 +45,12 @@ pub async fn observe<P: Ports>(
     cluster: &ClusterName,
     wants: Wants<'_>,
     caches: &Caches,
-) -> Result<Observed, HandlerError> {
+) -> Result<ClusterObservation, HandlerError> {
     let heads = locked(&caches.heads).remove(cluster);
     let kept = locked(&caches.views).remove(cluster);
     let mut view =
-        ClusterView::observe_since(ports, cluster, wants, &caches.catalog, Known { heads, kept }).await?;
+        ClusterView::observe_since(ports, cluster, wants, &caches.catalog, ReadAlready { heads, kept })
+            .await?;
     let mut cache = caches.chunks.take(cluster);
     let read = reported(ports, cluster, view.now, &mut cache).await;
     caches.chunks.put(cluster, cache);
@@ -59,7 +60,7 @@ pub async fn observe<P: Ports>(
         Ok(snapshot) => with_own_nodes(known, &view, snapshot),
         Err(_) => known,
     };
-    Ok(Observed { view, snapshot })
+    Ok(ClusterObservation { view, snapshot })
 }
 
 /// What the agent reported, if that is fresh and isn't more than anybody reads.
@@ -80,7 +81,7 @@ pub async fn reported<P: Ports>(
             });
             Ok(require_snapshot(dated, now))
         }
-        Err(ReadError::TooLarge(TooLarge { size, most, unit })) => {
+        Err(ReadError::TooLarge(SnapshotTooLarge { size, most, unit })) => {
             Ok(Err(Waiting::SnapshotTooLarge { size, most, unit }))
         }
         Err(error) => Err(error),
@@ -136,7 +137,7 @@ pub fn evidence(view: &ClusterView, snapshot: u64) -> BTreeMap<String, u64> {
 mod tests {
     use crate::heads::Watch;
     use tenon_domain::wake::FunctionName;
-    use tenon_harness::{World, WorldConfig};
+    use tenon_harness::{FunctionWorld, WorldConfig};
     use tenon_memory_table::block_on;
     use tenon_snapshot::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key, read_manifest};
     use tenon_table::Write;
@@ -146,10 +147,11 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_functions_have_no_memory_for_is_waited_for() {
-        let mut cluster = Cluster::new(World::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
+        let mut cluster =
+            Cluster::new(FunctionWorld::new(&WorldConfig::default()).unwrap(), &["m5.large"]).unwrap();
         cluster.report().unwrap();
         let reported = read_manifest(&cluster.world.table, &cluster.name, Consistency::Strong);
-        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(65 << 20));
+        let bomb = Chunk::pack(ChunkKind::Nodes, 0, &" ".repeat(65 << 20));
         let manifest =
             Manifest { chunks: vec![bomb.name.clone()], index: None, ..block_on(reported).unwrap().unwrap() };
         let chunk = Write::Put { key: chunk_key(&cluster.name, &bomb.name), item: bomb.to_item() };

@@ -11,10 +11,10 @@ use std::future::Future;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::ClusterName;
 use tenon_domain::report::Report;
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::ports::WAKE_AT_MOST;
-use tenon_runtime::{HandlerError, Ports, Scope, Signals};
-use tenon_table::items::{Generations, Seen, keys, set};
+use tenon_runtime::{HandlerError, Ports, Signals, WakeScope};
+use tenon_table::items::{Generations, SeenRecord, keys, set};
 use tenon_table::{CommitError, Table, Write, content_commit};
 
 use crate::heads::{glance, sharpness};
@@ -59,8 +59,8 @@ pub trait Pass: Sync {
         input: &Self::Input,
         plan: Self::Plan,
         done: &mut Self::Done,
-    ) -> impl Future<Output = Result<Next, HandlerError>> + Send;
-    /// Sees more of what it looks at: what [`Next::SeeMore`] asks for.
+    ) -> impl Future<Output = Result<AfterCommit, HandlerError>> + Send;
+    /// Sees more of what it looks at: what [`AfterCommit::SeeMore`] asks for.
     fn see_more(
         &self,
         _input: &mut Self::Input,
@@ -80,7 +80,7 @@ pub trait Pass: Sync {
 
 /// What comes after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterCommit {
     /// Nothing: all that was planned is written.
     Settled,
     /// Another look: a race was lost, or what was written changes what can be planned.
@@ -106,7 +106,7 @@ pub struct SeenOf {
     /// When it must look again at the latest.
     pub deadline: Option<Timestamp>,
     /// What the pass before wrote here.
-    pub before: Option<Seen>,
+    pub before: Option<SeenRecord>,
     /// Whether what waits is looked at again by this function itself, before the next sweep.
     pub waits: Waits,
 }
@@ -133,33 +133,33 @@ pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
     let (report, mut failed) = loop {
         let (plan, report) = pass.plan(&input);
         match pass.commit(&input, plan, &mut done).await {
-            Ok(Next::LookAgain) if rounds < F::ROUNDS => match pass.observe(&mut done).await {
+            Ok(AfterCommit::LookAgain) if rounds < F::ROUNDS => match pass.observe(&mut done).await {
                 Ok(Some(next)) => input = next,
                 Ok(None) => break (report, None),
                 Err(error) => break (report, Some(error)),
             },
-            Ok(Next::SeeMore) if rounds < F::ROUNDS => {
+            Ok(AfterCommit::SeeMore) if rounds < F::ROUNDS => {
                 if let Err(error) = pass.see_more(&mut input, &mut done).await {
                     break (report, Some(error));
                 }
             }
-            Ok(Next::Settled | Next::LookAgain | Next::SeeMore) => break (report, None),
+            Ok(AfterCommit::Settled | AfterCommit::LookAgain | AfterCommit::SeeMore) => break (report, None),
             Err(error) => break (report, Some(error)),
         }
         rounds += 1;
     };
     if failed.is_none() {
         failed = pass.execute(&input, &mut done).await.err();
-        finish(pass, pass.end(input, &done), (report, now)).await?;
+        finish(pass, pass.end(input, &done), report, now).await?;
     } else {
         // The messages come back, and the next pass sees the same; what was refused is told all the same.
-        finish(pass, End::default(), (report, now)).await?;
+        finish(pass, End::default(), report, now).await?;
     }
     failed.map_or(Ok(Some(done)), Err)
 }
 
 /// Tells what was refused, writes what was planned from, and wakes the function when it must look again.
-async fn finish<F: Pass>(pass: &F, end: End, (report, now): (Report, Timestamp)) -> Result<(), HandlerError> {
+async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> Result<(), HandlerError> {
     let (ports, function) = (pass.ports(), pass.function());
     let looks_again = report.waits().then(|| later(now, LOOK_AGAIN));
     let End { seen, mut wake_at } = end;
@@ -172,7 +172,7 @@ async fn finish<F: Pass>(pass: &F, end: End, (report, now): (Report, Timestamp))
         let waits = looks_again.filter(|_| seen.waits == Waits::LookAgain);
         wake_at = [wake_at, waits].into_iter().flatten().min();
         let told_again = telltale.told_at.map(|at| later(at, TOLD_AGAIN_AFTER));
-        let seen = Seen {
+        let seen = SeenRecord {
             function,
             generations: seen.generations,
             deadline: [seen.deadline, waits, told_again].into_iter().flatten().min(),
@@ -204,14 +204,14 @@ async fn write<P: Ports>(ports: &P, writes: Vec<Write>) -> Result<(), HandlerErr
 /// [`HandlerError::Read`] and [`HandlerError::Item`].
 pub async fn changed<'s, P: Ports>(
     ports: &P,
-    scope: &'s Scope,
-    causes: &[Cause],
+    scope: &'s WakeScope,
+    causes: &[WakeCause],
     wants: Wants<'_>,
     caches: &Caches,
 ) -> Result<Option<&'s ClusterName>, HandlerError> {
     let cluster = match scope {
-        Scope::Region => return Ok(None),
-        Scope::Cluster(cluster) => cluster,
+        WakeScope::Region => return Ok(None),
+        WakeScope::Cluster(cluster) => cluster,
     };
     let now = ports.now();
     let heads = glance(ports, cluster, wants, sharpness(causes)).await?;

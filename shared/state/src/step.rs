@@ -11,15 +11,15 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::JournalRecord;
 use tenon_runtime::HandlerError;
-use tenon_snapshot::action::{Action, action_key};
+use tenon_snapshot::action::{NodeAction, action_key};
 use tenon_table::items::{Journal, JournalOf, add_step, keys, set, set_expiring};
-use tenon_table::{Commit, Condition, Expect, Group, Write, content_commit};
+use tenon_table::{Commit, Expect, Write, WriteCondition, WriteGroup, content_commit};
 
 /// A change, being put together.
 #[derive(Debug, Clone)]
 pub struct Change<'a> {
     cluster: &'a ClusterName,
-    group: Group,
+    group: WriteGroup,
     journal: Journal<'a>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Change<'a> {
     /// Nothing yet.
     #[must_use]
     pub fn of(cluster: &'a ClusterName) -> Self {
-        Self { cluster, group: Group::default(), journal: Journal::of(JournalOf::Cluster(cluster)) }
+        Self { cluster, group: WriteGroup::default(), journal: Journal::of(JournalOf::Cluster(cluster)) }
     }
 
     /// A claim's step, which `STEPS` counts, to this claim from the revision that was observed.
@@ -51,7 +51,7 @@ impl<'a> Change<'a> {
 
     /// The write of an item on the condition that it is as it was observed.
     pub fn replace(&mut self, before: Expect, write: Write) {
-        self.condition(Condition::Item { key: write.key().clone(), expect: before });
+        self.condition(WriteCondition::Item { key: write.key().clone(), expect: before });
         self.write(write);
     }
 
@@ -61,7 +61,7 @@ impl<'a> Change<'a> {
     }
 
     /// A condition on an item that isn't written.
-    pub fn condition(&mut self, condition: Condition) {
+    pub fn condition(&mut self, condition: WriteCondition) {
         self.group.conditions.push(condition);
     }
 
@@ -74,7 +74,7 @@ impl<'a> Change<'a> {
     ///
     /// # Errors
     /// [`HandlerError::Internal`] for an action that is no item.
-    pub fn action(&mut self, action: &Action) -> Result<(), HandlerError> {
+    pub fn action(&mut self, action: &NodeAction) -> Result<(), HandlerError> {
         let item = action.to_item().map_err(|error| HandlerError::Internal(error.to_string()))?;
         self.write(Write::Put { key: action_key(self.cluster, &action.claim), item });
         Ok(())
@@ -87,7 +87,7 @@ impl<'a> Change<'a> {
 
     /// The change as a group of a plan.
     #[must_use]
-    pub fn group(self) -> Group {
+    pub fn group(self) -> WriteGroup {
         self.group
     }
 
@@ -108,12 +108,12 @@ mod tests {
     use tenon_domain::resources::ResourceList;
     use tenon_domain::wake::FunctionName;
     use tenon_memory_table::block_on;
-    use tenon_table::items::{CatalogCache, Generations, Seen, put};
+    use tenon_table::items::{CatalogCache, Generations, SeenRecord, put};
     use tenon_table::{Query, SkRange, Table, query_all};
 
     use crate::heads::{Watch, glance};
-    use crate::view::{ClusterView, Known, Want, Wants};
-    use tenon_harness::{World, WorldConfig};
+    use crate::view::{ClusterView, ReadAlready, Want, Wants};
+    use tenon_harness::{FunctionWorld, WorldConfig};
     use tenon_runtime::ports::Ports;
 
     const WANTS: Wants<'_> = Wants {
@@ -152,15 +152,15 @@ mod tests {
     }
 
     /// A world with one planned claim.
-    fn world() -> (World, Claim) {
-        let world = World::new(&WorldConfig::default()).unwrap();
+    fn world() -> (FunctionWorld, Claim) {
+        let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
         let claim = claim(world.now());
         let write = put(keys::claim(&cluster(), &claim.name), &claim);
         block_on(world.table.commit(&content_commit(vec![], vec![write]))).unwrap();
         (world, claim)
     }
 
-    fn observe(world: &World) -> ClusterView {
+    fn observe(world: &FunctionWorld) -> ClusterView {
         block_on(ClusterView::observe(world, &cluster(), WANTS, &CatalogCache::new())).unwrap()
     }
 
@@ -230,7 +230,8 @@ mod tests {
             Generations { catalog: generations.catalog.clone(), ..Generations::default() }
         );
         let function = FunctionName::Lifecycle;
-        let seen = Seen { function, generations, deadline: None, at: now, refusals: None, told_at: None };
+        let seen =
+            SeenRecord { function, generations, deadline: None, at: now, refusals: None, told_at: None };
         let write = set(keys::seen(&cluster, function), &seen);
         block_on(world.table.commit(&content_commit(vec![], vec![write]))).unwrap();
         world.table.reset_meter();
@@ -248,7 +249,7 @@ mod tests {
             world.table.reset_meter();
             let (name, cache) = (cluster(), CatalogCache::new());
             let view = {
-                let known = Known { heads: None, kept: Some(kept.clone()) };
+                let known = ReadAlready { heads: None, kept: Some(kept.clone()) };
                 ClusterView::observe_since(&world, &name, WANTS, &cache, known)
             };
             let view = block_on(view).unwrap();

@@ -16,7 +16,7 @@ use tenon_domain::journal::{JournalRecord, SubjectKind};
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::wake::FunctionName;
 use tenon_runtime::{HandlerError, Ports, Signals};
-use tenon_table::items::{Journal, JournalOf, Seen, Told, ToldFinding, from_item, keys, put};
+use tenon_table::items::{Journal, JournalOf, SeenRecord, ToldFinding, ToldFindings, from_item, keys, put};
 use tenon_table::{Consistency, Key, Table, Write};
 
 use crate::view::form_error;
@@ -77,7 +77,7 @@ impl Telling<'_> {
         self,
         ports: &P,
         report: Report,
-        before: Option<&Seen>,
+        before: Option<&SeenRecord>,
     ) -> Result<Telltale, HandlerError> {
         let mut findings: Vec<Finding> = Vec::new();
         report.deliver(&mut findings);
@@ -114,7 +114,7 @@ impl Telling<'_> {
         if let (true, Of::Region(_)) = (telltale.writes.is_empty(), self.of) {
             return Ok(telltale);
         }
-        telltale.writes.push(put(key, &Told { function: self.function, findings: next }));
+        telltale.writes.push(put(key, &ToldFindings { function: self.function, findings: next }));
         Ok(telltale)
     }
 
@@ -178,7 +178,7 @@ async fn known_findings<P: Ports>(
     key: &Key,
 ) -> Result<BTreeMap<String, ToldFinding>, HandlerError> {
     let found = ports.table().batch_get(std::slice::from_ref(key), Consistency::Strong).await?;
-    let told: Option<Told> =
+    let told: Option<ToldFindings> =
         found.get(key).map(|item| from_item(key, item)).transpose().map_err(form_error)?;
     let findings = told.into_iter().flat_map(|told| told.findings);
     Ok(findings.map(|finding| (finding.identity.clone(), finding)).collect())

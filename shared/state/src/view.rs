@@ -24,7 +24,8 @@ use tenon_domain::wake::FunctionName;
 use tenon_table::items::form;
 use tenon_table::items::packed::each_part;
 use tenon_table::items::{
-    CatalogCache, CatalogError, CatalogMeta, Form, FormError, Generations, Halt, Parts, Seen, Template, keys,
+    CatalogCache, CatalogError, CatalogMeta, FormError, Generations, Halt, ItemForm, RefreshedParts,
+    SeenRecord, TemplateItem, keys,
 };
 use tenon_table::key::EXPIRES_AT;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
@@ -98,7 +99,7 @@ pub struct ClusterView {
     /// The generations that this view is of: `revision` is the condition of set-level decisions.
     pub generations: Generations,
     /// What the function's last full pass planned from.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenRecord>,
     /// What holds terminations and disruptions back.
     pub halt: Option<Halt>,
     /// Its claims.
@@ -114,13 +115,13 @@ pub struct ClusterView {
     /// Its pools' statuses.
     pub pools: BTreeMap<NodePoolName, PoolStatus>,
     /// Its launch templates, by name.
-    pub templates: BTreeMap<String, Template>,
+    pub templates: BTreeMap<String, TemplateItem>,
     /// The region's marks.
     pub marks: Marks,
     /// What was learned of nodes' memory; nothing until whoever plans nodes puts it there.
     pub learned: Arc<Learned>,
     /// The parts of the catalogue that were wanted and ever arrived.
-    pub parts: Parts,
+    pub parts: RefreshedParts,
     /// The parts that can't be refreshed, since when.
     pub failing: BTreeMap<CatalogPart, Timestamp>,
 }
@@ -136,7 +137,7 @@ impl ClusterView {
         wants: Wants<'_>,
         cache: &CatalogCache,
     ) -> Result<Self, HandlerError> {
-        Self::observe_since(ports, cluster, wants, cache, Known::default()).await
+        Self::observe_since(ports, cluster, wants, cache, ReadAlready::default()).await
     }
 
     /// The same, for a function that has something already. Of a view of an earlier look, where neither the cluster's
@@ -149,7 +150,7 @@ impl ClusterView {
         cluster: &ClusterName,
         wants: Wants<'_>,
         cache: &CatalogCache,
-        Known { heads, kept }: Known,
+        ReadAlready { heads, kept }: ReadAlready,
     ) -> Result<Self, HandlerError> {
         let heads = match heads {
             Some(heads) => heads,
@@ -157,8 +158,8 @@ impl ClusterView {
         };
         let region = &ports.installation().region;
         let now = ports.now();
-        let mut parts = Parts::new();
-        for (part, found) in each_part(ports.table(), region, (&heads.catalog, wants.parts), cache).await? {
+        let mut parts = RefreshedParts::new();
+        for (part, found) in each_part(ports.table(), region, &heads.catalog, wants.parts, cache).await? {
             match found {
                 Ok(found) => drop(parts.insert(part, found)),
                 // Its pieces have expired, long after it supported any decision.
@@ -238,7 +239,7 @@ impl ClusterView {
             templates: BTreeMap::new(),
             marks: Marks::default(),
             learned: Arc::default(),
-            parts: Parts::new(),
+            parts: RefreshedParts::new(),
             failing: BTreeMap::new(),
         }
     }
@@ -287,7 +288,7 @@ impl ClusterView {
             let pool: PoolStatus = parsed(key, item)?;
             self.pools.insert(pool.name.clone(), pool);
         } else if key.sk.starts_with(keys::TEMPLATE) {
-            let template: Template = parsed(key, item)?;
+            let template: TemplateItem = parsed(key, item)?;
             self.templates.insert(template.name.clone(), template);
         }
         Ok(())
@@ -296,7 +297,7 @@ impl ClusterView {
 
 /// What a look has already.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct ReadAlready {
     /// The heads, read consistently in the same wake.
     pub heads: Option<Heads>,
     /// The view of an earlier look.
@@ -353,7 +354,7 @@ fn expires_at(item: &Item) -> Option<i64> {
     item.get(EXPIRES_AT).and_then(|value| value.as_number()).and_then(|number| number.to_i64())
 }
 
-pub(crate) fn parsed<F: Form>(key: &Key, item: &Item) -> Result<F, HandlerError> {
+pub(crate) fn parsed<F: ItemForm>(key: &Key, item: &Item) -> Result<F, HandlerError> {
     form::from_item(key, item).map_err(form_error)
 }
 

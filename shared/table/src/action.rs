@@ -4,7 +4,7 @@
 //! a transaction. Shared by the adapters, so that they agree. It doesn't know what the table holds: sizes are those
 //! of the request.
 
-use crate::commit::{Commit, CommitError, Condition, Expect, Write};
+use crate::commit::{Commit, CommitError, Expect, Write, WriteCondition};
 use crate::key::{self, Key};
 use crate::limits;
 use crate::value::{self, Item, Value};
@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 
 /// One action on one item.
 #[derive(Debug, Clone)]
-pub struct Action<'a> {
+pub struct WriteAction<'a> {
     /// The item.
     pub key: Key,
     /// What must hold about it.
-    pub condition: Option<&'a Condition>,
+    pub condition: Option<&'a WriteCondition>,
     /// What happens to it.
-    pub effect: Effect<'a>,
+    pub effect: WriteEffect<'a>,
 }
 
 /// What an action does to its item.
 #[derive(Debug, Clone, Copy)]
-pub enum Effect<'a> {
+pub enum WriteEffect<'a> {
     /// Nothing: a `ConditionCheck`.
     Check,
     /// Sets the cluster's [`revision_attributes`] and keeps the rest.
@@ -53,7 +53,7 @@ pub enum Effect<'a> {
 
 /// How a commit is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CommitForm {
     /// `PutItem`, `UpdateItem` or `DeleteItem`, with a condition expression if there is a condition.
     Single,
     /// `TransactWriteItems` with the commit's token.
@@ -63,7 +63,7 @@ pub enum Form {
 /// The version of the form of the cluster's `REVISION` item.
 const REVISION_FORM: u32 = 1;
 
-/// What [`Effect::BumpRevision`] sets: `revision`, and `v`, the version of the form.
+/// What [`WriteEffect::BumpRevision`] sets: `revision`, and `v`, the version of the form.
 #[must_use]
 pub fn revision_attributes(next: u64) -> Item {
     Item::from([
@@ -72,7 +72,7 @@ pub fn revision_attributes(next: u64) -> Item {
     ])
 }
 
-impl Action<'_> {
+impl WriteAction<'_> {
     /// The bytes that the request itself says: what slices are cut by.
     #[must_use]
     pub fn request_bytes(&self) -> u64 {
@@ -80,11 +80,11 @@ impl Action<'_> {
         const REVISION_BYTES: u64 = 24;
         self.key.size()
             + match self.effect {
-                Effect::Check | Effect::Delete => 0,
-                Effect::BumpRevision { .. } => REVISION_BYTES,
-                Effect::Put(item) => value::attributes_size(item),
-                Effect::Set { set, .. } => value::attributes_size(set),
-                Effect::Add { attribute, .. } => {
+                WriteEffect::Check | WriteEffect::Delete => 0,
+                WriteEffect::BumpRevision { .. } => REVISION_BYTES,
+                WriteEffect::Put(item) => value::attributes_size(item),
+                WriteEffect::Set { set, .. } => value::attributes_size(set),
+                WriteEffect::Add { attribute, .. } => {
                     attribute.len() as u64 + crate::Number::from(i64::MIN).size()
                 }
             }
@@ -97,9 +97,9 @@ impl Commit {
     /// # Errors
     /// [`CommitError::Invalid`], [`CommitError::ItemTooLarge`] or [`CommitError::TooLarge`] for what is refused
     /// whatever the table holds.
-    pub fn actions(&self) -> Result<Vec<Action<'_>>, CommitError> {
+    pub fn actions(&self) -> Result<Vec<WriteAction<'_>>, CommitError> {
         let mut writes = index_writes(&self.writes)?;
-        let mut actions: Vec<Action<'_>> = Vec::with_capacity(self.conditions.len() + self.writes.len());
+        let mut actions: Vec<WriteAction<'_>> = Vec::with_capacity(self.conditions.len() + self.writes.len());
         let mut seen = BTreeMap::new();
         for condition in &self.conditions {
             let key = condition.key();
@@ -108,23 +108,23 @@ impl Commit {
             }
             let written = writes.remove(&key);
             let effect = match (condition, written) {
-                (Condition::Cluster { cluster, .. }, Some(_)) => {
+                (WriteCondition::Cluster { cluster, .. }, Some(_)) => {
                     return Err(invalid(format!(
                         "a write to `{key}` beside the condition on cluster `{cluster}`, which writes it: leave it out"
                     )));
                 }
-                (Condition::Cluster { revision, .. }, None) => {
+                (WriteCondition::Cluster { revision, .. }, None) => {
                     let overflow = || invalid(format!("the revision of `{key}` has no successor"));
-                    Effect::BumpRevision { next: revision.checked_add(1).ok_or_else(overflow)? }
+                    WriteEffect::BumpRevision { next: revision.checked_add(1).ok_or_else(overflow)? }
                 }
-                (Condition::Item { .. }, Some(write)) => effect_of(write),
-                (Condition::Item { .. }, None) => Effect::Check,
+                (WriteCondition::Item { .. }, Some(write)) => effect_of(write),
+                (WriteCondition::Item { .. }, None) => WriteEffect::Check,
             };
-            actions.push(Action { key, condition: Some(condition), effect });
+            actions.push(WriteAction { key, condition: Some(condition), effect });
         }
         // In the order in which they were given, which is the order in which a table reports about them.
         for write in self.writes.iter().filter(|write| !seen.contains_key(write.key())) {
-            actions.push(Action { key: write.key().clone(), condition: None, effect: effect_of(write) });
+            actions.push(WriteAction { key: write.key().clone(), condition: None, effect: effect_of(write) });
         }
         check_actions(&actions)?;
         Ok(actions)
@@ -133,10 +133,14 @@ impl Commit {
 
 /// How these actions are sent. [`Commit`] says why.
 #[must_use]
-pub fn form_of(actions: &[Action<'_>]) -> Form {
+pub fn form_of(actions: &[WriteAction<'_>]) -> CommitForm {
     match actions {
-        [Action { effect: Effect::Put(_) | Effect::Set { .. } | Effect::Delete, .. }] => Form::Single,
-        _ => Form::Transaction,
+        [
+            WriteAction {
+                effect: WriteEffect::Put(_) | WriteEffect::Set { .. } | WriteEffect::Delete, ..
+            },
+        ] => CommitForm::Single,
+        _ => CommitForm::Transaction,
     }
 }
 
@@ -150,16 +154,16 @@ fn index_writes(writes: &[Write]) -> Result<BTreeMap<&Key, &Write>, CommitError>
     Ok(index)
 }
 
-fn effect_of(write: &Write) -> Effect<'_> {
+fn effect_of(write: &Write) -> WriteEffect<'_> {
     match write {
-        Write::Put { item, .. } => Effect::Put(item),
-        Write::Set { set, remove, .. } => Effect::Set { set, remove },
-        Write::Add { attribute, amount, .. } => Effect::Add { attribute, amount: *amount },
-        Write::Delete { .. } => Effect::Delete,
+        Write::Put { item, .. } => WriteEffect::Put(item),
+        Write::Set { set, remove, .. } => WriteEffect::Set { set, remove },
+        Write::Add { attribute, amount, .. } => WriteEffect::Add { attribute, amount: *amount },
+        Write::Delete { .. } => WriteEffect::Delete,
     }
 }
 
-fn check_actions(actions: &[Action<'_>]) -> Result<(), CommitError> {
+fn check_actions(actions: &[WriteAction<'_>]) -> Result<(), CommitError> {
     if actions.is_empty() {
         return Err(invalid("it has neither conditions nor writes: don't send it".to_owned()));
     }
@@ -171,25 +175,25 @@ fn check_actions(actions: &[Action<'_>]) -> Result<(), CommitError> {
             return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes: Some(bytes) });
         }
     }
-    let bytes = actions.iter().map(Action::request_bytes).sum();
+    let bytes = actions.iter().map(WriteAction::request_bytes).sum();
     if actions.len() > limits::TRANSACTION_ACTIONS || bytes > limits::TRANSACTION_BYTES {
         return Err(CommitError::TooLarge { actions: actions.len(), bytes });
     }
     Ok(())
 }
 
-fn check_action(action: &Action<'_>) -> Result<(), String> {
+fn check_action(action: &WriteAction<'_>) -> Result<(), String> {
     action.key.check()?;
-    if let (Some(Condition::Item { expect: Expect::Absent, .. }), Effect::Delete) =
+    if let (Some(WriteCondition::Item { expect: Expect::Absent, .. }), WriteEffect::Delete) =
         (action.condition, action.effect)
     {
         return Err("it is deleted on the condition that it is absent: leave it out".to_owned());
     }
     match action.effect {
-        Effect::Check | Effect::Delete | Effect::BumpRevision { .. } => Ok(()),
-        Effect::Put(item) => value::check_attributes(item),
-        Effect::Add { attribute, .. } => value::check_name(attribute),
-        Effect::Set { set, remove } => check_set(set, remove),
+        WriteEffect::Check | WriteEffect::Delete | WriteEffect::BumpRevision { .. } => Ok(()),
+        WriteEffect::Put(item) => value::check_attributes(item),
+        WriteEffect::Add { attribute, .. } => value::check_name(attribute),
+        WriteEffect::Set { set, remove } => check_set(set, remove),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::key::Key;
 use crate::limits;
-use crate::port::Cause;
+use crate::port::AdapterCause;
 use crate::value::Item;
 use std::fmt;
 use tenon_domain::digest::Digest;
@@ -78,7 +78,7 @@ impl fmt::Display for CommitToken {
 
 /// What must still be as it was observed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Condition {
+pub enum WriteCondition {
     /// For a decision about a set: the cluster's `REVISION` item has this `revision`, and gets the next one. At 0 it
     /// may be absent, and is created with 1.
     Cluster {
@@ -96,7 +96,7 @@ pub enum Condition {
     },
 }
 
-impl Condition {
+impl WriteCondition {
     /// The key of the item that the condition looks at.
     #[must_use]
     pub fn key(&self) -> Key {
@@ -107,7 +107,7 @@ impl Condition {
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for WriteCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster { cluster, revision } => write!(f, "cluster {cluster} at revision {revision}"),
@@ -189,7 +189,7 @@ pub struct Commit {
     /// Recognises a repetition.
     pub token: CommitToken,
     /// What must hold; each about another item.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<WriteCondition>,
     /// What is written; each another item.
     pub writes: Vec<Write>,
 }
@@ -201,7 +201,7 @@ pub enum CommitError {
     #[error("lost the race for {}: observe again", list(lost))]
     LostRace {
         /// The conditions that failed, in the commit's order; at least one.
-        lost: Vec<Condition>,
+        lost: Vec<WriteCondition>,
     },
     /// Another transaction on one of the items is under way. Send this again as it is.
     #[error("another transaction is changing `{key}`: send the same commit again")]
@@ -249,14 +249,14 @@ pub enum CommitError {
     },
     /// The table didn't answer: it may have gone through. Observe, or send a transaction again as it is.
     #[error("the table is unavailable: the commit may have gone through")]
-    Unavailable(#[source] Cause),
+    Unavailable(#[source] AdapterCause),
 }
 
 fn with_bytes(bytes: Option<u64>) -> String {
     bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default()
 }
 
-fn list(conditions: &[Condition]) -> String {
+fn list(conditions: &[WriteCondition]) -> String {
     let texts: Vec<String> = conditions.iter().map(|condition| format!("`{condition}`")).collect();
     texts.join(", ")
 }
@@ -284,8 +284,8 @@ mod tests {
         let claim = Key::new("CLUSTER#prod", "NODECLAIM#a");
         let error = CommitError::LostRace {
             lost: vec![
-                Condition::Cluster { cluster, revision: 4 },
-                Condition::Item { key: claim, expect: Expect::Absent },
+                WriteCondition::Cluster { cluster, revision: 4 },
+                WriteCondition::Item { key: claim, expect: Expect::Absent },
             ],
         };
         assert_eq!(

@@ -12,7 +12,7 @@ use tenon_domain::id::Region;
 use crate::items::{from_item, keys, set};
 use crate::marks::Meant;
 use crate::{
-    CommitError, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table, TableError,
+    CommitError, Consistency, Expect, Item, Key, Query, SkRange, Table, TableError, WriteCondition,
     content_commit, query_all,
 };
 
@@ -53,7 +53,7 @@ pub async fn clear_learned<T: Table>(
     for (name, key, record) in choose(there(table, region, now).await?, meant)? {
         let Some(after) = record.cleared_by_operator(now) else { continue };
         let commit = content_commit(
-            vec![Condition::Item { key: key.clone(), expect: Expect::Revision(record.revision) }],
+            vec![WriteCondition::Item { key: key.clone(), expect: Expect::Revision(record.revision) }],
             vec![set(key, &after)],
         );
         table.commit(&commit).await?;

@@ -19,11 +19,11 @@ pub mod slices;
 pub mod token;
 pub mod value;
 
-pub use commit::{Commit, CommitError, CommitToken, Condition, Expect, Write};
+pub use commit::{Commit, CommitError, CommitToken, Expect, Write, WriteCondition};
 pub use conflict::commit_through_conflicts;
 pub use key::Key;
 pub use number::Number;
-pub use port::{Consistency, Order, Page, Query, SkRange, Table, TableError, query_all};
-pub use slices::{Group, SliceError, Slices};
+pub use port::{Consistency, Query, QueryOrder, QueryPage, SkRange, Table, TableError, query_all};
+pub use slices::{SliceError, Slices, WriteGroup};
 pub use token::{content_commit, form_digest, plan_token};
 pub use value::{Item, ItemError, Value, from_item, to_item};

@@ -14,7 +14,8 @@ use tenon_domain::unavailable::{Mark, MarkState};
 
 use crate::items::{FormError, from_item, from_items, keys, set};
 use crate::{
-    CommitError, Condition, Consistency, Expect, Query, SkRange, Table, TableError, content_commit, query_all,
+    CommitError, Consistency, Expect, Query, SkRange, Table, TableError, WriteCondition, content_commit,
+    query_all,
 };
 
 /// How often a mark is read again because a function was faster: each write is an answer of EC2 or a lease, and there are
@@ -111,7 +112,7 @@ pub async fn clear_mark<T: Table>(
         let Some(cleared) = mark.cleared_by_operator(now) else { return Ok(None) };
         let expect = Expect::Revision(mark.revision);
         let commit = content_commit(
-            vec![Condition::Item { key: key.clone(), expect }],
+            vec![WriteCondition::Item { key: key.clone(), expect }],
             vec![set(key.clone(), &cleared)],
         );
         match table.commit(&commit).await {

@@ -16,7 +16,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 /// What lies under an error of an adapter, such as the SDK's own.
-pub type Cause = Arc<dyn Error + Send + Sync>;
+pub type AdapterCause = Arc<dyn Error + Send + Sync>;
 
 /// The state table.
 pub trait Table: Send + Sync {
@@ -45,7 +45,7 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// [`TableError`] says what the caller does next.
-    fn query(&self, query: &Query) -> impl Future<Output = Result<Page, TableError>> + Send;
+    fn query(&self, query: &Query) -> impl Future<Output = Result<QueryPage, TableError>> + Send;
 
     /// Writes a decision, wholly or not at all.
     ///
@@ -65,7 +65,7 @@ pub enum Consistency {
 
 /// The order of a query's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum QueryOrder {
     /// Lowest sort key first.
     Ascending,
     /// Highest sort key first.
@@ -117,13 +117,20 @@ pub struct Query {
     /// Where the page begins: the `next` of the page before. Not included.
     pub start_after: Option<String>,
     /// The order.
-    pub order: Order,
+    pub order: QueryOrder,
 }
 
 impl Query {
     /// All items of a range, ascending, from the start, with no limit but the page's bytes.
     pub fn new(pk: impl Into<String>, range: SkRange, consistency: Consistency) -> Self {
-        Self { pk: pk.into(), range, consistency, limit: None, start_after: None, order: Order::Ascending }
+        Self {
+            pk: pk.into(),
+            range,
+            consistency,
+            limit: None,
+            start_after: None,
+            order: QueryOrder::Ascending,
+        }
     }
 
     /// What DynamoDB, or the port, would refuse about the query.
@@ -169,7 +176,7 @@ impl Query {
 
 /// One page of a query's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct QueryPage {
     /// The items, in the query's order.
     pub items: Vec<(Key, Item)>,
     /// Where the next page begins; nothing where this was the last.
@@ -201,7 +208,7 @@ pub enum TableError {
     },
     /// The table didn't answer. Ask again at the next wake.
     #[error("the table is unavailable")]
-    Unavailable(#[source] Cause),
+    Unavailable(#[source] AdapterCause),
 }
 
 /// What DynamoDB would refuse about the keys of a batch.

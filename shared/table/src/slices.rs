@@ -7,7 +7,7 @@
 //! Invariants: a group is never cut; groups keep their order; each slice is conditional on the cluster's revision
 //! that the slice before it left; cutting the same groups again gives the same slices with the same tokens.
 
-use crate::commit::{Commit, CommitError, CommitToken, CommitTokenError, Condition, Write};
+use crate::commit::{Commit, CommitError, CommitToken, CommitTokenError, Write, WriteCondition};
 use crate::key::Key;
 use crate::limits;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use tenon_domain::id::ClusterName;
 
 /// Conditions and writes that must stay together and are valid without the groups after them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Group {
+pub struct WriteGroup {
     /// The group's own conditions on items; the cluster's is added to each slice.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<WriteCondition>,
     /// The group's writes.
     pub writes: Vec<Write>,
 }
@@ -58,7 +58,7 @@ impl Slices {
         token: &CommitToken,
         cluster: &ClusterName,
         revision: u64,
-        groups: Vec<Group>,
+        groups: Vec<WriteGroup>,
     ) -> Result<Self, SliceError> {
         let mut cutter = Cutter { token, cluster, first: revision, commits: Vec::new(), open: None };
         for (index, group) in groups.into_iter().enumerate() {
@@ -82,7 +82,7 @@ impl Slices {
 }
 
 /// The slice that is being filled, and the sizes of what is in it.
-struct Open {
+struct OpenSlice {
     commit: Commit,
     groups: usize,
     actions: usize,
@@ -94,7 +94,7 @@ struct Open {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Touch {
     /// Only checks it.
-    Checks(Condition),
+    Checks(WriteCondition),
     /// Writes it.
     Writes,
 }
@@ -104,11 +104,11 @@ struct Cutter<'a> {
     cluster: &'a ClusterName,
     first: u64,
     commits: Vec<(Commit, usize)>,
-    open: Option<Open>,
+    open: Option<OpenSlice>,
 }
 
 impl Cutter<'_> {
-    fn add(&mut self, index: usize, group: Group) -> Result<(), SliceError> {
+    fn add(&mut self, index: usize, group: WriteGroup) -> Result<(), SliceError> {
         let alone = self.begin(index, group)?;
         match self.open.take() {
             Some(open) if fits(&open, &alone) => self.open = Some(join(open, alone)),
@@ -123,21 +123,22 @@ impl Cutter<'_> {
     }
 
     /// The group as a slice of its own, at the place after those that are closed.
-    fn begin(&self, index: usize, group: Group) -> Result<Open, SliceError> {
+    fn begin(&self, index: usize, group: WriteGroup) -> Result<OpenSlice, SliceError> {
         let wrong = |source| SliceError::Group { index, source };
-        let mut conditions = vec![Condition::Cluster { cluster: self.cluster.clone(), revision: self.first }];
+        let mut conditions =
+            vec![WriteCondition::Cluster { cluster: self.cluster.clone(), revision: self.first }];
         conditions.extend(group.conditions);
         let commit = Commit { token: self.token.clone(), conditions, writes: group.writes };
         let actions = commit.actions().map_err(wrong)?;
         let mut touched: BTreeMap<Key, Touch> =
             commit.conditions.iter().skip(1).map(|c| (c.key(), Touch::Checks(c.clone()))).collect();
         touched.extend(commit.writes.iter().map(|write| (write.key().clone(), Touch::Writes)));
-        let bytes = actions.iter().map(crate::action::Action::request_bytes).sum();
+        let bytes = actions.iter().map(crate::action::WriteAction::request_bytes).sum();
         let actions = actions.len();
-        self.numbered(index, Open { commit, groups: 1, actions, bytes, touched })
+        self.numbered(index, OpenSlice { commit, groups: 1, actions, bytes, touched })
     }
 
-    fn numbered(&self, index: usize, mut open: Open) -> Result<Open, SliceError> {
+    fn numbered(&self, index: usize, mut open: OpenSlice) -> Result<OpenSlice, SliceError> {
         let place = self.commits.len();
         let overflow = || SliceError::Group {
             index,
@@ -145,7 +146,7 @@ impl Cutter<'_> {
         };
         let revision = self.first.checked_add(place as u64).ok_or_else(overflow)?;
         if let Some(condition) = open.commit.conditions.first_mut() {
-            *condition = Condition::Cluster { cluster: self.cluster.clone(), revision };
+            *condition = WriteCondition::Cluster { cluster: self.cluster.clone(), revision };
         }
         open.commit.token = self.token.slice(place).map_err(SliceError::Token)?;
         Ok(open)
@@ -158,7 +159,7 @@ impl Cutter<'_> {
 
 /// Whether the second slice can be joined to the first. What both only check, and the revision's bytes, are counted
 /// twice: a slice may be a little smaller than it could be, never larger.
-fn fits(open: &Open, next: &Open) -> bool {
+fn fits(open: &OpenSlice, next: &OpenSlice) -> bool {
     let compatible = |(key, touch): (&Key, &Touch)| match (open.touched.get(key), touch) {
         (None, _) => true,
         (Some(Touch::Checks(one)), Touch::Checks(other)) => one == other,
@@ -169,9 +170,10 @@ fn fits(open: &Open, next: &Open) -> bool {
         && next.touched.iter().all(compatible)
 }
 
-fn join(mut open: Open, next: Open) -> Open {
-    let known = |condition: &Condition| matches!(open.touched.get(&condition.key()), Some(Touch::Checks(_)));
-    let new: Vec<Condition> = next.commit.conditions.into_iter().skip(1).filter(|c| !known(c)).collect();
+fn join(mut open: OpenSlice, next: OpenSlice) -> OpenSlice {
+    let known =
+        |condition: &WriteCondition| matches!(open.touched.get(&condition.key()), Some(Touch::Checks(_)));
+    let new: Vec<WriteCondition> = next.commit.conditions.into_iter().skip(1).filter(|c| !known(c)).collect();
     let shared = next.touched.keys().filter(|key| open.touched.contains_key(*key)).count();
     open.commit.conditions.extend(new);
     open.commit.writes.extend(next.commit.writes);
@@ -193,16 +195,16 @@ mod tests {
         Write::Put { key: Key::new("CLUSTER#a", name), item }
     }
 
-    fn group(names: &[String]) -> Group {
-        Group { conditions: vec![], writes: names.iter().map(|name| put(name, 10)).collect() }
+    fn group(names: &[String]) -> WriteGroup {
+        WriteGroup { conditions: vec![], writes: names.iter().map(|name| put(name, 10)).collect() }
     }
 
-    fn cut(groups: Vec<Group>) -> Result<Slices, SliceError> {
+    fn cut(groups: Vec<WriteGroup>) -> Result<Slices, SliceError> {
         let token = CommitToken::parse("plan").unwrap();
         Slices::cut(&token, &ClusterName::parse("a").unwrap(), 7, groups)
     }
 
-    fn check(groups: Vec<Group>, expected: &[usize]) {
+    fn check(groups: Vec<WriteGroup>, expected: &[usize]) {
         let count = groups.len();
         let slices = cut(groups).unwrap();
         let writes: Vec<usize> = slices.commits().iter().map(|commit| commit.writes.len()).collect();
@@ -212,7 +214,7 @@ mod tests {
             commit.actions().unwrap();
             assert_eq!(commit.token.as_str(), format!("plan-{place}"));
             let cluster = ClusterName::parse("a").unwrap();
-            assert_eq!(commit.conditions[0], Condition::Cluster { cluster, revision: 7 + place as u64 });
+            assert_eq!(commit.conditions[0], WriteCondition::Cluster { cluster, revision: 7 + place as u64 });
         }
     }
 
@@ -233,7 +235,8 @@ mod tests {
 
     #[test]
     fn slices_stay_under_four_megabytes() {
-        let large = |n: usize| Group { conditions: vec![], writes: vec![put(&format!("l{n}"), 400_000)] };
+        let large =
+            |n: usize| WriteGroup { conditions: vec![], writes: vec![put(&format!("l{n}"), 400_000)] };
         check((0..21).map(large).collect(), &[10, 10, 1]);
     }
 
@@ -245,8 +248,8 @@ mod tests {
     #[test]
     fn what_two_groups_check_alike_is_checked_once() {
         let class =
-            Condition::Item { key: Key::new("CLUSTER#a", "NODECLASS#x"), expect: Expect::Revision(3) };
-        let checked = |name: &str| Group { conditions: vec![class.clone()], writes: vec![put(name, 1)] };
+            WriteCondition::Item { key: Key::new("CLUSTER#a", "NODECLASS#x"), expect: Expect::Revision(3) };
+        let checked = |name: &str| WriteGroup { conditions: vec![class.clone()], writes: vec![put(name, 1)] };
         let slices = cut(vec![checked("a"), checked("b")]).unwrap();
         assert_eq!(slices.commits().len(), 1);
         assert_eq!(slices.commits()[0].conditions.len(), 2);

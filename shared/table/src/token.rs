@@ -10,23 +10,23 @@ use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
 
 use crate::items::form::Attributes;
-use crate::{Commit, CommitToken, Condition, Expect, Group, Item, Key, Value, Write};
+use crate::{Commit, CommitToken, Expect, Item, Key, Value, Write, WriteCondition, WriteGroup};
 
 /// The version of the bytes of commits and plans. Tokens live for ten minutes, so no older version is read.
 pub const COMMIT_FORM: &str = "commit-1";
 
 /// A commit with the token of its content: the same decision has the same token, another has another.
 #[must_use]
-pub fn content_commit(conditions: Vec<Condition>, writes: Vec<Write>) -> Commit {
-    let mut content = Content::of(COMMIT_FORM);
+pub fn content_commit(conditions: Vec<WriteCondition>, writes: Vec<Write>) -> Commit {
+    let mut content = TokenContent::of(COMMIT_FORM);
     content.group(&conditions, &writes);
     Commit { token: content.token(), conditions, writes }
 }
 
 /// The token of a plan that is committed in slices, from the cluster's revision on.
 #[must_use]
-pub fn plan_token(cluster: &ClusterName, revision: u64, groups: &[Group]) -> CommitToken {
-    let mut content = Content::of(COMMIT_FORM);
+pub fn plan_token(cluster: &ClusterName, revision: u64, groups: &[WriteGroup]) -> CommitToken {
+    let mut content = TokenContent::of(COMMIT_FORM);
     content.text(cluster.as_str());
     content.number(revision);
     content.count(groups.len());
@@ -39,15 +39,15 @@ pub fn plan_token(cluster: &ClusterName, revision: u64, groups: &[Group]) -> Com
 /// The digest of what a form says, under its version: attributes that it leaves out are no part of it.
 #[must_use]
 pub fn form_digest(version: &str, write: impl FnOnce(&mut Attributes)) -> Digest {
-    let mut content = Content::of(version);
+    let mut content = TokenContent::of(version);
     content.item(&Attributes::written(write));
     content.digest()
 }
 
 /// Content as bytes, being put together.
-struct Content(Vec<u8>);
+struct TokenContent(Vec<u8>);
 
-impl Content {
+impl TokenContent {
     fn of(version: &str) -> Self {
         let mut content = Self(Vec::new());
         content.text(version);
@@ -88,25 +88,25 @@ impl Content {
         self.text(&key.sk);
     }
 
-    fn group(&mut self, conditions: &[Condition], writes: &[Write]) {
+    fn group(&mut self, conditions: &[WriteCondition], writes: &[Write]) {
         self.count(conditions.len());
         conditions.iter().for_each(|condition| self.condition(condition));
         self.count(writes.len());
         writes.iter().for_each(|write| self.write(write));
     }
 
-    fn condition(&mut self, condition: &Condition) {
+    fn condition(&mut self, condition: &WriteCondition) {
         match condition {
-            Condition::Cluster { cluster, revision } => {
+            WriteCondition::Cluster { cluster, revision } => {
                 self.kind(b'C');
                 self.text(cluster.as_str());
                 self.number(*revision);
             }
-            Condition::Item { key, expect: Expect::Absent } => {
+            WriteCondition::Item { key, expect: Expect::Absent } => {
                 self.kind(b'A');
                 self.key(key);
             }
-            Condition::Item { key, expect: Expect::Revision(revision) } => {
+            WriteCondition::Item { key, expect: Expect::Revision(revision) } => {
                 self.kind(b'R');
                 self.key(key);
                 self.number(*revision);
@@ -199,9 +199,9 @@ mod tests {
     }
 
     /// Each kind of condition, write and value, under a name.
-    fn samples() -> Vec<(&'static str, Vec<Condition>, Vec<Write>)> {
+    fn samples() -> Vec<(&'static str, Vec<WriteCondition>, Vec<Write>)> {
         let key = || Key::new("CLUSTER#prod", "NODECLAIM#default-3k9x2");
-        let on = |expect| vec![Condition::Item { key: key(), expect }];
+        let on = |expect| vec![WriteCondition::Item { key: key(), expect }];
         let set = |set: Item, remove: &[&str]| Write::Set {
             key: key(),
             set,
@@ -211,7 +211,7 @@ mod tests {
         let ready = || item("ready", Value::Bool(true));
         vec![
             ("nothing", vec![], vec![]),
-            ("under a cluster", vec![Condition::Cluster { cluster: cluster(), revision: 7 }], vec![]),
+            ("under a cluster", vec![WriteCondition::Cluster { cluster: cluster(), revision: 7 }], vec![]),
             ("absent", on(Expect::Absent), vec![]),
             ("at a revision", on(Expect::Revision(7)), vec![]),
             ("at another revision", on(Expect::Revision(8)), vec![]),
@@ -241,13 +241,14 @@ mod tests {
         let mut text = format!("{COMMIT_FORM}\n");
         let mut tokens = BTreeSet::new();
         for (name, conditions, writes) in samples() {
-            let group = Group { conditions: conditions.clone(), writes: writes.clone() };
+            let group = WriteGroup { conditions: conditions.clone(), writes: writes.clone() };
             let commit = content_commit(conditions, writes);
             writeln!(text, "{} {name}", commit.token).unwrap();
             assert!(tokens.insert(commit.token), "{name}");
             assert!(tokens.insert(plan_token(&cluster(), 7, &[group])), "{name} as a plan");
         }
-        let groups = [Group::default(), Group { conditions: samples().remove(3).1, writes: vec![] }];
+        let groups =
+            [WriteGroup::default(), WriteGroup { conditions: samples().remove(3).1, writes: vec![] }];
         writeln!(text, "{} two groups", plan_token(&cluster(), 7, &groups)).unwrap();
         assert_eq!(text, GOLDEN);
     }

@@ -7,7 +7,7 @@ use tenon_table::conflict::*;
 use tenon_table::{Commit, CommitError, Table};
 
 use tenon_memory_table::block_on;
-use tenon_table::{Consistency, Item, Key, Page, Query, TableError};
+use tenon_table::{Consistency, Item, Key, Query, QueryPage, TableError};
 
 use tenon_table::content_commit;
 
@@ -30,7 +30,7 @@ impl Table for Busy {
         not_asked()
     }
 
-    async fn query(&self, _: &Query) -> Result<Page, TableError> {
+    async fn query(&self, _: &Query) -> Result<QueryPage, TableError> {
         not_asked()
     }
 

@@ -5,7 +5,9 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
     use std::sync::{Arc, Mutex};
     use tenon_memory_table::block_on;
-    use tenon_memory_table::conformance::{CASES, Can, Capability, CaseResult, Harness, Outcome, run_all};
+    use tenon_memory_table::conformance::{
+        CASES, Can, Capability, CaseOutcome, CaseResult, Harness, run_all,
+    };
     use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
 
     struct Memory {
@@ -52,9 +54,9 @@ mod tests {
         let wrong: Vec<&CaseResult> = results
             .iter()
             .filter(|result| match &result.outcome {
-                Outcome::Passed => false,
-                Outcome::Skipped(capability) => !skipped.contains(capability),
-                Outcome::Failed(_) => true,
+                CaseOutcome::Passed => false,
+                CaseOutcome::Skipped(capability) => !skipped.contains(capability),
+                CaseOutcome::Failed(_) => true,
             })
             .collect();
         assert!(wrong.is_empty(), "{wrong:#?}");

@@ -5,27 +5,27 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
     use std::sync::{Arc, Mutex};
     use tenon_memory_table::{MemoryConfig, MemoryTable};
-    use tenon_memory_table::{Operation, Usage, block_on};
+    use tenon_memory_table::{Operation, OperationUsage, block_on};
     use tenon_table::{
-        Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
-        Value, Write,
+        Commit, CommitError, CommitToken, Consistency, Expect, Item, Key, Query, SkRange, Table, Value,
+        Write, WriteCondition,
     };
 
-    struct World {
+    struct TableWorld {
         table: MemoryTable,
         now: Arc<Mutex<Timestamp>>,
     }
 
-    fn world(seed: u64) -> World {
+    fn world(seed: u64) -> TableWorld {
         let now = Arc::new(Mutex::new("2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap()));
         let clock = Arc::clone(&now);
-        World {
+        TableWorld {
             table: MemoryTable::new(MemoryConfig::strict(seed), Arc::new(move || *clock.lock().unwrap())),
             now,
         }
     }
 
-    impl World {
+    impl TableWorld {
         fn advance(&self, by: SignedDuration) {
             let mut now = self.now.lock().unwrap();
             *now = now.checked_add(by).unwrap();
@@ -34,7 +34,7 @@ mod tests {
         fn commit(
             &self,
             token: &str,
-            conditions: Vec<Condition>,
+            conditions: Vec<WriteCondition>,
             writes: Vec<Write>,
         ) -> Result<(), CommitError> {
             let token = CommitToken::parse(token).unwrap();
@@ -66,20 +66,20 @@ mod tests {
     #[test]
     fn units_are_counted_as_billed() {
         let world = world(1);
-        let check = |what: &str, operation: Operation, expected: Usage, run: &dyn Fn()| {
+        let check = |what: &str, operation: Operation, expected: OperationUsage, run: &dyn Fn()| {
             let before = world.table.meter();
             run();
             let used = world.table.meter().since(&before);
-            assert_eq!(used.of(operation), Usage { calls: 1, ..expected }, "{what}");
+            assert_eq!(used.of(operation), OperationUsage { calls: 1, ..expected }, "{what}");
             assert_eq!(used.total().calls, 1, "{what}");
         };
-        let writes = |write_units| Usage { write_units, ..Usage::default() };
-        let reads = |read_half_units| Usage { read_half_units, ..Usage::default() };
-        let absent = || Condition::Item { key: key("A"), expect: Expect::Absent };
+        let writes = |write_units| OperationUsage { write_units, ..OperationUsage::default() };
+        let reads = |read_half_units| OperationUsage { read_half_units, ..OperationUsage::default() };
+        let absent = || WriteCondition::Item { key: key("A"), expect: Expect::Absent };
         check("3 KB put", Operation::PutItem, writes(4), &|| {
             world.commit("a", vec![], vec![put("A", 1, 3 * 1024)]).unwrap();
         });
-        check("lost put", Operation::PutItem, Usage { lost: 1, ..writes(4) }, &|| {
+        check("lost put", Operation::PutItem, OperationUsage { lost: 1, ..writes(4) }, &|| {
             world.commit("b", vec![absent()], vec![put("A", 1, 0)]).unwrap_err();
         });
         check("smaller put over it", Operation::PutItem, writes(4), &|| {
@@ -91,9 +91,14 @@ mod tests {
         check("the same again", Operation::TransactWriteItems, reads(8), &|| {
             world.commit("d", vec![], vec![put("A", 1, 0), put("B", 1, 0)]).unwrap();
         });
-        check("lost transaction", Operation::TransactWriteItems, Usage { lost: 1, ..writes(4) }, &|| {
-            world.commit("e", vec![absent()], vec![put("B", 1, 0)]).unwrap_err();
-        });
+        check(
+            "lost transaction",
+            Operation::TransactWriteItems,
+            OperationUsage { lost: 1, ..writes(4) },
+            &|| {
+                world.commit("e", vec![absent()], vec![put("B", 1, 0)]).unwrap_err();
+            },
+        );
         check("strong get", Operation::GetItem, reads(2), &|| {
             block_on(world.table.get(&key("A"), Consistency::Strong)).unwrap();
         });
@@ -108,7 +113,7 @@ mod tests {
         });
         assert_eq!(world.table.meter().storage_bytes, 2 * (100 + 2 + 1 + 2 + 1 + 8 + 2 + 4));
         world.table.reset_meter();
-        assert_eq!(world.table.meter().total(), Usage::default());
+        assert_eq!(world.table.meter().total(), OperationUsage::default());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::ErrorKind;
-use tenon_domain::evidence::{CatalogPart, Origin, RefreshFailure};
+use tenon_domain::evidence::{CatalogPart, PartOrigin, RefreshFailure};
 use tenon_domain::id::Region;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::money::UsdPerHour;
@@ -52,7 +52,7 @@ fn many_prices() -> PartData {
 
 fn refreshed(table: &MemoryTable, data: &PartData, now: i64) -> Refresh {
     let meta = block_on(read_meta(table, &region(), Consistency::Strong)).unwrap();
-    refresh(&region(), &meta, (data, Origin::Answered), at(now)).unwrap()
+    refresh(&region(), &meta, data, at(now)).unwrap()
 }
 
 /// Refreshes, and says how many pieces were put.
@@ -69,7 +69,7 @@ fn meta_of(table: &MemoryTable, part: CatalogPart) -> PartMeta {
     meta.parts.remove(&part).unwrap()
 }
 
-fn read(table: &MemoryTable, part: CatalogPart, cache: &CatalogCache) -> Option<Part> {
+fn read(table: &MemoryTable, part: CatalogPart, cache: &CatalogCache) -> Option<RefreshedPart> {
     block_on(read_parts(table, &region(), &[part], cache)).unwrap().remove(&part)
 }
 
@@ -174,7 +174,7 @@ fn parts_are_read_by_one_call_and_one_that_is_broken_leaves_the_others() {
     spoil(&table, piece, &[1]);
     let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
     let cache = CatalogCache::new();
-    let each = block_on(each_part(&table, &region(), (&meta, &all), &cache)).unwrap();
+    let each = block_on(each_part(&table, &region(), &meta, &all, &cache)).unwrap();
     assert!(matches!(each[&BROKEN], Err(CatalogError::Corrupt { .. })), "{:?}", each[&BROKEN]);
     assert_eq!(*each[&CatalogPart::SpotPrices].as_ref().unwrap().data, prices(5));
 }
@@ -183,10 +183,11 @@ fn parts_are_read_by_one_call_and_one_that_is_broken_leaves_the_others() {
 fn what_stands_in_for_an_answer_is_as_of_now_and_says_what_failed() {
     let table = table();
     let failure = RefreshFailure { kind: ErrorKind::Denied, message: "denied".to_owned() };
-    let origin = Origin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() };
+    let origin = PartOrigin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() };
     for now in [100, 200] {
         let meta = block_on(read_meta(&table, &region(), Consistency::Strong)).unwrap();
-        let given = (&prices(5), origin.clone());
+        let prices = prices(5);
+        let given = Substitute { data: &prices, origin: origin.clone() };
         let refresh = refresh_without_answer(&region(), &meta, given, &failure, at(now)).unwrap();
         for commit in refresh.commits() {
             block_on(table.commit(commit)).unwrap();
@@ -198,7 +199,7 @@ fn what_stands_in_for_an_answer_is_as_of_now_and_says_what_failed() {
     assert_eq!((part.origin, part.last_error_kind), (origin, Some(ErrorKind::Denied)));
     put(&table, &prices(6), 300);
     let part = meta_of(&table, CatalogPart::SpotPrices);
-    assert_eq!((part.generation, part.origin, part.failing_since), (2, Origin::Answered, None));
+    assert_eq!((part.generation, part.origin, part.failing_since), (2, PartOrigin::Answered, None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::ClusterName;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::Kind;
 use tenon_twin::{RequestOutcome, RequestRecord};
 
@@ -38,7 +38,7 @@ pub struct StillWaiting(pub usize);
 impl Row {
     /// Counts what happened since there were pods; the first of them were created before `first_until`.
     pub(crate) fn of(
-        region: &Region,
+        region: &SimulatedRegion,
         cluster: &ClusterName,
         first_until: Timestamp,
     ) -> Result<Self, StillWaiting> {
@@ -98,7 +98,7 @@ fn launches(requests: &[Arc<RequestRecord>]) -> BTreeMap<Timestamp, Launch> {
 
 /// The waits of the first pods and of the later ones, shortest first.
 fn waits(
-    region: &Region,
+    region: &SimulatedRegion,
     cluster: &ClusterName,
     first_until: Timestamp,
 ) -> Result<(Vec<SignedDuration>, Vec<SignedDuration>), StillWaiting> {

@@ -13,10 +13,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::unavailable::Mark;
-use tenon_region::clock::Clock;
-use tenon_region::gate::{CallSite, Fate, Hooks};
+use tenon_region::clock::RegionClock;
+use tenon_region::gate::{CallFate, CallSite, Hooks};
 use tenon_table::items::{self, keys};
-use tenon_table::{Commit, Item, Key, Page, Write};
+use tenon_table::{Commit, Item, Key, QueryPage, Write};
 
 /// How long what was refused is left out.
 const LEFT_OUT: SignedDuration = SignedDuration::from_mins(3);
@@ -25,12 +25,12 @@ const LEFT_OUT: SignedDuration = SignedDuration::from_mins(3);
 #[derive(Default)]
 pub(crate) struct PeersMemory {
     refused_at: Mutex<BTreeMap<Key, Timestamp>>,
-    clock: OnceLock<Clock>,
+    clock: OnceLock<RegionClock>,
 }
 
 impl PeersMemory {
     /// Goes along with a region's time. Before that nothing is known to have passed.
-    pub(crate) fn follow(&self, clock: &Clock) {
+    pub(crate) fn follow(&self, clock: &RegionClock) {
         let _ = self.clock.set(clock.clone());
     }
 
@@ -44,7 +44,7 @@ impl PeersMemory {
     }
 
     fn now(&self) -> Timestamp {
-        self.clock.get().map_or(Timestamp::UNIX_EPOCH, Clock::now)
+        self.clock.get().map_or(Timestamp::UNIX_EPOCH, RegionClock::now)
     }
 
     /// The mark as the peer knows it; nothing where it doesn't.
@@ -63,8 +63,8 @@ fn is_mark(key: &Key) -> bool {
 }
 
 impl Hooks for PeersMemory {
-    fn call(&self, _: CallSite) -> Fate {
-        Fate::Go
+    fn call(&self, _: CallSite) -> CallFate {
+        CallFate::Go
     }
 
     fn delivery(&self) -> Vec<SignedDuration> {
@@ -85,7 +85,7 @@ impl Hooks for PeersMemory {
         commit.conditions.retain(|condition| !is_mark(&condition.key()));
     }
 
-    fn tamper_page(&self, _: &'static str, page: &mut Page) {
+    fn tamper_page(&self, _: &'static str, page: &mut QueryPage) {
         let items = std::mem::take(&mut page.items);
         page.items = items
             .into_iter()

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, ParseIdError};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, SetupError, build};
 use tenon_snapshot::KubeError;
-use tenon_twin::Pool;
+use tenon_twin::CapacityPool;
 
 use crate::case::{CLUSTER, Case, DEPLOYMENT};
 use crate::measure::{Row, StillWaiting};
@@ -78,7 +78,7 @@ pub enum BenchError {
 pub(crate) fn play(
     case: Case,
     policy: Policy,
-    (exhausted, size): (&[Pool], Size),
+    (exhausted, size): (&[CapacityPool], Size),
 ) -> Result<Row, BenchError> {
     let memory = Arc::new(PeersMemory::default());
     let hooks: Arc<dyn Hooks> = match policy {
@@ -106,7 +106,7 @@ pub(crate) fn play(
 }
 
 /// The cheapest offerings of what the pods may run on: the first overrides of a launch for one of them.
-pub(crate) fn cheapest(case: Case) -> Result<Vec<Pool>, BenchError> {
+pub(crate) fn cheapest(case: Case) -> Result<Vec<CapacityPool>, BenchError> {
     let mut bench = Bench::new(case, Arc::new(Undisturbed))?;
     bench.pass(CALM_BEFORE);
     bench.scale(1)?;
@@ -117,21 +117,22 @@ pub(crate) fn cheapest(case: Case) -> Result<Vec<Pool>, BenchError> {
         CreateFleetRequest::from_stored(&launch.request).map_err(|_| BenchError::NothingLaunched)?;
     let capacity_type = request.capacity_type;
     let overrides = request.launch_templates.into_iter().flat_map(|template| template.overrides);
-    let pools = overrides
-        .filter_map(|from| Some(Pool { capacity_type, instance_type: from.instance_type, zone: from.zone? }));
+    let pools = overrides.filter_map(|from| {
+        Some(CapacityPool { capacity_type, instance_type: from.instance_type, zone: from.zone? })
+    });
     Ok(pools.take(EXHAUSTED).collect())
 }
 
 struct Bench {
-    region: Region,
+    region: SimulatedRegion,
     cluster: ClusterName,
-    exhausted: Vec<Pool>,
+    exhausted: Vec<CapacityPool>,
     until: Timestamp,
 }
 
 impl Bench {
     fn new(case: Case, hooks: Arc<dyn Hooks>) -> Result<Self, BenchError> {
-        let options = scenario::Options { hooks, ..scenario::Options::default() };
+        let options = scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() };
         let mut region = build(&case.scenario(), &options)?;
         region.set_listeners(Listeners::None);
         let until = region.now();
@@ -139,7 +140,7 @@ impl Bench {
     }
 
     /// Leaves EC2 without capacity for so long from now.
-    fn exhaust(&mut self, pools: Vec<Pool>, time: SignedDuration) {
+    fn exhaust(&mut self, pools: Vec<CapacityPool>, time: SignedDuration) {
         for pool in &pools {
             self.region.twin().set_capacity(pool.clone(), Some(0));
         }

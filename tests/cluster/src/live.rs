@@ -10,10 +10,10 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use serde_json::{Value, json};
 use tenon_domain::id::ClusterName;
 use tenon_ec2::port::{Instance, InstanceState};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::kubelet::BootTimes;
-use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
-use tenon_region::{live::AgentHold, live::LiveCluster, live::LiveWorld, live::Telling};
+use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, add_outside, build};
+use tenon_region::{live::AgentHold, live::ClusterTelling, live::LiveCluster, live::LiveWorld};
 use tenon_twin::{Delays, Span};
 use tokio::runtime::Runtime;
 
@@ -53,7 +53,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// A region with a real cluster.
 pub struct Live {
     /// The region.
-    pub region: Region,
+    pub region: SimulatedRegion,
     /// A hold on the cluster's agent.
     pub agent: AgentHold,
     /// The cluster's administrator.
@@ -62,7 +62,7 @@ pub struct Live {
     pub namespace: String,
     /// What happened while the test waited last, a line each.
     pub told: Vec<String>,
-    telling: Telling,
+    telling: ClusterTelling,
     runtime: Runtime,
     _one: MutexGuard<'static, ()>,
 }
@@ -123,7 +123,7 @@ impl Live {
             images: vec![image("node-1")],
             steps: Vec::new(),
         };
-        let options = Options { start: Timestamp::now(), delays: DELAYS, ..Options::default() };
+        let options = SetupOptions { start: Timestamp::now(), delays: DELAYS, ..SetupOptions::default() };
         let mut region = build(&scenario, &options).expect("a region");
         let world = LiveWorld {
             name: ClusterName::parse(NAME).expect("a name"),
@@ -131,8 +131,8 @@ impl Live {
             table: region.table().clone(),
             boot: BOOT,
         };
-        let clients = (admin.client(), agent.client());
-        let (cluster, telling, agent) = LiveCluster::start(runtime.handle(), clients, world);
+        let (cluster, telling, agent) =
+            LiveCluster::start(runtime.handle(), admin.client(), agent.client(), world);
         let form = ClusterForm {
             name: NAME.to_owned(),
             max_nodes: None,

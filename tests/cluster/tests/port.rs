@@ -15,7 +15,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tenon_cluster_tests::Cluster;
 use tenon_domain::manifest;
-use tenon_kube::lease::{Election, Standing};
+use tenon_kube::lease::{Election, Leadership};
 use tenon_kube::{KubeClient, Listing, WATCHED};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
@@ -26,7 +26,7 @@ const NAMESPACE: &str = "tenon-system";
 /// Nothing here takes the API server as long.
 const SOON: Duration = Duration::from_secs(20);
 
-struct World {
+struct PortWorld {
     admin: Cluster,
     agent: Cluster,
     kube: KubeClient,
@@ -51,7 +51,7 @@ async fn client() -> tenon_kube::Client {
     tenon_kube::client_of(config).expect("a client can be made of it")
 }
 
-impl World {
+impl PortWorld {
     async fn new(listing: Listing) -> Self {
         let (admin, agent) = (Cluster::admin().await, Cluster::agent().await);
         admin.install_definitions().await;
@@ -336,17 +336,17 @@ impl World {
             self.admin.apply_object(lease).await;
             self.admin.delete(lease).await;
         }
-        let mut election = Election::new(self.agent.client(), (NAMESPACE, "tenon-agent"), "port");
+        let mut election = Election::new(self.agent.client(), NAMESPACE, "tenon-agent", "port");
         for what in ["take", "renew"] {
             let standing = election.campaign().await.map_err(|error| format!("{what} the lease: {error}"))?;
-            assert!(matches!(standing, Standing::Leads(_)), "{what}");
+            assert!(matches!(standing, Leadership::Leads(_)), "{what}");
         }
-        let mut rival = Election::new(self.agent.client(), (NAMESPACE, "tenon-agent"), "rival");
+        let mut rival = Election::new(self.agent.client(), NAMESPACE, "tenon-agent", "rival");
         let standing = rival.campaign().await.map_err(|error| format!("another's lease: {error}"))?;
-        assert_eq!(standing, Standing::Stands);
+        assert_eq!(standing, Leadership::Stands);
         election.release().await.map_err(|error| format!("release the lease: {error}"))?;
         let standing = rival.campaign().await.map_err(|error| format!("a released lease: {error}"))?;
-        assert!(matches!(standing, Standing::Leads(_)));
+        assert!(matches!(standing, Leadership::Leads(_)));
         let key = ObjectKey::of(&generation).expect("it has a name");
         assert_eq!(self.kube.get(&key).await.map_err(told("get lease"))?, None);
         self.kube.create(generation).await.map_err(told("create lease"))?;
@@ -442,7 +442,7 @@ async fn wait_for_right(
 #[ignore = "needs tests/servers/control-plane"]
 async fn each_call_is_allowed_and_does_what_the_port_says() {
     for listing in [Listing::Streamed, Listing::Paged] {
-        let mut world = World::new(listing).await;
+        let mut world = PortWorld::new(listing).await;
         world.all().await.expect("the agent's own role is enough");
     }
 }
@@ -450,7 +450,7 @@ async fn each_call_is_allowed_and_does_what_the_port_says() {
 #[tokio::test]
 #[ignore = "needs tests/servers/control-plane"]
 async fn budgets_refuse_evictions() {
-    let mut world = World::new(Listing::Streamed).await;
+    let mut world = PortWorld::new(Listing::Streamed).await;
     let label = world.name("app");
     let pod = world.pod(&label).await;
     let uid = world.pod_uid(&pod).await.expect("it is seen");
@@ -491,7 +491,7 @@ async fn budgets_refuse_evictions() {
 #[ignore = "needs tests/servers/control-plane"]
 async fn every_verb_is_needed() {
     // Each list is asked for in both ways, so both rights are.
-    let _granted = World::new(Listing::Streamed).await;
+    let _granted = PortWorld::new(Listing::Streamed).await;
     let mut superfluous = Vec::new();
     for role in roles().iter().filter(|role| role.get("rules").is_some()) {
         for (group, resource, verb, name) in grants(role) {
@@ -503,7 +503,7 @@ async fn every_verb_is_needed() {
             let mut failed = None;
             for listing in [Listing::Streamed, Listing::Paged] {
                 let kube = KubeClient::start(client().await, listing, "port");
-                let mut world = World { admin: admin.clone(), agent: agent.clone(), kube, number: 0 };
+                let mut world = PortWorld { admin: admin.clone(), agent: agent.clone(), kube, number: 0 };
                 let needs_all = verb != "list" && verb != "watch";
                 let told = if needs_all { world.all().await } else { world.lists().await };
                 failed = failed.or(told.err());
@@ -527,7 +527,7 @@ async fn every_verb_is_needed() {
 async fn a_kind_without_its_definition_is_unknown() {
     let agent = Cluster::agent().await;
     let unknown = tenon_kube::classify::classify(
-        tenon_kube::classify::Call { verb: "list", kind: Kind::NodePool, part: "", key: None },
+        tenon_kube::classify::KubeCall { verb: "list", kind: Kind::NodePool, part: "", key: None },
         agent
             .client()
             .request::<Value>(
@@ -545,7 +545,7 @@ async fn a_kind_without_its_definition_is_unknown() {
 #[tokio::test]
 #[ignore = "needs tests/servers/control-plane"]
 async fn changes_are_told_and_what_nobody_reads_is_not() {
-    let world = World::new(Listing::Streamed).await;
+    let world = PortWorld::new(Listing::Streamed).await;
     let name = format!("port-{}", std::process::id());
     let node =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"a": "1"}}});

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tenon_cluster_tests::{Case, Definition, Verdict, accepted, definitions, rejected};
-use tenon_domain::manifest::{Object, read_value};
+use tenon_domain::manifest::{ManifestObject, read_value};
 
 /// A field that no schema has and that isn't near one that it has.
 const STRANGER: &str = "qqqqqqqqqqqq";
@@ -23,7 +23,7 @@ const STATUS: &str = "/status";
 /// Its fields are the kubelet's: the reader takes any.
 const KUBELET: &str = "/spec/kubelet";
 
-fn read(manifest: &Value) -> Result<Object, String> {
+fn read(manifest: &Value) -> Result<ManifestObject, String> {
     read_value(manifest, "manifest").map_err(|errors| errors.to_string())
 }
 

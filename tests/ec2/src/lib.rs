@@ -22,7 +22,7 @@ mod twin;
 
 pub use difference::Difference;
 pub use remote::{MotoServer, WireServer};
-pub use server::{Server, World};
+pub use server::{Server, ServerWorld};
 pub use twin::TwinServer;
 
 /// Runs a test's body to its end.

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenon_catalog::Catalog;
+use tenon_catalog::CatalogFunction;
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::registry::{Allowances, Registry};
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_domain::{SignedDuration, Timestamp};
-use tenon_ec2::Account;
+use tenon_ec2::Ec2Account;
 use tenon_ec2::port::{ImageState, InstanceState, Tags};
 use tenon_harness::{EPOCH, Recorder, SetClock};
 use tenon_images::Images;
@@ -23,12 +23,12 @@ use tenon_lifecycle::Lifecycle;
 use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
 use tenon_node_classes::NodeClasses;
 use tenon_provisioner::Provisioner;
-use tenon_runtime::{Handler, Installation, Ports, Scope};
+use tenon_runtime::{Handler, Installation, Ports, WakeScope};
 use tenon_snapshot::SeenPod;
 use tenon_snapshot::snapshot::{self, ClusterObjects, Encoder, Manifest};
 use tenon_table::Table;
 use tenon_table::content_commit;
-use tenon_table::items::form::{Form, from_item};
+use tenon_table::items::form::{ItemForm, from_item};
 use tenon_table::items::{self, keys};
 use tenon_twin::RegionTwin;
 
@@ -39,7 +39,7 @@ use crate::twin::TwinServer;
 /// What functions are given on a server.
 struct LinePorts<'a, S: Server> {
     table: MemoryTable,
-    account: Account<&'a S::Ec2, RegionTwin, RegionTwin>,
+    account: Ec2Account<&'a S::Ec2, RegionTwin, RegionTwin>,
     signals: Recorder,
     clock: SetClock,
     installation: Installation,
@@ -47,7 +47,7 @@ struct LinePorts<'a, S: Server> {
 
 impl<'a, S: Server> Ports for LinePorts<'a, S> {
     type Table = MemoryTable;
-    type Ec2 = Account<&'a S::Ec2, RegionTwin, RegionTwin>;
+    type Ec2 = Ec2Account<&'a S::Ec2, RegionTwin, RegionTwin>;
     type Signals = Recorder;
 
     fn table(&self) -> &MemoryTable {
@@ -109,7 +109,7 @@ impl<'a, S: Server> Line<'a, S> {
         let twin = TwinServer::new().twin().clone();
         let ports = LinePorts {
             table: MemoryTable::new(memory, Arc::new(move || ticking.now())),
-            account: Account { ec2: server.ec2(), pricing: twin.clone(), zonal_shift: twin },
+            account: Ec2Account { ec2: server.ec2(), pricing: twin.clone(), zonal_shift: twin },
             signals: Recorder::default(),
             clock,
             installation: Installation {
@@ -165,8 +165,9 @@ impl<'a, S: Server> Line<'a, S> {
     async fn report(&mut self) {
         let encoded = self.encoder.encode(&self.objects, self.manifest.as_ref(), self.ports.now());
         let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
-        let base = (generation, self.manifest.as_ref());
-        let written = snapshot::write(&self.ports.table, &self.cluster, &encoded, base).await.unwrap();
+        let base = self.manifest.as_ref();
+        let written =
+            snapshot::write(&self.ports.table, &self.cluster, &encoded, generation, base).await.unwrap();
         self.manifest = Some(written);
     }
 
@@ -183,17 +184,17 @@ impl<'a, S: Server> Line<'a, S> {
         self.report().await;
     }
 
-    async fn wake<H: Handler>(&self, function: &H, scope: &Scope) {
-        function.handle(&self.ports, scope, &[Cause::Sweep]).await.unwrap();
+    async fn wake<H: Handler>(&self, function: &H, scope: &WakeScope) {
+        function.handle(&self.ports, scope, &[WakeCause::Sweep]).await.unwrap();
     }
 
     /// Every function's sweep, twice: what one has learned the others see then.
     pub(crate) async fn sweep(&self) {
-        let cluster = Scope::Cluster(self.cluster.clone());
+        let cluster = WakeScope::Cluster(self.cluster.clone());
         for _ in 0..2 {
-            self.wake(&Catalog::default(), &Scope::Region).await;
+            self.wake(&CatalogFunction::default(), &WakeScope::Region).await;
             self.wake(&NodeClasses::default(), &cluster).await;
-            self.wake(&Images, &Scope::Region).await;
+            self.wake(&Images, &WakeScope::Region).await;
             self.wake(&Provisioner::default(), &cluster).await;
             self.wake(&Lifecycle::default(), &cluster).await;
         }
@@ -202,8 +203,8 @@ impl<'a, S: Server> Line<'a, S> {
     /// All parts of the catalogue are asked for; what that writes.
     pub(crate) async fn refresh_catalogue(&self) -> Written {
         self.ports.table.reset_meter();
-        let causes = CatalogPart::ALL.map(Cause::Refresh);
-        Catalog::default().handle(&self.ports, &Scope::Region, &causes).await.unwrap();
+        let causes = CatalogPart::ALL.map(WakeCause::Refresh);
+        CatalogFunction::default().handle(&self.ports, &WakeScope::Region, &causes).await.unwrap();
         let operations = self.ports.table.meter().operations;
         let writing = operations.values().filter(|used| used.write_units > 0);
         writing.fold(Written::default(), |sum, used| Written {
@@ -227,7 +228,7 @@ impl<'a, S: Server> Line<'a, S> {
         self.cluster_items(keys::NODE_CLAIM)
     }
 
-    fn cluster_items<F: Form>(&self, prefix: &str) -> Vec<F> {
+    fn cluster_items<F: ItemForm>(&self, prefix: &str) -> Vec<F> {
         let pk = keys::cluster_pk(&self.cluster);
         let items = self.ports.table.dump().filter(|(key, _)| key.pk == pk && key.sk.starts_with(prefix));
         items.map(|(key, item)| from_item(&key, &item).unwrap()).collect()

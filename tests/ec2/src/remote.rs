@@ -12,11 +12,11 @@ use aws_types::SdkConfig;
 use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift};
 use tenon_domain::id::{ImageId, SubnetId, Zone};
 use tenon_ec2::port::ImageState;
-use tenon_twin::{Call, Pool, RegionTwin};
+use tenon_twin::{Call, CapacityPool, RegionTwin};
 use tokio::net::TcpListener;
 
 use crate::difference::Difference;
-use crate::server::{Server, WORLD_TAG, World};
+use crate::server::{Server, ServerWorld, WORLD_TAG};
 use crate::twin::TwinServer;
 
 /// The variable that names the endpoint.
@@ -26,7 +26,7 @@ pub(crate) const ENDPOINT: &str = "TENON_EC2_ENDPOINT";
 #[derive(Debug)]
 pub struct MotoServer {
     ec2: AwsEc2,
-    world: World,
+    world: ServerWorld,
 }
 
 impl MotoServer {
@@ -108,7 +108,7 @@ fn new_name() -> String {
 }
 
 /// A VPC with two subnets and a group; the images are those of `tests/servers/moto-images.json`.
-async fn moto_world(config: &SdkConfig) -> World {
+async fn moto_world(config: &SdkConfig) -> ServerWorld {
     let client = Client::new(config);
     let name = new_name();
     let tagged = |of: ResourceType| {
@@ -141,7 +141,7 @@ async fn moto_world(config: &SdkConfig) -> World {
         .await
         .expect("a security group");
     let id = |text: &str| text.parse::<ImageId>().unwrap();
-    World {
+    ServerWorld {
         name,
         images: BTreeMap::from([
             (ImageState::Available, id("ami-00000000000000001")),
@@ -164,7 +164,7 @@ impl Server for MotoServer {
         &self.ec2
     }
 
-    fn world(&self) -> &World {
+    fn world(&self) -> &ServerWorld {
         &self.world
     }
 
@@ -172,7 +172,7 @@ impl Server for MotoServer {
         Difference::ALL.contains(&difference)
     }
 
-    fn exhaust(&self, _: Pool) {}
+    fn exhaust(&self, _: CapacityPool) {}
 
     fn deny(&self, _: Call) {}
 
@@ -186,7 +186,7 @@ impl Server for WireServer {
         &self.ec2
     }
 
-    fn world(&self) -> &World {
+    fn world(&self) -> &ServerWorld {
         self.served.world()
     }
 
@@ -194,7 +194,7 @@ impl Server for WireServer {
         self.served.differs(difference)
     }
 
-    fn exhaust(&self, pool: Pool) {
+    fn exhaust(&self, pool: CapacityPool) {
         self.served.exhaust(pool);
     }
 

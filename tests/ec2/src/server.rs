@@ -8,7 +8,7 @@ use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
 };
-use tenon_twin::{Call, Pool};
+use tenon_twin::{Call, CapacityPool};
 
 use crate::difference::Difference;
 
@@ -24,11 +24,11 @@ pub trait Server {
     /// The port.
     fn ec2(&self) -> &Self::Ec2;
     /// The world.
-    fn world(&self) -> &World;
+    fn world(&self) -> &ServerWorld;
     /// Whether the server does otherwise than EC2.
     fn differs(&self, difference: Difference) -> bool;
     /// Takes all capacity of a pool away, where there is any to take.
-    fn exhaust(&self, pool: Pool);
+    fn exhaust(&self, pool: CapacityPool);
     /// Denies a call, where the server knows of rights.
     fn deny(&self, call: Call);
     /// Lets so many seconds pass, where the server's time isn't the real one.
@@ -37,7 +37,7 @@ pub trait Server {
 
 /// What a test finds at its beginning. Nothing in it belongs to another test, but for the images.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct ServerWorld {
     /// Its name, unlike any other's.
     pub name: String,
     /// An x86_64 image in each state that the server can show.
@@ -52,7 +52,7 @@ pub struct World {
     pub group: SecurityGroupId,
 }
 
-impl World {
+impl ServerWorld {
     /// The tags of what belongs to this world.
     #[must_use]
     pub fn tags(&self) -> Tags {

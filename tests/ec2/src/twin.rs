@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::data::Ec2Data;
-use tenon_ec2::port::{Architecture, ImageState, SecurityGroup, Subnet, Tags};
-use tenon_twin::{Call, Clock, ImageOutcome, NewImage, Pool, RegionTwin, TwinConfig};
+use tenon_ec2::port::{ImageArchitecture, ImageState, SecurityGroup, Subnet, Tags};
+use tenon_twin::{Call, CapacityPool, ImageOutcome, NewImage, RegionTwin, TwinClock, TwinConfig};
 
 use crate::difference::Difference;
-use crate::server::{IMAGES_TAG, Server, WORLD_TAG, World};
+use crate::server::{IMAGES_TAG, Server, ServerWorld, WORLD_TAG};
 
 /// The twin, with its world. It does what EC2 does.
 #[derive(Debug)]
 pub struct TwinServer {
     twin: RegionTwin,
     seconds: Arc<AtomicI64>,
-    world: World,
+    world: ServerWorld,
 }
 
 impl TwinServer {
@@ -26,7 +26,7 @@ impl TwinServer {
     #[expect(clippy::new_without_default, reason = "a world is made, not assumed")]
     pub fn new() -> Self {
         let seconds = Arc::new(AtomicI64::new(1_767_225_600));
-        let clock: Clock = Arc::new({
+        let clock: TwinClock = Arc::new({
             let seconds = Arc::clone(&seconds);
             move || Timestamp::from_second(seconds.load(Ordering::SeqCst)).unwrap()
         });
@@ -47,14 +47,14 @@ impl TwinServer {
     }
 }
 
-fn image(name: &str, architecture: Architecture) -> NewImage {
+fn image(name: &str, architecture: ImageArchitecture) -> NewImage {
     let (key, value) = IMAGES_TAG;
     let tags = Tags::from([(key.to_owned(), value.to_owned())]);
     NewImage { tags, ..NewImage::named(name, architecture) }
 }
 
-fn world(twin: &RegionTwin, owner: String) -> World {
-    let x86 = |state: ImageState| image(&format!("edges-x86-{}", state.as_str()), Architecture::X86_64);
+fn world(twin: &RegionTwin, owner: String) -> ServerWorld {
+    let x86 = |state: ImageState| image(&format!("edges-x86-{}", state.as_str()), ImageArchitecture::X86_64);
     let disabled = twin.add_image(x86(ImageState::Disabled));
     twin.disable_image(&disabled).unwrap();
     let images = BTreeMap::from([
@@ -76,7 +76,7 @@ fn world(twin: &RegionTwin, owner: String) -> World {
         ),
         (ImageState::Disabled, disabled),
     ]);
-    let arm_image = twin.add_image(image("edges-arm-available", Architecture::Arm64));
+    let arm_image = twin.add_image(image("edges-arm-available", ImageArchitecture::Arm64));
     let name = "twin".to_owned();
     let tags = Tags::from([(WORLD_TAG.to_owned(), name.clone())]);
     let vpc = "vpc-00000000000000001".to_owned();
@@ -103,7 +103,7 @@ fn world(twin: &RegionTwin, owner: String) -> World {
         tags: tags.clone(),
     };
     twin.add_security_group(group.clone());
-    World { name, images, arm_image, owner, subnets, group: group.id }
+    ServerWorld { name, images, arm_image, owner, subnets, group: group.id }
 }
 
 impl Server for TwinServer {
@@ -113,7 +113,7 @@ impl Server for TwinServer {
         &self.twin
     }
 
-    fn world(&self) -> &World {
+    fn world(&self) -> &ServerWorld {
         &self.world
     }
 
@@ -121,7 +121,7 @@ impl Server for TwinServer {
         false
     }
 
-    fn exhaust(&self, pool: Pool) {
+    fn exhaust(&self, pool: CapacityPool) {
         self.twin.set_capacity(pool, Some(0));
     }
 

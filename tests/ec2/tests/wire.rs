@@ -8,10 +8,10 @@ use tenon_domain::id::ReservationId;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
-    Architecture, BlockDevice, CapacityReservation, CapacityReservationFilter, ImageFilter, InstanceFilter,
-    ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
+    BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
+    InstanceFilter, ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
 };
-use tenon_ec2::{Class, Ec2, Ec2Error, Pricing, ZonalShift};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass, Pricing, ZonalShift};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
@@ -49,7 +49,7 @@ fn a_throttled_call_is_throttled_and_not_asked_again() {
         let effect = FaultEffect::Refused(refused);
         server.twin().inject(Fault { call: Call::DescribeInstances, effect, when: FaultWhen::Next(1) });
         let error = server.ec2().describe_instances(&InstanceFilter::default(), None).await.unwrap_err();
-        assert_eq!(error.class(), Class::Throttled);
+        assert_eq!(error.class(), ErrorClass::Throttled);
         assert_eq!(server.twin().calls()[&Call::DescribeInstances].made, 1);
     });
 }
@@ -70,7 +70,7 @@ fn snapshots_are_found_with_their_owner_and_images_name_theirs() {
         assert_eq!(ec2.describe_snapshots(&of(&made.id)).await.unwrap(), [made]);
         let error = ec2.describe_snapshots(&of("snap-0000000000000dead")).await.unwrap_err();
         assert!(matches!(&error, Ec2Error::NotFound { ids, .. } if *ids == ["snap-0000000000000dead"]));
-        let image = server.twin().add_image(NewImage::named("nodes-1", Architecture::X86_64));
+        let image = server.twin().add_image(NewImage::named("nodes-1", ImageArchitecture::X86_64));
         let filter = ImageFilter { ids: vec![image.clone()], ..ImageFilter::default() };
         let found = ec2.describe_images(&filter, None).await.unwrap().items;
         let own = image.as_str().replace("ami-", "snap-");
@@ -85,7 +85,7 @@ fn a_template_may_say_everything_of_a_volume() {
     run(async {
         let server = WireServer::new().await;
         let mut template = server.world().template();
-        template.data.block_devices = vec![BlockDevice {
+        template.data.block_devices = vec![BlockDeviceMapping {
             device_name: "/dev/xvdb".to_owned(),
             volume_size_gib: Some(100),
             volume_type: Some("gp3".to_owned()),
@@ -131,7 +131,7 @@ fn reservations_are_found_and_launched_into() {
             ..CapacityReservationFilter::default()
         };
         let error = ec2.describe_capacity_reservations(&unknown).await.unwrap_err();
-        assert_eq!(error.class(), Class::NotFound);
+        assert_eq!(error.class(), ErrorClass::NotFound);
         let mut template = world.template();
         template.data.reservations = Some(ReservationPreference::Only(id.clone()));
         ec2.create_launch_template(&template).await.unwrap();
@@ -140,7 +140,7 @@ fn reservations_are_found_and_launched_into() {
         let found = ec2.describe_instances(&InstanceFilter::default(), None).await.unwrap().items;
         let reservations: Vec<_> = found.into_iter().map(|instance| instance.reservation).collect();
         assert_eq!(reservations, [Some(id)]);
-        assert_eq!(result.errors.first().unwrap().class(), Class::ReservationFull);
+        assert_eq!(result.errors.first().unwrap().class(), ErrorClass::ReservationFull);
         let left = ec2.describe_capacity_reservations(&filter).await.unwrap();
         assert_eq!(left.first().unwrap().available, 0);
     });
@@ -179,7 +179,7 @@ fn arc_says_which_zones_a_cluster_is_shifted_away_from() {
         let server = WireServer::new().await;
         let (arc, twin) = (server.zonal_shift(), server.twin());
         let arn = "arn:aws:eks:us-east-1:111122223333:cluster/prod";
-        assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), Class::NotFound);
+        assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), ErrorClass::NotFound);
         twin.manage(arn);
         assert_eq!(arc.shifted_zones(arn).await.unwrap(), []);
         let end = ShiftEnd::At("2100-01-01T00:00:00Z".parse().unwrap());
@@ -187,6 +187,6 @@ fn arc_says_which_zones_a_cluster_is_shifted_away_from() {
         twin.shift_zone(arn, &"use1-az2".parse().unwrap(), ShiftEnd::Open).unwrap();
         assert_eq!(arc.shifted_zones(arn).await.unwrap(), twin.shifted_zones(arn).await.unwrap());
         twin.deny(Call::GetManagedResource, "denied");
-        assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), Class::Unauthorized);
+        assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), ErrorClass::Unauthorized);
     });
 }

@@ -5,12 +5,12 @@
 //! resource-level permissions of RunInstances and on tagging what is created, read in November 2026.
 
 use tenon_ec2::port::{
-    CreateFleetRequest, CreateLaunchTemplate, InstanceProfile, ReservationPreference, Tags,
+    CreateFleetRequest, CreateLaunchTemplate, InstanceProfileSpec, ReservationPreference, Tags,
     TargetCapacityType,
 };
-use tenon_region::asked::Asked;
-use tenon_region::ports::Signal;
-use tenon_table::action::{Effect, Form, form_of};
+use tenon_region::asked::AskedCall;
+use tenon_region::ports::TaskSignal;
+use tenon_table::action::{CommitForm, WriteEffect, form_of};
 use tenon_table::{Commit, Key};
 
 use crate::request::{
@@ -71,22 +71,22 @@ pub const UNASKED: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// The call, where this module doesn't know it.
-pub fn requests(asked: Asked<'_>) -> Result<Vec<Request>, String> {
+pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
     Ok(match asked {
-        Asked::Get(key) => vec![table("GetItem", [key])],
-        Asked::BatchGet(keys) => vec![table("BatchGetItem", keys)],
-        Asked::Query(query) => vec![table("Query", [&Key::new(query.pk.as_str(), "")])],
-        Asked::Commit(commit) => writes(commit)?,
-        Asked::CreateFleet(fleet) => create_fleet(fleet),
-        Asked::CreateLaunchTemplate(template) => create_template(template),
-        Asked::TerminateInstances(ids) => ids
+        AskedCall::Get(key) => vec![table("GetItem", [key])],
+        AskedCall::BatchGet(keys) => vec![table("BatchGetItem", keys)],
+        AskedCall::Query(query) => vec![table("Query", [&Key::new(query.pk.as_str(), "")])],
+        AskedCall::Commit(commit) => writes(commit)?,
+        AskedCall::CreateFleet(fleet) => create_fleet(fleet),
+        AskedCall::CreateLaunchTemplate(template) => create_template(template),
+        AskedCall::TerminateInstances(ids) => ids
             .iter()
             .map(|id| {
                 Request::new("ec2:TerminateInstances", arn("ec2", &format!("instance/{id}")))
                     .with(RESOURCE_TAG, [INSTALLATION])
             })
             .collect(),
-        Asked::CreateTags(ids, tags) => ids
+        AskedCall::CreateTags(ids, tags) => ids
             .iter()
             .map(|id| {
                 Request::new("ec2:CreateTags", arn("ec2", &format!("instance/{id}")))
@@ -94,18 +94,18 @@ pub fn requests(asked: Asked<'_>) -> Result<Vec<Request>, String> {
                     .with(TAG_KEYS, tags.keys())
             })
             .collect(),
-        Asked::Other("GetManagedResource") => {
+        AskedCall::Other("GetManagedResource") => {
             let cluster = arn("eks", "cluster/prod");
             vec![Request::new("arc-zonal-shift:GetManagedResource", "*").with(RESOURCE_IDENTIFIER, [cluster])]
         }
-        Asked::Other("GetProducts") => vec![Request::new("pricing:GetProducts", "*")],
-        Asked::Other(describe) if describe.starts_with("Describe") => {
+        AskedCall::Other("GetProducts") => vec![Request::new("pricing:GetProducts", "*")],
+        AskedCall::Other(describe) if describe.starts_with("Describe") => {
             vec![Request::new(&format!("ec2:{describe}"), "*")]
         }
-        Asked::Other(call) => {
+        AskedCall::Other(call) => {
             return Err(format!("`{call}`: say in tests/iam/src/calls.rs which rights it needs"));
         }
-        Asked::Ring(signal) => vec![ring(signal)],
+        AskedCall::Ring(signal) => vec![ring(signal)],
     })
 }
 
@@ -119,25 +119,25 @@ fn table<'a>(action: &str, keys: impl IntoIterator<Item = &'a Key>) -> Request {
 fn writes(commit: &Commit) -> Result<Vec<Request>, String> {
     let actions = commit.actions().map_err(|error| error.to_string())?;
     match form_of(&actions) {
-        Form::Single | Form::Transaction => {}
+        CommitForm::Single | CommitForm::Transaction => {}
     }
-    let name = |effect: Effect<'_>| match effect {
-        Effect::Check => "ConditionCheckItem",
-        Effect::Put(_) => "PutItem",
-        Effect::BumpRevision { .. } | Effect::Set { .. } | Effect::Add { .. } => "UpdateItem",
-        Effect::Delete => "DeleteItem",
+    let name = |effect: WriteEffect<'_>| match effect {
+        WriteEffect::Check => "ConditionCheckItem",
+        WriteEffect::Put(_) => "PutItem",
+        WriteEffect::BumpRevision { .. } | WriteEffect::Set { .. } | WriteEffect::Add { .. } => "UpdateItem",
+        WriteEffect::Delete => "DeleteItem",
     };
     Ok(actions.iter().map(|action| table(name(action.effect), [&action.key])).collect())
 }
 
-fn ring(signal: &Signal) -> Request {
+fn ring(signal: &TaskSignal) -> Request {
     match signal {
-        Signal::Publish(event) => {
+        TaskSignal::Publish(event) => {
             Request::new("events:PutEvents", arn("events", &format!("event-bus/{INSTALLATION}")))
                 .with(SOURCE, [event.source.as_str()])
         }
-        Signal::RingAgent(cluster) => queue("sqs:SendMessage", &format!("agent-{cluster}")),
-        Signal::Wake { function, .. } => queue("sqs:SendMessage", function.as_str()),
+        TaskSignal::RingAgent(cluster) => queue("sqs:SendMessage", &format!("agent-{cluster}")),
+        TaskSignal::Wake { function, .. } => queue("sqs:SendMessage", function.as_str()),
     }
 }
 
@@ -220,7 +220,9 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
     }
     // The scenarios' profiles are named like their roles, as the cluster's stack makes them.
     let role = data.instance_profile.as_ref().map(|profile| match profile {
-        InstanceProfile::Name(name) | InstanceProfile::Arn(name) => name.rsplit('/').next().unwrap_or(name),
+        InstanceProfileSpec::Name(name) | InstanceProfileSpec::Arn(name) => {
+            name.rsplit('/').next().unwrap_or(name)
+        }
     });
     asked.extend(role.map(|role| {
         Request::new("iam:PassRole", format!("arn:aws:iam::{ACCOUNT}:role/{role}"))

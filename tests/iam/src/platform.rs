@@ -4,8 +4,8 @@
 //! Decides the list, each with its reason.
 
 use serde_json::Value;
-use tenon_ec2::port::{BlockDevice, CreateLaunchTemplate, LaunchTemplateData, Tags};
-use tenon_region::asked::Asked;
+use tenon_ec2::port::{BlockDeviceMapping, CreateLaunchTemplate, LaunchTemplateData, Tags};
+use tenon_region::asked::AskedCall;
 
 use crate::calls;
 use crate::request::{INSTALLATION, OWNER, Request, SOURCE, arn};
@@ -41,14 +41,15 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
         asked.extend(unplayed()?);
     }
     if role == "node-classes" {
-        asked.extend(calls::requests(Asked::Other("DescribeSnapshots"))?);
+        asked.extend(calls::requests(AskedCall::Other("DescribeSnapshots"))?);
     }
     Ok(asked)
 }
 
 /// A class whose volume is made from a snapshot: no scenario has one.
 fn unplayed() -> Result<Vec<Request>, String> {
-    let device = BlockDevice { snapshot_id: Some("snap-1".to_owned()), ..BlockDevice::default() };
+    let device =
+        BlockDeviceMapping { snapshot_id: Some("snap-1".to_owned()), ..BlockDeviceMapping::default() };
     let ours = Tags::from([("tenon.dev/installation".to_owned(), INSTALLATION.to_owned())]);
     let data = LaunchTemplateData {
         block_devices: vec![device],
@@ -56,7 +57,7 @@ fn unplayed() -> Result<Vec<Request>, String> {
         ..LaunchTemplateData::default()
     };
     let template = CreateLaunchTemplate { name: "tenon-tenon-1".to_owned(), data, tags: ours };
-    let mut asked = calls::requests(Asked::CreateLaunchTemplate(&template))?;
+    let mut asked = calls::requests(AskedCall::CreateLaunchTemplate(&template))?;
     // The stacks of both clusters allow snapshots, each of another owner.
     let of_snapshot = |request: &&Request| request.context.contains_key(OWNER);
     let others: Vec<Request> = asked

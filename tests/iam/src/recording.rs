@@ -12,12 +12,12 @@ use serde_json::json;
 use tenon_domain::id::{InstallationId, Region};
 use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable};
-use tenon_region::asked::Asked;
-use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
-use tenon_region::scenario::{Options, Player, Progress, Scenario, build, built_in};
-use tenon_registry::Status;
+use tenon_region::asked::AskedCall;
+use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
+use tenon_region::scenario::{Player, Progress, Scenario, SetupOptions, build, built_in};
+use tenon_registry::ResponseStatus;
 use tenon_runtime::Installation;
-use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
 
 use crate::calls;
 use crate::request::{ACCOUNT, INSTALLATION, REGION, Request, Serves};
@@ -50,7 +50,7 @@ struct Ear {
 }
 
 impl Ear {
-    fn note(&self, task: &'static str, asked: Asked<'_>) {
+    fn note(&self, task: &'static str, asked: AskedCall<'_>) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         match calls::requests(asked) {
             Ok(requests) => {
@@ -66,23 +66,23 @@ impl Ear {
 }
 
 impl Hooks for Ear {
-    fn call(&self, site: CallSite) -> Fate {
-        let fleet = site.call == "ec2.create_fleet" && site.moment == Moment::After;
-        let busy = site.call.starts_with("ec2.") && site.moment == Moment::Before;
+    fn call(&self, site: CallSite) -> CallFate {
+        let fleet = site.call == "ec2.create_fleet" && site.moment == CallMoment::After;
+        let busy = site.call.starts_with("ec2.") && site.moment == CallMoment::Before;
         if (self.weather == Weather::Deaf && !fleet) || (self.weather == Weather::Busy && !busy) {
-            return Fate::Go;
+            return CallFate::Go;
         }
         let nth = self.calls.fetch_add(1, Ordering::Relaxed);
         match self.weather {
-            Weather::Calm => Fate::Go,
-            Weather::Deaf if nth < LOST_ANSWERS => Fate::Fail,
-            Weather::Busy if nth.is_multiple_of(2) => Fate::Fail,
-            Weather::Deaf | Weather::Busy => Fate::Go,
+            Weather::Calm => CallFate::Go,
+            Weather::Deaf if nth < LOST_ANSWERS => CallFate::Fail,
+            Weather::Busy if nth.is_multiple_of(2) => CallFate::Fail,
+            Weather::Deaf | Weather::Busy => CallFate::Go,
             // Multiplied by a large odd number, neighbours are far from each other.
             Weather::Rough => match nth.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 {
-                draw if draw % 50 == 0 => Fate::Crash,
-                draw if draw % 10 == 0 => Fate::Fail,
-                _ => Fate::Go,
+                draw if draw % 50 == 0 => CallFate::Crash,
+                draw if draw % 10 == 0 => CallFate::Fail,
+                _ => CallFate::Go,
             },
         }
     }
@@ -91,7 +91,7 @@ impl Hooks for Ear {
         vec![SignedDuration::ZERO]
     }
 
-    fn hear(&self, task: &'static str, asked: Asked<'_>) {
+    fn hear(&self, task: &'static str, asked: AskedCall<'_>) {
         self.note(task, asked);
     }
 }
@@ -142,7 +142,7 @@ fn play(ear: &Arc<Ear>, text: &str) -> Result<(), String> {
     let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
     ear.calls.store(0, Ordering::Relaxed);
     let hooks: Arc<dyn Hooks> = Arc::clone(ear) as Arc<dyn Hooks>;
-    let options = Options { hooks, ..Options::default() };
+    let options = SetupOptions { hooks, ..SetupOptions::default() };
     let mut region = build(&scenario, &options).map_err(|error| error.to_string())?;
     let mut player = Player::new(&scenario);
     while !matches!(player.advance(&mut region, Timestamp::MAX)?, Progress::Done) {
@@ -172,7 +172,7 @@ fn register(ear: &Arc<Ear>) -> Result<(), String> {
         });
         let request = serde_json::from_value(request).map_err(|error| error.to_string())?;
         let answer = block_on(tenon_registry::answer(&table, &installation, &request));
-        if answer.status != Status::Success {
+        if answer.status != ResponseStatus::Success {
             return Err(answer.reason);
         }
     }
@@ -187,7 +187,7 @@ struct Overheard {
 
 impl Table for Overheard {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
-        self.ear.note("registry", Asked::Get(key));
+        self.ear.note("registry", AskedCall::Get(key));
         self.table.get(key, consistency).await
     }
 
@@ -196,17 +196,17 @@ impl Table for Overheard {
         keys: &[Key],
         consistency: Consistency,
     ) -> Result<BTreeMap<Key, Item>, TableError> {
-        self.ear.note("registry", Asked::BatchGet(keys));
+        self.ear.note("registry", AskedCall::BatchGet(keys));
         self.table.batch_get(keys, consistency).await
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
-        self.ear.note("registry", Asked::Query(query));
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
+        self.ear.note("registry", AskedCall::Query(query));
         self.table.query(query).await
     }
 
     async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        self.ear.note("registry", Asked::Commit(commit));
+        self.ear.note("registry", AskedCall::Commit(commit));
         self.table.commit(commit).await
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use tenon_testkit::{CANONICAL, Failing, Fault, FirstWakes, ORDERS, Order, Sabotage, Violation, calls};
+use tenon_testkit::{
+    CANONICAL, CallFault, Failing, FirstWakes, ORDERS, Sabotage, Violation, WakeOrder, calls,
+};
 
 use crate::{sabotage_named, say, threads};
 
@@ -38,13 +40,13 @@ pub(crate) struct FirstWakesArguments {
 
 impl FirstWakesArguments {
     fn histories(&self) -> Vec<FirstWakes> {
-        let fault = self.call.zip(self.failing).map(|(call, failing)| Fault { call, failing });
+        let fault = self.call.zip(self.failing).map(|(call, failing)| CallFault { call, failing });
         let of = |order, fault| FirstWakes { order, fault, sabotage: self.sabotage };
         if self.order.is_some() || fault.is_some() {
-            return vec![of(self.order.map_or(CANONICAL, Order), fault)];
+            return vec![of(self.order.map_or(CANONICAL, WakeOrder), fault)];
         }
-        let orders = (0..ORDERS).map(|number| of(Order(number), None));
-        let fault = |call| Failing::ALL.map(|failing| of(CANONICAL, Some(Fault { call, failing })));
+        let orders = (0..ORDERS).map(|number| of(WakeOrder(number), None));
+        let fault = |call| Failing::ALL.map(|failing| of(CANONICAL, Some(CallFault { call, failing })));
         orders.chain((0..calls()).flat_map(fault)).step_by(self.every.get()).collect()
     }
 }

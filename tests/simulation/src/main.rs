@@ -13,7 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use tenon_testkit::{Options, Outcome, Pace, Reach, Sabotage, Violation, simulate};
+use tenon_testkit::{
+    HistoryPace, Sabotage, SimulationOptions, SimulationOutcome, Situation, Violation, simulate,
+};
 
 /// A third of the time went into the system's allocator.
 #[global_allocator]
@@ -46,7 +48,7 @@ struct Arguments {
     /// How fast histories are played: quick, slow, or restored (slow, and the table is restored); as each seed says where
     /// absent.
     #[arg(long, value_parser = pace_named)]
-    pace: Option<Pace>,
+    pace: Option<HistoryPace>,
     /// Threads; as many as there are processors where absent.
     #[arg(long)]
     threads: Option<usize>,
@@ -64,12 +66,12 @@ struct Tally {
     crashes: u64,
     invocations: u64,
     restored: u64,
-    reached: BTreeMap<Reach, u64>,
+    reached: BTreeMap<Situation, u64>,
     violations: Vec<Violation>,
 }
 
 impl Tally {
-    fn add(&mut self, outcome: Result<Outcome, Box<Violation>>) {
+    fn add(&mut self, outcome: Result<SimulationOutcome, Box<Violation>>) {
         self.played += 1;
         match outcome {
             Ok(outcome) => {
@@ -104,8 +106,12 @@ fn main() -> ExitCode {
                     if seed >= first.saturating_add(seeds) {
                         return;
                     }
-                    let outcome =
-                        simulate(Options { seed, steps: arguments.steps, sabotage, pace: arguments.pace });
+                    let outcome = simulate(SimulationOptions {
+                        seed,
+                        steps: arguments.steps,
+                        sabotage,
+                        pace: arguments.pace,
+                    });
                     if let Err(violation) = &outcome {
                         say(&violation.to_string());
                     }
@@ -118,11 +124,11 @@ fn main() -> ExitCode {
     report(&tally, &arguments, begun.elapsed().as_secs_f64())
 }
 
-fn pace_named(name: &str) -> Result<Pace, String> {
+fn pace_named(name: &str) -> Result<HistoryPace, String> {
     match name {
-        "quick" => Ok(Pace::Quick),
-        "slow" => Ok(Pace::Slow),
-        "restored" => Ok(Pace::Restored),
+        "quick" => Ok(HistoryPace::Quick),
+        "slow" => Ok(HistoryPace::Slow),
+        "restored" => Ok(HistoryPace::Restored),
         other => Err(format!("`{other}` is no pace: give `quick`, `slow` or `restored`")),
     }
 }
@@ -149,7 +155,7 @@ fn report(tally: &Tally, arguments: &Arguments, seconds: f64) -> ExitCode {
         "{} seeds of {} steps in {seconds:.1} s, {rate:.1} a second: {} launches, {} crashes, {} invocations, {} restored tables",
         tally.played, arguments.steps, tally.launches, tally.crashes, tally.invocations, tally.restored
     ));
-    let reached = Reach::ALL.map(|reach| {
+    let reached = Situation::ALL.map(|reach| {
         let count = tally.reached.get(&reach).copied().unwrap_or(0);
         format!("{} {count}", reach.as_str())
     });

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use tenon_region::scenario::{Options, Scenario, build};
+use tenon_region::scenario::{Scenario, SetupOptions, build};
 
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
@@ -43,7 +43,7 @@ fn the_example_of_a_scenario_is_one() {
     assert!(!examples.is_empty());
     for (_, example) in examples {
         let scenario = Scenario::parse(&example).unwrap();
-        build(&scenario, &Options::default()).unwrap();
+        build(&scenario, &SetupOptions::default()).unwrap();
     }
 }
 

@@ -12,7 +12,7 @@ const NONE: &str = "-";
 
 /// Where a cell is found in an item.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum CellPlace {
     /// What is at a JSON pointer.
     At(&'static str),
     /// The status of the condition of this type.
@@ -33,7 +33,7 @@ pub(super) enum Place {
     Spot,
 }
 
-impl Place {
+impl CellPlace {
     /// The cell of an item.
     pub(super) fn cell(self, item: &Value, now: Option<Timestamp>) -> String {
         match self {
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    fn check(place: Place, expected: &str) {
+    fn check(place: CellPlace, expected: &str) {
         let item = json!({
             "name": "default-3k9x2",
             "instance": {"type": "m5.large"},
@@ -169,16 +169,16 @@ mod tests {
 
     #[test]
     fn cells_are_found_by_pointer_or_condition() {
-        check(Place::At("/name"), "default-3k9x2");
-        check(Place::At("/instance/type"), "m5.large");
-        check(Place::At("/zones"), "a,b");
-        check(Place::At("/subnets"), "1");
-        check(Place::At("/count"), "3");
-        check(Place::At("/absent"), "-");
-        check(Place::Condition("Ready"), "False");
+        check(CellPlace::At("/name"), "default-3k9x2");
+        check(CellPlace::At("/instance/type"), "m5.large");
+        check(CellPlace::At("/zones"), "a,b");
+        check(CellPlace::At("/subnets"), "1");
+        check(CellPlace::At("/count"), "3");
+        check(CellPlace::At("/absent"), "-");
+        check(CellPlace::Condition("Ready"), "False");
         // Without a time to compare with, the moment itself.
-        check(Place::When("/since"), "2026-01-01T00:00:00Z");
-        check(Place::Due("/absent"), "-");
+        check(CellPlace::When("/since"), "2026-01-01T00:00:00Z");
+        check(CellPlace::Due("/absent"), "-");
     }
 
     #[test]

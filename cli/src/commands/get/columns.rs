@@ -1,29 +1,29 @@
 //! Each kind's columns: their heads, and where their cells are found.
 
-use super::cell::Place::{self, Age, At, Condition, Due, OnDemand, Origin, Prober, Spot, When};
-use crate::state::Kind;
+use super::cell::CellPlace::{self, Age, At, Condition, Due, OnDemand, Origin, Prober, Spot, When};
+use crate::state::GetKind;
 
 /// A column.
-type Column = (&'static str, Place);
+type TableColumn = (&'static str, CellPlace);
 
 /// The columns of a kind.
-pub(super) const fn of(kind: Kind) -> &'static [Column] {
+pub(super) const fn of(kind: GetKind) -> &'static [TableColumn] {
     match kind {
-        Kind::Claims => CLAIMS,
-        Kind::Nodes => NODES,
-        Kind::Pools => POOLS,
-        Kind::Classes => CLASSES,
-        Kind::Images => IMAGES,
-        Kind::Types => TYPES,
-        Kind::Unavailable => UNAVAILABLE,
-        Kind::Learned => LEARNED,
-        Kind::Rollouts => ROLLOUTS,
-        Kind::Catalog => CATALOG,
-        Kind::Events => EVENTS,
+        GetKind::Claims => CLAIMS,
+        GetKind::Nodes => NODES,
+        GetKind::Pools => POOLS,
+        GetKind::Classes => CLASSES,
+        GetKind::Images => IMAGES,
+        GetKind::Types => TYPES,
+        GetKind::Unavailable => UNAVAILABLE,
+        GetKind::Learned => LEARNED,
+        GetKind::Rollouts => ROLLOUTS,
+        GetKind::Catalog => CATALOG,
+        GetKind::Events => EVENTS,
     }
 }
 
-const CLAIMS: &[Column] = &[
+const CLAIMS: &[TableColumn] = &[
     ("NAME", At("/name")),
     ("POOL", At("/pool")),
     ("PHASE", At("/phase")),
@@ -34,7 +34,7 @@ const CLAIMS: &[Column] = &[
     ("INSTANCE", At("/instance/id")),
     ("SINCE", At("/phase_at")),
 ];
-const NODES: &[Column] = &[
+const NODES: &[TableColumn] = &[
     ("NAME", At("/name")),
     ("POOL", At("/pool")),
     ("READY", At("/ready")),
@@ -44,14 +44,14 @@ const NODES: &[Column] = &[
     ("CPU", At("/allocatable/cpu")),
     ("MEMORY", At("/allocatable/memory")),
 ];
-const POOLS: &[Column] = &[
+const POOLS: &[TableColumn] = &[
     ("NAME", At("/name")),
     ("NODES", At("/nodes")),
     ("CPU", At("/resources/cpu")),
     ("MEMORY", At("/resources/memory")),
     ("READY", Condition("Ready")),
 ];
-const CLASSES: &[Column] = &[
+const CLASSES: &[TableColumn] = &[
     ("NAME", At("/name")),
     ("READY", Condition("Ready")),
     ("SUBNETS", At("/subnets")),
@@ -59,7 +59,7 @@ const CLASSES: &[Column] = &[
     ("IMAGE NAME", At("/images/0/name")),
     ("RESOLVED", At("/resolved_at")),
 ];
-const IMAGES: &[Column] = &[
+const IMAGES: &[TableColumn] = &[
     ("ID", At("/id")),
     ("NAME", At("/name")),
     ("STATE", At("/state")),
@@ -67,7 +67,7 @@ const IMAGES: &[Column] = &[
     ("OWNER", At("/owner")),
     ("SEEN", At("/seen_at")),
 ];
-const TYPES: &[Column] = &[
+const TYPES: &[TableColumn] = &[
     ("NAME", At("/name")),
     ("CPU", At("/capacity/cpu")),
     ("MEMORY", At("/capacity/memory")),
@@ -75,7 +75,7 @@ const TYPES: &[Column] = &[
     ("USD/H ON-DEMAND", OnDemand),
     ("USD/H SPOT", Spot),
 ];
-const UNAVAILABLE: &[Column] = &[
+const UNAVAILABLE: &[TableColumn] = &[
     ("WHAT", At("/what")),
     ("CODE", At("/code")),
     ("COUNT", At("/count")),
@@ -86,7 +86,7 @@ const UNAVAILABLE: &[Column] = &[
     ("PROBED BY", Prober),
     ("SEEN BY", At("/seen_by")),
 ];
-const LEARNED: &[Column] = &[
+const LEARNED: &[TableColumn] = &[
     ("WHAT", At("/what")),
     ("TYPE", At("/instance_type")),
     ("IMAGE", At("/image")),
@@ -94,7 +94,7 @@ const LEARNED: &[Column] = &[
     ("REPORTED BY", At("/cluster")),
     ("SEEN", When("/seen_at")),
 ];
-const ROLLOUTS: &[Column] = &[
+const ROLLOUTS: &[TableColumn] = &[
     ("ID", At("/id")),
     ("POOL", At("/pool")),
     ("REASON", At("/reason")),
@@ -103,7 +103,7 @@ const ROLLOUTS: &[Column] = &[
     ("REPLACEMENTS", At("/replacements")),
     ("SINCE", At("/phase_at")),
 ];
-const CATALOG: &[Column] = &[
+const CATALOG: &[TableColumn] = &[
     ("PART", At("/part")),
     ("GENERATION", At("/generation")),
     ("AGE", Age),
@@ -115,7 +115,7 @@ const CATALOG: &[Column] = &[
     // A sentence.
     ("ERROR", At("/last_error")),
 ];
-const EVENTS: &[Column] = &[
+const EVENTS: &[TableColumn] = &[
     ("AT", At("/at")),
     ("KIND", At("/kind")),
     ("NAME", At("/name")),

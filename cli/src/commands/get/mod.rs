@@ -9,28 +9,28 @@ use serde_json::Value;
 use tenon_domain::Timestamp;
 
 use crate::args::GetArgs;
-use crate::errors::{Failure, Outcome};
-use crate::output::{self, Columns, Format};
-use crate::state::Kind;
+use crate::errors::{CommandOutcome, Failure};
+use crate::output::{self, Columns, OutputFormat};
+use crate::state::GetKind;
 use crate::target;
 
 /// Runs the command.
-pub(crate) fn run(args: &GetArgs) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &GetArgs) -> Result<CommandOutcome, Failure> {
     let list = target::open(&args.target)?.items(args.kind, args.cluster.as_deref(), args.name.as_deref())?;
     match args.output.format {
-        Format::Table if list.items.is_empty() => eprintln!("no {} found", args.kind.as_str()),
-        Format::Table => {
+        OutputFormat::Table if list.items.is_empty() => eprintln!("no {} found", args.kind.as_str()),
+        OutputFormat::Table => {
             output::write(&table(args.kind, &list.items, list.at.parse().ok()))?;
         }
-        format @ (Format::Json | Format::Yaml) => {
+        format @ (OutputFormat::Json | OutputFormat::Yaml) => {
             output::write(&output::document_text(format, &list))?;
         }
     }
-    Ok(if args.name.is_some() && list.items.is_empty() { Outcome::No } else { Outcome::Done })
+    Ok(if args.name.is_some() && list.items.is_empty() { CommandOutcome::No } else { CommandOutcome::Done })
 }
 
 /// Items as they were at a moment; where that is unknown, moments are told as they are.
-fn table(kind: Kind, items: &[Value], now: Option<Timestamp>) -> String {
+fn table(kind: GetKind, items: &[Value], now: Option<Timestamp>) -> String {
     let columns = columns::of(kind);
     let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
     let mut table = Columns::new(&heads);
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    fn check(kind: Kind, items: &[Value], expected: &str) {
+    fn check(kind: GetKind, items: &[Value], expected: &str) {
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
         assert_eq!(table(kind, items, Some(now)), expected);
     }
@@ -67,7 +67,7 @@ mod tests {
         let mut over = due.clone();
         over["probe"] = lease("2026-01-01T00:59:30Z");
         check(
-            Kind::Unavailable,
+            GetKind::Unavailable,
             &[held, due, probed, over],
             "\
 WHAT                             CODE                          COUNT  SINCE   ASKED   UNTIL     NEXT PROBE  PROBED BY   SEEN BY
@@ -82,7 +82,7 @@ quota#spot#m5                    InsufficientInstanceCapacity  3      1h ago  4m
     #[test]
     fn parts_of_the_catalogue_say_how_old_they_are_what_fails_and_whose_they_are() {
         check(
-            Kind::Catalog,
+            GetKind::Catalog,
             &[
                 json!({"part": "instance-types", "generation": 2, "count": 1395, "refreshed_at": "2026-01-01T00:00:00Z"}),
                 json!({"part": "on-demand-prices", "generation": 1, "count": 900, "refreshed_at": "2026-01-01T00:30:00Z",
@@ -107,7 +107,7 @@ offerings         0           never      0      -              -           -    
     #[test]
     fn types_say_what_they_cost_in_each_zone() {
         check(
-            Kind::Types,
+            GetKind::Types,
             &[
                 json!({"name": "m7i.large", "capacity": {"cpu": "2", "memory": "8Gi"}, "zones": ["us-east-1a", "us-east-1b"],
                        "on_demand_usd_per_hour": "0.1008",

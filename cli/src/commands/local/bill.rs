@@ -8,35 +8,35 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tenon_domain::{SignedDuration, Timestamp};
-use tenon_region::bill::{Bill, CountedCalls, Counts, usd};
-use tenon_region::engine::Region;
+use tenon_region::bill::{Bill, BillCounts, CountedCalls, usd};
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
-use tenon_region::scenario::{Options, Player, Progress, Scenario, Step, build};
+use tenon_region::scenario::{Player, Progress, Scenario, ScenarioStep, SetupOptions, build};
 
-use super::lines::{Ending, Lines};
-use super::world::World;
+use super::lines::{Ending, OutputLines};
+use super::region::LocalRegion;
 use crate::args::LocalArgs;
-use crate::errors::{Failure, Outcome, Problem};
-use crate::output::{self, API_VERSION, Columns, Format};
+use crate::errors::{CommandOutcome, Failure, Problem};
+use crate::output::{self, API_VERSION, Columns, OutputFormat};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// The document.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct BillDocument {
     api_version: &'static str,
     kind: &'static str,
     scenario: String,
     counted_seconds: i64,
-    region: Part,
-    clusters: Part,
+    region: BillPart,
+    clusters: BillPart,
 }
 
 /// What the region or its clusters take.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct BillPart {
     per_day: PerDay,
     usd_per_month: BTreeMap<&'static str, String>,
     total_usd_per_month: String,
@@ -60,7 +60,7 @@ struct PerDay {
 }
 
 /// Plays the scenario, counts, and prints.
-pub(super) fn run(mut world: World, args: &LocalArgs) -> Result<Outcome, Failure> {
+pub(super) fn run(mut world: LocalRegion, args: &LocalArgs) -> Result<CommandOutcome, Failure> {
     let name = world.name.clone();
     let wrong = |message: String| {
         Failure::from(Problem::new(message, "see docs/scenarios.md for the form").in_file(&name))
@@ -72,47 +72,49 @@ pub(super) fn run(mut world: World, args: &LocalArgs) -> Result<Outcome, Failure
     let region = without_clusters(&world.scenario, args, began, all.elapsed).map_err(&wrong)?;
     let clusters = all.beyond(&region);
     let queues = u64::try_from(world.region.queues().len()).unwrap_or(u64::MAX);
-    let document = Document {
+    let document = BillDocument {
         api_version: API_VERSION,
         kind: "Bill",
         scenario: name.clone(),
         counted_seconds: all.elapsed.as_secs(),
-        region: Part::of(&region, queues),
-        clusters: Part::of(&clusters, 0),
+        region: BillPart::of(&region, queues),
+        clusters: BillPart::of(&clusters, 0),
     };
     let unsettled = world.region.unsettled().0;
     match args.output.format {
-        Format::Table => {
-            Lines::new(Format::Table, world.region.started()).end(
+        OutputFormat::Table => {
+            OutputLines::new(OutputFormat::Table, world.region.started()).end(
                 &world.region,
                 &unsettled,
                 Ending::Stopped,
             )?;
             output::write(&table(&document))?
         }
-        Format::Json | Format::Yaml => output::write(&output::document_text(args.output.format, &document))?,
+        OutputFormat::Json | OutputFormat::Yaml => {
+            output::write(&output::document_text(args.output.format, &document))?
+        }
     };
-    Ok(if unsettled.is_empty() { Outcome::Done } else { Outcome::No })
+    Ok(if unsettled.is_empty() { CommandOutcome::Done } else { CommandOutcome::No })
 }
 
 /// When counting began, and what was counted from there to the scenario's end.
 fn count(
     scenario: &Scenario,
-    region: &mut Region,
+    region: &mut SimulatedRegion,
     calls: &CountedCalls,
-) -> Result<Option<(SignedDuration, Counts)>, String> {
+) -> Result<Option<(SignedDuration, BillCounts)>, String> {
     let mut player = Player::new(scenario);
     let mut start = None;
     loop {
         let progress = player.advance(region, Timestamp::MAX)?;
         region.take_happenings();
         match progress {
-            Progress::Step(1, _) => start = Some(Counts::of(region, calls)),
+            Progress::Step(1, _) => start = Some(BillCounts::of(region, calls)),
             Progress::Step(..) | Progress::At(_) => {}
             Progress::Done => break,
         }
     }
-    Ok(start.map(|start| (start.elapsed, Counts::of(region, calls).since(&start))))
+    Ok(start.map(|start| (start.elapsed, BillCounts::of(region, calls).since(&start))))
 }
 
 /// What the region alone takes in the same time.
@@ -121,21 +123,21 @@ fn without_clusters(
     args: &LocalArgs,
     began: SignedDuration,
     counted: SignedDuration,
-) -> Result<Counts, String> {
+) -> Result<BillCounts, String> {
     let alone = Scenario {
         clusters: Vec::new(),
-        steps: vec![Step::Run(began), Step::Run(counted)],
+        steps: vec![ScenarioStep::Run(began), ScenarioStep::Run(counted)],
         ..scenario.clone()
     };
     let calls = Arc::new(CountedCalls::new(Arc::new(Undisturbed)));
     let hooks: Arc<dyn Hooks> = Arc::<CountedCalls>::clone(&calls);
-    let options = Options { seed: args.seed, hooks, ..Options::default() };
+    let options = SetupOptions { seed: args.seed, hooks, ..SetupOptions::default() };
     let mut region = build(&alone, &options).map_err(|error| error.to_string())?;
     Ok(count(&alone, &mut region, &calls)?.map(|(_, counts)| counts).unwrap_or_default())
 }
 
-impl Part {
-    fn of(counts: &Counts, polled_queues: u64) -> Self {
+impl BillPart {
+    fn of(counts: &BillCounts, polled_queues: u64) -> Self {
         let seconds = counts.elapsed.as_secs().max(1);
         let daily = |count: u64| {
             let exact = i128::from(count) * i128::from(DAY.as_secs()) / i128::from(seconds);
@@ -168,8 +170,8 @@ impl Part {
     }
 }
 
-fn table(document: &Document) -> String {
-    let Document { region, clusters, .. } = document;
+fn table(document: &BillDocument) -> String {
+    let BillDocument { region, clusters, .. } = document;
     let mut counts = Columns::new(&["A DAY", "REGION", "CLUSTERS"]).right(&[1, 2]);
     let mut row = |what: &str, of: &dyn Fn(&PerDay) -> u64| {
         counts.row([what.to_owned(), of(&region.per_day).to_string(), of(&clusters.per_day).to_string()]);

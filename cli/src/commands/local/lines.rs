@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 use tenon_domain::{SignedDuration, Timestamp};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::{Happening, HappeningKind, for_people};
 
-use super::world::World;
+use super::region::LocalRegion;
 use crate::args::Speed;
 use crate::errors::Failure;
-use crate::output::{self, Colour, Columns, Format, Reader};
+use crate::output::{self, Colour, Columns, OutputFormat, OutputReader};
 
 /// Why the run ends, as far as people are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Ending {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Summary {
+struct LocalSummary {
     kind: &'static str,
     settled: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,20 +48,25 @@ struct NodeSummary {
 }
 
 /// Where lines go.
-pub(super) struct Lines {
-    format: Format,
+pub(super) struct OutputLines {
+    format: OutputFormat,
     colour: Colour,
     start: Timestamp,
 }
 
-impl Lines {
+impl OutputLines {
     /// Lines in a format, of a region that begins then.
-    pub(super) fn new(format: Format, start: Timestamp) -> Self {
+    pub(super) fn new(format: OutputFormat, start: Timestamp) -> Self {
         Self { format, colour: Colour::of_stdout(), start }
     }
 
     /// What begins, for people.
-    pub(super) fn begin(&self, world: &World, speed: Speed, port: Option<u16>) -> Result<Reader, Failure> {
+    pub(super) fn begin(
+        &self,
+        world: &LocalRegion,
+        speed: Speed,
+        port: Option<u16>,
+    ) -> Result<OutputReader, Failure> {
         output::warn(&world.warnings);
         let pace = match speed {
             Speed::Max => "as fast as it goes".to_owned(),
@@ -75,18 +80,18 @@ impl Lines {
     /// What is told of what happened: everything to scripts, to people what is news to them.
     pub(super) fn worth_telling(&self, happenings: Vec<Happening>) -> Vec<Happening> {
         match self.format {
-            Format::Table => for_people(happenings),
-            Format::Json | Format::Yaml => happenings,
+            OutputFormat::Table => for_people(happenings),
+            OutputFormat::Json | OutputFormat::Yaml => happenings,
         }
     }
 
     /// A line.
-    pub(super) fn happened(&self, happening: &Happening) -> Result<Reader, Failure> {
+    pub(super) fn happened(&self, happening: &Happening) -> Result<OutputReader, Failure> {
         match self.format {
-            Format::Table => output::write(&self.told(happening)),
-            Format::Json => output::write(&format!("{}\n", happening.to_json())),
-            Format::Yaml => {
-                let document = output::document_text(Format::Yaml, &happening.to_json());
+            OutputFormat::Table => output::write(&self.told(happening)),
+            OutputFormat::Json => output::write(&format!("{}\n", happening.to_json())),
+            OutputFormat::Yaml => {
+                let document = output::document_text(OutputFormat::Yaml, &happening.to_json());
                 output::write(&format!("---\n{document}"))
             }
         }
@@ -111,8 +116,12 @@ impl Lines {
     }
 
     /// What to try while the region is up.
-    pub(super) fn what_next(&self, region: &Region, port: Option<u16>) -> Result<Reader, Failure> {
-        let Some(port) = port else { return Ok(Reader::There) };
+    pub(super) fn what_next(
+        &self,
+        region: &SimulatedRegion,
+        port: Option<u16>,
+    ) -> Result<OutputReader, Failure> {
+        let Some(port) = port else { return Ok(OutputReader::There) };
         let local =
             if port == crate::args::DEFAULT_PORT { "--local".to_owned() } else { format!("--local={port}") };
         let nodes: Vec<_> = region.sites().flat_map(|site| region.nodes(site.name())).collect();
@@ -137,22 +146,24 @@ impl Lines {
     /// How things stand in the end.
     pub(super) fn end(
         &self,
-        region: &Region,
+        region: &SimulatedRegion,
         unsettled: &[String],
         ending: Ending,
-    ) -> Result<Reader, Failure> {
-        let summary = Summary::of(region, unsettled);
+    ) -> Result<OutputReader, Failure> {
+        let summary = LocalSummary::of(region, unsettled);
         match self.format {
-            Format::Table => output::write(&self.ending(&summary, ending)),
-            Format::Json => {
+            OutputFormat::Table => output::write(&self.ending(&summary, ending)),
+            OutputFormat::Json => {
                 let line = serde_json::to_string(&summary).unwrap_or_default();
                 output::write(&format!("{line}\n"))
             }
-            Format::Yaml => output::write(&format!("---\n{}", output::document_text(Format::Yaml, &summary))),
+            OutputFormat::Yaml => {
+                output::write(&format!("---\n{}", output::document_text(OutputFormat::Yaml, &summary)))
+            }
         }
     }
 
-    fn ending(&self, summary: &Summary, ending: Ending) -> String {
+    fn ending(&self, summary: &LocalSummary, ending: Ending) -> String {
         let mut table = Columns::new(&["NODE", "TYPE", "ZONE", "CAPACITY", "PODS"]).right(&[4]);
         for node in &summary.nodes {
             let NodeSummary { name, instance_type, zone, capacity_type, pods } = node;
@@ -183,16 +194,16 @@ impl Lines {
     }
 
     /// Text that is for people only.
-    fn people(&self, text: &str) -> Result<Reader, Failure> {
+    fn people(&self, text: &str) -> Result<OutputReader, Failure> {
         match self.format {
-            Format::Table => output::write(text),
-            Format::Json | Format::Yaml => Ok(Reader::There),
+            OutputFormat::Table => output::write(text),
+            OutputFormat::Json | OutputFormat::Yaml => Ok(OutputReader::There),
         }
     }
 }
 
-impl Summary {
-    fn of(region: &Region, unsettled: &[String]) -> Self {
+impl LocalSummary {
+    fn of(region: &SimulatedRegion, unsettled: &[String]) -> Self {
         let mut pods = PodSummary { running: 0, pending: 0 };
         let mut nodes = Vec::new();
         for cluster in region.clusters() {

@@ -14,24 +14,24 @@ use tenon_domain::id::{ClusterName, Region as RegionName};
 use tenon_domain::manifest::node_class_from_value;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_region::bill::CountedCalls;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::happening::{Happening, HappeningKind};
 use tenon_region::kubelet::BootTimes;
-use tenon_region::scenario::{ClusterForm, ImageForm, Options, Scenario, add_outside, build};
+use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, add_outside, build};
 use tenon_region::{
-    live::AgentNews, live::Client, live::LiveCluster, live::LiveError, live::LiveWorld, live::Telling,
+    live::AgentNews, live::Client, live::ClusterTelling, live::LiveCluster, live::LiveError, live::LiveWorld,
     live::classes, live::client,
 };
 use tokio::runtime::Runtime;
 
-use super::lines::{Ending, Lines};
-use super::world::{World, cluster_of, grant, images_of};
+use super::lines::{Ending, OutputLines};
+use super::region::{LocalRegion, cluster_of, grant, images_of};
 use super::{Ended, answers, deadline};
-use crate::api::Request;
+use crate::api::ApiRequest;
 use crate::args::{DEFAULT_PORT, LocalArgs, Speed, Until};
-use crate::errors::{Failure, Outcome, Problem, chain};
-use crate::output::Reader;
+use crate::errors::{CommandOutcome, Failure, Problem, chain};
+use crate::output::OutputReader;
 use crate::server::Server;
 
 /// The longest that the region stands still.
@@ -46,20 +46,20 @@ const BOOT: BootTimes =
 const IMAGES_TAKE: SignedDuration = SignedDuration::from_secs(1);
 
 struct Live {
-    world: World,
+    world: LocalRegion,
     cluster: String,
-    telling: Telling,
+    telling: ClusterTelling,
     api: Client,
     runtime: Runtime,
     granted: BTreeSet<String>,
     looked_at: Instant,
     deadline: Timestamp,
     server: Server,
-    lines: Lines,
+    lines: OutputLines,
 }
 
 /// Runs the command.
-pub(super) fn run(args: &LocalArgs, kubeconfig: &Path) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &LocalArgs, kubeconfig: &Path) -> Result<CommandOutcome, Failure> {
     if args.until == Some(Until::Settled) {
         let remedy = "give a duration such as `10m`, or leave it out and end it with Ctrl-C";
         return Err(Problem::new("a real cluster never settles", remedy).at("--until").into());
@@ -73,7 +73,7 @@ pub(super) fn run(args: &LocalArgs, kubeconfig: &Path) -> Result<Outcome, Failur
         Ended::Stopped => Ending::Stopped,
     };
     live.lines.end(&live.world.region, &left, ending)?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 fn wrong(error: &LiveError) -> Failure {
@@ -105,7 +105,7 @@ impl Live {
             table: world.region.table().clone(),
             boot: BOOT,
         };
-        let (outside, telling, _) = LiveCluster::start(runtime.handle(), (api.clone(), api.clone()), given);
+        let (outside, telling, _) = LiveCluster::start(runtime.handle(), api.clone(), api.clone(), given);
         let form = ClusterForm {
             name: cluster.clone(),
             max_nodes: None,
@@ -124,7 +124,7 @@ impl Live {
             looked_at: Instant::now(),
             deadline: deadline(args, start),
             server: Server::start(args.port.unwrap_or(DEFAULT_PORT))?,
-            lines: Lines::new(args.output.format, start),
+            lines: OutputLines::new(args.output.format, start),
             world,
         };
         live.grant_to(&classes);
@@ -138,7 +138,7 @@ impl Live {
             let news = self.telling.pass_on(region, Duration::ZERO);
             let happened = told(region, &self.cluster, news);
             for happening in self.lines.worth_telling(happened) {
-                if self.lines.happened(&happening)? == Reader::Gone {
+                if self.lines.happened(&happening)? == OutputReader::Gone {
                     return Ok(Ended::Stopped);
                 }
             }
@@ -146,7 +146,7 @@ impl Live {
                 return Ok(Ended::Reached);
             }
             match self.server.next(TURN) {
-                Some(ask) if ask.request == Request::Stop => return Ok(Ended::Stopped),
+                Some(ask) if ask.request == ApiRequest::Stop => return Ok(Ended::Stopped),
                 Some(ask) => {
                     let answer = answers::answer(&mut self.world, &ask.request);
                     ask.answer(answer);
@@ -182,7 +182,7 @@ impl Live {
 }
 
 /// What happened in the region, and what its cluster told.
-fn told(region: &mut Region, cluster: &str, news: Vec<AgentNews>) -> Vec<Happening> {
+fn told(region: &mut SimulatedRegion, cluster: &str, news: Vec<AgentNews>) -> Vec<Happening> {
     let mut happened = region.take_happenings();
     let subject = format!("agent of {cluster}");
     happened.extend(news.into_iter().map(|news| {
@@ -199,7 +199,7 @@ fn told(region: &mut Region, cluster: &str, news: Vec<AgentNews>) -> Vec<Happeni
 }
 
 /// A region in which nothing has happened, at the real time.
-fn world(args: &LocalArgs, kubeconfig: &Path) -> Result<World, Failure> {
+fn world(args: &LocalArgs, kubeconfig: &Path) -> Result<LocalRegion, Failure> {
     let scenario = Scenario {
         title: format!("The cluster of {} with a region of this machine", kubeconfig.display()),
         region: args.region.resolve()?.to_string(),
@@ -212,11 +212,11 @@ fn world(args: &LocalArgs, kubeconfig: &Path) -> Result<World, Failure> {
     };
     let calls = Arc::new(CountedCalls::new(Arc::new(Undisturbed)));
     let hooks: Arc<dyn Hooks> = Arc::<CountedCalls>::clone(&calls);
-    let options = Options { seed: args.seed, hooks, start: Timestamp::now(), ..Options::default() };
+    let options = SetupOptions { seed: args.seed, hooks, start: Timestamp::now(), ..SetupOptions::default() };
     let setup =
         |error: &dyn std::error::Error| Failure::from(Problem::new(chain(error), "see docs/local.md"));
     let region = build(&scenario, &options).map_err(|error| setup(&error))?;
     let region_name = RegionName::parse(scenario.region.as_str()).map_err(|error| setup(&error))?;
     let name = kubeconfig.display().to_string();
-    Ok(World { region, region_name, scenario, name, warnings: Vec::new(), events_sent: 0, calls })
+    Ok(LocalRegion { region, region_name, scenario, name, warnings: Vec::new(), events_sent: 0, calls })
 }

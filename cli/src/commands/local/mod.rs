@@ -9,21 +9,21 @@ mod bill;
 mod lines;
 mod live;
 mod pace;
-mod world;
+mod region;
 
 use tenon_domain::Timestamp;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::scenario::{Player, Progress};
 
-use crate::api::Request;
+use crate::api::ApiRequest;
 use crate::args::{LocalArgs, Speed, Until};
-use crate::errors::{Failure, Outcome, Problem};
-use crate::output::Reader;
+use crate::errors::{CommandOutcome, Failure, Problem};
+use crate::output::OutputReader;
 use crate::server::Server;
 
-use lines::{Ending, Lines};
-use pace::Pace;
-use world::World;
+use lines::{Ending, OutputLines};
+use pace::LocalPace;
+use region::LocalRegion;
 
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,19 +35,19 @@ enum Ended {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &LocalArgs) -> Result<Outcome, Failure> {
+pub(crate) fn run(args: &LocalArgs) -> Result<CommandOutcome, Failure> {
     if let Some(kubeconfig) = &args.kubeconfig {
         return live::run(args, kubeconfig);
     }
-    let world = World::new(args)?;
+    let world = LocalRegion::new(args)?;
     if args.bill {
         return bill::run(world, args);
     }
     let server = serve(args)?;
-    let lines = Lines::new(args.output.format, world.region.started());
+    let lines = OutputLines::new(args.output.format, world.region.started());
     let mut local = Local {
         player: Player::new(&world.scenario),
-        pace: Pace::new(args.speed, world.region.now()),
+        pace: LocalPace::new(args.speed, world.region.now()),
         deadline: deadline(args, world.region.now()),
         told_what_next: false,
         world,
@@ -64,9 +64,9 @@ pub(crate) fn run(args: &LocalArgs) -> Result<Outcome, Failure> {
     };
     local.lines.end(&local.world.region, &settled, ending)?;
     match ended {
-        Ended::Stopped => Ok(Outcome::Done),
-        Ended::Reached if settled.is_empty() => Ok(Outcome::Done),
-        Ended::Reached => Ok(Outcome::No),
+        Ended::Stopped => Ok(CommandOutcome::Done),
+        Ended::Reached if settled.is_empty() => Ok(CommandOutcome::Done),
+        Ended::Reached => Ok(CommandOutcome::No),
     }
 }
 
@@ -88,12 +88,12 @@ fn deadline(args: &LocalArgs, start: Timestamp) -> Timestamp {
 }
 
 struct Local {
-    world: World,
+    world: LocalRegion,
     player: Player,
-    pace: Pace,
+    pace: LocalPace,
     deadline: Timestamp,
     server: Option<Server>,
-    lines: Lines,
+    lines: OutputLines,
     until: Option<Until>,
     told_what_next: bool,
 }
@@ -116,7 +116,7 @@ impl Local {
             }
             self.advance()?;
             for happening in self.lines.worth_telling(self.world.region.take_happenings()) {
-                if self.lines.happened(&happening)? == Reader::Gone {
+                if self.lines.happened(&happening)? == OutputReader::Gone {
                     return Ok(Ended::Stopped);
                 }
             }
@@ -137,7 +137,7 @@ impl Local {
                 }
             };
             match ask {
-                Some(ask) if ask.request == Request::Stop => return Some(Ended::Stopped),
+                Some(ask) if ask.request == ApiRequest::Stop => return Some(Ended::Stopped),
                 Some(ask) => {
                     let answer = answers::answer(&mut self.world, &ask.request);
                     ask.answer(answer);
@@ -168,7 +168,7 @@ impl Local {
     }
 }
 
-fn move_on(region: &mut Region, deadline: Timestamp) {
+fn move_on(region: &mut SimulatedRegion, deadline: Timestamp) {
     if region.step(deadline).is_none() {
         region.run_until(deadline);
     }

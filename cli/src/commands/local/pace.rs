@@ -10,13 +10,13 @@ use crate::args::Speed;
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Virtual time against the machine's.
-pub(super) struct Pace {
+pub(super) struct LocalPace {
     speed: Speed,
     began: Instant,
     start: Timestamp,
 }
 
-impl Pace {
+impl LocalPace {
     /// A pace that begins now, at this virtual time.
     pub(super) fn new(speed: Speed, start: Timestamp) -> Self {
         Self { speed, began: Instant::now(), start }

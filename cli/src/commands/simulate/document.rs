@@ -11,7 +11,7 @@ use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::NodeSelectorRequirement;
 use tenon_domain::resources::ResourceList;
-use tenon_planning::provision::{Outcome as PlanOutcome, PlannedClaim, Unschedulable};
+use tenon_planning::provision::{PlanCompletion, PlannedClaim, Unschedulable};
 
 use super::Simulated;
 use crate::catalogue::PriceOrigin;
@@ -26,7 +26,7 @@ pub(super) struct Simulation {
     pub(super) unschedulable: Vec<UnschedulableDocument>,
     pub(super) waiting: Vec<WaitingDocument>,
     pub(super) warnings: Vec<String>,
-    pub(super) summary: Summary,
+    pub(super) summary: SimulationSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timing: Option<Timing>,
 }
@@ -86,7 +86,7 @@ pub(super) struct WaitingDocument {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Summary {
+pub(super) struct SimulationSummary {
     pub(super) pods: usize,
     pub(super) claims: usize,
     pub(super) price_usd_per_hour: Option<String>,
@@ -107,7 +107,7 @@ pub(super) struct Timing {
 /// What the second plan has more than the first.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Difference {
+pub(super) struct SimulationDifference {
     pub(super) pods: i64,
     pub(super) claims: i64,
     pub(super) unschedulable: i64,
@@ -126,8 +126,8 @@ impl Simulation {
         }
         let mut warnings = warnings.clone();
         match report.outcome {
-            PlanOutcome::Complete => {}
-            PlanOutcome::BudgetExhausted => {
+            PlanCompletion::Complete => {}
+            PlanCompletion::BudgetExhausted => {
                 warnings
                     .push("the plan is incomplete: it ran out of steps; what is planned is valid".to_owned());
             }
@@ -139,7 +139,7 @@ impl Simulation {
         };
         Self {
             api_version: API_VERSION,
-            summary: Summary {
+            summary: SimulationSummary {
                 pods: input.pods.len(),
                 claims: claims.len(),
                 price_usd_per_hour: price.map(|price| price.to_string()),
@@ -149,7 +149,7 @@ impl Simulation {
                 price,
             },
             claims,
-            existing: existing.into_iter().map(ExistingDocument::new).collect(),
+            existing: existing.into_iter().map(|(node, pods)| ExistingDocument::new(node, pods)).collect(),
             unschedulable: report.unschedulable.iter().map(UnschedulableDocument::new).collect(),
             waiting: report.waiting.iter().map(WaitingDocument::new).collect(),
             warnings,
@@ -194,7 +194,7 @@ impl From<NodeSelectorRequirement> for RequirementDocument {
 }
 
 impl ExistingDocument {
-    fn new((node, pods): (&str, Vec<String>)) -> Self {
+    fn new(node: &str, pods: Vec<String>) -> Self {
         Self { node: node.to_owned(), pods: sorted(pods.into_iter()) }
     }
 }
@@ -222,7 +222,7 @@ impl WaitingDocument {
     }
 }
 
-impl Difference {
+impl SimulationDifference {
     /// What the second has more than the first.
     pub(super) fn between(first: &Simulation, second: &Simulation) -> Self {
         let count = |of: fn(&Simulation) -> usize| {

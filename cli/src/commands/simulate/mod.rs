@@ -14,22 +14,22 @@ use std::time::Instant;
 use serde::Serialize;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::report::counted;
-use tenon_planning::provision::{Input, Plan, Report, plan};
+use tenon_planning::provision::{ProvisionInput, ProvisionPlan, ProvisionReport, plan};
 use tenon_planning::solve as bound;
 
 use crate::args::SimulateArgs;
-use crate::catalogue::{PriceOrigin, RegionCatalog, Scope};
-use crate::errors::{Failure, Outcome, Problem};
+use crate::catalogue::{PriceOrigin, RegionCatalog, TypesScope};
+use crate::errors::{CommandOutcome, Failure, Problem};
 use crate::input;
-use crate::output::{self, Format};
+use crate::output::{self, OutputFormat};
 
-use document::{Difference, Simulation, Timing};
+use document::{Simulation, SimulationDifference, Timing};
 
 /// A plan and what it was made from.
 pub(super) struct Simulated {
-    pub(super) input: Input,
-    pub(super) plan: Plan,
-    pub(super) report: Report,
+    pub(super) input: ProvisionInput,
+    pub(super) plan: ProvisionPlan,
+    pub(super) report: ProvisionReport,
     pub(super) bound: Option<UsdPerHour>,
     pub(super) origin: PriceOrigin,
     pub(super) warnings: Vec<String>,
@@ -37,11 +37,11 @@ pub(super) struct Simulated {
 }
 
 impl Simulated {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> CommandOutcome {
         if self.report.unschedulable.is_empty() && self.report.waiting.is_empty() {
-            Outcome::Done
+            CommandOutcome::Done
         } else {
-            Outcome::No
+            CommandOutcome::No
         }
     }
 }
@@ -51,14 +51,14 @@ struct Compared {
     #[serde(flatten)]
     first: Simulation,
     compare: Simulation,
-    difference: Difference,
+    difference: SimulationDifference,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &SimulateArgs) -> Result<Outcome, Failure> {
-    let mut catalog = RegionCatalog::built_in(&args.region.resolve()?, Scope::ForNodes)?;
+pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
+    let mut catalog = RegionCatalog::built_in(&args.region.resolve()?, TypesScope::ForNodes)?;
     if let Some(path) = &args.catalog {
-        catalog = catalog.with_file(path, Scope::ForNodes)?;
+        catalog = catalog.with_file(path, TypesScope::ForNodes)?;
     }
     let first = simulate(&args.filename, &catalog)?;
     let second = if args.compare.is_empty() { None } else { Some(simulate(&args.compare, &catalog)?) };
@@ -68,16 +68,18 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<Outcome, Failure> {
     let document = Simulation::new(&first, timing(&first));
     let other = second.as_ref().map(|second| Simulation::new(second, timing(second)));
     let text = match (args.output.format, other) {
-        (Format::Table, other) => table::text(&document, other.as_ref()),
-        (format @ (Format::Json | Format::Yaml), None) => output::document_text(format, &document),
-        (format @ (Format::Json | Format::Yaml), Some(compare)) => {
-            let difference = Difference::between(&document, &compare);
+        (OutputFormat::Table, other) => table::text(&document, other.as_ref()),
+        (format @ (OutputFormat::Json | OutputFormat::Yaml), None) => {
+            output::document_text(format, &document)
+        }
+        (format @ (OutputFormat::Json | OutputFormat::Yaml), Some(compare)) => {
+            let difference = SimulationDifference::between(&document, &compare);
             output::document_text(format, &Compared { first: document, compare, difference })
         }
     };
     output::write(&text)?;
     let outcomes = [Some(first.outcome()), second.as_ref().map(Simulated::outcome)];
-    Ok(if outcomes.contains(&Some(Outcome::No)) { Outcome::No } else { Outcome::Done })
+    Ok(if outcomes.contains(&Some(CommandOutcome::No)) { CommandOutcome::No } else { CommandOutcome::Done })
 }
 
 fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Failure> {

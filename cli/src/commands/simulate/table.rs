@@ -1,6 +1,6 @@
 //! A simulation as tables.
 
-use super::document::{ClaimDocument, Difference, Simulation};
+use super::document::{ClaimDocument, Simulation, SimulationDifference};
 use crate::output::{self, Columns};
 
 /// How many instance types of a claim are named; the rest is counted.
@@ -9,8 +9,8 @@ const TYPES_NAMED: usize = 3;
 /// The simulation's text, and of the one that it is compared with.
 pub(super) fn text(simulation: &Simulation, other: Option<&Simulation>) -> String {
     let Some(other) = other else { return one(simulation) };
-    let Difference { pods, claims, unschedulable, price_usd_per_hour } =
-        Difference::between(simulation, other);
+    let SimulationDifference { pods, claims, unschedulable, price_usd_per_hour } =
+        SimulationDifference::between(simulation, other);
     let price = price_usd_per_hour.map_or("unknown".to_owned(), |price| format!("{price} USD/h"));
     format!(
         "FIRST\n{}\nCOMPARED\n{}\nDIFFERENCE\n{claims:+} claims, {pods:+} pods, {unschedulable:+} pods without a place, price {price}\n",

@@ -17,7 +17,7 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
 use tenon_planning::provision::{
-    Input, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
+    PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget, Storage,
 };
 
 use super::nodes;
@@ -32,7 +32,7 @@ pub(super) fn input(
     manifests: Manifests,
     catalog: &RegionCatalog,
     warnings: &mut Vec<String>,
-) -> Result<Input, Failure> {
+) -> Result<ProvisionInput, Failure> {
     let mut all_pods = expand_workloads(&manifests);
     all_pods.extend(manifests.pods.iter().cloned());
     let pods = all_pods.iter().filter(|pod| counts(pod)).cloned().collect();
@@ -50,7 +50,7 @@ pub(super) fn input(
     }
     let cluster = ClusterName::parse("simulated")
         .map_err(|error| Problem::new(error.to_string(), "report this: it is a defect of this program"))?;
-    Ok(Input {
+    Ok(ProvisionInput {
         // No decision of a simulation depends on the time: nothing is exhausted and nothing grows old.
         now: Timestamp::UNIX_EPOCH,
         cluster,

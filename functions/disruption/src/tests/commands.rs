@@ -3,7 +3,7 @@
 use tenon_domain::claim::LaunchFailure;
 use tenon_domain::journal::{Decision, JournalRecord};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_table::items::{Template, add_step, from_item};
+use tenon_table::items::{TemplateItem, add_step, from_item};
 
 use super::*;
 
@@ -13,7 +13,8 @@ fn templates(cluster: &Cluster) -> (BTreeSet<String>, BTreeSet<String>) {
     let named = requests
         .flat_map(|request| CreateFleetRequest::from_stored(&request).unwrap().launch_templates)
         .map(|template| template.name);
-    let known = cluster.all::<Template>(keys::TEMPLATE).unwrap().into_iter().map(|template| template.name);
+    let known =
+        cluster.all::<TemplateItem>(keys::TEMPLATE).unwrap().into_iter().map(|template| template.name);
     (named.collect(), known.collect())
 }
 
@@ -28,7 +29,7 @@ fn web(name: &str, cpu: &str, selects: &Value) -> Arc<SeenPod> {
 fn launches_of_one_command_have_each_of_their_templates_once() {
     let check = |pods: [Arc<SeenPod>; 2], expected: usize| {
         let mut cluster = cluster(1);
-        let images = [("x86", Architecture::X86_64), ("arm", Architecture::Arm64)];
+        let images = [("x86", ImageArchitecture::X86_64), ("arm", ImageArchitecture::Arm64)];
         let images =
             images.map(|(name, arch)| (cluster.world.ec2.add_image(NewImage::named(name, arch)), arch));
         cluster.resolve(&images).unwrap();
@@ -49,15 +50,15 @@ fn launches_of_one_command_have_each_of_their_templates_once() {
 fn a_template_that_ec2_has_already_is_used_as_it_is() {
     let first = cluster(1);
     wake(&first);
-    let made = first.all::<Template>(keys::TEMPLATE).unwrap().remove(0);
+    let made = first.all::<TemplateItem>(keys::TEMPLATE).unwrap().remove(0);
     // The same world needs the same template, which an earlier launch left behind.
     let second = cluster(1);
     let earlier = second.world.clock.now() - SignedDuration::from_hours(1);
-    let made = Template { created_at: earlier, used_at: earlier, made_at: Some(earlier), ..made };
+    let made = TemplateItem { created_at: earlier, used_at: earlier, made_at: Some(earlier), ..made };
     second.put(set(keys::template(&second.name, &made.name), &made)).unwrap();
     wake(&second);
     assert_eq!(second.launches().unwrap().len(), 1);
-    assert_eq!(second.all::<Template>(keys::TEMPLATE).unwrap(), [made]);
+    assert_eq!(second.all::<TemplateItem>(keys::TEMPLATE).unwrap(), [made]);
 }
 
 #[test]

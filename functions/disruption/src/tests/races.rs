@@ -27,8 +27,8 @@ fn wake_beside(cluster: &Cluster, claim: &Claim, writes: &'static str) {
         tenon_table::content_commit(Vec::new(), vec![step, tenon_table::items::add_step(&cluster.name)]),
         meets,
     );
-    let scope = Scope::Cluster(cluster.name.clone());
-    block_on(Disruption::default().handle(&ports, &scope, &[Cause::Sweep])).unwrap();
+    let scope = WakeScope::Cluster(cluster.name.clone());
+    block_on(Disruption::default().handle(&ports, &scope, &[WakeCause::Sweep])).unwrap();
     assert!(ports.met(), "the other was never met");
 }
 

@@ -74,7 +74,7 @@ fn c079_an_instance_that_nobody_owns_goes_after_its_grace() {
             settled(),
         )
     };
-    let orphans = |input: &Input| planned(input).0.audit.orphans.len();
+    let orphans = |input: &LifecycleInput| planned(input).0.audit.orphans.len();
     assert_eq!(orphans(&seen(minutes(1), vec![])), 1);
     assert_eq!(orphans(&seen(minutes(4), vec![])), 1);
     assert_eq!(orphans(&seen(minutes(4) + SignedDuration::from_secs(1), vec![])), 0);

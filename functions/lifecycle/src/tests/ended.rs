@@ -17,9 +17,9 @@ use tenon_twin::NewImage;
 use super::*;
 
 /// An instance with our tags, of `launch-1`.
-pub(super) fn launch_instance(world: &World) -> LaunchedInstance {
+pub(super) fn launch_instance(world: &FunctionWorld) -> LaunchedInstance {
     world.ec2.add_network(&Tags::new()).unwrap();
-    let image = world.ec2.add_image(NewImage::named("al2023-1", Architecture::X86_64));
+    let image = world.ec2.add_image(NewImage::named("al2023-1", ImageArchitecture::X86_64));
     let data = LaunchTemplateData { image: Some(image.clone()), ..LaunchTemplateData::default() };
     let template = CreateLaunchTemplate { name: "nodes".to_owned(), data, tags: Tags::new() };
     block_on(world.ec2.create_launch_template(&template)).unwrap();
@@ -50,7 +50,7 @@ pub(super) fn launch_instance(world: &World) -> LaunchedInstance {
 }
 
 /// The agent reports these nodes now.
-pub(super) fn report(world: &World, generation: u64, nodes: Vec<serde_json::Value>) {
+pub(super) fn report(world: &FunctionWorld, generation: u64, nodes: Vec<serde_json::Value>) {
     let pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default", "generation": 1},
         "spec": {"template": {"spec": {
@@ -63,11 +63,11 @@ pub(super) fn report(world: &World, generation: u64, nodes: Vec<serde_json::Valu
     let (cluster, seen_at) = (cluster(), world.clock.now());
     let base = block_on(read_manifest(&world.table, &cluster, Consistency::Strong)).unwrap();
     let encoded = Encoder::default().encode(&objects, base.as_ref(), seen_at);
-    block_on(write(&world.table, &cluster, &encoded, (generation, base.as_ref()))).unwrap();
+    block_on(write(&world.table, &cluster, &encoded, generation, base.as_ref())).unwrap();
     block_on(beat(&world.table, &cluster, Heartbeat { generation, seen_at })).unwrap();
 }
 
-pub(super) fn pass(world: &World, seconds: i64) {
+pub(super) fn pass(world: &FunctionWorld, seconds: i64) {
     world.clock.advance(SignedDuration::from_secs(seconds));
     let _ = world.ec2.tick(world.clock.now());
 }
@@ -76,13 +76,13 @@ fn settled_launch() -> Launch {
     with_launch(input(EPOCH, vec![], vec![]), settled()).launches.into_values().next().unwrap()
 }
 
-fn state(world: &World, instance: &InstanceId) -> &'static str {
+fn state(world: &FunctionWorld, instance: &InstanceId) -> &'static str {
     world.ec2.instance(instance).unwrap().instance.state.as_str()
 }
 
 #[test]
 fn a_node_that_the_user_deletes_takes_its_instance_along() {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     let instance = launch_instance(&world);
     let of_claim =
         claim(0, ClaimState::Initialized { instance: instance.clone(), node: node_name(0), at: EPOCH });
@@ -109,7 +109,7 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
     report(&world, 1, vec![node]);
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Draining);
-    assert!(world.signals.take().contains(&Rung::Agent(cluster())));
+    assert!(world.signals.take().contains(&RungBell::Agent(cluster())));
     assert_eq!(state(&world, &instance.id), "running");
     // The Node is gone, so nothing is left to drain.
     pass(&world, 10);
@@ -136,7 +136,7 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
 #[test]
 fn an_orphan_goes_and_an_instance_of_an_unknown_launch_halts_everything() {
     let check = |known: bool, expected: bool| {
-        let world = World::new(&WorldConfig::default()).unwrap();
+        let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
         let instance = launch_instance(&world);
         if known {
             commit(&world, vec![put(keys::launch(&cluster(), &settled_launch().id), &settled_launch())]);

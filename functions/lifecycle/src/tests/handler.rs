@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::facts;
-use tenon_domain::evidence::Origin;
 use tenon_ec2::data::Ec2Data;
 use tenon_table::items::{CatalogMeta, refresh, set_expiring};
 
 use super::*;
 
 /// A registration that timed out in a cluster whose agent never reported; EC2 doesn't know the instance.
-fn late() -> World {
+fn late() -> FunctionWorld {
     let world = world_with(&[claim(0, launched(0, EPOCH))]);
     world.clock.advance(SignedDuration::from_mins(16));
     world
@@ -35,7 +34,7 @@ fn steps_commit_once_and_the_end_is_told() {
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminating);
     let rung = world.signals.take();
-    assert!(rung.iter().any(|rung| matches!(rung, Rung::Wake { .. })), "{rung:?}");
+    assert!(rung.iter().any(|rung| matches!(rung, RungBell::Wake { .. })), "{rung:?}");
     // Replayed at once: nothing changes but the record of the look.
     let before = claim_in(&world, 0);
     sweep(&world, &lifecycle);
@@ -58,11 +57,11 @@ fn steps_commit_once_and_the_end_is_told() {
 fn a_lost_race_keeps_no_other_claim() {
     let world = world_with(&[claim(0, launched(0, EPOCH)), claim(1, launched(1, EPOCH))]);
     world.clock.advance(SignedDuration::from_mins(16));
-    let gate =
-        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let check = block_on(crate::observe::observe_check(&world, &cluster(), tenon_table::Consistency::Strong))
+        .unwrap();
     let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let now = world.clock.now();
-    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (now, cache))).unwrap();
+    let mut seen = block_on(crate::observe::observe(&world, &cluster(), &check, now, cache)).unwrap();
     block_on(crate::observe::observe_ec2(&world, &mut seen)).unwrap();
     let (planned, _) = plan(&seen);
     let changed = Claim { revision: 4, ..claim(0, launched(0, EPOCH)) };
@@ -76,11 +75,11 @@ fn a_lost_race_keeps_no_other_claim() {
 fn an_event_of_somebody_elses_instance_ends_after_one_read() {
     let world = world_with(&[]);
     world.table.reset_meter();
-    let cause = Cause::InstanceState { instance: id(9), state: "terminated".to_owned() };
-    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[cause])).unwrap();
+    let cause = WakeCause::InstanceState { instance: id(9), state: "terminated".to_owned() };
+    block_on(Lifecycle::new().handle(&world, &WakeScope::Region, &[cause])).unwrap();
     assert_eq!(world.table.meter().total().calls, 1);
-    let starting = Cause::InstanceState { instance: id(9), state: "running".to_owned() };
-    block_on(Lifecycle::new().handle(&world, &Scope::Region, &[starting])).unwrap();
+    let starting = WakeCause::InstanceState { instance: id(9), state: "running".to_owned() };
+    block_on(Lifecycle::new().handle(&world, &WakeScope::Region, &[starting])).unwrap();
     assert_eq!(world.table.meter().total().calls, 1);
 }
 
@@ -101,14 +100,13 @@ fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
     let facts = Arc::new(facts(&data.types[&wanted], &data.limits).unwrap());
     let types = PartData::InstanceTypes(BTreeMap::from([(wanted.clone(), facts)]));
     let region = &world.installation.region;
-    let arrived =
-        refresh(region, &CatalogMeta::default(), (&types, Origin::Answered), world.clock.now()).unwrap();
+    let arrived = refresh(region, &CatalogMeta::default(), &types, world.clock.now()).unwrap();
     arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
-    let gate =
-        block_on(crate::observe::observe_gate(&world, &cluster(), tenon_table::Consistency::Strong)).unwrap();
+    let check = block_on(crate::observe::observe_check(&world, &cluster(), tenon_table::Consistency::Strong))
+        .unwrap();
     let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
     let seen =
-        block_on(crate::observe::observe(&world, &cluster(), &gate, (world.clock.now(), cache))).unwrap();
+        block_on(crate::observe::observe(&world, &cluster(), &check, world.clock.now(), cache)).unwrap();
     let labels = &seen.types[&wanted].labels;
     assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
 }
@@ -121,9 +119,9 @@ fn the_agent_is_rung_for_a_node_that_is_to_be_registered() {
     ended::report(&world, 1, vec![]);
     sweep(&world, &Lifecycle::new());
     let action = world.table.peek(&keys::action(&cluster(), &name(0))).unwrap();
-    assert_eq!(Action::from_item(&action).unwrap().kind, ActionKind::Register);
+    assert_eq!(NodeAction::from_item(&action).unwrap().kind, ActionKind::Register);
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
-    assert!(world.signals.take().contains(&Rung::Agent(cluster())));
+    assert!(world.signals.take().contains(&RungBell::Agent(cluster())));
 }
 
 /// What a wake reads follows from what begins and ends, not from how many nodes there are.
@@ -144,9 +142,9 @@ fn launches_and_types_are_read_only_for_claims_that_need_them() {
         }
         commit(&world, writes);
         let strong = tenon_table::Consistency::Strong;
-        let gate = block_on(crate::observe::observe_gate(&world, &cluster(), strong)).unwrap();
+        let check = block_on(crate::observe::observe_check(&world, &cluster(), strong)).unwrap();
         let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
-        let seen = block_on(crate::observe::observe(&world, &cluster(), &gate, (EPOCH, cache))).unwrap();
+        let seen = block_on(crate::observe::observe(&world, &cluster(), &check, EPOCH, cache)).unwrap();
         (seen.launches.len(), seen.types.len())
     };
     assert_eq!(read(launched(0, EPOCH), false), (0, 1));

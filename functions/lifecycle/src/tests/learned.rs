@@ -14,7 +14,7 @@ fn reporting(n: usize, mebibytes: i64) -> Node {
 }
 
 /// Claims whose Nodes, with so many MiB each, just registered.
-fn registering(mebibytes: &[i64], known: Option<u64>) -> Input {
+fn registering(mebibytes: &[i64], known: Option<u64>) -> LifecycleInput {
     let nodes = mebibytes.iter().enumerate().map(|(n, mebibytes)| reporting(n, *mebibytes)).collect();
     let claims = (0..mebibytes.len()).map(|n| claim(n, launched(n, minutes(1)))).collect();
     let mut seen = input(minutes(2), claims, nodes);
@@ -128,7 +128,7 @@ fn what_was_learned_is_in_the_table_and_a_lost_race_over_it_is_nobodys_loss() {
     let mut again = registering(&[7400], None);
     again.learned.insert((faster.instance_type.clone(), faster.image.clone()), faster);
     let learned: Vec<Lesson> = planned(&again).0.learned;
-    let plan = Plan { learned, ..Plan::default() };
+    let plan = LifecyclePlan { learned, ..LifecyclePlan::default() };
     block_on(crate::commit::commit(&world, &cluster(), &plan, again.now)).unwrap();
     assert_eq!(kept(), record(7400, 2));
 }

@@ -20,23 +20,23 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
-use tenon_domain::wake::Cause;
-use tenon_ec2::port::{Architecture, Instance, InstanceState, Tags, TargetCapacityType};
+use tenon_domain::wake::WakeCause;
+use tenon_ec2::port::{ImageArchitecture, Instance, InstanceState, Tags, TargetCapacityType};
 use tenon_harness::claims::{
     claim as nth, claim_name as name, cluster, instance as held, instance_id as id, node_name, world_with,
 };
-use tenon_harness::{EPOCH, Rung, World, WorldConfig};
+use tenon_harness::{EPOCH, FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::block_on;
-use tenon_runtime::{Handler, Scope};
-use tenon_snapshot::{Action, ActionKind};
+use tenon_runtime::{Handler, WakeScope};
+use tenon_snapshot::{ActionKind, NodeAction};
 use tenon_table::content_commit;
 use tenon_table::items::{Halt, InstanceOwner, TypeRecord, from_item, keys, put};
 use tenon_table::{Table, Write};
 
 use crate::Lifecycle;
 use crate::audit_record::AuditRecord;
-use crate::input::{Ec2View, Input};
-use crate::plan::{Plan, plan};
+use crate::input::{Ec2View, LifecycleInput};
+use crate::plan::{LifecyclePlan, plan};
 use tenon_domain::report::{Finding, Report};
 
 mod ec2;
@@ -161,10 +161,10 @@ fn type_record() -> TypeRecord {
     }
 }
 
-fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> Input {
+fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput {
     let snapshot =
         Snapshot { generation: 5, seen_at: now, nodes, node_pools: vec![pool()], ..Snapshot::default() };
-    Input {
+    LifecycleInput {
         now,
         cluster: cluster(),
         region: "us-east-1".parse().unwrap(),
@@ -183,7 +183,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> Input {
     }
 }
 
-fn with_snapshot(mut input: Input, change: impl FnOnce(&mut Snapshot)) -> Input {
+fn with_snapshot(mut input: LifecycleInput, change: impl FnOnce(&mut Snapshot)) -> LifecycleInput {
     let mut snapshot = (**input.snapshot.as_ref().unwrap()).clone();
     change(&mut snapshot);
     let seen_at = snapshot.seen_at;
@@ -196,7 +196,7 @@ fn instance(n: usize, state: InstanceState, launched_at: Timestamp) -> Instance 
         id: id(n),
         instance_type: "m5.large".parse().unwrap(),
         image: "ami-1".parse().unwrap(),
-        architecture: Architecture::X86_64,
+        architecture: ImageArchitecture::X86_64,
         capacity_type: TargetCapacityType::OnDemand,
         reservation: None,
         zone: "us-east-1a".parse().unwrap(),
@@ -218,13 +218,13 @@ fn instance(n: usize, state: InstanceState, launched_at: Timestamp) -> Instance 
     }
 }
 
-fn with_ec2(mut input: Input, instances: Vec<Instance>) -> Input {
+fn with_ec2(mut input: LifecycleInput, instances: Vec<Instance>) -> LifecycleInput {
     let instances = instances.into_iter().map(|instance| (instance.id.clone(), instance)).collect();
     input.ec2 = Some(Ec2View { instances, ..Ec2View::default() });
     input
 }
 
-fn with_launch(mut input: Input, state: LaunchState) -> Input {
+fn with_launch(mut input: LifecycleInput, state: LaunchState) -> LifecycleInput {
     let launch = Launch {
         id: "launch-1".parse().unwrap(),
         revision: 2,
@@ -246,8 +246,8 @@ fn settled() -> LaunchState {
     LaunchState::Settled { at: EPOCH, instances: 1 }
 }
 
-fn drain_action(n: usize) -> Action {
-    Action {
+fn drain_action(n: usize) -> NodeAction {
+    NodeAction {
         claim: name(n),
         number: 3,
         kind: ActionKind::Drain,
@@ -261,20 +261,20 @@ fn drain_action(n: usize) -> Action {
     }
 }
 
-fn commit(world: &World, writes: Vec<Write>) {
+fn commit(world: &FunctionWorld, writes: Vec<Write>) {
     block_on(world.table.commit(&content_commit(vec![], writes))).unwrap();
 }
 
-fn sweep(world: &World, lifecycle: &Lifecycle) {
-    block_on(lifecycle.handle(world, &Scope::Cluster(cluster()), &[Cause::Sweep])).unwrap();
+fn sweep(world: &FunctionWorld, lifecycle: &Lifecycle) {
+    block_on(lifecycle.handle(world, &WakeScope::Cluster(cluster()), &[WakeCause::Sweep])).unwrap();
 }
 
-fn claim_in(world: &World, n: usize) -> Claim {
+fn claim_in(world: &FunctionWorld, n: usize) -> Claim {
     let key = keys::claim(&cluster(), &name(n));
     from_item(&key, &world.table.peek(&key).unwrap()).unwrap()
 }
 
-fn planned(input: &Input) -> (Plan, Report) {
+fn planned(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     plan(input)
 }
 
@@ -286,11 +286,11 @@ fn told(report: Report) -> Vec<String> {
 }
 
 /// The phases that the first claim goes through.
-fn phases(input: &Input) -> Vec<Decision> {
+fn phases(input: &LifecycleInput) -> Vec<Decision> {
     planned(input).0.steps.iter().flat_map(|step| step.decisions().collect::<Vec<_>>()).collect()
 }
 
-fn check(input: &Input, expected: &[Decision]) {
+fn check(input: &LifecycleInput, expected: &[Decision]) {
     assert_eq!(phases(input), expected);
 }
 
@@ -421,7 +421,7 @@ fn what_the_user_deletes_drains_but_only_a_readable_snapshot_says_so() {
     assert_eq!((action.kind, action.number), (ActionKind::Drain, 4));
     // A new action has its own number: a report of the one before isn't taken for its end.
     let mut asked_before = with_snapshot(seen(), deleted);
-    asked_before.actions.insert(name(0), Action { kind: ActionKind::Register, ..drain_action(0) });
+    asked_before.actions.insert(name(0), NodeAction { kind: ActionKind::Register, ..drain_action(0) });
     let (plan, _) = planned(&asked_before);
     let action = plan.steps[0].action.as_ref().unwrap();
     assert_eq!((action.number, action.provider_id.is_some()), (4, true));

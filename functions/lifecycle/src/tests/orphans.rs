@@ -5,7 +5,7 @@ use tenon_domain::snapshot::Unreadable;
 use super::*;
 
 /// Instances that nobody owns, of a launch that settled long ago.
-fn unowned(now: Timestamp, orphans: usize) -> Input {
+fn unowned(now: Timestamp, orphans: usize) -> LifecycleInput {
     let orphans = (0..orphans).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
     with_launch(with_ec2(input(now, vec![], vec![]), orphans), settled())
 }

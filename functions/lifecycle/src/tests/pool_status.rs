@@ -5,11 +5,11 @@ use tenon_domain::reservation::ClassReservations;
 
 use super::*;
 
-fn status(seen: &Input) -> tenon_domain::pool_status::PoolStatus {
+fn status(seen: &LifecycleInput) -> tenon_domain::pool_status::PoolStatus {
     planned(seen).0.pools.into_iter().next().unwrap()
 }
 
-fn condition(seen: &Input, wanted: PoolConditionType) -> Option<(ConditionStatus, String, String)> {
+fn condition(seen: &LifecycleInput, wanted: PoolConditionType) -> Option<(ConditionStatus, String, String)> {
     let conditions = status(seen).conditions;
     let found = conditions.into_iter().find(|found| found.condition == wanted);
     found.map(|found| (found.status, found.reason, found.message))

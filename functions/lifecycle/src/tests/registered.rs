@@ -6,7 +6,7 @@ use tenon_domain::evidence::HEARTBEAT_EVERY;
 use crate::TERMINATION_POLL;
 
 /// When to look again where nothing is due before the next audit.
-fn next_audit(seen: &Input) -> Timestamp {
+fn next_audit(seen: &LifecycleInput) -> Timestamp {
     seen.now + crate::AUDIT_EVERY
 }
 

@@ -7,14 +7,14 @@ use super::ended::{launch_instance, pass, report};
 use super::*;
 
 /// The details of the events of that kind since the last look.
-fn told(world: &World, kind: &str) -> Vec<Value> {
+fn told(world: &FunctionWorld, kind: &str) -> Vec<Value> {
     let events = world.signals.take_events().into_iter();
     events.filter(|(name, _)| name == kind).map(|(_, detail)| detail).collect()
 }
 
 #[test]
 fn a_halt_is_told_with_every_sweep_with_its_instance_and_its_remedy_until_it_is_gone() {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     let foreign = launch_instance(&world);
     let lifecycle = Lifecycle::new();
     pass(&world, 600);
@@ -33,7 +33,8 @@ fn a_halt_is_told_with_every_sweep_with_its_instance_and_its_remedy_until_it_is_
         pass(&world, 180);
     }
     // A wake by something else than the schedule says nothing: there may be many of them.
-    block_on(lifecycle.handle(&world, &Scope::Cluster(cluster()), &[Cause::SnapshotChanged])).unwrap();
+    block_on(lifecycle.handle(&world, &WakeScope::Cluster(cluster()), &[WakeCause::SnapshotChanged]))
+        .unwrap();
     assert!(told(&world, "Termination Halted").is_empty());
     // The instance is dealt with and the item deleted, as the event says.
     block_on(world.ec2.terminate_instances(&[foreign.id])).unwrap();
@@ -46,7 +47,7 @@ fn a_halt_is_told_with_every_sweep_with_its_instance_and_its_remedy_until_it_is_
 
 #[test]
 fn a_silent_agent_is_told_of_with_every_sweep_until_it_reports() {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     let lifecycle = Lifecycle::new();
     report(&world, 1, vec![]);
     let check = |seconds: i64, expected: Option<i64>| {

@@ -14,7 +14,7 @@ fn terms(expires: Option<i64>, grace: Option<i64>) -> Option<Terms> {
 }
 
 /// A claim with terms beside a pool whose template says something else now.
-fn seen(now: Timestamp, terms: Option<Terms>, pool: (Option<i64>, Option<i64>)) -> Input {
+fn seen(now: Timestamp, terms: Option<Terms>, pool: (Option<i64>, Option<i64>)) -> LifecycleInput {
     let claim = Claim { terms, ..claim(0, initialized(0, minutes(1))) };
     with_snapshot(input(now, vec![claim], vec![node(0)]), |snapshot| {
         let template = &mut snapshot.node_pools[0].template;
@@ -24,7 +24,7 @@ fn seen(now: Timestamp, terms: Option<Terms>, pool: (Option<i64>, Option<i64>)) 
 }
 
 /// When its drain that begins now has to be over, by the claim and by its action.
-fn deadline(input: &Input) -> Option<Timestamp> {
+fn deadline(input: &LifecycleInput) -> Option<Timestamp> {
     let (plan, _) = planned(input);
     let ClaimState::Draining { deadline, .. } = plan.steps[0].after.state else { panic!("{:?}", plan.steps) };
     assert_eq!(plan.steps[0].action.as_ref().unwrap().deadline, deadline);
@@ -56,7 +56,7 @@ fn a_claim_is_looked_at_when_it_expires_and_not_when_its_pool_says() {
 }
 
 /// An audit that is due later than anything here.
-fn with_audit(mut input: Input) -> Input {
+fn with_audit(mut input: LifecycleInput) -> LifecycleInput {
     input.audit.at = Some(EPOCH + hours(2));
     input
 }

@@ -10,10 +10,10 @@ use tenon_domain::id::ImageId;
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
 use tenon_ec2::Ec2;
-use tenon_ec2::port::{Architecture, Image, ImageFilter, ImageState, ResourceFilter};
+use tenon_ec2::port::{Image, ImageArchitecture, ImageFilter, ImageState, ResourceFilter};
 use tenon_memory_table::block_on;
-use tenon_node_classes::plan::{Answers, Input, plan};
-use tenon_node_classes::resolve::{self, Judged};
+use tenon_node_classes::plan::{Answers, NodeClassesInput, plan};
+use tenon_node_classes::resolve::{self, JudgedClass};
 use tenon_snapshot::snapshot::{ChunkCache, read_classes};
 use tenon_table::Consistency;
 use tenon_table::items::{self, keys};
@@ -46,7 +46,7 @@ fn made(id: &str, name: &str, created: Option<i64>, deprecated: Option<i64>) -> 
         name: name.to_owned(),
         owner: "111122223333".to_owned(),
         owner_alias: None,
-        architecture: Some(Architecture::X86_64),
+        architecture: Some(ImageArchitecture::X86_64),
         state: ImageState::Available,
         created_at: created.map(at),
         deprecated_at: deprecated.map(at),
@@ -59,9 +59,10 @@ fn made(id: &str, name: &str, created: Option<i64>, deprecated: Option<i64>) -> 
 #[test]
 fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them() {
     let (_, class, registry) = read();
-    let judged = Judged { class: &class, registry: &registry, account: "111122223333", now: at(100) };
+    let judged = JudgedClass { class: &class, registry: &registry, account: "111122223333", now: at(100) };
     let check = |best: Image, other: Image| {
-        let arm = Image { architecture: Some(Architecture::Arm64), ..made("ami-0", "arm", Some(1), None) };
+        let arm =
+            Image { architecture: Some(ImageArchitecture::Arm64), ..made("ami-0", "arm", Some(1), None) };
         for found in [[best.clone(), other.clone(), arm.clone()], [arm, other, best.clone()]] {
             let Seen::Holds(images) = resolve::images(judged, &found) else { panic!("{found:?}") };
             let ids: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
@@ -94,7 +95,7 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
     let (running, class, registry) = read();
     let now = running.world.clock.now();
     let look = |answers: Answers, before: Option<&ClassStatus>| {
-        plan(&Input {
+        plan(&NodeClassesInput {
             now,
             cluster: running.cluster.clone(),
             account: running.world.installation.account.clone(),

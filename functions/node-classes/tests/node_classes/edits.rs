@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, running, throttled};
@@ -13,14 +13,14 @@ fn edited(replaced: Value, throttles: Call) -> Running {
     running.world.ec2.add_image(image("nodes-1"));
     running.world.ec2.add_image(image("other-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "ready");
     let mut edited = class(replaced);
     edited["metadata"]["generation"] = json!(2);
     running.report(&[edited]);
     running.fail(throttles, FaultWhen::Next(1), throttled(throttles));
     running.world.clock.advance(SignedDuration::from_secs(60));
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running
 }
 
@@ -34,7 +34,7 @@ fn check(replaced: Value, throttles: Call, obstacle: &str, parts: [usize; 3], la
     let running = edited(replaced, throttles);
     assert_eq!((running.obstacle().as_str(), known(&running)), (obstacle, parts));
     running.world.clock.advance(SignedDuration::from_secs(20));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!((running.obstacle().as_str(), known(&running)), ("ready", later));
 }
 

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::registry::Allowances;
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_memory_table::block_on;
 use tenon_table::Table;
 use tenon_table::content_commit;
@@ -32,7 +32,7 @@ fn with_images(owners: &[&str], alias: Option<&str>) -> Running {
 fn check(owners: &[&str], alias: Option<&str>, selector: serde_json::Value, expected: &str) {
     let running = with_images(owners, alias);
     running.report(&[class(json!({"amiSelectorTerms": [selector]}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     let own = running.world.installation.account.clone();
     let owner = |id: &tenon_domain::id::ImageId| {
         let images = tenon_ec2::port::ImageFilter { ids: vec![id.clone()], ..everything() };
@@ -74,7 +74,7 @@ fn an_image_of_a_stranger_asks_nothing_of_ec2_where_a_class_selects_its_own() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     let asks = |owner: &str| {
         let told = ImageRecord {
             id: format!("ami-{owner}").parse().unwrap(),
@@ -91,7 +91,7 @@ fn an_image_of_a_stranger_asks_nothing_of_ec2_where_a_class_selects_its_own() {
         let commit = content_commit(Vec::new(), vec![items::put(key, &told)]);
         block_on(running.world.table.commit(&commit)).unwrap();
         let before = running.world.ec2.calls();
-        running.wake(Cause::ImageChanged(Some(told.id)));
+        running.wake(WakeCause::ImageChanged(Some(told.id)));
         running.world.ec2.calls() != before
     };
     assert!(!asks(STRANGER));

@@ -3,9 +3,9 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::class_status::{ConditionStatus, ConditionType, Seen};
-use tenon_domain::registry::{ClusterSettings, Gate, Gates};
+use tenon_domain::registry::{ClusterSettings, FeatureGate, Gates};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CapacityReservation, Tags};
 use tenon_node_classes::resolve;
@@ -34,7 +34,7 @@ fn selecting() -> Value {
     class(json!({"capacityReservationSelectorTerms": terms}))
 }
 
-fn with_reservations(gate: Gate) -> Running {
+fn with_reservations(gate: FeatureGate) -> Running {
     let gates = Gates { reserved_capacity: gate };
     let running = registered(allowances(), gates, ClusterSettings::default());
     running.world.ec2.add_image(image("nodes-1"));
@@ -42,7 +42,7 @@ fn with_reservations(gate: Gate) -> Running {
         running.world.ec2.add_reservation(reservation(id, team)).unwrap();
     }
     running.report(&[selecting()]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running
 }
 
@@ -53,7 +53,7 @@ fn reservations(running: &Running) -> Vec<(String, u32)> {
 
 #[test]
 fn behind_the_gate_a_class_has_the_reservations_that_its_terms_select() {
-    let running = with_reservations(Gate::Enabled);
+    let running = with_reservations(FeatureGate::Enabled);
     assert_eq!(running.obstacle(), "ready");
     assert_eq!(reservations(&running), [("cr-0a".to_owned(), 2), ("cr-0b".to_owned(), 2)]);
     let ready = running.status().unwrap();
@@ -76,7 +76,7 @@ fn capacity_blocks_and_reservations_that_are_taken_back_are_not_launched_into() 
 
 #[test]
 fn with_the_gate_off_nothing_is_asked_kept_or_waited_for() {
-    let running = with_reservations(Gate::Disabled);
+    let running = with_reservations(FeatureGate::Disabled);
     assert_eq!(running.obstacle(), "ready");
     assert_eq!(reservations(&running), []);
     let status = running.status().unwrap();
@@ -86,38 +86,38 @@ fn with_the_gate_off_nothing_is_asked_kept_or_waited_for() {
     assert!(!running.world.ec2.calls().contains_key(&Call::DescribeCapacityReservations));
     // Who selects none misses none.
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert!(running.status().unwrap().condition(ConditionType::Unsupported).is_none());
 }
 
 #[test]
 fn reservations_that_are_not_answered_stay_and_that_are_denied_are_named() {
-    let running = with_reservations(Gate::Enabled);
+    let running = with_reservations(FeatureGate::Enabled);
     running.world.ec2.deny(Call::DescribeCapacityReservations, "an explicit deny");
     running.world.clock.advance(SignedDuration::from_mins(5));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), "CapacityReservationsReady=False CapacityReservationResolutionFailed");
     assert!(running.message().contains("`ec2:DescribeCapacityReservations`"), "{}", running.message());
     running.world.ec2.allow(Call::DescribeCapacityReservations);
     running.world.clock.advance(SignedDuration::from_mins(5));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     let effect =
         FaultEffect::Refused(Ec2Error::Throttled { action: "DescribeCapacityReservations".to_owned() });
     let call = Call::DescribeCapacityReservations;
     running.world.ec2.inject(Fault { call, effect, when: FaultWhen::Next(9) });
     running.world.clock.advance(SignedDuration::from_mins(5));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!((running.obstacle().as_str(), reservations(&running).len()), ("ready", 2));
 }
 
 #[test]
 fn a_look_at_reservations_is_dated_though_nothing_changed_and_wakes_nobody() {
-    let running = with_reservations(Gate::Enabled);
+    let running = with_reservations(FeatureGate::Enabled);
     running.said();
     let before = running.status().unwrap();
     assert_eq!(running.steps(), 1, "planners look again once it is resolved");
     running.world.clock.advance(SignedDuration::from_mins(5));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     let after = running.status().unwrap();
     assert_eq!(after.resolved_at, running.world.clock.now());
     assert!(after.same_as(&before) && after.revision == before.revision + 1);
@@ -127,7 +127,7 @@ fn a_look_at_reservations_is_dated_though_nothing_changed_and_wakes_nobody() {
 
 #[test]
 fn planners_look_again_where_a_reservation_has_other_room_though_nobody_is_told() {
-    let running = with_reservations(Gate::Enabled);
+    let running = with_reservations(FeatureGate::Enabled);
     running.said();
     running
         .world
@@ -135,7 +135,7 @@ fn planners_look_again_where_a_reservation_has_other_room_though_nobody_is_told(
         .add_reservation(CapacityReservation { available: 1, ..reservation("cr-0a", "web") })
         .unwrap();
     running.world.clock.advance(SignedDuration::from_mins(5));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(reservations(&running), [("cr-0a".to_owned(), 1), ("cr-0b".to_owned(), 2)]);
     assert_eq!((running.steps(), running.recorded("default").len()), (2, 1));
     assert!(running.said().is_empty());

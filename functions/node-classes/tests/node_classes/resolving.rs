@@ -6,9 +6,9 @@ use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
 use tenon_domain::registry::Allowances;
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_ec2::port::Tags;
-use tenon_harness::Rung;
+use tenon_harness::RungBell;
 use tenon_memory_table::block_on;
 use tenon_snapshot::snapshot::{Chunk, ChunkKind, Manifest, chunk_key, manifest_key};
 use tenon_table::content_commit;
@@ -24,7 +24,7 @@ fn a_class_resolves_and_is_ready_and_an_unchanged_world_ends_after_one_read() {
     let id = running.world.ec2.add_image(image("nodes-1"));
     running.world.ec2.add_image(image("other"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     let status = running.status().unwrap();
     assert!(status.ready(), "{status:?}");
     assert_eq!((status.subnets.len(), status.security_groups.len()), (2, 1));
@@ -32,7 +32,7 @@ fn a_class_resolves_and_is_ready_and_an_unchanged_world_ends_after_one_read() {
     assert_eq!(running.said(), ["Node Class Ready"]);
     let before: Vec<_> = running.world.table.dump().collect();
     running.world.table.reset_meter();
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     let meter = running.world.table.meter();
     assert_eq!(meter.operations.values().map(|usage| usage.calls).sum::<u64>(), 1);
     assert_eq!(running.world.table.dump().collect::<Vec<_>>(), before);
@@ -46,15 +46,15 @@ fn only_the_newest_available_image_is_taken() {
     running.report(&[class(json!({}))]);
     running.world.clock.advance(SignedDuration::from_secs(1));
     let new = running.world.ec2.create_image(image("nodes-2"));
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.images(), [old], "a pending image is nobody's");
     running.said();
     running.world.clock.advance(SignedDuration::from_secs(61));
-    running.wake(Cause::ImageChanged(Some(new.clone())));
+    running.wake(WakeCause::ImageChanged(Some(new.clone())));
     assert_eq!(running.images(), std::slice::from_ref(&new));
     assert_eq!(running.said(), ["Node Class Ready"]);
     running.world.ec2.deregister_image(&new).unwrap();
-    running.wake(Cause::ImageChanged(Some(new)));
+    running.wake(WakeCause::ImageChanged(Some(new)));
     assert_eq!(running.images().len(), 1);
     assert_ne!(running.status().unwrap().images[0].name, "nodes-2");
 }
@@ -66,12 +66,12 @@ fn an_image_that_is_deprecated_is_taken_only_where_there_is_no_other() {
     let deprecated = |name: &str, at| tenon_twin::NewImage { deprecated_at: at, ..image(name) };
     let past = running.world.ec2.add_image(deprecated("nodes-2", Some(now)));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.images(), [past]);
     running.world.clock.advance(SignedDuration::from_secs(1));
     let later = now + SignedDuration::from_hours(1);
     let current = running.world.ec2.add_image(deprecated("nodes-1", Some(later)));
-    running.wake(Cause::ImageChanged(Some(current.clone())));
+    running.wake(WakeCause::ImageChanged(Some(current.clone())));
     assert_eq!(running.images(), [current]);
 }
 
@@ -80,13 +80,13 @@ fn a_lost_event_is_made_good_by_the_sweep() {
     let running = running(allowances());
     let id = running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running.world.ec2.disable_image(&id).unwrap();
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), "ready");
     running.world.clock.advance(SignedDuration::from_mins(5));
     running.said();
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), "AMIsReady=False AMINotFound");
     assert!(running.message().contains("is disabled"), "{}", running.message());
     assert_eq!(running.said(), ["Node Class Not Ready"]);
@@ -96,7 +96,7 @@ fn check(allowed: Allowances, replaced: Value, obstacle: &str, says: &str) {
     let running = running(allowed);
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(replaced)]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), obstacle);
     if !says.is_empty() {
         assert!(running.message().contains(says), "{}", running.message());
@@ -166,7 +166,7 @@ fn an_id_that_does_not_exist_hides_no_other() {
 fn an_alias_is_refused_with_the_remedy_and_named_as_unsupported() {
     let running = running(allowances());
     running.report(&[class(json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "AMIsReady=False UnsupportedAlias");
     assert!(running.message().contains("select images by id, name, tags or owner"));
     let status = running.status().unwrap();
@@ -178,7 +178,7 @@ fn an_alias_is_refused_with_the_remedy_and_named_as_unsupported() {
 fn a_cluster_without_a_stack_is_told_to_deploy_it() {
     let running = unregistered();
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "SubnetsReady=False ClusterNotRegistered");
     assert!(running.world.ec2.calls().is_empty(), "EC2 isn't asked for a cluster that nobody registered");
 }
@@ -188,18 +188,18 @@ fn a_throttled_ec2_takes_nothing_from_a_resolved_class_and_is_asked_again_soon()
     let running = running(allowances());
     let id = running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     let before = running.status().unwrap();
     running.world.clock.advance(SignedDuration::from_mins(5));
     running.said();
     running.fail(Call::DescribeImages, FaultWhen::Next(1), throttled(Call::DescribeImages));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.status().unwrap(), before);
     let rung = running.world.signals.take();
-    assert!(matches!(&rung[..], [Rung::Wake { function: FunctionName::NodeClasses, .. }]), "{rung:?}");
+    assert!(matches!(&rung[..], [RungBell::Wake { function: FunctionName::NodeClasses, .. }]), "{rung:?}");
     running.world.ec2.disable_image(&id).unwrap();
     running.world.clock.advance(SignedDuration::from_secs(20));
-    running.wake(Cause::StateChanged);
+    running.wake(WakeCause::StateChanged);
     assert_eq!(running.obstacle(), "AMIsReady=False AMINotFound");
 }
 
@@ -209,11 +209,11 @@ fn a_class_that_was_never_resolved_is_unknown_with_a_next_try() {
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
     running.fail(Call::DescribeSubnets, FaultWhen::Next(1), throttled(Call::DescribeSubnets));
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "SubnetsReady=Unknown SubnetResolutionFailed");
     assert!(running.status().unwrap().next_try().is_some());
     running.world.clock.advance(SignedDuration::from_secs(20));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), "ready");
 }
 
@@ -224,18 +224,18 @@ fn a_new_class_is_looked_at_alone_while_others_wait_for_their_next_try() {
     let call = Call::DescribeSubnets;
     running.fail(call, FaultWhen::Next(1), throttled(call));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     let made = || running.world.ec2.calls()[&call].made;
     assert_eq!((running.obstacle().as_str(), made()), ("SubnetsReady=Unknown SubnetResolutionFailed", 1));
     running.world.clock.advance(SignedDuration::from_secs(10));
     let mut other = class(json!({"subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": "*"}}]}));
     other["metadata"]["name"] = json!("other");
     running.report(&[class(json!({})), other]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!((running.obstacle().as_str(), made()), ("SubnetsReady=Unknown SubnetResolutionFailed", 2));
     assert_eq!(running.recorded("other").len(), 1);
     running.world.clock.advance(SignedDuration::from_secs(10));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), "ready");
 }
 
@@ -245,7 +245,7 @@ fn a_denied_call_names_the_action() {
     running.world.ec2.add_image(image("nodes-1"));
     running.world.ec2.deny(Call::DescribeSecurityGroups, "an explicit deny");
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "SecurityGroupsReady=False SecurityGroupResolutionFailed");
     assert!(running.message().contains("`ec2:DescribeSecurityGroups`"), "{}", running.message());
 }
@@ -266,14 +266,14 @@ fn free_addresses_alone_wake_nobody() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running.said();
     let before = (running.steps(), running.recorded("default").len());
     assert_eq!(before, (1, 1), "planners look again once it is resolved");
     let subnet = running.status().unwrap().subnets[0].id.clone();
     running.world.ec2.set_free_addresses(&subnet, 7).unwrap();
     running.world.clock.advance(SignedDuration::from_mins(5));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.status().unwrap().subnets[1].free_addresses, 7);
     assert!(running.said().is_empty());
     assert_eq!((running.steps(), running.recorded("default").len()), before);
@@ -284,9 +284,9 @@ fn a_class_that_went_goes_once_a_fresh_snapshot_says_so() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running.report(&[]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.status(), None);
 }
 
@@ -296,8 +296,8 @@ fn classes_that_are_too_large_to_be_read_are_waited_for_and_said_once() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
-    let bomb = Chunk::pack((ChunkKind::NodeClasses, 0), &" ".repeat(17 << 20));
+    running.wake(WakeCause::SnapshotChanged);
+    let bomb = Chunk::pack(ChunkKind::NodeClasses, 0, &" ".repeat(17 << 20));
     let reported = running.manifest.lock().unwrap().clone().unwrap();
     let forge = |generation: u64| {
         let chunks = vec![bomb.name.clone()];
@@ -307,7 +307,7 @@ fn classes_that_are_too_large_to_be_read_are_waited_for_and_said_once() {
             Write::Put { key: manifest_key(&running.cluster), item: manifest.to_item().unwrap() },
         ];
         block_on(running.world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
-        running.wake(Cause::SnapshotChanged);
+        running.wake(WakeCause::SnapshotChanged);
     };
     forge(2);
     forge(3);
@@ -327,7 +327,7 @@ fn an_image_that_no_class_selects_asks_nothing_of_ec2() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));
     running.report(&[class(json!({}))]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     let other = running.world.ec2.add_image(image("other"));
     let told = ImageRecord {
         id: other.clone(),
@@ -344,6 +344,6 @@ fn an_image_that_no_class_selects_asks_nothing_of_ec2() {
     let commit = content_commit(Vec::new(), vec![items::put(key, &told)]);
     block_on(running.world.table.commit(&commit)).unwrap();
     let before = running.world.ec2.calls();
-    running.wake(Cause::ImageChanged(Some(other)));
+    running.wake(WakeCause::ImageChanged(Some(other)));
     assert_eq!(running.world.ec2.calls(), before);
 }

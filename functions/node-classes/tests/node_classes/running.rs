@@ -7,13 +7,13 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{Architecture, Tags};
-use tenon_harness::{World, WorldConfig};
+use tenon_ec2::port::{ImageArchitecture, Tags};
+use tenon_harness::{FunctionWorld, WorldConfig};
 use tenon_memory_table::block_on;
 use tenon_node_classes::NodeClasses;
-use tenon_runtime::{Handler, Scope};
+use tenon_runtime::{Handler, WakeScope};
 use tenon_snapshot::snapshot::{self, ClusterObjects, Encoder, Manifest};
 use tenon_table::Table;
 use tenon_table::content_commit;
@@ -21,7 +21,7 @@ use tenon_table::items::{self, JournalOf, journal_from_item, keys, steps_of};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
 pub(crate) struct Running {
-    pub(crate) world: World,
+    pub(crate) world: FunctionWorld,
     pub(crate) function: NodeClasses,
     pub(crate) cluster: ClusterName,
     pub(crate) manifest: Mutex<Option<Manifest>>,
@@ -95,7 +95,7 @@ pub(crate) fn registered(allowed: Allowances, gates: Gates, settings: ClusterSet
 }
 
 pub(crate) fn unregistered() -> Running {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     world.ec2.add_network(&tags()).unwrap();
     Running {
         world,
@@ -117,14 +117,14 @@ impl Running {
         let encoded = Encoder::default().encode(&objects, manifest.as_ref(), now);
         let generation = manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
         let write =
-            snapshot::write(&self.world.table, &self.cluster, &encoded, (generation, manifest.as_ref()));
+            snapshot::write(&self.world.table, &self.cluster, &encoded, generation, manifest.as_ref());
         let written = block_on(write).unwrap();
         *manifest = Some(written);
     }
 
-    pub(crate) fn wake(&self, cause: Cause) {
-        let of_region = matches!(cause, Cause::ImageChanged(_) | Cause::ZonalShift);
-        let scope = if of_region { Scope::Region } else { Scope::Cluster(self.cluster.clone()) };
+    pub(crate) fn wake(&self, cause: WakeCause) {
+        let of_region = matches!(cause, WakeCause::ImageChanged(_) | WakeCause::ZonalShift);
+        let scope = if of_region { WakeScope::Region } else { WakeScope::Cluster(self.cluster.clone()) };
         block_on(self.function.handle(&self.world, &scope, &[cause])).unwrap();
     }
 
@@ -180,5 +180,5 @@ pub(crate) fn throttled(call: Call) -> Ec2Error {
 }
 
 pub(crate) fn image(name: &str) -> NewImage {
-    NewImage::named(name, Architecture::X86_64)
+    NewImage::named(name, ImageArchitecture::X86_64)
 }

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::registry::Allowances;
-use tenon_domain::wake::Cause;
+use tenon_domain::wake::WakeCause;
 use tenon_ec2::port::{Tags, VolumeSnapshot};
 use tenon_twin::{Call, FaultWhen};
 
@@ -36,7 +36,7 @@ fn world(allowed: Allowances, class: &Value) -> Running {
         running.world.ec2.add_snapshot(VolumeSnapshot { id, owner, owner_alias: alias, tags });
     }
     running.report(std::slice::from_ref(class));
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running
 }
 
@@ -71,7 +71,7 @@ fn the_snapshot_of_the_classs_own_images_is_allowed_for_its_device() {
     let own = running.images()[0].as_str().replace("ami-", "snap-");
     let of = |device: &str| {
         running.report(&[with_volume(device, &own)]);
-        running.wake(Cause::SnapshotChanged);
+        running.wake(WakeCause::SnapshotChanged);
         running.obstacle()
     };
     assert_eq!(of("/dev/xvda"), "ready");
@@ -81,7 +81,7 @@ fn the_snapshot_of_the_classs_own_images_is_allowed_for_its_device() {
     running.world.clock.advance(SignedDuration::from_mins(6));
     running.world.ec2.tick(running.world.clock.now());
     running.world.ec2.add_image(image("nodes-2"));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), REFUSED);
 }
 
@@ -134,11 +134,11 @@ fn a_throttled_look_at_snapshots_allows_nothing_and_takes_nothing_away() {
     assert_eq!(running.obstacle(), "ready");
     running.fail(call, FaultWhen::Next(1), throttled(call));
     running.world.clock.advance(SignedDuration::from_mins(6));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(running.obstacle(), "ready");
 
     running.fail(call, FaultWhen::Next(1), throttled(call));
     running.report(&[with_data("snap-0web")]);
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "ValidationSucceeded=Unknown ValidationIncomplete");
 }

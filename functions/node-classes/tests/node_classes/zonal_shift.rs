@@ -5,26 +5,26 @@ use serde_json::json;
 use tenon_domain::class_status::ConditionType;
 use tenon_domain::id::ZoneId;
 use tenon_domain::journal::Decision;
-use tenon_domain::registry::{ClusterSettings, Gate, Gates};
-use tenon_domain::wake::{Cause, FunctionName};
+use tenon_domain::registry::{ClusterSettings, FeatureGate, Gates};
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::cluster_arn;
-use tenon_harness::Rung;
+use tenon_harness::RungBell;
 use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, registered};
 
 /// A cluster that ARC manages, with a ready class.
 fn shiftable() -> Running {
-    let running = with_setting(Gate::Enabled);
+    let running = with_setting(FeatureGate::Enabled);
     running.world.ec2.manage(&arn(&running));
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running.said();
     running
 }
 
-fn with_setting(zonal_shift: Gate) -> Running {
+fn with_setting(zonal_shift: FeatureGate) -> Running {
     let settings = ClusterSettings { zonal_shift, ..ClusterSettings::default() };
     let running = registered(allowances(), Gates::default(), settings);
     running.world.ec2.add_image(image("nodes-1"));
@@ -55,7 +55,7 @@ fn in_minutes(running: &Running, minutes: i64) -> ShiftEnd {
 /// A minute passes and the sweep comes.
 fn minute(running: &Running) {
     running.world.clock.advance(SignedDuration::from_mins(1));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
 }
 
 fn told(running: &Running) -> String {
@@ -75,8 +75,8 @@ const SHIFTED: &str = "False ZonalShiftActive, 1 shifted, ready";
 
 #[test]
 fn where_it_isnt_asked_for_arc_isnt_asked() {
-    let running = with_setting(Gate::Disabled);
-    running.wake(Cause::SnapshotChanged);
+    let running = with_setting(FeatureGate::Disabled);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(told(&running), "nothing, 0 shifted, ready");
     assert!(!running.world.ec2.calls().contains_key(&Call::GetManagedResource));
 }
@@ -111,7 +111,7 @@ fn a_look_that_sees_nothing_new_writes_nothing_of_the_class() {
     assert_eq!(running.status().unwrap(), before);
     running.world.clock.advance(SignedDuration::from_secs(20));
     running.world.table.reset_meter();
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     let calls: u64 = running.world.table.meter().operations.values().map(|usage| usage.calls).sum();
     assert_eq!(calls, 1, "less than a minute ago everything was looked at");
 }
@@ -120,10 +120,10 @@ fn a_look_that_sees_nothing_new_writes_nothing_of_the_class() {
 fn an_autoshift_is_looked_at_when_its_event_comes() {
     let running = shiftable();
     shift(&running, ShiftEnd::Open);
-    running.wake(Cause::ZonalShift);
+    running.wake(WakeCause::ZonalShift);
     assert_eq!(told(&running), SHIFTED);
     running.world.clock.advance(SignedDuration::from_hours(100));
-    running.wake(Cause::Sweep);
+    running.wake(WakeCause::Sweep);
     assert_eq!(told(&running), SHIFTED);
 }
 
@@ -140,14 +140,14 @@ fn what_arc_doesnt_answer_stays_and_is_asked_again_soon() {
     minute(&running);
     assert_eq!(told(&running), SHIFTED);
     let rung = running.world.signals.take();
-    let again = |rung: &Rung| matches!(rung, Rung::Wake { function: FunctionName::NodeClasses, .. });
+    let again = |rung: &RungBell| matches!(rung, RungBell::Wake { function: FunctionName::NodeClasses, .. });
     assert!(rung.iter().any(again), "{rung:?}");
 }
 
 #[test]
 fn what_arc_refuses_names_the_remedy_and_keeps_the_class_from_nothing() {
-    let running = with_setting(Gate::Enabled);
-    running.wake(Cause::SnapshotChanged);
+    let running = with_setting(FeatureGate::Enabled);
+    running.wake(WakeCause::SnapshotChanged);
     assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
     assert!(message(&running).contains("enable it in EKS"), "{}", message(&running));
     let running = shiftable();
@@ -161,8 +161,8 @@ fn what_arc_refuses_names_the_remedy_and_keeps_the_class_from_nothing() {
 
 #[test]
 fn a_missing_answer_neither_ends_a_refusal_nor_makes_one() {
-    let running = with_setting(Gate::Enabled);
-    running.wake(Cause::SnapshotChanged);
+    let running = with_setting(FeatureGate::Enabled);
+    running.wake(WakeCause::SnapshotChanged);
     let throttle = |running: &Running| {
         let throttled = Ec2Error::Throttled { action: "GetManagedResource".to_owned() };
         running.fail(Call::GetManagedResource, FaultWhen::Next(1), throttled);
@@ -171,9 +171,9 @@ fn a_missing_answer_neither_ends_a_refusal_nor_makes_one() {
     throttle(&running);
     assert_eq!(told(&running), "False ZonalShiftResolutionFailed, 0 shifted, ready");
     assert!(message(&running).contains("enable it in EKS"), "{}", message(&running));
-    let running = with_setting(Gate::Enabled);
+    let running = with_setting(FeatureGate::Enabled);
     running.world.ec2.deny(Call::GetManagedResource, "an explicit deny");
-    running.wake(Cause::SnapshotChanged);
+    running.wake(WakeCause::SnapshotChanged);
     running.world.ec2.allow(Call::GetManagedResource);
     throttle(&running);
     assert_eq!(told(&running), "Unknown ZonalShiftResolutionFailed, 0 shifted, ready");

@@ -13,14 +13,14 @@ use tenon_domain::catalog::{CapacityType, InstanceTypeFacts, PartData};
 use tenon_domain::claim::{LaunchFailure, LaunchedInstance};
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::unavailable::{
-    LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, Wanted,
+    LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, WantedOffering,
 };
 use tenon_ec2::port::{FleetItemError, FleetOverride};
-use tenon_ec2::{Class, Effect, blame, effect};
-use tenon_state::world::refused_requests;
-use tenon_table::items::Parts;
+use tenon_ec2::{Effect, ErrorClass, blame, effect};
+use tenon_state::cluster::refused_requests;
+use tenon_table::items::RefreshedParts;
 
-use super::{Answer, SettleInput};
+use super::{LaunchAnswer, SettleInput};
 
 /// What EC2 said of one thing that is, or is to be, marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub struct MarkWord {
     /// The thing.
     pub key: UnavailableKey,
     /// What EC2 said.
-    pub said: Said,
+    pub said: OfferingAnswer,
 }
 
 /// What EC2 says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum OfferingAnswer {
     /// It can't be had.
     Refused {
         /// The code.
@@ -56,15 +56,15 @@ impl MarkWord {
     #[must_use]
     pub fn next(&self, before: Option<&Mark>, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Mark> {
         match &self.said {
-            Said::Refused { code, message, vcpus } => {
+            OfferingAnswer::Refused { code, message, vcpus } => {
                 let cause = RefusalCause::Launch(asked.launch);
                 let (key, vcpus) = (&self.key, *vcpus);
                 let refusal = Refusal { key, code, cluster: asked.cluster, cause, vcpus, now };
                 Some(Mark { message: message.clone(), ..Mark::refused(before, &refusal)? })
             }
-            Said::Had => before?.cleared(asked, now),
-            Said::Untried => before?.untried(asked, now),
-            Said::Nothing => before?.unanswered(asked, now),
+            OfferingAnswer::Had => before?.cleared(asked, now),
+            OfferingAnswer::Untried => before?.untried(asked, now),
+            OfferingAnswer::Nothing => before?.unanswered(asked, now),
         }
     }
 }
@@ -79,7 +79,7 @@ pub struct CatalogFacts<'a> {
 impl<'a> CatalogFacts<'a> {
     /// Those of the catalogue's parts that ever arrived.
     #[must_use]
-    pub fn of(parts: &'a Parts) -> Self {
+    pub fn of(parts: &'a RefreshedParts) -> Self {
         let mut facts = Self::default();
         for part in parts.values() {
             match &*part.data {
@@ -111,15 +111,18 @@ pub(super) fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -
 /// its pool.
 pub(super) fn words(
     input: SettleInput<'_>,
-    answer: &Answer,
+    answer: &LaunchAnswer,
     instances: &[LaunchedInstance],
     refused: Option<&LaunchFailure>,
 ) -> Vec<MarkWord> {
-    let mut words: BTreeMap<UnavailableKey, Said> = BTreeMap::new();
+    let mut words: BTreeMap<UnavailableKey, OfferingAnswer> = BTreeMap::new();
     for (key, code, vcpus) in refusals(input, answer) {
-        let said =
-            words.entry(key).or_insert_with(|| Said::Refused { code: code.to_owned(), message: None, vcpus });
-        if let Said::Refused { vcpus: least, .. } = said {
+        let said = words.entry(key).or_insert_with(|| OfferingAnswer::Refused {
+            code: code.to_owned(),
+            message: None,
+            vcpus,
+        });
+        if let OfferingAnswer::Refused { vcpus: least, .. } = said {
             *least = least.zip(vcpus).map(|(a, b)| a.min(b));
         }
     }
@@ -127,17 +130,17 @@ pub(super) fn words(
         let [of_class, of_pool] = refused_requests(input.cluster, &input.launch.pool, status);
         let key = if blame(message).is_some() { of_class } else { of_pool };
         let (code, message) = (reason.clone(), Some(message.clone()));
-        words.entry(key).or_insert_with(|| Said::Refused { code, message, vcpus: None });
+        words.entry(key).or_insert_with(|| OfferingAnswer::Refused { code, message, vcpus: None });
     }
     for key in instances.iter().flat_map(|instance| had(input, instance)) {
-        words.entry(key).or_insert(Said::Had);
+        words.entry(key).or_insert(OfferingAnswer::Had);
     }
     let ours = |mark: &&Mark| {
         mark.probe
             .as_ref()
             .is_some_and(|probe| probe.launch == input.launch.id && probe.cluster == *input.cluster)
     };
-    let unnamed = if instances.is_empty() { Said::Nothing } else { Said::Untried };
+    let unnamed = if instances.is_empty() { OfferingAnswer::Nothing } else { OfferingAnswer::Untried };
     for mark in input.marks.iter().filter(ours) {
         words.entry(mark.key.clone()).or_insert_with(|| unnamed.clone());
     }
@@ -145,20 +148,23 @@ pub(super) fn words(
 }
 
 /// What EC2 refused, with its code and the size of the type.
-fn refusals<'a>(input: SettleInput<'_>, answer: &'a Answer) -> Vec<(UnavailableKey, &'a str, Option<u32>)> {
+fn refusals<'a>(
+    input: SettleInput<'_>,
+    answer: &'a LaunchAnswer,
+) -> Vec<(UnavailableKey, &'a str, Option<u32>)> {
     match answer {
-        Answer::Fleet(result) => {
+        LaunchAnswer::Fleet(result) => {
             let of_error = |error: &'a FleetItemError| {
                 let vcpus = error.from.as_ref().and_then(|from| input.catalog.vcpus(&from.instance_type));
                 exhausted(input, error).map(|key| (key, error.code.as_str(), vcpus))
             };
             result.errors.iter().filter_map(of_error).collect()
         }
-        Answer::Refused(error) if error.class() == Class::ServiceLinkedRoleMissing => {
+        LaunchAnswer::Refused(error) if error.class() == ErrorClass::ServiceLinkedRoleMissing => {
             let code = tenon_ec2::launched_reason_of(error);
             vec![(UnavailableKey::CapacityType(CapacityType::Spot), code, None)]
         }
-        Answer::Refused(_) | Answer::Found(_) => Vec::new(),
+        LaunchAnswer::Refused(_) | LaunchAnswer::Found(_) => Vec::new(),
     }
 }
 
@@ -208,7 +214,8 @@ fn had(input: SettleInput<'_>, instance: &LaunchedInstance) -> Vec<UnavailableKe
         // A type of unknown size says nothing against a quota.
         let vcpus = input.catalog.vcpus(&instance.instance_type).unwrap_or(0);
         let reservation = input.launch.reservation.as_ref().map(|into| &into.id);
-        let wanted = Wanted { requests: &requests, reservation, ..Wanted::new(&offering, vcpus) };
+        let wanted =
+            WantedOffering { requests: &requests, reservation, ..WantedOffering::new(&offering, vcpus) };
         keys.extend(input.marks.concerning(&wanted).map(|mark| mark.key.clone()));
     }
     keys

@@ -25,16 +25,16 @@ use tenon_domain::launch::{Launch, LaunchState};
 use tenon_domain::unavailable::{LaunchAsked, Marks, OfferingKey};
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::{FleetResult, Instance, TargetCapacityType};
-use tenon_ec2::{Class, Ec2Error, launched_reason, launched_reason_of};
+use tenon_ec2::{Ec2Error, ErrorClass, launched_reason, launched_reason_of};
 
-pub use marks::{CatalogFacts, MarkWord, Said};
+pub use marks::{CatalogFacts, MarkWord, OfferingAnswer};
 
 /// Characters of EC2's words that are kept with a claim.
 const MESSAGE_CHARS: usize = 300;
 
 /// What became of a launch.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum LaunchAnswer {
     /// EC2 answered.
     Fleet(FleetResult),
     /// EC2's answer is lost; these instances carry the launch's tag.
@@ -84,12 +84,12 @@ pub struct Settlement {
     /// A record for each claim.
     pub records: Vec<JournalRecord>,
     /// Why claims failed, if any did.
-    pub failed: Option<Failure>,
+    pub failed: Option<SettleFailure>,
 }
 
 /// Why claims failed: what the planner does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum SettleFailure {
     /// There was no capacity: plan around it at once.
     Capacity,
     /// There was none, and nothing was said that a mark could hold, such as of an item that was throttled: plan again
@@ -103,7 +103,7 @@ pub enum Failure {
 
 /// Settles a launch.
 #[must_use]
-pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
+pub fn settle(input: SettleInput<'_>, answer: &LaunchAnswer) -> Settlement {
     let mut instances = instances(input.launch, answer);
     instances.sort_by(|a, b| a.id.cmp(&b.id));
     let count = u32::try_from(instances.len()).unwrap_or(u32::MAX);
@@ -136,23 +136,26 @@ pub fn settle(input: SettleInput<'_>, answer: &Answer) -> Settlement {
         settlement.records.push(record(input, claim, &state));
         settlement.claims.extend(claim.stepped(state).ok());
     }
-    let refused = (settlement.failed == Some(Failure::Request)).then_some(&failure);
+    let refused = (settlement.failed == Some(SettleFailure::Request)).then_some(&failure);
     settlement.marks = marks::words(input, answer, &instances, refused);
-    let is_marked = settlement.marks.iter().any(|word| matches!(word.said, Said::Refused { .. }));
-    if settlement.failed == Some(Failure::Capacity) && matches!(answer, Answer::Fleet(_)) && !is_marked {
-        settlement.failed = Some(Failure::Unmarked);
+    let is_marked = settlement.marks.iter().any(|word| matches!(word.said, OfferingAnswer::Refused { .. }));
+    if settlement.failed == Some(SettleFailure::Capacity)
+        && matches!(answer, LaunchAnswer::Fleet(_))
+        && !is_marked
+    {
+        settlement.failed = Some(SettleFailure::Unmarked);
     }
     settlement
 }
 
 /// The instances of a launch. Its reservation is what it asked for: what EC2 says of an instance isn't looked at.
-fn instances(launch: &Launch, answer: &Answer) -> Vec<LaunchedInstance> {
+fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
     let paid = |capacity_type: TargetCapacityType| match &launch.reservation {
         Some(_) => CapacityType::Reserved,
         None => CapacityType::from(capacity_type),
     };
     match answer {
-        Answer::Fleet(result) => result
+        LaunchAnswer::Fleet(result) => result
             .instances
             .iter()
             .flat_map(|some| some.ids.iter().map(move |id| (id, some)))
@@ -169,7 +172,7 @@ fn instances(launch: &Launch, answer: &Answer) -> Vec<LaunchedInstance> {
                 })
             })
             .collect(),
-        Answer::Found(found) => found
+        LaunchAnswer::Found(found) => found
             .iter()
             .filter(|instance| !instance.state.is_going())
             .map(|instance| LaunchedInstance {
@@ -182,35 +185,37 @@ fn instances(launch: &Launch, answer: &Answer) -> Vec<LaunchedInstance> {
                 image: instance.image.clone(),
             })
             .collect(),
-        Answer::Refused(_) => Vec::new(),
+        LaunchAnswer::Refused(_) => Vec::new(),
     }
 }
 
 /// Why claims without an instance failed.
-fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
+fn failure(answer: &LaunchAnswer) -> (LaunchFailure, SettleFailure) {
     let made = |reason: &str, message: String| LaunchFailure {
         reason: reason.to_owned(),
         message: message.chars().take(MESSAGE_CHARS).collect(),
     };
     match answer {
-        Answer::Found(_) => {
+        LaunchAnswer::Found(_) => {
             let message = "EC2's answer was lost, and no instance has the launch's tag";
-            (made("LaunchFailed", message.to_owned()), Failure::Capacity)
+            (made("LaunchFailed", message.to_owned()), SettleFailure::Capacity)
         }
-        Answer::Refused(error) => {
+        LaunchAnswer::Refused(error) => {
             let kind = match kind(error.class()) {
                 // A call that is refused as a whole says nothing of an offering to plan around.
-                Failure::Capacity if error.class() != Class::ServiceLinkedRoleMissing => Failure::Request,
-                kind @ (Failure::Capacity
-                | Failure::Unmarked
-                | Failure::TemplateMissing
-                | Failure::Request) => kind,
+                SettleFailure::Capacity if error.class() != ErrorClass::ServiceLinkedRoleMissing => {
+                    SettleFailure::Request
+                }
+                kind @ (SettleFailure::Capacity
+                | SettleFailure::Unmarked
+                | SettleFailure::TemplateMissing
+                | SettleFailure::Request) => kind,
             };
             (made(launched_reason_of(error), error.to_string()), kind)
         }
-        Answer::Fleet(result) => {
+        LaunchAnswer::Fleet(result) => {
             // Only what isn't capacity tells the user something new.
-            let told = result.errors.iter().find(|error| kind(error.class()) != Failure::Capacity);
+            let told = result.errors.iter().find(|error| kind(error.class()) != SettleFailure::Capacity);
             let first = told.or_else(|| result.errors.first());
             let message = first.map_or_else(
                 || "EC2 returned no instance and no error".to_owned(),
@@ -220,33 +225,33 @@ fn failure(answer: &Answer) -> (LaunchFailure, Failure) {
                 Some(error) => {
                     (made(launched_reason(&error.code, &error.message), message), kind(error.class()))
                 }
-                None => (made("InsufficientCapacityError", message), Failure::Capacity),
+                None => (made("InsufficientCapacityError", message), SettleFailure::Capacity),
             }
         }
     }
 }
 
-const fn kind(class: Class) -> Failure {
+const fn kind(class: ErrorClass) -> SettleFailure {
     match class {
-        Class::InsufficientCapacity
-        | Class::Quota
-        | Class::FleetCount
-        | Class::PlacementGroup
-        | Class::Unsupported
-        | Class::SubnetFull
-        | Class::ReservationFull
-        | Class::ServiceLinkedRoleMissing
-        | Class::Throttled
-        | Class::Server => Failure::Capacity,
-        Class::TemplateMissing => Failure::TemplateMissing,
-        Class::AccountLimit
-        | Class::ImageUnavailable
-        | Class::Unauthorized
-        | Class::NotFound
-        | Class::AlreadyExists
-        | Class::TokenMismatch
-        | Class::Invalid
-        | Class::Unknown => Failure::Request,
+        ErrorClass::InsufficientCapacity
+        | ErrorClass::Quota
+        | ErrorClass::FleetCount
+        | ErrorClass::PlacementGroup
+        | ErrorClass::Unsupported
+        | ErrorClass::SubnetFull
+        | ErrorClass::ReservationFull
+        | ErrorClass::ServiceLinkedRoleMissing
+        | ErrorClass::Throttled
+        | ErrorClass::Server => SettleFailure::Capacity,
+        ErrorClass::TemplateMissing => SettleFailure::TemplateMissing,
+        ErrorClass::AccountLimit
+        | ErrorClass::ImageUnavailable
+        | ErrorClass::Unauthorized
+        | ErrorClass::NotFound
+        | ErrorClass::AlreadyExists
+        | ErrorClass::TokenMismatch
+        | ErrorClass::Invalid
+        | ErrorClass::Unknown => SettleFailure::Request,
     }
 }
 

@@ -12,11 +12,11 @@ use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::{
-    Architecture, FleetInstances, FleetItemError, FleetOverride, InstanceState, Tags, TargetCapacityType,
+    FleetInstances, FleetItemError, FleetOverride, ImageArchitecture, InstanceState, Tags, TargetCapacityType,
 };
 use tenon_harness::claims;
-use tenon_table::items::Parts;
-use tenon_table::items::packed::Part;
+use tenon_table::items::RefreshedParts;
+use tenon_table::items::packed::RefreshedPart;
 
 use super::*;
 
@@ -29,15 +29,15 @@ fn key(text: &str) -> UnavailableKey {
 }
 
 /// A launch of a class with a subnet in us-east-1a; the catalogue knows us-east-1b too.
-struct World {
+struct SettleWorld {
     cluster: ClusterName,
     launch: Launch,
     status: ClassStatus,
-    parts: Parts,
+    parts: RefreshedParts,
     marks: Marks,
 }
 
-impl World {
+impl SettleWorld {
     fn new(marks: impl IntoIterator<Item = Mark>) -> Self {
         let observation = ClassObservation {
             name: "default".parse().unwrap(),
@@ -93,21 +93,21 @@ impl World {
     }
 
     /// Why a claim gets nothing by an answer.
-    fn failed(&self, answer: &Answer) -> Option<Failure> {
+    fn failed(&self, answer: &LaunchAnswer) -> Option<SettleFailure> {
         let claim = claims::claim(0, ClaimState::Planned);
         settle(self.input(&[&claim]), answer).failed
     }
 
     /// What an answer says of marks, as text.
-    fn words(&self, answer: &Answer) -> Vec<String> {
+    fn words(&self, answer: &LaunchAnswer) -> Vec<String> {
         let class = RequestDigest::of_class(&self.cluster, &self.status).to_string();
         let told = |word: MarkWord| {
             let said = match word.said {
-                Said::Refused { vcpus: Some(vcpus), .. } => format!("refused from {vcpus}"),
-                Said::Refused { vcpus: None, .. } => "refused".to_owned(),
-                Said::Had => "had".to_owned(),
-                Said::Untried => "untried".to_owned(),
-                Said::Nothing => "nothing".to_owned(),
+                OfferingAnswer::Refused { vcpus: Some(vcpus), .. } => format!("refused from {vcpus}"),
+                OfferingAnswer::Refused { vcpus: None, .. } => "refused".to_owned(),
+                OfferingAnswer::Had => "had".to_owned(),
+                OfferingAnswer::Untried => "untried".to_owned(),
+                OfferingAnswer::Nothing => "nothing".to_owned(),
             };
             format!("{} {said}", word.key).replace(&class, "CLASS")
         };
@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-fn parts() -> Parts {
+fn parts() -> RefreshedParts {
     let data = Ec2Data::get().unwrap();
     let types = ["m5.large", "m5.xlarge"].map(|name| {
         let facts = facts(data.types.get(&name.parse().unwrap()).unwrap(), &data.limits).unwrap();
@@ -124,8 +124,8 @@ fn parts() -> Parts {
     let zones = [("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2")]
         .map(|(zone, id)| (zone.parse().unwrap(), id.parse().unwrap()));
     let offerings = ZoneOfferings { zones: zones.into(), ..ZoneOfferings::default() };
-    let part = |data| Part { data: Arc::new(data), generation: 1, refreshed_at: at(0) };
-    Parts::from([
+    let part = |data| RefreshedPart { data: Arc::new(data), generation: 1, refreshed_at: at(0) };
+    RefreshedParts::from([
         (CatalogPart::InstanceTypes, part(PartData::InstanceTypes(types.into()))),
         (CatalogPart::Offerings, part(PartData::Offerings(offerings))),
     ])
@@ -146,7 +146,7 @@ fn error(code: &str, from: Option<FleetOverride>) -> FleetItemError {
     FleetItemError { code, message, from, capacity_type: TargetCapacityType::OnDemand }
 }
 
-fn fleet(instances: &[FleetOverride], errors: Vec<FleetItemError>) -> Answer {
+fn fleet(instances: &[FleetOverride], errors: Vec<FleetItemError>) -> LaunchAnswer {
     let instance = |from: &FleetOverride| FleetInstances {
         ids: vec!["i-1".parse().unwrap()],
         instance_type: from.instance_type.clone(),
@@ -154,7 +154,7 @@ fn fleet(instances: &[FleetOverride], errors: Vec<FleetItemError>) -> Answer {
         from: from.clone(),
         launch_template: "tenon-1".to_owned(),
     };
-    Answer::Fleet(FleetResult {
+    LaunchAnswer::Fleet(FleetResult {
         fleet_id: "fleet-1".parse().unwrap(),
         instances: instances.iter().map(instance).collect(),
         errors,
@@ -174,14 +174,14 @@ fn mark(what: &str, now: i64) -> Mark {
     Mark::refused(None, &refusal).unwrap()
 }
 
-fn leased(mark: &Mark, world: &World) -> Mark {
+fn leased(mark: &Mark, world: &SettleWorld) -> Mark {
     let launch = &world.launch;
     let asked = LaunchAsked { cluster: &world.cluster, launch: &launch.id, planned_at: launch.created_at };
     mark.leased(Probe::of(asked)).unwrap()
 }
 
 fn check(errors: Vec<FleetItemError>, expected: &[&str]) {
-    assert_eq!(World::new([]).words(&fleet(&[], errors)), expected);
+    assert_eq!(SettleWorld::new([]).words(&fleet(&[], errors)), expected);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn an_error_marks_what_it_is_about() {
 /// Before the catalogue ever arrived.
 #[test]
 fn a_zone_that_the_catalogue_does_not_know_is_known_from_the_classs_subnets() {
-    let world = World { parts: Parts::new(), ..World::new([]) };
+    let world = SettleWorld { parts: RefreshedParts::new(), ..SettleWorld::new([]) };
     let dry = |zone| fleet(&[], vec![error("InsufficientInstanceCapacity", Some(from("m5.large", zone)))]);
     assert_eq!(world.words(&dry("us-east-1a")), ["offering#on-demand#use1-az1#m5.large refused"]);
     assert_eq!(world.words(&dry("us-east-1b")), [""; 0]);
@@ -211,8 +211,9 @@ fn a_zone_that_the_catalogue_does_not_know_is_known_from_the_classs_subnets() {
 
 #[test]
 fn a_missing_service_linked_role_marks_all_of_spot_and_no_other_refusal_does() {
-    let world = World::new([]);
-    let words = |code: &str| world.words(&Answer::Refused(Ec2Error::from_code("CreateFleet", code, "")));
+    let world = SettleWorld::new([]);
+    let words =
+        |code: &str| world.words(&LaunchAnswer::Refused(Ec2Error::from_code("CreateFleet", code, "")));
     let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
     assert_eq!(words(role), ["capacity-type#spot refused"]);
     for code in ["UnauthorizedOperation", "VcpuLimitExceeded", "PendingVerification"] {
@@ -243,7 +244,7 @@ fn an_error_about_no_override_marks_no_offering() {
 
 #[test]
 fn a_limit_of_the_account_marks_no_family() {
-    let world = World::new([]);
+    let world = SettleWorld::new([]);
     for code in ["VolumeLimitExceeded", "PendingVerification", "AddressLimitExceeded"] {
         let answer = fleet(&[], vec![error(code, Some(from("m5.large", "us-east-1a")))]);
         assert_eq!(world.words(&answer), Vec::<String>::new(), "{code}");
@@ -252,9 +253,9 @@ fn a_limit_of_the_account_marks_no_family() {
 
 #[test]
 fn an_instance_is_a_word_against_every_mark_that_concerns_it() {
-    let class = RequestDigest::of_class(&"prod".parse().unwrap(), &World::new([]).status);
+    let class = RequestDigest::of_class(&"prod".parse().unwrap(), &SettleWorld::new([]).status);
     let unsupported = format!("request#{class}#on-demand#use1-az1#m5.large");
-    let world = World::new([
+    let world = SettleWorld::new([
         mark("offering#on-demand#use1-az1#m5.large", 0),
         mark("quota#on-demand#m5", 0),
         mark("subnet#subnet-1", 0),
@@ -282,20 +283,20 @@ fn an_instance_is_a_word_against_every_mark_that_concerns_it() {
 
 #[test]
 fn a_probe_that_ec2_says_nothing_of_is_given_back() {
-    let mut world = World::new([]);
+    let mut world = SettleWorld::new([]);
     let spot = leased(&mark("offering#on-demand#use1-az2#m5.large", 0), &world);
     let others = mark("offering#on-demand#use1-az1#m5.xlarge", 0);
     world.marks = [spot, others].into_iter().collect();
     let elsewhere = fleet(&[from("m5.large", "us-east-1a")], vec![]);
     assert_eq!(world.words(&elsewhere), ["offering#on-demand#use1-az2#m5.large untried"]);
-    let nothing = Answer::Found(Vec::new());
+    let nothing = LaunchAnswer::Found(Vec::new());
     assert_eq!(world.words(&nothing), ["offering#on-demand#use1-az2#m5.large nothing"]);
 }
 
 #[test]
 fn a_probe_of_another_launch_is_left_to_it() {
     let words = |cluster: &str, launch: &str| {
-        let mut world = World::new([]);
+        let mut world = SettleWorld::new([]);
         let (cluster, launch) = (cluster.parse().unwrap(), launch.parse().unwrap());
         let asked = LaunchAsked { cluster: &cluster, launch: &launch, planned_at: at(100) };
         let leased = mark("offering#on-demand#use1-az2#m5.large", 0).leased(Probe::of(asked)).unwrap();
@@ -310,14 +311,14 @@ fn a_probe_of_another_launch_is_left_to_it() {
 /// One answer, settled by two functions, or again after a crash, is one refusal.
 #[test]
 fn a_word_said_again_changes_nothing() {
-    let world = World::new([]);
+    let world = SettleWorld::new([]);
     let asked = LaunchAsked {
         cluster: &world.cluster,
         launch: &world.launch.id,
         planned_at: world.launch.created_at,
     };
     let (key, code) = (key("offering#on-demand#use1-az1#m5.large"), "X".to_owned());
-    let word = MarkWord { key, said: Said::Refused { code, message: None, vcpus: None } };
+    let word = MarkWord { key, said: OfferingAnswer::Refused { code, message: None, vcpus: None } };
     let first = word.next(None, asked, at(101)).unwrap();
     assert_eq!(word.next(Some(&first), asked, at(101)), None);
     let raised = word.next(Some(&leased(&first, &world)), asked, at(103)).unwrap();
@@ -327,49 +328,53 @@ fn a_word_said_again_changes_nothing() {
 
 #[test]
 fn a_call_that_is_refused_as_a_whole_says_why_and_is_not_planned_around() {
-    let check = |code: &str, expected: &str, failed: Failure| {
+    let check = |code: &str, expected: &str, failed: SettleFailure| {
         let refused = Ec2Error::from_code("CreateFleet", code, "");
-        let (failure, kind) = failure(&Answer::Refused(refused));
+        let (failure, kind) = failure(&LaunchAnswer::Refused(refused));
         assert_eq!((failure.reason.as_str(), kind), (expected, failed), "{code}");
     };
-    check("VcpuLimitExceeded", "VCPULimitExceeded", Failure::Request);
-    check("MaxSpotInstanceCountExceeded", "SpotQuotaExceeded", Failure::Request);
-    check("MaxFleetCountExceeded", "FleetQuotaExceeded", Failure::Request);
-    check("PendingVerification", "AccountPendingVerification", Failure::Request);
-    check("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "SpotSLRCreationFailed", Failure::Capacity);
+    check("VcpuLimitExceeded", "VCPULimitExceeded", SettleFailure::Request);
+    check("MaxSpotInstanceCountExceeded", "SpotQuotaExceeded", SettleFailure::Request);
+    check("MaxFleetCountExceeded", "FleetQuotaExceeded", SettleFailure::Request);
+    check("PendingVerification", "AccountPendingVerification", SettleFailure::Request);
+    check(
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "SpotSLRCreationFailed",
+        SettleFailure::Capacity,
+    );
 }
 
 #[test]
 fn of_several_errors_the_one_that_is_not_about_capacity_is_told() {
     let m5 = || Some(from("m5.large", "us-east-1a"));
-    let check = |codes: &[&str], expected: (&str, Failure)| {
+    let check = |codes: &[&str], expected: (&str, SettleFailure)| {
         let errors = codes.iter().map(|code| error(code, m5())).collect();
         let (failure, kind) = failure(&fleet(&[], errors));
         assert_eq!((failure.reason.as_str(), kind), expected, "{codes:?}");
     };
     let (dry, denied) = ("InsufficientInstanceCapacity", "UnauthorizedOperation");
-    check(&[dry], ("InsufficientCapacityError", Failure::Capacity));
-    check(&[denied], ("Unauthorized", Failure::Request));
-    check(&[dry, denied], ("Unauthorized", Failure::Request));
-    check(&[denied, dry], ("Unauthorized", Failure::Request));
+    check(&[dry], ("InsufficientCapacityError", SettleFailure::Capacity));
+    check(&[denied], ("Unauthorized", SettleFailure::Request));
+    check(&[dry, denied], ("Unauthorized", SettleFailure::Request));
+    check(&[denied, dry], ("Unauthorized", SettleFailure::Request));
 }
 
 /// The same request would be answered in the same way at once.
 #[test]
 fn what_no_mark_can_hold_is_not_planned_again_at_once() {
-    let world = World::new([]);
+    let world = SettleWorld::new([]);
     let m5 = || Some(from("m5.large", "us-east-1a"));
     let failed = |errors: Vec<FleetItemError>| world.failed(&fleet(&[], errors));
-    assert_eq!(failed(vec![error("InsufficientInstanceCapacity", m5())]), Some(Failure::Capacity));
-    assert_eq!(failed(vec![error("RequestLimitExceeded", m5())]), Some(Failure::Unmarked));
-    assert_eq!(failed(vec![error("InsufficientInstanceCapacity", None)]), Some(Failure::Unmarked));
-    assert_eq!(failed(vec![]), Some(Failure::Unmarked));
-    assert_eq!(world.failed(&Answer::Found(Vec::new())), Some(Failure::Capacity));
+    assert_eq!(failed(vec![error("InsufficientInstanceCapacity", m5())]), Some(SettleFailure::Capacity));
+    assert_eq!(failed(vec![error("RequestLimitExceeded", m5())]), Some(SettleFailure::Unmarked));
+    assert_eq!(failed(vec![error("InsufficientInstanceCapacity", None)]), Some(SettleFailure::Unmarked));
+    assert_eq!(failed(vec![]), Some(SettleFailure::Unmarked));
+    assert_eq!(world.failed(&LaunchAnswer::Found(Vec::new())), Some(SettleFailure::Capacity));
 }
 
 #[test]
 fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
-    let mut world = World::new([mark("reservation#cr-1", 90)]);
+    let mut world = SettleWorld::new([mark("reservation#cr-1", 90)]);
     let into = LaunchedInto { id: "cr-1".parse().unwrap(), kind: ReservationKind::Default };
     world.launch.reservation = Some(into.clone());
     let m5 = || from("m5.large", "us-east-1a");
@@ -401,7 +406,7 @@ fn found(n: usize, state: InstanceState) -> Instance {
         id: held.id,
         instance_type: held.instance_type,
         image: held.image,
-        architecture: Architecture::X86_64,
+        architecture: ImageArchitecture::X86_64,
         capacity_type: TargetCapacityType::OnDemand,
         reservation: None,
         zone: held.zone,
@@ -421,11 +426,11 @@ fn found(n: usize, state: InstanceState) -> Instance {
 
 #[test]
 fn an_instance_that_goes_is_nobodys_and_the_next_one_is_dealt() {
-    let world = World::new([]);
+    let world = SettleWorld::new([]);
     let check = |states: &[InstanceState], expected: Option<usize>| {
         let all = states.iter().enumerate().map(|(n, state)| found(n, *state)).collect();
         let claim = claims::claim(0, ClaimState::Planned);
-        let settlement = settle(world.input(&[&claim]), &Answer::Found(all));
+        let settlement = settle(world.input(&[&claim]), &LaunchAnswer::Found(all));
         let dealt = settlement.claims[0].state.instance().map(|instance| instance.id.clone());
         assert_eq!(dealt, expected.map(claims::instance_id), "{states:?}");
         let failed = settlement.claims[0].phase() == ClaimPhase::LaunchFailed;

@@ -6,18 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tenon_domain::Timestamp;
 use tenon_harness::{Meeting, Over, SetClock};
 use tenon_memory_table::MemoryTable;
-use tenon_state::commit::{Outcome, commit};
+use tenon_state::commit::{CommitOutcome, commit};
 use tenon_table::{
-    Commit, CommitError, Consistency, Group, Item, Key, Page, Query, Slices, Table, TableError, Value, Write,
+    Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Slices, Table, TableError, Value, Write,
+    WriteGroup,
 };
 
 use super::*;
 
 /// So many groups of one item each.
-fn groups(cluster: &Cluster, count: usize) -> Vec<Group> {
+fn groups(cluster: &Cluster, count: usize) -> Vec<WriteGroup> {
     let group = |n: usize| {
         let key = Key::new(tenon_table::items::keys::cluster_pk(&cluster.name), format!("PART#{n:03}"));
-        Group { conditions: Vec::new(), writes: vec![Write::Put { key, item: BTreeMap::new() }] }
+        WriteGroup { conditions: Vec::new(), writes: vec![Write::Put { key, item: BTreeMap::new() }] }
     };
     (0..count).map(group).collect()
 }
@@ -36,9 +37,9 @@ fn a_plan_is_cut_into_slices_under_the_clusters_revision() {
     let cluster = cluster(0);
     let committed =
         |revision| block_on(commit(&cluster.world, &cluster.name, revision, groups(&cluster, 150))).unwrap();
-    assert_eq!(committed(0), Outcome::Whole);
+    assert_eq!(committed(0), CommitOutcome::Whole);
     assert_eq!(found(&cluster), (150, Some(2)), "two transactions, each of which raises the revision");
-    assert_eq!(committed(1), Outcome::Lost);
+    assert_eq!(committed(1), CommitOutcome::Lost);
     assert_eq!(found(&cluster), (150, Some(2)));
 }
 
@@ -52,7 +53,7 @@ fn who_loses_a_race_between_two_slices_keeps_the_first_and_writes_no_other() {
     let other = one.unwrap().commits()[0].clone();
     let ports = Meeting::new(&cluster.world, other, second);
     let outcome = block_on(commit(&ports, &cluster.name, 0, groups(&cluster, 150))).unwrap();
-    assert_eq!((outcome, ports.met()), (Outcome::Lost, true));
+    assert_eq!((outcome, ports.met()), (CommitOutcome::Lost, true));
     let (parts, revision) = found(&cluster);
     assert_eq!(revision, Some(2));
     assert!((90..100).contains(&parts), "{parts}");
@@ -80,7 +81,7 @@ impl Table for ThrottledTable {
         self.table.batch_get(keys, consistency).await
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
         self.table.query(query).await
     }
 
@@ -107,10 +108,11 @@ fn a_throttled_slice_is_waited_for_and_goes_through_in_the_same_wake() {
             ThrottledTable { table, clock, item, until, refused: AtomicUsize::new(0) },
         );
         let observed = block_on(observe(&cluster.world, &cluster.name, WANTS, &Caches::default())).unwrap();
-        let plan = (groups(&cluster, 150), &[][..]);
+        let groups = groups(&cluster, 150);
         let ports = Patient::new(&ports, PATIENCE);
-        let (outcome, sent) = block_on(commit_and_send(&ports, &cluster.name, &observed.view, plan)).unwrap();
-        assert_eq!((outcome, sent.retry_at), (Outcome::Whole, None), "{item}");
+        let (outcome, sent) =
+            block_on(commit_and_send(&ports, &cluster.name, &observed.view, groups, &[])).unwrap();
+        assert_eq!((outcome, sent.retry_at), (CommitOutcome::Whole, None), "{item}");
         assert_eq!(found(&cluster), (150, Some(2)), "{item}");
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn dried(pods: usize) -> Cluster {
 
 pub(super) fn dry_out(cluster: &Cluster, error: Option<(&str, &str)>) {
     for (name, zone) in TYPES.iter().flat_map(|name| ZONES.map(|zone| (name, zone))) {
-        let pool = Pool {
+        let pool = CapacityPool {
             capacity_type: TargetCapacityType::OnDemand,
             instance_type: InstanceType::parse(*name).unwrap(),
             zone: Zone::parse(zone).unwrap(),

@@ -20,8 +20,8 @@ fn writes_launch(commit: &Commit) -> bool {
 /// Wakes the provisioner; just before it writes a launch, these writes of another go through.
 fn wake_beside(cluster: &Cluster, writes: Vec<tenon_table::Write>) {
     let ports = Meeting::new(&cluster.world, content_commit(Vec::new(), writes), writes_launch);
-    let scope = Scope::Cluster(cluster.name.clone());
-    block_on(Provisioner::default().handle(&ports, &scope, &[Cause::Sweep])).unwrap();
+    let scope = WakeScope::Cluster(cluster.name.clone());
+    block_on(Provisioner::default().handle(&ports, &scope, &[WakeCause::Sweep])).unwrap();
     assert!(ports.met(), "the other was never met");
 }
 

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Calls of each operation that reads: batches, queries, single items.
-fn reads(cluster: &Cluster, causes: &[Cause]) -> [u64; 3] {
+fn reads(cluster: &Cluster, causes: &[WakeCause]) -> [u64; 3] {
     cluster.world.table.reset_meter();
-    let scope = Scope::Cluster(cluster.name.clone());
+    let scope = WakeScope::Cluster(cluster.name.clone());
     block_on(Provisioner::default().handle(&cluster.world, &scope, causes)).unwrap();
     let meter = cluster.world.table.meter();
     [Operation::BatchGetItem, Operation::Query, Operation::GetItem].map(|operation| meter.of(operation).calls)
@@ -14,7 +14,7 @@ fn reads(cluster: &Cluster, causes: &[Cause]) -> [u64; 3] {
 #[test]
 fn a_wake_that_launches_reads_the_heads_once_and_no_template() {
     let rung = cluster(2);
-    let found = reads(&rung, &[Cause::SnapshotChanged]);
+    let found = reads(&rung, &[WakeCause::SnapshotChanged]);
     check_settled(&rung, 2);
     assert_eq!(found, [4, 5, 0]);
 }
@@ -22,7 +22,7 @@ fn a_wake_that_launches_reads_the_heads_once_and_no_template() {
 #[test]
 fn a_sweep_that_launches_reads_the_heads_again_consistently() {
     let swept = cluster(2);
-    let found = reads(&swept, &[Cause::Sweep]);
+    let found = reads(&swept, &[WakeCause::Sweep]);
     check_settled(&swept, 2);
     assert_eq!(found, [5, 5, 0]);
 }

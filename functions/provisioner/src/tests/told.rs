@@ -21,8 +21,8 @@ fn told(cluster: &Cluster, of: SubjectKind) -> Vec<JournalRecord> {
 /// After how long the provisioner wakes itself.
 fn woken(cluster: &Cluster) -> Vec<SignedDuration> {
     let own = |rung| match rung {
-        Rung::Wake { function: FunctionName::Provisioner, after, .. } => Some(after),
-        Rung::Wake { .. } | Rung::Agent(_) | Rung::Event(_) => None,
+        RungBell::Wake { function: FunctionName::Provisioner, after, .. } => Some(after),
+        RungBell::Wake { .. } | RungBell::Agent(_) | RungBell::Event(_) => None,
     };
     cluster.world.signals.take().into_iter().filter_map(own).collect()
 }

@@ -6,10 +6,10 @@ use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::SdkError;
 use aws_sdk_ec2::operation::create_fleet::CreateFleetError;
 use tenon_ec2::port::{CreateFleetRequest, DryRunOutcome};
-use tenon_ec2::{Class, Ec2, Ec2Error};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 
 use super::{block_on, ec2};
-use crate::call::{Effect, FailedCall};
+use crate::call::{CallEffect, FailedCall};
 
 const STORED: &str = include_str!("../../../ec2/golden/create-fleet-request.v1.json");
 
@@ -29,24 +29,24 @@ fn launch(status: u16, body: &str) -> Ec2Error {
     block_on(ec2.create_fleet(&request())).unwrap_err()
 }
 
-fn check(status: u16, code: &str, expected: Class) {
+fn check(status: u16, code: &str, expected: ErrorClass) {
     assert_eq!(launch(status, &body(code, "words")).class(), expected, "{status} {code}");
 }
 
 #[test]
 fn every_error_is_classified_by_its_code() {
-    check(503, "RequestLimitExceeded", Class::Throttled);
-    check(403, "UnauthorizedOperation", Class::Unauthorized);
-    check(400, "IdempotentParameterMismatch", Class::TokenMismatch);
-    check(400, "InvalidLaunchTemplateName.NotFoundException", Class::TemplateMissing);
-    check(400, "InsufficientInstanceCapacity", Class::InsufficientCapacity);
-    check(400, "MaxSpotInstanceCountExceeded", Class::Quota);
-    check(400, "InvalidParameterValue", Class::Invalid);
-    check(500, "InternalError", Class::Server);
-    check(503, "Unavailable", Class::Server);
-    check(400, "FluxCapacitorEmpty", Class::Unknown);
+    check(503, "RequestLimitExceeded", ErrorClass::Throttled);
+    check(403, "UnauthorizedOperation", ErrorClass::Unauthorized);
+    check(400, "IdempotentParameterMismatch", ErrorClass::TokenMismatch);
+    check(400, "InvalidLaunchTemplateName.NotFoundException", ErrorClass::TemplateMissing);
+    check(400, "InsufficientInstanceCapacity", ErrorClass::InsufficientCapacity);
+    check(400, "MaxSpotInstanceCountExceeded", ErrorClass::Quota);
+    check(400, "InvalidParameterValue", ErrorClass::Invalid);
+    check(500, "InternalError", ErrorClass::Server);
+    check(503, "Unavailable", ErrorClass::Server);
+    check(400, "FluxCapacitorEmpty", ErrorClass::Unknown);
     // Whatever EC2 calls it, a failure of its own isn't the request's.
-    check(500, "FluxCapacitorEmpty", Class::Server);
+    check(500, "FluxCapacitorEmpty", ErrorClass::Server);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_failed_call_is_told_with_its_request_id() {
     block_on(ec2.create_fleet(&request())).unwrap_err();
     let expected = FailedCall {
         action: "CreateFleet",
-        effect: Effect::Answered,
+        effect: CallEffect::Answered,
         status: Some(503),
         code: "RequestLimitExceeded".to_owned(),
         message: "Request limit exceeded.".to_owned(),
@@ -99,7 +99,7 @@ fn a_launch_without_an_answer_may_have_taken_effect() {
     // It took too long.
     let late: SdkError<CreateFleetError, HttpResponse> = SdkError::timeout_error("operation timeout");
     let failed = FailedCall::of("CreateFleet", &late);
-    assert_eq!(failed.effect, Effect::Unknown);
+    assert_eq!(failed.effect, CallEffect::Unknown);
     assert_eq!(failed.into_error(), no_answer);
 }
 
@@ -107,21 +107,21 @@ fn a_launch_without_an_answer_may_have_taken_effect() {
 fn a_request_that_was_never_sent_did_nothing() {
     let unsent: SdkError<CreateFleetError, HttpResponse> = SdkError::construction_failure("no region");
     let failed = FailedCall::of("CreateFleet", &unsent);
-    assert_eq!(failed.effect, Effect::None);
-    assert_eq!(failed.into_error().class(), Class::Invalid);
+    assert_eq!(failed.effect, CallEffect::None);
+    assert_eq!(failed.into_error().class(), ErrorClass::Invalid);
 }
 
 #[test]
 fn an_error_that_is_no_document_is_of_the_server_by_its_status() {
-    assert_eq!(launch(503, "<html>Service Unavailable</html>").class(), Class::Server);
-    assert_eq!(launch(502, "").class(), Class::Server);
-    assert_eq!(launch(404, "not here").class(), Class::Unknown);
+    assert_eq!(launch(503, "<html>Service Unavailable</html>").class(), ErrorClass::Server);
+    assert_eq!(launch(502, "").class(), ErrorClass::Server);
+    assert_eq!(launch(404, "not here").class(), ErrorClass::Unknown);
 }
 
 #[test]
 fn a_launch_whose_answer_lacks_its_fleet_is_to_be_asked_again() {
     let error = launch(200, "<CreateFleetResponse></CreateFleetResponse>");
-    assert_eq!(error.class(), Class::Server);
+    assert_eq!(error.class(), ErrorClass::Server);
     assert!(error.to_string().contains("`FleetId` is missing"), "{error}");
 }
 
@@ -141,8 +141,8 @@ fn a_dry_run_says_whether_the_call_is_allowed() {
     };
     assert_eq!((action.as_str(), message.as_str()), ("CreateFleet", "words"));
     // Neither of both: it says nothing of the caller's rights.
-    assert_eq!(dry_run(503, "RequestLimitExceeded").unwrap_err().class(), Class::Throttled);
-    assert_eq!(dry_run(400, "InvalidParameterValue").unwrap_err().class(), Class::Invalid);
+    assert_eq!(dry_run(503, "RequestLimitExceeded").unwrap_err().class(), ErrorClass::Throttled);
+    assert_eq!(dry_run(400, "InvalidParameterValue").unwrap_err().class(), ErrorClass::Invalid);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tenon_ec2::port::{
     CreateFleetRequest, FleetOverride, FleetTags, OnDemandAllocation, RunInstancesProbe, Tags,
     TargetCapacityType,
 };
-use tenon_ec2::{Class, Ec2};
+use tenon_ec2::{Ec2, ErrorClass};
 
 use super::{block_on, check_form, ec2};
 
@@ -137,7 +137,7 @@ fn what_was_launched_and_what_was_not_names_its_override() {
     assert_eq!(launched.launch_template, "tenon-abc");
     let [error] = result.errors.as_slice() else { panic!("{result:?}") };
     assert_eq!(error.from.as_ref(), request.launch_templates[0].overrides.first());
-    assert_eq!(error.class(), Class::InsufficientCapacity);
+    assert_eq!(error.class(), ErrorClass::InsufficientCapacity);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tenon_domain::catalog::describe::{Limits, facts};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
-    Architecture, CapacityReservationFilter, DisabledImages, ImageFilter, ImageState, InstanceFilter,
+    CapacityReservationFilter, DisabledImages, ImageArchitecture, ImageFilter, ImageState, InstanceFilter,
     InstanceState, LocationType, PageToken, ResourceFilter, TagFilter, TargetCapacityType,
 };
 
@@ -123,7 +123,7 @@ fn images_are_asked_for_with_the_filter_and_read_in_every_state() {
     assert_eq!(found, states.map(|(_, state)| state));
     let image = &page.items[0];
     assert_eq!((image.owner.as_str(), image.owner_alias.as_deref()), ("602401143452", Some("amazon")));
-    assert_eq!(image.architecture, Some(Architecture::Arm64));
+    assert_eq!(image.architecture, Some(ImageArchitecture::Arm64));
     assert_eq!(image.created_at.unwrap().to_string(), "2026-05-04T03:02:01Z");
     assert_eq!(image.deprecated_at.unwrap().to_string(), "2028-05-04T03:02:01Z");
     assert_eq!(image.tags["k"], "v");

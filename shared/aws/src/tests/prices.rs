@@ -1,6 +1,6 @@
 //! Spot prices and the price list.
 
-use tenon_ec2::{Class, Ec2, Pricing};
+use tenon_ec2::{Ec2, ErrorClass, Pricing};
 
 use super::{block_on, ec2, forms, pricing};
 
@@ -81,7 +81,7 @@ fn both_price_lists_are_read_to_their_ends() {
 fn a_throttled_price_list_is_throttled() {
     let body = r#"{"__type": "ThrottlingException", "Message": "Rate exceeded"}"#;
     let (pricing, http) = pricing("us-east-1", &[(400, body), (400, body)]);
-    assert_eq!(block_on(pricing.on_demand_prices(None)).unwrap_err().class(), Class::Throttled);
+    assert_eq!(block_on(pricing.on_demand_prices(None)).unwrap_err().class(), ErrorClass::Throttled);
     assert_eq!(http.sent().len(), 1);
 }
 

@@ -2,8 +2,8 @@
 
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
-    BlockDevice, CreateLaunchTemplate, InstanceProfile, InstanceState, LaunchTemplateData,
-    LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring, ReservationPreference, Tags,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InstanceState,
+    LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
 use super::{block_on, check_form, ec2, forms};
@@ -25,9 +25,9 @@ fn template() -> CreateLaunchTemplate {
         data: LaunchTemplateData {
             image: "ami-1".parse().ok(),
             security_groups: vec!["sg-1".parse().unwrap()],
-            instance_profile: Some(InstanceProfile::Name("node".to_owned())),
+            instance_profile: Some(InstanceProfileSpec::Name("node".to_owned())),
             user_data: Some("dXNlcg==".to_owned()),
-            block_devices: vec![BlockDevice {
+            block_devices: vec![BlockDeviceMapping {
                 device_name: "/dev/xvda".to_owned(),
                 volume_size_gib: Some(20),
                 volume_type: Some("gp3".to_owned()),
@@ -39,7 +39,7 @@ fn template() -> CreateLaunchTemplate {
                 initialization_rate_mib: Some(200),
                 delete_on_termination: Some(true),
             }],
-            metadata_options: Some(MetadataOptions {
+            metadata_options: Some(InstanceMetadataOptions {
                 http_endpoint: "enabled".to_owned(),
                 http_protocol_ipv6: "disabled".to_owned(),
                 http_put_response_hop_limit: 1,
@@ -132,7 +132,7 @@ fn a_template_of_no_reservation_says_so_and_one_may_say_nothing() {
 fn groups_move_to_the_interface_that_says_whether_there_is_a_public_address() {
     let mut template = template();
     template.data.associate_public_ip = Some(false);
-    template.data.instance_profile = Some(InstanceProfile::Arn("arn:x".to_owned()));
+    template.data.instance_profile = Some(InstanceProfileSpec::Arn("arn:x".to_owned()));
     let form = written(&template);
     for (key, value) in [
         ("LaunchTemplateData.NetworkInterface.1.AssociatePublicIpAddress", "false"),

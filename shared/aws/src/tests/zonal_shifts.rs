@@ -1,6 +1,6 @@
 //! GetManagedResource.
 
-use tenon_ec2::{Class, ZonalShift};
+use tenon_ec2::{ErrorClass, ZonalShift};
 
 use super::{block_on, zonal_shift};
 
@@ -51,14 +51,14 @@ fn the_resource_is_named_by_its_arn() {
 
 #[test]
 fn errors_have_their_classes_and_nothing_is_asked_twice() {
-    let check = |status: u16, code: &str, expected: Class| {
+    let check = |status: u16, code: &str, expected: ErrorClass| {
         let body = format!(r#"{{"__type": "{code}", "message": "m"}}"#);
         let (arc, http) = zonal_shift(&[(status, &body), (status, &body)]);
         assert_eq!(block_on(arc.shifted_zones(ARN)).unwrap_err().class(), expected, "{code}");
         assert_eq!(http.sent().len(), 1);
     };
-    check(404, "ResourceNotFoundException", Class::NotFound);
-    check(403, "AccessDeniedException", Class::Unauthorized);
-    check(429, "ThrottlingException", Class::Throttled);
-    check(500, "InternalServerException", Class::Server);
+    check(404, "ResourceNotFoundException", ErrorClass::NotFound);
+    check(403, "AccessDeniedException", ErrorClass::Unauthorized);
+    check(429, "ThrottlingException", ErrorClass::Throttled);
+    check(500, "InternalServerException", ErrorClass::Server);
 }

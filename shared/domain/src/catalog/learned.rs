@@ -167,11 +167,11 @@ impl LearnedRecord {
 
 /// What was learned in a region, for one of its clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Learned(BTreeMap<InstanceType, BTreeMap<ImageId, Known>>);
+pub struct Learned(BTreeMap<InstanceType, BTreeMap<ImageId, KnownMemory>>);
 
 /// What is known of a type and an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Known {
+struct KnownMemory {
     /// The least that the cluster's own Nodes reported.
     own: Option<LearnedMemory>,
     /// What other clusters' Nodes did.
@@ -213,7 +213,7 @@ impl Learned {
         own.or_else(|| known.others.iter().copied().find(|memory| bounds.reach(*memory) == Reach::Region))
     }
 
-    fn known(&mut self, instance_type: &InstanceType, image: &ImageId) -> &mut Known {
+    fn known(&mut self, instance_type: &InstanceType, image: &ImageId) -> &mut KnownMemory {
         self.0.entry(instance_type.clone()).or_default().entry(image.clone()).or_default()
     }
 }

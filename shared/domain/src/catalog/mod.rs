@@ -22,5 +22,5 @@ pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings, find_option};
 pub use parts::{Catalog, Exhaustion, PartData, Places, SpotPrices, ZoneOfferings};
-pub use reserved::OfferedReservation;
+pub use reserved::{ClassNodes, OfferedReservation};
 pub use settings::{AmiFamily, NodeSettings};

@@ -12,7 +12,7 @@ use crate::catalog::settings::AmiFamily;
 use crate::labels;
 use crate::requirement::{Requirement, Requirements};
 
-type Value<'a> = Option<Cow<'a, str>>;
+type LabelText<'a> = Option<Cow<'a, str>>;
 
 /// What nodes of the type are labelled with, as requirements.
 #[must_use]
@@ -41,7 +41,7 @@ pub fn published_labels(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMa
         .collect()
 }
 
-fn values(facts: &InstanceTypeFacts, family: AmiFamily) -> Vec<(&'static str, Value<'_>)> {
+fn values(facts: &InstanceTypeFacts, family: AmiFamily) -> Vec<(&'static str, LabelText<'_>)> {
     let name = facts.name.as_str();
     let (type_family, size) = name.split_once('.').unwrap_or((name, ""));
     let category = category_and_generation(type_family);
@@ -81,7 +81,7 @@ fn values(facts: &InstanceTypeFacts, family: AmiFamily) -> Vec<(&'static str, Va
 }
 
 /// The GPU's labels, when there is one kind.
-fn gpu(facts: &InstanceTypeFacts) -> [(&'static str, Value<'_>); 4] {
+fn gpu(facts: &InstanceTypeFacts) -> [(&'static str, LabelText<'_>); 4] {
     let only = match facts.gpus.as_slice() {
         [gpu] => Some(gpu),
         _ => None,
@@ -95,7 +95,7 @@ fn gpu(facts: &InstanceTypeFacts) -> [(&'static str, Value<'_>); 4] {
 }
 
 /// The accelerator's labels, when there is one kind; Neuron devices go before what EC2 lists for inference.
-fn accelerator(facts: &InstanceTypeFacts) -> [(&'static str, Value<'_>); 3] {
+fn accelerator(facts: &InstanceTypeFacts) -> [(&'static str, LabelText<'_>); 3] {
     let only = match (facts.inference_accelerators.as_slice(), facts.neuron_devices.as_slice()) {
         ([one], []) => Some((&one.name, one.manufacturer.as_str(), one.count)),
         (_, [one]) => Some((&one.name, "aws", one.count)),
@@ -143,15 +143,15 @@ fn leading(text: &str, belongs: fn(char) -> bool) -> Option<&str> {
     text.get(..end).filter(|head| !head.is_empty())
 }
 
-fn text(value: &str) -> Value<'_> {
+fn text(value: &str) -> LabelText<'_> {
     Some(Cow::Borrowed(value))
 }
 
-fn number<'a>(value: impl ToString) -> Value<'a> {
+fn number<'a>(value: impl ToString) -> LabelText<'a> {
     Some(Cow::Owned(value.to_string()))
 }
 
-fn truth<'a>(value: bool) -> Value<'a> {
+fn truth<'a>(value: bool) -> LabelText<'a> {
     Some(Cow::Borrowed(if value { "true" } else { "false" }))
 }
 

@@ -20,7 +20,7 @@ use crate::class_status::ClassSubnet;
 use crate::evidence::{CatalogPart, Ready};
 use crate::id::{InstanceType, Region, Zone, ZoneId};
 use crate::money::UsdPerHour;
-use crate::unavailable::{Blocking, Marks, OfferingKey, RequestDigest, UnavailableKey, Wanted};
+use crate::unavailable::{Blocking, Marks, OfferingKey, RequestDigest, UnavailableKey, WantedOffering};
 
 /// One part's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct Exhaustion<'a> {
 
 impl Exhaustion<'_> {
     fn of_offering(&self, offering: &OfferingKey, vcpus: u32) -> Availability {
-        let wanted = Wanted { requests: self.requests, ..Wanted::new(offering, vcpus) };
+        let wanted = WantedOffering { requests: self.requests, ..WantedOffering::new(offering, vcpus) };
         self.marks
             .blocking(&wanted, self.now)
             .map_or(Availability::Available, |blocking| exhausted(&blocking))
@@ -261,7 +261,7 @@ mod tests {
     use crate::unavailable::Mark;
     use crate::zonal_shift::ShiftEnd;
 
-    struct World {
+    struct PartsWorld {
         region: Region,
         types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
         offerings: ZoneOfferings,
@@ -269,7 +269,7 @@ mod tests {
         spot: Option<SpotPrices>,
     }
 
-    impl World {
+    impl PartsWorld {
         fn catalog(&self) -> Catalog<'_> {
             Catalog {
                 region: &self.region,
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// m5.large in two of three zones; its spot price is known in the first.
-    fn world() -> World {
+    fn world() -> PartsWorld {
         let info: InstanceTypeInfo = serde_json::from_value(serde_json::json!({
             "InstanceType": "m5.large",
             "VCpuInfo": {"DefaultVCpus": 2},
@@ -311,7 +311,7 @@ mod tests {
         let zones = ["a", "b", "c"]
             .map(|z| (zone(&format!("us-east-1{z}")), ZoneId::parse(format!("use1-az-{z}")).unwrap()));
         let offered = BTreeSet::from([zone("us-east-1a"), zone("us-east-1b")]);
-        World {
+        PartsWorld {
             region: Region::parse("us-east-1").unwrap(),
             types: BTreeMap::from([(name.clone(), facts)]),
             offerings: ZoneOfferings {
@@ -353,7 +353,7 @@ mod tests {
         check_in(&world(), places, (marks, now), expected);
     }
 
-    fn check_in(world: &World, places: Places<'_>, (marks, now): (&[&str], i64), expected: &[&str]) {
+    fn check_in(world: &PartsWorld, places: Places<'_>, (marks, now): (&[&str], i64), expected: &[&str]) {
         let catalog = world.catalog();
         let marks: Marks = marks.iter().map(|key| mark(key)).collect();
         let requests = [RequestDigest::parse("12ab").unwrap()];
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn without_prices_of_a_kind_nothing_can_be_had_for_them() {
         check_in(
-            &World { spot: None, ..world() },
+            &PartsWorld { spot: None, ..world() },
             Places::AllZones,
             (&[], 0),
             &[

@@ -14,7 +14,7 @@ use crate::catalog::settings::NodeSettings;
 use crate::id::ReservationId;
 use crate::money::UsdPerHour;
 use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Reservations};
-use crate::unavailable::{OfferingKey, Wanted};
+use crate::unavailable::{OfferingKey, WantedOffering};
 
 /// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
 /// of on-demand prices (KARPENTER.md 2.2).
@@ -37,15 +37,25 @@ pub struct OfferedReservation {
     pub left: u32,
 }
 
+/// Nodes of a class: what they are like, and where they can be.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassNodes<'a> {
+    /// Their settings.
+    pub settings: &'a NodeSettings,
+    /// Their places.
+    pub places: Places<'a>,
+}
+
 impl Catalog<'_> {
     /// Adds a class's reservations to its choices. One of a zone or a type that the catalogue doesn't have is none.
     pub fn offer_reserved(
         &self,
         options: &mut [InstanceTypeOption],
         reservations: &Reservations<'_>,
-        (settings, places): (&NodeSettings, Places<'_>),
+        nodes: ClassNodes<'_>,
         exhaustion: Exhaustion<'_>,
     ) {
+        let ClassNodes { settings, places } = nodes;
         let zones = self.zones(places, exhaustion);
         for option in options {
             let facts = std::sync::Arc::clone(&option.facts);
@@ -60,7 +70,7 @@ impl Catalog<'_> {
                     place.clone()
                 } else {
                     availability(reservation, *left, exhaustion).unwrap_or_else(|| {
-                        place.clone().and(of_marks((&key, facts.vcpus), reservation, exhaustion))
+                        place.clone().and(of_marks(&key, facts.vcpus, reservation, exhaustion))
                     })
                 };
                 Some(Offering {
@@ -104,14 +114,15 @@ fn availability(
 /// What EC2 refused of a reservation. Once a mark is due EC2 is asked by whoever has room for an instance by its counts:
 /// they are the evidence, which a pool of capacity doesn't have.
 fn of_marks(
-    (offering, vcpus): (&OfferingKey, u32),
+    offering: &OfferingKey,
+    vcpus: u32,
     reservation: &ClassReservation,
     exhaustion: Exhaustion<'_>,
 ) -> Availability {
-    let wanted = Wanted {
+    let wanted = WantedOffering {
         requests: exhaustion.requests,
         reservation: Some(&reservation.id),
-        ..Wanted::new(offering, vcpus)
+        ..WantedOffering::new(offering, vcpus)
     };
     match exhaustion.marks.blocking(&wanted, exhaustion.now) {
         Some(blocking) if !blocking.is_due(exhaustion.now) => {

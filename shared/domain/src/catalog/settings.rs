@@ -23,7 +23,7 @@ pub struct NodeSettings {
     /// `spec.amiFamily`, or the alias's.
     pub ami_family: AmiFamily,
     /// `spec.kubelet`.
-    pub kubelet: Kubelet,
+    pub kubelet: KubeletConfiguration,
     /// `spec.blockDeviceMappings`, in order; empty for the family's own.
     pub block_devices: Vec<BlockDevice>,
     /// `spec.instanceStorePolicy`.
@@ -46,7 +46,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             ami_family: AmiFamily::Al2023,
-            kubelet: Kubelet::default(),
+            kubelet: KubeletConfiguration::default(),
             block_devices: Vec::new(),
             instance_store_policy: None,
             network_interfaces: Vec::new(),
@@ -218,7 +218,7 @@ pub enum MemoryOverhead {
 
 /// `spec.kubelet`: the fields that change what a node offers or how it is set up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Kubelet {
+pub struct KubeletConfiguration {
     /// `maxPods`.
     pub max_pods: Option<u32>,
     /// `podsPerCore`; 0 is unset.

@@ -121,7 +121,7 @@ impl ClassStatus {
 }
 
 /// A status, reason and message before it is dated.
-struct Judgement {
+struct ConditionJudgement {
     condition: ConditionType,
     status: ConditionStatus,
     reason: ConditionReason,
@@ -146,7 +146,7 @@ fn kept_reservations(seen: Option<SeenReservations>, known: Option<&ClassStatus>
     }
 }
 
-fn judge(observation: &ClassObservation) -> Vec<Judgement> {
+fn judge(observation: &ClassObservation) -> Vec<ConditionJudgement> {
     let mut judgements = vec![
         judge_part(ConditionType::AmisReady, &observation.images),
         judge_part(ConditionType::SubnetsReady, &observation.subnets),
@@ -164,7 +164,7 @@ fn judge(observation: &ClassObservation) -> Vec<Judgement> {
     let below = conjunction(ConditionType::Ready, ConditionReason::UnhealthyDependents, &judgements);
     judgements.push(below.unwrap_or_else(|| holds(ConditionType::Ready)));
     if !observation.unsupported.is_empty() {
-        judgements.push(Judgement {
+        judgements.push(ConditionJudgement {
             condition: ConditionType::Unsupported,
             status: ConditionStatus::True,
             reason: ConditionReason::UnsupportedFields,
@@ -177,7 +177,7 @@ fn judge(observation: &ClassObservation) -> Vec<Judgement> {
 }
 
 /// Whether the class's zones are in service. That one isn't keeps it from nothing: the others are launched in.
-fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubnet>>) -> Judgement {
+fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubnet>>) -> ConditionJudgement {
     let condition = ConditionType::ZonesInService;
     let Seen::Holds(shifted) = seen else { return judge_part(condition, seen) };
     let concerned = |shifted: &&ShiftedZone| match subnets {
@@ -192,7 +192,7 @@ fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubn
     if zones.is_empty() {
         return holds(condition);
     }
-    Judgement {
+    ConditionJudgement {
         condition,
         status: ConditionStatus::False,
         reason: ConditionReason::ZonalShiftActive,
@@ -201,8 +201,8 @@ fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubn
     }
 }
 
-fn holds(condition: ConditionType) -> Judgement {
-    Judgement {
+fn holds(condition: ConditionType) -> ConditionJudgement {
+    ConditionJudgement {
         condition,
         status: ConditionStatus::True,
         reason: ConditionReason::Holds,
@@ -211,17 +211,17 @@ fn holds(condition: ConditionType) -> Judgement {
     }
 }
 
-fn judge_part<T>(condition: ConditionType, seen: &Seen<T>) -> Judgement {
+fn judge_part<T>(condition: ConditionType, seen: &Seen<T>) -> ConditionJudgement {
     match seen {
         Seen::Holds(_) => holds(condition),
-        Seen::Refused { reason, message } => Judgement {
+        Seen::Refused { reason, message } => ConditionJudgement {
             condition,
             status: ConditionStatus::False,
             reason: *reason,
             message: message.clone(),
             next_try: None,
         },
-        Seen::Unseen { reason, message, next_try } => Judgement {
+        Seen::Unseen { reason, message, next_try } => ConditionJudgement {
             condition,
             status: ConditionStatus::Unknown,
             reason: *reason,
@@ -232,8 +232,13 @@ fn judge_part<T>(condition: ConditionType, seen: &Seen<T>) -> Judgement {
 }
 
 /// What follows where not all of them hold: False if one is False, else Unknown until the first is looked at again.
-fn conjunction(condition: ConditionType, reason: ConditionReason, of: &[Judgement]) -> Option<Judgement> {
-    let not_true: Vec<&Judgement> = of.iter().filter(|below| below.status != ConditionStatus::True).collect();
+fn conjunction(
+    condition: ConditionType,
+    reason: ConditionReason,
+    of: &[ConditionJudgement],
+) -> Option<ConditionJudgement> {
+    let not_true: Vec<&ConditionJudgement> =
+        of.iter().filter(|below| below.status != ConditionStatus::True).collect();
     if not_true.is_empty() {
         return None;
     }
@@ -242,7 +247,7 @@ fn conjunction(condition: ConditionType, reason: ConditionReason, of: &[Judgemen
         .iter()
         .map(|below| format!("`{}`={}", below.condition.as_str(), below.status.as_str()))
         .collect();
-    Some(Judgement {
+    Some(ConditionJudgement {
         condition,
         status: if refused { ConditionStatus::False } else { ConditionStatus::Unknown },
         reason,
@@ -251,8 +256,13 @@ fn conjunction(condition: ConditionType, reason: ConditionReason, of: &[Judgemen
     })
 }
 
-fn dated(judgement: Judgement, generation: u64, previous: Option<&ClassStatus>, now: Timestamp) -> Condition {
-    let Judgement { condition, status, reason, message, next_try } = judgement;
+fn dated(
+    judgement: ConditionJudgement,
+    generation: u64,
+    previous: Option<&ClassStatus>,
+    now: Timestamp,
+) -> Condition {
+    let ConditionJudgement { condition, status, reason, message, next_try } = judgement;
     let before = previous.and_then(|previous| previous.condition(condition));
     let since = before.filter(|before| before.status == status).map_or(now, |before| before.since);
     Condition { condition, status, reason, message, since, observed_generation: generation, next_try }

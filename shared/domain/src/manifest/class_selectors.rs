@@ -39,7 +39,7 @@ pub(super) fn alias_family(name: &str) -> Option<AmiFamily> {
     ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, family)| *family)
 }
 
-type Tags = Option<TagMap>;
+type SelectorTags = Option<TagMap>;
 
 #[derive(Debug, Deserialize)]
 struct TagMap(#[serde(deserialize_with = "texts")] BTreeMap<String, String>);
@@ -48,7 +48,7 @@ struct TagMap(#[serde(deserialize_with = "texts")] BTreeMap<String, String>);
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SubnetTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<SubnetId>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct SubnetTerm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroupTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<SecurityGroupId>,
     name: Option<String>,
 }
@@ -65,7 +65,7 @@ pub(super) struct GroupTerm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct AmiTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<ImageId>,
     name: Option<String>,
     owner: Option<String>,
@@ -77,7 +77,7 @@ pub(super) struct AmiTerm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ReservationTerm {
-    tags: Tags,
+    tags: SelectorTags,
     id: Option<ReservationId>,
     instance_match_criteria: Option<MatchCriteria>,
     #[serde(rename = "ownerID", deserialize_with = "account")]
@@ -113,12 +113,12 @@ fn placement_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 
 /// A list of terms at its place, and as it was given.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct List<'a> {
+pub(super) struct TermList<'a> {
     pub(super) place: &'a Place<'a>,
     pub(super) given: Option<&'a Value>,
 }
 
-impl<'t> List<'t> {
+impl<'t> TermList<'t> {
     /// The fields that each term gives, of those that are known.
     fn fields(&self) -> Vec<Vec<&'t str>> {
         let strangers = self.place.context().strangers.borrow();
@@ -179,7 +179,7 @@ fn check_mixed(given: &[Vec<&str>], place: &Place<'_>, exclusive: &[&str]) {
     }
 }
 
-fn tags(tags: Tags, term: &Place<'_>) -> BTreeMap<String, String> {
+fn tags(tags: SelectorTags, term: &Place<'_>) -> BTreeMap<String, String> {
     let tags = tags.map(|TagMap(tags)| tags).unwrap_or_default();
     let place = term.key("tags");
     if tags.len() > MAX_TAGS {
@@ -195,7 +195,7 @@ fn nothing(term: &Place<'_>, expected: &[&str]) {
     term.error("the term selects by nothing", format!("add one of {}", quoted(expected)));
 }
 
-pub(super) fn subnets(list: List<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<SubnetSelectorTerm> {
+pub(super) fn subnets(list: TermList<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<SubnetSelectorTerm> {
     list.some(terms, &["id"], |term, place| {
         let tags = tags(term.tags, place);
         if let Some(id) = term.id {
@@ -209,7 +209,7 @@ pub(super) fn subnets(list: List<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<Sub
 }
 
 pub(super) fn security_groups(
-    list: List<'_>,
+    list: TermList<'_>,
     terms: Option<Vec<GroupTerm>>,
 ) -> Vec<SecurityGroupSelectorTerm> {
     list.some(terms, &["id", "name"], |term, place| {
@@ -225,7 +225,7 @@ pub(super) fn security_groups(
     })
 }
 
-pub(super) fn amis(list: List<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSelectorTerm> {
+pub(super) fn amis(list: TermList<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSelectorTerm> {
     let given = list.fields();
     if given.len() > 1 && given.iter().any(|given| given.contains(&"alias")) {
         list.place.error("an alias has to be the only term", "keep the alias, or the other terms");
@@ -293,7 +293,7 @@ fn read_alias(text: &str, place: &Place<'_>) -> Option<AmiSelectorTerm> {
     Some(AmiSelectorTerm::Alias { family: family.to_owned(), version: version.to_owned() })
 }
 
-pub(super) fn reservations(list: List<'_>, terms: Vec<ReservationTerm>) -> Vec<ReservationSelectorTerm> {
+pub(super) fn reservations(list: TermList<'_>, terms: Vec<ReservationTerm>) -> Vec<ReservationSelectorTerm> {
     list.any(terms, &["id"], |term, place| {
         let tags = tags(term.tags, place);
         if let Some(id) = term.id {

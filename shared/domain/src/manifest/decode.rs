@@ -1,7 +1,7 @@
 //! serde over values that know their place.
 //!
 //! Decides how a value of a wrong type is told, and what becomes of fields that a type doesn't have: each is noted with
-//! what its place makes of it ([`Strangers`]). It doesn't know of any kind of object.
+//! what its place makes of it ([`UnknownFields`]). It doesn't know of any kind of object.
 //!
 //! serde stops at the first error. Here a type is read again without the value that was wrong, so that all errors of an
 //! object come together. What is missing only because a part of it was wrong isn't told.
@@ -16,7 +16,9 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-pub(super) use super::place::{Context, Place, Source, Stranger, Strangers, write_key};
+pub(super) use super::place::{
+    ManifestContext, ManifestSource, Place, UnknownField, UnknownFields, write_key,
+};
 use crate::requirement::hints::nearest;
 
 /// Stands between a message and its remedy in errors of types, which serde takes as one text.
@@ -36,12 +38,12 @@ pub(crate) fn told(message: impl fmt::Display, remedy: impl fmt::Display) -> Str
 /// Unknown fields below it are kept and named: they mean something to whoever wrote them.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(rename = "tenon:named")]
-pub(super) struct Named<T>(pub(super) T);
+pub(super) struct NameUnknown<T>(pub(super) T);
 
 /// Unknown fields below it are kept.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(rename = "tenon:kept")]
-pub(super) struct Kept<T>(pub(super) T);
+pub(super) struct KeepUnknown<T>(pub(super) T);
 
 /// A field that is kept and not read.
 #[derive(Debug, Clone, Copy, Default, serde::Deserialize)]
@@ -55,12 +57,12 @@ pub(super) struct At<'p, 'de> {
     pub(super) value: &'de Value,
     /// The fields that the type around it has.
     known: &'static [&'static str],
-    strangers: Strangers,
+    strangers: UnknownFields,
 }
 
 impl<'p, 'de> At<'p, 'de> {
-    pub(super) fn root(value: &'de Value, context: &'p Context) -> Self {
-        Self { place: Place::root(context), value, known: &[], strangers: Strangers::Dropped }
+    pub(super) fn root(value: &'de Value, context: &'p ManifestContext) -> Self {
+        Self { place: Place::root(context), value, known: &[], strangers: UnknownFields::Dropped }
     }
 
     /// The element of a list.
@@ -103,7 +105,7 @@ impl<'p, 'de> At<'p, 'de> {
     ) -> Result<V::Value, Wrong> {
         match self.value {
             Value::Object(fields) => {
-                visitor.visit_map(Fields { at: self, known, left: fields.iter(), next: None })
+                visitor.visit_map(MapFields { at: self, known, left: fields.iter(), next: None })
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 Err(de::Error::invalid_type(unexpected(self.value), &"a map"))
@@ -113,7 +115,8 @@ impl<'p, 'de> At<'p, 'de> {
 
     /// Notes that its type doesn't have this field.
     fn note(&self) {
-        let stranger = Stranger { pointer: self.place.pointer(), known: self.known, fate: self.strangers };
+        let stranger =
+            UnknownField { pointer: self.place.pointer(), known: self.known, fate: self.strangers };
         self.place.context.strangers.borrow_mut().insert(self.place.to_string(), stranger);
     }
 }
@@ -266,8 +269,8 @@ impl<'de> Deserializer<'de> for At<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value, Wrong> {
         let strangers = match name {
-            NAMED => Strangers::Named,
-            KEPT => Strangers::Kept,
+            NAMED => UnknownFields::Named,
+            KEPT => UnknownFields::Kept,
             _ => self.strangers,
         };
         visitor.visit_newtype_struct(Self { strangers, ..self })
@@ -309,7 +312,7 @@ impl<'de> Deserializer<'de> for At<'_, 'de> {
 
 /// Reads a type from a value that had to be looked at first.
 pub(super) fn reread<T: de::DeserializeOwned, E: de::Error>(value: &Value) -> Result<T, E> {
-    let context = Context::default();
+    let context = ManifestContext::default();
     T::deserialize(At::root(value, &context))
         .map_err(|Wrong { message, remedy, .. }| E::custom(told(message, remedy)))
 }
@@ -322,14 +325,14 @@ pub(super) fn not_a_word(text: &str, kind: &str, words: &[&str]) -> String {
 }
 
 /// The fields of a map, without those that are null: they are absent.
-struct Fields<'p, 'de> {
+struct MapFields<'p, 'de> {
     at: At<'p, 'de>,
     known: &'static [&'static str],
     left: serde_json::map::Iter<'de>,
     next: Option<(&'de String, &'de Value)>,
 }
 
-impl<'de> MapAccess<'de> for Fields<'_, 'de> {
+impl<'de> MapAccess<'de> for MapFields<'_, 'de> {
     type Error = Wrong;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {

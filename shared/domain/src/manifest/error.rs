@@ -41,14 +41,14 @@ pub struct ManifestErrors(pub Vec<ManifestError>);
 
 /// An error or a warning before it is known of which file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct ObjectProblem {
     pub(super) line: Option<u32>,
     pub(super) field: String,
     pub(super) message: String,
     pub(super) remedy: String,
 }
 
-impl Problem {
+impl ObjectProblem {
     pub(super) fn of(self, file: &str) -> ManifestError {
         let Self { line, field, message, remedy } = self;
         ManifestError { file: file.to_owned(), line, field, message, remedy }

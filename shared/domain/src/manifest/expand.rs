@@ -16,7 +16,7 @@ use super::pod::pod_uid;
 use super::workload::kind_name;
 
 /// Namespace, kind and name.
-type Key<'a> = (&'a str, &'a str, &'a str);
+type ManifestKey<'a> = (&'a str, &'a str, &'a str);
 
 /// The pods that the controllers of these manifests would make beside those that are given, named
 /// `<kind, lower case>/<name>-<n>` within their namespace.
@@ -40,7 +40,7 @@ pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
     pods
 }
 
-fn has_workload(manifests: &Manifests, (namespace, kind, name): Key<'_>) -> bool {
+fn has_workload(manifests: &Manifests, (namespace, kind, name): ManifestKey<'_>) -> bool {
     manifests
         .workloads
         .iter()
@@ -48,7 +48,7 @@ fn has_workload(manifests: &Manifests, (namespace, kind, name): Key<'_>) -> bool
 }
 
 /// Controllers whose pods are given, themselves or through a ReplicaSet or Job of theirs.
-fn given_owners(manifests: &Manifests) -> BTreeSet<Key<'_>> {
+fn given_owners(manifests: &Manifests) -> BTreeSet<ManifestKey<'_>> {
     let mut owners = BTreeSet::new();
     for pod in &manifests.pods {
         if let Some(owner) = &pod.shape.owner {

@@ -179,13 +179,13 @@ impl<'de> Deserialize<'de> for ResourceList {
 
 /// A duration of Karpenter's resources: whole hours, minutes and seconds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plain(pub(super) SignedDuration);
+pub(super) struct PlainDuration(pub(super) SignedDuration);
 
 /// A duration that may never come: nothing is `Never`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lapse(pub(super) Option<SignedDuration>);
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for PlainDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         plain(&String::deserialize(deserializer)?, "such as `48h` or `1h30m`").map(Self)
     }

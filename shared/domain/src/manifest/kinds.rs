@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::decode::{At, Place, Stranger, Strangers, Whole, quoted};
+use super::decode::{At, Place, UnknownField, UnknownFields, Whole, quoted};
 use super::fields::{MOST, integer};
-use super::meta::{Metadata, SERVERS, Scope};
-use super::{Manifests, Object};
+use super::meta::{KindScope, Metadata, SERVERS};
+use super::{ManifestObject, Manifests};
 use super::{node, node_claim, node_class, node_pool, pdb, pod, storage, workload};
 use crate::api::meta::ObjectMeta;
 use crate::api::workload::WorkloadKind;
@@ -46,27 +46,27 @@ const SKIPPED: &str = "skipped ";
 /// Objects by namespace and name.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
-    objects: BTreeMap<(String, String, String), Object>,
+    objects: BTreeMap<(String, String, String), ManifestObject>,
     skipped: BTreeSet<String>,
 }
 
 impl Collected {
-    fn add(&mut self, at: &Place<'_>, object: Object) {
+    fn add(&mut self, at: &Place<'_>, object: ManifestObject) {
         let key = match &object {
-            Object::Pod(o) => ("Pod", o.name.namespace.clone(), o.name.name.clone()),
-            Object::Workload(o) => keyed(workload::kind_name(o.kind), &o.meta),
-            Object::DaemonSet(o) => keyed("DaemonSet", &o.meta),
-            Object::Node(o) => keyed("Node", &o.meta),
-            Object::PersistentVolume(o) => keyed("PersistentVolume", &o.meta),
-            Object::PersistentVolumeClaim(o) => keyed("PersistentVolumeClaim", &o.meta),
-            Object::StorageClass(o) => keyed("StorageClass", &o.meta),
-            Object::Namespace(o) => keyed("Namespace", o),
-            Object::PodDisruptionBudget(o) => keyed("PodDisruptionBudget", &o.meta),
-            Object::NodePool(o) => keyed("NodePool", &o.meta),
-            Object::NodeClass(o) => keyed("EC2NodeClass", &o.meta),
-            Object::NodeClaim(o) => keyed("NodeClaim", &o.meta),
-            Object::PriorityClass(_) => return,
-            Object::Skipped(kind) => {
+            ManifestObject::Pod(o) => ("Pod", o.name.namespace.clone(), o.name.name.clone()),
+            ManifestObject::Workload(o) => keyed(workload::kind_name(o.kind), &o.meta),
+            ManifestObject::DaemonSet(o) => keyed("DaemonSet", &o.meta),
+            ManifestObject::Node(o) => keyed("Node", &o.meta),
+            ManifestObject::PersistentVolume(o) => keyed("PersistentVolume", &o.meta),
+            ManifestObject::PersistentVolumeClaim(o) => keyed("PersistentVolumeClaim", &o.meta),
+            ManifestObject::StorageClass(o) => keyed("StorageClass", &o.meta),
+            ManifestObject::Namespace(o) => keyed("Namespace", o),
+            ManifestObject::PodDisruptionBudget(o) => keyed("PodDisruptionBudget", &o.meta),
+            ManifestObject::NodePool(o) => keyed("NodePool", &o.meta),
+            ManifestObject::NodeClass(o) => keyed("EC2NodeClass", &o.meta),
+            ManifestObject::NodeClaim(o) => keyed("NodeClaim", &o.meta),
+            ManifestObject::PriorityClass(_) => return,
+            ManifestObject::Skipped(kind) => {
                 at.warn(format!("kind `{kind}` isn't read"), "nothing that is decided here depends on it");
                 self.skipped.insert(kind.clone());
                 return;
@@ -83,19 +83,19 @@ impl Collected {
         let mut manifests = Manifests { skipped: self.skipped.into_iter().collect(), ..Manifests::default() };
         for object in self.objects.into_values() {
             match object {
-                Object::Pod(o) => manifests.pods.push(*o),
-                Object::Workload(o) => manifests.workloads.push(*o),
-                Object::DaemonSet(o) => manifests.daemon_sets.push(*o),
-                Object::Node(o) => manifests.nodes.push(*o),
-                Object::PersistentVolume(o) => manifests.persistent_volumes.push(*o),
-                Object::PersistentVolumeClaim(o) => manifests.persistent_volume_claims.push(*o),
-                Object::StorageClass(o) => manifests.storage_classes.push(*o),
-                Object::Namespace(o) => manifests.namespaces.push(*o),
-                Object::PodDisruptionBudget(o) => manifests.pdbs.push(*o),
-                Object::NodePool(o) => manifests.node_pools.push(*o),
-                Object::NodeClass(o) => manifests.node_classes.push(*o),
-                Object::NodeClaim(o) => manifests.node_claims.push(*o),
-                Object::PriorityClass(_) | Object::Skipped(_) => {}
+                ManifestObject::Pod(o) => manifests.pods.push(*o),
+                ManifestObject::Workload(o) => manifests.workloads.push(*o),
+                ManifestObject::DaemonSet(o) => manifests.daemon_sets.push(*o),
+                ManifestObject::Node(o) => manifests.nodes.push(*o),
+                ManifestObject::PersistentVolume(o) => manifests.persistent_volumes.push(*o),
+                ManifestObject::PersistentVolumeClaim(o) => manifests.persistent_volume_claims.push(*o),
+                ManifestObject::StorageClass(o) => manifests.storage_classes.push(*o),
+                ManifestObject::Namespace(o) => manifests.namespaces.push(*o),
+                ManifestObject::PodDisruptionBudget(o) => manifests.pdbs.push(*o),
+                ManifestObject::NodePool(o) => manifests.node_pools.push(*o),
+                ManifestObject::NodeClass(o) => manifests.node_classes.push(*o),
+                ManifestObject::NodeClaim(o) => manifests.node_claims.push(*o),
+                ManifestObject::PriorityClass(_) | ManifestObject::Skipped(_) => {}
             }
         }
         manifests
@@ -140,17 +140,17 @@ fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
 
 /// Reads one object of a file, of which every field that means something has to be known; `listed` is its kind where a
 /// list says it for its items.
-pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Object> {
+pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<ManifestObject> {
     let kind = kind_of(at, listed)?;
     let read = read_kind(at, &kind);
     let ours = ["NodePool", "NodeClaim", "EC2NodeClass"].contains(&kind.as_str());
     let strangers = at.place.context().strangers.take();
     let errors = strangers.iter().filter(|(_, stranger)| match stranger.fate {
-        Strangers::Named => true,
-        Strangers::Dropped => ours && !SERVERS.iter().any(|field| stranger.pointer.ends_with(field)),
-        Strangers::Kept => false,
+        UnknownFields::Named => true,
+        UnknownFields::Dropped => ours && !SERVERS.iter().any(|field| stranger.pointer.ends_with(field)),
+        UnknownFields::Kept => false,
     });
-    for (field, Stranger { pointer, known, .. }) in errors {
+    for (field, UnknownField { pointer, known, .. }) in errors {
         let name = pointer.rsplit('/').next().unwrap_or_default();
         let remedy = match nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -163,29 +163,29 @@ pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Obje
 
 /// Reads an object that an API server holds: fields that aren't known are named where they mean something, and ignored
 /// elsewhere.
-pub(super) fn read_stored(at: At<'_, '_>) -> Option<Object> {
+pub(super) fn read_stored(at: At<'_, '_>) -> Option<ManifestObject> {
     let kind = kind_of(at, None)?;
     let mut read = read_kind(at, &kind)?;
     let unknown = at.place.context().named();
     match &mut read {
-        Object::NodePool(pool) => pool.unknown = unknown,
-        Object::NodeClaim(claim) => claim.unknown = unknown,
-        Object::NodeClass(class) => {
+        ManifestObject::NodePool(pool) => pool.unknown = unknown,
+        ManifestObject::NodeClaim(claim) => claim.unknown = unknown,
+        ManifestObject::NodeClass(class) => {
             class.unsupported.extend(unknown);
             class.unsupported.sort();
         }
         // A pod's are in its shape. Of a template that isn't read whole, what is known counts.
-        Object::Pod(_)
-        | Object::Workload(_)
-        | Object::DaemonSet(_)
-        | Object::Node(_)
-        | Object::PersistentVolume(_)
-        | Object::PersistentVolumeClaim(_)
-        | Object::StorageClass(_)
-        | Object::Namespace(_)
-        | Object::PodDisruptionBudget(_)
-        | Object::PriorityClass(_)
-        | Object::Skipped(_) => {}
+        ManifestObject::Pod(_)
+        | ManifestObject::Workload(_)
+        | ManifestObject::DaemonSet(_)
+        | ManifestObject::Node(_)
+        | ManifestObject::PersistentVolume(_)
+        | ManifestObject::PersistentVolumeClaim(_)
+        | ManifestObject::StorageClass(_)
+        | ManifestObject::Namespace(_)
+        | ManifestObject::PodDisruptionBudget(_)
+        | ManifestObject::PriorityClass(_)
+        | ManifestObject::Skipped(_) => {}
     }
     Some(read)
 }
@@ -247,32 +247,34 @@ fn is_read(place: &Place<'_>, kind: &str, version: Option<&str>) -> Option<bool>
 }
 
 /// Reads an object of a kind.
-pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<Object> {
-    let workload = |kind| workload::read_workload(at, kind).map(Box::new).map(Object::Workload);
+pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<ManifestObject> {
+    let workload = |kind| workload::read_workload(at, kind).map(Box::new).map(ManifestObject::Workload);
     match kind {
-        "Pod" => pod::read_pod(at).map(Box::new).map(Object::Pod),
+        "Pod" => pod::read_pod(at).map(Box::new).map(ManifestObject::Pod),
         "Deployment" => workload(WorkloadKind::Deployment),
         "ReplicaSet" => workload(WorkloadKind::ReplicaSet),
         "StatefulSet" => workload(WorkloadKind::StatefulSet),
         "Job" => workload(WorkloadKind::Job),
         "CronJob" => workload(WorkloadKind::CronJob),
-        "DaemonSet" => workload::read_daemon_set(at).map(Box::new).map(Object::DaemonSet),
-        "Node" => node::read_node(at).map(Box::new).map(Object::Node),
-        "PersistentVolume" => storage::read_persistent_volume(at).map(Box::new).map(Object::PersistentVolume),
+        "DaemonSet" => workload::read_daemon_set(at).map(Box::new).map(ManifestObject::DaemonSet),
+        "Node" => node::read_node(at).map(Box::new).map(ManifestObject::Node),
+        "PersistentVolume" => {
+            storage::read_persistent_volume(at).map(Box::new).map(ManifestObject::PersistentVolume)
+        }
         "PersistentVolumeClaim" => {
-            storage::read_persistent_volume_claim(at).map(Box::new).map(Object::PersistentVolumeClaim)
+            storage::read_persistent_volume_claim(at).map(Box::new).map(ManifestObject::PersistentVolumeClaim)
         }
-        "StorageClass" => storage::read_storage_class(at).map(Box::new).map(Object::StorageClass),
-        "Namespace" => read_namespace(at).map(Box::new).map(Object::Namespace),
+        "StorageClass" => storage::read_storage_class(at).map(Box::new).map(ManifestObject::StorageClass),
+        "Namespace" => read_namespace(at).map(Box::new).map(ManifestObject::Namespace),
         "PodDisruptionBudget" => {
-            pdb::read_pod_disruption_budget(at).map(Box::new).map(Object::PodDisruptionBudget)
+            pdb::read_pod_disruption_budget(at).map(Box::new).map(ManifestObject::PodDisruptionBudget)
         }
-        "NodePool" => node_pool::read_node_pool(at).map(Box::new).map(Object::NodePool),
-        "EC2NodeClass" => node_class::read_node_class(at).map(Box::new).map(Object::NodeClass),
-        "NodeClaim" => node_claim::read_node_claim(at).map(Box::new).map(Object::NodeClaim),
+        "NodePool" => node_pool::read_node_pool(at).map(Box::new).map(ManifestObject::NodePool),
+        "EC2NodeClass" => node_class::read_node_class(at).map(Box::new).map(ManifestObject::NodeClass),
+        "NodeClaim" => node_claim::read_node_claim(at).map(Box::new).map(ManifestObject::NodeClaim),
         "PriorityClass" => read_priority_class(at),
         // A `List` without items, or a kind that isn't read.
-        _ => Some(Object::Skipped(kind.strip_prefix(SKIPPED).unwrap_or(kind).to_owned())),
+        _ => Some(ManifestObject::Skipped(kind.strip_prefix(SKIPPED).unwrap_or(kind).to_owned())),
     }
 }
 
@@ -289,7 +291,7 @@ struct Namespace {
 }
 
 fn read_namespace(at: At<'_, '_>) -> Option<ObjectMeta> {
-    at.read::<Namespace>()?.metadata.of_object(&at.place, Scope::Cluster)
+    at.read::<Namespace>()?.metadata.of_object(&at.place, KindScope::Cluster)
 }
 
 #[derive(Deserialize)]
@@ -300,8 +302,8 @@ struct PriorityClass {
     _value: i32,
 }
 
-fn read_priority_class(at: At<'_, '_>) -> Option<Object> {
+fn read_priority_class(at: At<'_, '_>) -> Option<ManifestObject> {
     let class: PriorityClass = at.read()?;
-    let meta = class.metadata.of_object(&at.place, Scope::Cluster)?;
-    Some(Object::PriorityClass(meta.name))
+    let meta = class.metadata.of_object(&at.place, KindScope::Cluster)?;
+    Some(ManifestObject::PriorityClass(meta.name))
 }

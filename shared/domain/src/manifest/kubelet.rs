@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
-use super::decode::{At, Kept, Place, quoted, reread, told};
+use super::decode::{At, KeepUnknown, Place, quoted, reread, told};
 use super::duration;
 use super::fields::{MOST, Positive, integer, one_of, within};
-use crate::catalog::settings::{AmiFamily, EvictionThreshold, Kubelet, Reserved};
+use crate::catalog::settings::{AmiFamily, EvictionThreshold, KubeletConfiguration, Reserved};
 use crate::requirement::hints::nearest;
 
 /// Fields that Karpenter interprets.
@@ -46,17 +46,17 @@ const VARIABLES: [&str; 6] =
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Written {
+struct KubeletFields {
     #[serde(rename = "clusterDNS")]
     cluster_dns: Vec<String>,
-    max_pods: Option<Said<Count>>,
+    max_pods: Option<OrExpression<PodCount>>,
     #[serde(deserialize_with = "within::<0, MOST, _, _>")]
     pods_per_core: Option<u32>,
-    system_reserved: BTreeMap<Reservable, Said<Positive>>,
-    kube_reserved: BTreeMap<Reservable, Said<Positive>>,
-    eviction_hard: BTreeMap<Signal, EvictionThreshold>,
-    eviction_soft: BTreeMap<Signal, EvictionThreshold>,
-    eviction_soft_grace_period: BTreeMap<Signal, GracePeriod>,
+    system_reserved: BTreeMap<Reservable, OrExpression<Positive>>,
+    kube_reserved: BTreeMap<Reservable, OrExpression<Positive>>,
+    eviction_hard: BTreeMap<EvictionSignal, EvictionThreshold>,
+    eviction_soft: BTreeMap<EvictionSignal, EvictionThreshold>,
+    eviction_soft_grace_period: BTreeMap<EvictionSignal, GracePeriod>,
     #[serde(rename = "evictionMaxPodGracePeriod", deserialize_with = "within::<0, MOST, _, _>")]
     _eviction_max_pod_grace_period: Option<u32>,
     #[serde(rename = "imageGCHighThresholdPercent", deserialize_with = "within::<0, 100, _, _>")]
@@ -69,13 +69,13 @@ struct Written {
 
 /// A value, or an expression of one.
 #[derive(Debug)]
-enum Said<T> {
+enum OrExpression<T> {
     Value(T),
     Expression,
 }
 
 #[derive(Debug, Deserialize)]
-struct Count(#[serde(deserialize_with = "integer::<0, MOST, _, _>")] u32);
+struct PodCount(#[serde(deserialize_with = "integer::<0, MOST, _, _>")] u32);
 
 /// What can be reserved.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,13 +83,13 @@ struct Reservable(String);
 
 /// An eviction signal.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Signal(String);
+struct EvictionSignal(String);
 
 /// A duration of zero or more.
 #[derive(Debug)]
 struct GracePeriod;
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Said<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OrExpression<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let given = Value::deserialize(deserializer)?;
         if is_expression(&given) { Ok(Self::Expression) } else { reread(&given).map(Self::Value) }
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for Reservable {
     }
 }
 
-impl<'de> Deserialize<'de> for Signal {
+impl<'de> Deserialize<'de> for EvictionSignal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         one_of(deserializer, "an eviction signal", &SIGNALS).map(Self)
     }
@@ -142,8 +142,14 @@ fn did_you_mean(near: &str) -> String {
 }
 
 /// Reads `spec.kubelet`, given at its place.
-pub(super) fn read_kubelet(at: At<'_, '_>, family: AmiFamily, unsupported: &mut Vec<String>) -> Kubelet {
-    let Some(Kept(written)) = at.read::<Kept<Written>>() else { return Kubelet::default() };
+pub(super) fn read_kubelet(
+    at: At<'_, '_>,
+    family: AmiFamily,
+    unsupported: &mut Vec<String>,
+) -> KubeletConfiguration {
+    let Some(KeepUnknown(written)) = at.read::<KeepUnknown<KubeletFields>>() else {
+        return KubeletConfiguration::default();
+    };
     let place = &at.place;
     check_fields(at, family);
     if written.cluster_dns.len() > 1 && !passes_on(family) {
@@ -159,15 +165,15 @@ pub(super) fn read_kubelet(at: At<'_, '_>, family: AmiFamily, unsupported: &mut 
         );
     }
     let max_pods = match written.max_pods {
-        Some(Said::Value(Count(count))) => Some(count),
-        Some(Said::Expression) => {
+        Some(OrExpression::Value(PodCount(count))) => Some(count),
+        Some(OrExpression::Expression) => {
             unsupported.push(place.key("maxPods").to_string());
             None
         }
         None => None,
     };
-    let of = |signal: &str| written.eviction_hard.get(&Signal(signal.to_owned())).copied();
-    Kubelet {
+    let of = |signal: &str| written.eviction_hard.get(&EvictionSignal(signal.to_owned())).copied();
+    KubeletConfiguration {
         max_pods,
         pods_per_core: written.pods_per_core,
         kube_reserved: reserved(&written.kube_reserved, &place.key("kubeReserved"), unsupported),
@@ -208,15 +214,15 @@ fn is_expression(given: &Value) -> bool {
 }
 
 fn reserved(
-    amounts: &BTreeMap<Reservable, Said<Positive>>,
+    amounts: &BTreeMap<Reservable, OrExpression<Positive>>,
     place: &Place<'_>,
     unsupported: &mut Vec<String>,
 ) -> Reserved {
     let mut reserved = Reserved::default();
     for (Reservable(name), amount) in amounts {
         let quantity = match amount {
-            Said::Value(Positive(quantity)) => *quantity,
-            Said::Expression => {
+            OrExpression::Value(Positive(quantity)) => *quantity,
+            OrExpression::Expression => {
                 unsupported.push(place.key(name).to_string());
                 continue;
             }
@@ -233,14 +239,14 @@ fn reserved(
 }
 
 /// Soft thresholds and their grace periods have to name the same signals.
-fn check_soft(written: &Written, place: &Place<'_>) {
-    let thresholds: BTreeSet<&Signal> = written.eviction_soft.keys().collect();
-    let periods: BTreeSet<&Signal> = written.eviction_soft_grace_period.keys().collect();
+fn check_soft(written: &KubeletFields, place: &Place<'_>) {
+    let thresholds: BTreeSet<&EvictionSignal> = written.eviction_soft.keys().collect();
+    let periods: BTreeSet<&EvictionSignal> = written.eviction_soft_grace_period.keys().collect();
     for (key, own, other, others) in [
         ("evictionSoft", &thresholds, "evictionSoftGracePeriod", &periods),
         ("evictionSoftGracePeriod", &periods, "evictionSoft", &thresholds),
     ] {
-        for Signal(name) in own.difference(others) {
+        for EvictionSignal(name) in own.difference(others) {
             place.key(key).key(name).error(
                 format!("`{other}` has no `{name}`"),
                 "give a threshold and a grace period for each signal",

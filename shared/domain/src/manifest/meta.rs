@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::decode::{Kept, Place, Whole};
+use super::decode::{KeepUnknown, Place, Whole};
 use super::fields::{labels, text, texts, time, within};
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::id::{Uid, is_dns_subdomain};
 
 /// Whether a kind's objects live in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum KindScope {
     Namespaced,
     Cluster,
 }
@@ -26,7 +26,7 @@ pub(super) const SERVERS: [&str; 4] =
 /// An object: its metadata, its `spec` and its `status`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Form<S, T> {
+pub(super) struct ObjectFields<S, T> {
     #[serde(default, rename = "apiVersion")]
     _api_version: Whole,
     #[serde(default, rename = "kind")]
@@ -37,7 +37,7 @@ pub(super) struct Form<S, T> {
     pub(super) status: Option<T>,
 }
 
-impl<S, T> Form<S, T> {
+impl<S, T> ObjectFields<S, T> {
     /// Its `spec`, which has to be there.
     pub(super) fn spec(&mut self, place: &Place<'_>) -> Option<S> {
         if self.spec.is_none() {
@@ -61,7 +61,7 @@ pub(super) struct Metadata {
     #[serde(deserialize_with = "texts")]
     pub(super) annotations: BTreeMap<String, String>,
     finalizers: Vec<String>,
-    owner_references: Vec<Kept<Owner>>,
+    owner_references: Vec<KeepUnknown<OwnerFields>>,
     #[serde(deserialize_with = "within::<0, { i64::MAX }, _, _>")]
     generation: Option<u64>,
     #[serde(deserialize_with = "time")]
@@ -72,7 +72,7 @@ pub(super) struct Metadata {
 
 /// One of `ownerReferences`.
 #[derive(Debug, Deserialize)]
-struct Owner {
+struct OwnerFields {
     #[serde(deserialize_with = "text")]
     kind: String,
     #[serde(deserialize_with = "text")]
@@ -83,15 +83,15 @@ struct Owner {
     controller: bool,
 }
 
-impl From<Kept<Owner>> for OwnerReference {
-    fn from(Kept(Owner { kind, name, uid, controller }): Kept<Owner>) -> Self {
+impl From<KeepUnknown<OwnerFields>> for OwnerReference {
+    fn from(KeepUnknown(OwnerFields { kind, name, uid, controller }): KeepUnknown<OwnerFields>) -> Self {
         Self { kind, name, uid, role: if controller { OwnerRole::Controller } else { OwnerRole::Owner } }
     }
 }
 
 impl Metadata {
     /// That of an object, at the object's place; its name has to be there.
-    pub(super) fn of_object(self, place: &Place<'_>, scope: Scope) -> Option<ObjectMeta> {
+    pub(super) fn of_object(self, place: &Place<'_>, scope: KindScope) -> Option<ObjectMeta> {
         let metadata = place.key("metadata");
         let meta = self.of_template(scope);
         if meta.name.is_empty() {
@@ -109,11 +109,11 @@ impl Metadata {
     }
 
     /// That of a template: it needs no name.
-    pub(super) fn of_template(self, scope: Scope) -> ObjectMeta {
+    pub(super) fn of_template(self, scope: KindScope) -> ObjectMeta {
         let namespace = match scope {
-            Scope::Cluster => String::new(),
-            Scope::Namespaced if self.namespace.is_empty() => "default".to_owned(),
-            Scope::Namespaced => self.namespace,
+            KindScope::Cluster => String::new(),
+            KindScope::Namespaced if self.namespace.is_empty() => "default".to_owned(),
+            KindScope::Namespaced => self.namespace,
         };
         ObjectMeta {
             name: self.name,

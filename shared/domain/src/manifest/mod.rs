@@ -56,8 +56,8 @@ use crate::api::pod::Pod;
 use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use crate::api::workload::{DaemonSet, PodDisruptionBudget, Workload};
 
-use decode::{At, Context};
-use error::Problem;
+use decode::{At, ManifestContext};
+use error::ObjectProblem;
 use priority::Priorities;
 
 pub use error::{ManifestError, ManifestErrors};
@@ -98,7 +98,7 @@ pub struct Manifests {
 /// What was read, and what is worth knowing of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
-pub struct Read {
+pub struct ReadManifests {
     /// The objects.
     pub manifests: Manifests,
     /// Accepted, but probably not what was meant; in the form of errors.
@@ -107,7 +107,7 @@ pub struct Read {
 
 /// One object of a kind that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Object {
+pub enum ManifestObject {
     /// A Pod.
     Pod(Box<Pod>),
     /// A controller of pods.
@@ -142,23 +142,23 @@ pub enum Object {
 ///
 /// # Errors
 /// All errors of all files, by file as given, then line.
-pub fn read_files(files: &[(&str, &str)]) -> Result<Read, ManifestErrors> {
+pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestErrors> {
     let parsed: Vec<(&str, yaml::Documents)> =
         files.iter().map(|(name, text)| (*name, yaml::parse(name, text))).collect();
     let mut priorities = Priorities::of_files();
     for document in parsed.iter().flat_map(|(_, documents)| &documents.documents) {
         kinds::each_item(&document.value, &mut |item| priorities.add(item));
     }
-    let mut context = Context::of_files(priorities);
+    let mut context = ManifestContext::of_files(priorities);
     let mut collected = kinds::Collected::default();
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for (file, documents) in parsed {
-        let mut problems: Vec<Problem> = Vec::new();
+        let mut problems: Vec<ObjectProblem> = Vec::new();
         for error in documents.errors {
             let yaml::SyntaxError { line, message, remedy } = error;
-            problems.push(Problem { line, field: String::new(), message, remedy });
+            problems.push(ObjectProblem { line, field: String::new(), message, remedy });
         }
-        for yaml::Document { value, lines } in documents.documents {
+        for yaml::YamlDocument { value, lines } in documents.documents {
             context.begin(lines);
             kinds::read_document(At::root(&value, &context), &mut collected);
         }
@@ -167,7 +167,7 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<Read, ManifestErrors> {
         warnings.extend(sorted(std::mem::take(&mut *context.warnings.borrow_mut()), file));
     }
     let manifests = collected.into_manifests();
-    if errors.is_empty() { Ok(Read { manifests, warnings }) } else { Err(ManifestErrors(errors)) }
+    if errors.is_empty() { Ok(ReadManifests { manifests, warnings }) } else { Err(ManifestErrors(errors)) }
 }
 
 /// The objects of a text as it writes them, Lists as their items: what an API server would be given. Documents that
@@ -182,7 +182,7 @@ pub fn objects(file: &str, text: &str) -> Vec<Value> {
     objects
 }
 
-fn sorted(mut problems: Vec<Problem>, file: &str) -> Vec<ManifestError> {
+fn sorted(mut problems: Vec<ObjectProblem>, file: &str) -> Vec<ManifestError> {
     problems.sort_by_key(|problem| problem.line);
     problems.into_iter().map(|problem| problem.of(file)).collect()
 }
@@ -191,23 +191,23 @@ fn sorted(mut problems: Vec<Problem>, file: &str) -> Vec<ManifestError> {
 ///
 /// # Errors
 /// All that is wrong with it.
-pub fn read_value(value: &Value, place: &str) -> Result<Object, ManifestErrors> {
-    read_as(value, place, Context::default(), |at| kinds::read_strictly(at, None))
+pub fn read_value(value: &Value, place: &str) -> Result<ManifestObject, ManifestErrors> {
+    read_as(value, place, ManifestContext::default(), |at| kinds::read_strictly(at, None))
 }
 
 /// Reads one object that an API server accepted; `place` names it in messages.
 ///
 /// # Errors
 /// All that is wrong with it. An unknown field isn't.
-pub fn read_stored(value: &Value, place: &str) -> Result<Object, ManifestErrors> {
-    read_as(value, place, Context::of_server(), kinds::read_stored)
+pub fn read_stored(value: &Value, place: &str) -> Result<ManifestObject, ManifestErrors> {
+    read_as(value, place, ManifestContext::of_server(), kinds::read_stored)
 }
 
 /// Reads a value with a reader; what a reader leaves out it has reported.
 fn read_as<T>(
     value: &Value,
     place: &str,
-    context: Context,
+    context: ManifestContext,
     read: impl FnOnce(At<'_, '_>) -> Option<T>,
 ) -> Result<T, ManifestErrors> {
     let object = read(At::root(value, &context));
@@ -217,7 +217,12 @@ fn read_as<T>(
         Some(_) | None => {
             if problems.is_empty() {
                 let message = "not an object that can be read".to_owned();
-                problems.push(Problem { line: None, field: String::new(), message, remedy: String::new() });
+                problems.push(ObjectProblem {
+                    line: None,
+                    field: String::new(),
+                    message,
+                    remedy: String::new(),
+                });
             }
             Err(ManifestErrors(sorted(problems, place)))
         }
@@ -229,7 +234,7 @@ fn read_as<T>(
 /// # Errors
 /// All that is wrong with it.
 pub fn pod_from_value(value: &Value) -> Result<Pod, ManifestErrors> {
-    read_as(value, "Pod", Context::of_server(), pod::read_pod)
+    read_as(value, "Pod", ManifestContext::of_server(), pod::read_pod)
 }
 
 /// Reads a Node that an API server accepted.
@@ -237,7 +242,7 @@ pub fn pod_from_value(value: &Value) -> Result<Pod, ManifestErrors> {
 /// # Errors
 /// All that is wrong with it.
 pub fn node_from_value(value: &Value) -> Result<Node, ManifestErrors> {
-    read_as(value, "Node", Context::of_server(), node::read_node)
+    read_as(value, "Node", ManifestContext::of_server(), node::read_node)
 }
 
 /// Reads an EC2NodeClass that an API server accepted.
@@ -245,19 +250,19 @@ pub fn node_from_value(value: &Value) -> Result<Node, ManifestErrors> {
 /// # Errors
 /// All that is wrong with it.
 pub fn node_class_from_value(value: &Value) -> Result<Ec2NodeClass, ManifestErrors> {
-    read_as(value, "EC2NodeClass", Context::of_server(), node_class::read_node_class)
+    read_as(value, "EC2NodeClass", ManifestContext::of_server(), node_class::read_node_class)
 }
 
 /// Reads a part of an object that an API server accepted, such as a taint. Nothing where something is wrong with it.
 #[must_use]
 pub fn part<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
-    read_as(value, "", Context::of_server(), |at| at.read()).ok()
+    read_as(value, "", ManifestContext::of_server(), |at| at.read()).ok()
 }
 
 /// Takes out of an object of a kind what nobody reads: fields that the types of this module don't have. What can't be
 /// read stays, and whoever reads what is kept tells it. All of a kind that isn't read is left.
 pub fn keep(kind: &str, object: &mut Value) {
-    let context = Context::of_server();
+    let context = ManifestContext::of_server();
     let _ = kinds::read_kind(At::root(object, &context), kind);
     for pointer in context.dropped() {
         let Some((around, name)) = pointer.rsplit_once('/') else { continue };

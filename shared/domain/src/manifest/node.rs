@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::decode::{At, Kept, Whole};
+use super::decode::{At, KeepUnknown, Whole};
 use super::fields::{LabelKey, LabelValue, text, time};
-use super::meta::{Form, Scope};
+use super::meta::{KindScope, ObjectFields};
 use crate::api::node::{Node, NodeCondition, Schedulable};
 use crate::api::pod::Readiness;
 use crate::id::{NodeName, ProviderId};
@@ -17,11 +17,11 @@ use crate::taint::{Taint, TaintEffect};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct NodeSpec {
+struct NodeSpecFields {
     #[serde(rename = "providerID")]
     provider_id: String,
     unschedulable: bool,
-    taints: Vec<Kept<Taint>>,
+    taints: Vec<KeepUnknown<Taint>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -29,12 +29,12 @@ struct NodeSpec {
 struct NodeStatus {
     capacity: ResourceList,
     allocatable: Option<ResourceList>,
-    conditions: Vec<Condition>,
+    conditions: Vec<NodeConditionFields>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Condition {
+struct NodeConditionFields {
     #[serde(rename = "type", deserialize_with = "text")]
     kind: String,
     #[serde(default = "unknown")]
@@ -50,7 +50,7 @@ fn unknown() -> String {
 impl<'de> Deserialize<'de> for Taint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Written {
+        struct TaintFields {
             key: LabelKey,
             #[serde(default)]
             value: LabelValue,
@@ -58,17 +58,17 @@ impl<'de> Deserialize<'de> for Taint {
             #[serde(default, rename = "timeAdded")]
             _time_added: Whole,
         }
-        let Written { key, value, effect, .. } = Written::deserialize(deserializer)?;
+        let TaintFields { key, value, effect, .. } = TaintFields::deserialize(deserializer)?;
         Ok(Self { key: key.0, value: value.0, effect })
     }
 }
 
 pub(super) fn read_node(at: At<'_, '_>) -> Option<Node> {
-    let form: Form<NodeSpec, NodeStatus> = at.read()?;
-    let meta = form.metadata.of_object(&at.place, Scope::Cluster)?;
+    let form: ObjectFields<NodeSpecFields, NodeStatus> = at.read()?;
+    let meta = form.metadata.of_object(&at.place, KindScope::Cluster)?;
     let (spec, status) = (form.spec.unwrap_or_default(), form.status.unwrap_or_default());
     let ready = status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
-    let condition = |Condition { kind, status, last_transition_time }| NodeCondition {
+    let condition = |NodeConditionFields { kind, status, last_transition_time }| NodeCondition {
         kind,
         status,
         since: last_transition_time,
@@ -77,7 +77,7 @@ pub(super) fn read_node(at: At<'_, '_>) -> Option<Node> {
         name: NodeName::parse(meta.name.clone()).ok()?,
         meta,
         provider_id: ProviderId::parse(&spec.provider_id).ok(),
-        taints: spec.taints.into_iter().map(|Kept(taint)| taint).collect(),
+        taints: spec.taints.into_iter().map(|KeepUnknown(taint)| taint).collect(),
         schedulable: if spec.unschedulable { Schedulable::No } else { Schedulable::Yes },
         // As the API server fills it in.
         allocatable: status.allocatable.unwrap_or_else(|| status.capacity.clone()),

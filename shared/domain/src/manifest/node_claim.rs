@@ -5,39 +5,39 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-use super::decode::{At, Kept, Named, told};
-use super::fields::{Lapse, Plain};
-use super::meta::{Form, Scope};
-use super::node_pool::ClaimSpec;
-use super::requirements::{Owner, Wanted};
+use super::decode::{At, KeepUnknown, NameUnknown, told};
+use super::fields::{Lapse, PlainDuration};
+use super::meta::{KindScope, ObjectFields};
+use super::node_pool::NodeClaimSpec;
+use super::requirements::{RequirementEntry, RequirementsOwner};
 use crate::api::node_claim::NodeClaimObject;
 use crate::api::node_pool::{NodeClaimTemplate, NodeClassRef};
 use crate::id::{ClaimName, ParseIdError, ProviderId};
 use crate::resources::ResourceList;
 use crate::taint::Taint;
 
-/// [`ClaimSpec`], and what only a NodeClaim has.
+/// [`NodeClaimSpec`], and what only a NodeClaim has.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Written {
+struct NodeClaimFields {
     node_class_ref: Option<NodeClassRef>,
-    requirements: Option<Vec<Wanted>>,
-    resources: Resources,
+    requirements: Option<Vec<RequirementEntry>>,
+    resources: ClaimResources,
     taints: Vec<Taint>,
     startup_taints: Vec<Taint>,
     expire_after: Option<Lapse>,
-    termination_grace_period: Option<Plain>,
+    termination_grace_period: Option<PlainDuration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Resources {
+struct ClaimResources {
     requests: ResourceList,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Status {
+struct NodeClaimStatusFields {
     #[serde(rename = "providerID")]
     provider_id: Option<ProviderId>,
     node_name: Option<String>,
@@ -56,10 +56,11 @@ impl<'de> Deserialize<'de> for ProviderId {
 }
 
 pub(super) fn read_node_claim(at: At<'_, '_>) -> Option<NodeClaimObject> {
-    let mut form: Form<Named<Written>, Kept<Status>> = at.read()?;
-    let Named(written) = form.spec(&at.place)?;
-    let Kept(status) = form.status.unwrap_or_default();
-    let spec = ClaimSpec {
+    let mut form: ObjectFields<NameUnknown<NodeClaimFields>, KeepUnknown<NodeClaimStatusFields>> =
+        at.read()?;
+    let NameUnknown(written) = form.spec(&at.place)?;
+    let KeepUnknown(status) = form.status.unwrap_or_default();
+    let spec = NodeClaimSpec {
         node_class_ref: written.node_class_ref,
         requirements: written.requirements,
         taints: written.taints,
@@ -67,8 +68,8 @@ pub(super) fn read_node_claim(at: At<'_, '_>) -> Option<NodeClaimObject> {
         expire_after: written.expire_after,
         termination_grace_period: written.termination_grace_period,
     };
-    let template = spec.into_domain(&at.place.key("spec"), Owner::NodeClaim);
-    let meta = form.metadata.of_object(&at.place, Scope::Cluster)?;
+    let template = spec.into_domain(&at.place.key("spec"), RequirementsOwner::NodeClaim);
+    let meta = form.metadata.of_object(&at.place, KindScope::Cluster)?;
     let (labels, annotations) = (meta.labels.clone(), meta.annotations.clone());
     Some(NodeClaimObject {
         name: ClaimName::parse(meta.name.clone()).ok()?,

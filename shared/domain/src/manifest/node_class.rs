@@ -10,20 +10,20 @@ use serde_json::Value;
 
 use super::class_devices as devices;
 use super::class_selectors::{
-    self as selectors, AmiTerm, GroupTerm, List, PlacementGroup, ReservationTerm, SubnetTerm,
+    self as selectors, AmiTerm, GroupTerm, PlacementGroup, ReservationTerm, SubnetTerm, TermList,
 };
-use super::decode::{At, Kept, Named, Place, Whole};
+use super::decode::{At, KeepUnknown, NameUnknown, Place, Whole};
 use super::fields::{MOST, texts, within};
 use super::kubelet::read_kubelet;
-use super::meta::{Form, Scope};
+use super::meta::{KindScope, ObjectFields};
 use crate::api::node_class::{
     AmiSelectorTerm, Ec2NodeClass, InstanceProfile, MetadataOptions, NodeIdentity, ResolvedSubnet,
     is_restricted_tag,
 };
 use crate::catalog::NodeSettings;
 use crate::catalog::settings::{
-    AmiFamily, BlockDevice, ConnectionTracking, InstanceStorePolicy, Kubelet, NestedVirtualization,
-    NetworkInterface,
+    AmiFamily, BlockDevice, ConnectionTracking, InstanceStorePolicy, KubeletConfiguration,
+    NestedVirtualization, NetworkInterface,
 };
 use crate::id::NodeClassName;
 
@@ -65,7 +65,7 @@ struct CpuOptions {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Status {
+struct NodeClassStatusFields {
     subnets: Vec<ResolvedSubnet>,
 }
 
@@ -74,8 +74,8 @@ const UNSUPPORTED: [&str; 5] =
     ["placementGroupSelector", "ipPrefixCount", "networkInterfaces", "connectionTracking", "cpuOptions"];
 
 pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
-    let mut form: Form<Named<ClassSpec>, Kept<Status>> = at.read()?;
-    let Named(spec) = form.spec(&at.place)?;
+    let mut form: ObjectFields<NameUnknown<ClassSpec>, KeepUnknown<NodeClassStatusFields>> = at.read()?;
+    let NameUnknown(spec) = form.spec(&at.place)?;
     let place = at.place.key("spec");
     let identity = spec.identity(&place);
     spec.check(&place);
@@ -83,7 +83,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     let amis = place.key("amiSelectorTerms");
     let (subnets, groups) = (place.key("subnetSelectorTerms"), place.key("securityGroupSelectorTerms"));
     let reservations = place.key("capacityReservationSelectorTerms");
-    let list = |place, key| List { place, given: raw.get(key) };
+    let list = |place, key| TermList { place, given: raw.get(key) };
     let ami_selector = selectors::amis(list(&amis, "amiSelectorTerms"), spec.ami_selector_terms);
     let ami_family = family(spec.ami_family, &ami_selector, &place);
     let says = |key: &&&str| {
@@ -95,10 +95,10 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     let family = ami_family.unwrap_or(AmiFamily::Al2023);
     let kubelet = match raw.get("kubelet").filter(|kubelet| !kubelet.is_null()) {
         Some(kubelet) => read_kubelet(at.key("spec", raw).key("kubelet", kubelet), family, &mut unsupported),
-        None => Kubelet::default(),
+        None => KubeletConfiguration::default(),
     };
     unsupported.sort();
-    let meta = form.metadata.of_object(&at.place, Scope::Cluster)?;
+    let meta = form.metadata.of_object(&at.place, KindScope::Cluster)?;
     Some(Ec2NodeClass {
         name: NodeClassName::parse(meta.name.clone()).ok()?,
         meta,
@@ -132,7 +132,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
         associate_public_ip: spec.associate_public_ip_address,
         detailed_monitoring: spec.detailed_monitoring,
         context: spec.context,
-        status_subnets: form.status.map(|Kept(status)| status.subnets).unwrap_or_default(),
+        status_subnets: form.status.map(|KeepUnknown(status)| status.subnets).unwrap_or_default(),
         unsupported,
     })
 }

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use super::decode::{At, Named, Place, Whole};
-use super::fields::{Lapse, MOST, Plain, labels, texts, within};
-use super::meta::{Form, Scope};
-use super::requirements::{Owner, Wanted, check_key, requirements};
+use super::decode::{At, NameUnknown, Place, Whole};
+use super::fields::{Lapse, MOST, PlainDuration, labels, texts, within};
+use super::meta::{KindScope, ObjectFields};
+use super::requirements::{RequirementEntry, RequirementsOwner, check_key, requirements};
 use crate::api::node_pool::{
     ConsolidationPolicy, DisruptionPolicy, NodeClaimTemplate, NodeClassRef, NodePool,
 };
-use crate::budget::{Budget, BudgetError, DisruptionReason, Nodes};
+use crate::budget::{Budget, BudgetError, BudgetNodes, DisruptionReason};
 use crate::id::NodePoolName;
 use crate::resources::{ResourceList, ResourceName};
 use crate::taint::Taint;
@@ -22,7 +22,7 @@ use crate::taint::Taint;
 /// Karpenter's default of `expireAfter`.
 const EXPIRE_AFTER: SignedDuration = SignedDuration::from_hours(720);
 /// Karpenter's default of `disruption.budgets`.
-const BUDGET: Budget = Budget::always(Nodes::Percent(10));
+const BUDGET: Budget = Budget::always(BudgetNodes::Percent(10));
 /// Karpenter's bounds.
 const MAX_BUDGETS: usize = 50;
 const MAX_LABELS: usize = 100;
@@ -30,8 +30,8 @@ const MAX_LABELS: usize = 100;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PoolSpec {
-    template: Option<Template>,
-    disruption: Disruption,
+    template: Option<NodeClaimTemplateFields>,
+    disruption: DisruptionFields,
     limits: ResourceList,
     #[serde(deserialize_with = "within::<1, 100, _, _>")]
     weight: Option<u8>,
@@ -41,9 +41,9 @@ struct PoolSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Template {
+struct NodeClaimTemplateFields {
     metadata: TemplateMeta,
-    spec: Option<ClaimSpec>,
+    spec: Option<NodeClaimSpec>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,18 +58,18 @@ struct TemplateMeta {
 /// The part that `spec.template.spec` of a NodePool and `spec` of a NodeClaim have in common.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ClaimSpec {
+pub(super) struct NodeClaimSpec {
     pub(super) node_class_ref: Option<NodeClassRef>,
-    pub(super) requirements: Option<Vec<Wanted>>,
+    pub(super) requirements: Option<Vec<RequirementEntry>>,
     pub(super) taints: Vec<Taint>,
     pub(super) startup_taints: Vec<Taint>,
     pub(super) expire_after: Option<Lapse>,
-    pub(super) termination_grace_period: Option<Plain>,
+    pub(super) termination_grace_period: Option<PlainDuration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Disruption {
+struct DisruptionFields {
     consolidate_after: Option<Lapse>,
     consolidation_policy: Option<ConsolidationPolicy>,
     budgets: Option<Vec<WrittenBudget>>,
@@ -85,9 +85,9 @@ struct WrittenBudget {
 }
 
 pub(super) fn read_node_pool(at: At<'_, '_>) -> Option<NodePool> {
-    let mut form: Form<Named<PoolSpec>, Whole> = at.read()?;
-    let meta = std::mem::take(&mut form.metadata).of_object(&at.place, Scope::Cluster);
-    let Named(spec) = form.spec(&at.place)?;
+    let mut form: ObjectFields<NameUnknown<PoolSpec>, Whole> = at.read()?;
+    let meta = std::mem::take(&mut form.metadata).of_object(&at.place, KindScope::Cluster);
+    let NameUnknown(spec) = form.spec(&at.place)?;
     let place = at.place.key("spec");
     if spec.replicas.is_some() {
         check_static(&spec, &place);
@@ -121,12 +121,12 @@ fn check_static(spec: &PoolSpec, place: &Place<'_>) {
     }
 }
 
-impl Template {
+impl NodeClaimTemplateFields {
     fn into_domain(self, place: &Place<'_>) -> Option<NodeClaimTemplate> {
         let TemplateMeta { labels, annotations } = self.metadata;
         let metadata = place.key("metadata");
         for key in labels.keys() {
-            check_key(&metadata.key("labels").key(key), key, Owner::NodePool);
+            check_key(&metadata.key("labels").key(key), key, RequirementsOwner::NodePool);
         }
         let Some(spec) = self.spec else {
             place.missing("spec", "a map");
@@ -139,14 +139,18 @@ impl Template {
                 "each label is a requirement of the NodeClaim; leave some out",
             );
         }
-        let template = spec.into_domain(&place, Owner::NodePool)?;
+        let template = spec.into_domain(&place, RequirementsOwner::NodePool)?;
         Some(NodeClaimTemplate { labels, annotations, ..template })
     }
 }
 
-impl ClaimSpec {
+impl NodeClaimSpec {
     /// The claim, without labels and annotations.
-    pub(super) fn into_domain(self, place: &Place<'_>, owner: Owner) -> Option<NodeClaimTemplate> {
+    pub(super) fn into_domain(
+        self,
+        place: &Place<'_>,
+        owner: RequirementsOwner,
+    ) -> Option<NodeClaimTemplate> {
         if self.node_class_ref.is_none() {
             place.missing("nodeClassRef", "the EC2NodeClass's group, kind and name");
         }
@@ -160,7 +164,7 @@ impl ClaimSpec {
             taints: self.taints,
             startup_taints: self.startup_taints,
             expire_after: self.expire_after.map_or(Some(EXPIRE_AFTER), |Lapse(after)| after),
-            termination_grace_period: self.termination_grace_period.map(|Plain(period)| period),
+            termination_grace_period: self.termination_grace_period.map(|PlainDuration(period)| period),
         })
     }
 }
@@ -177,7 +181,7 @@ fn check_repeated(place: &Place<'_>, taints: &[Taint], startup: &[Taint]) {
     }
 }
 
-impl Disruption {
+impl DisruptionFields {
     fn into_domain(self, place: &Place<'_>) -> DisruptionPolicy {
         let list = place.key("budgets");
         let budgets = self.budgets.map_or_else(
@@ -206,7 +210,7 @@ impl Disruption {
 impl WrittenBudget {
     fn into_domain(self, place: &Place<'_>) -> Option<Budget> {
         // `nodes` and the window are looked at one by one, so that both are reported.
-        let nodes = Nodes::parse(self.nodes.as_deref().unwrap_or("10%"));
+        let nodes = BudgetNodes::parse(self.nodes.as_deref().unwrap_or("10%"));
         let window = Budget::parse("0", self.schedule.as_deref(), self.duration.as_deref());
         for error in nodes.as_ref().err().into_iter().chain(window.as_ref().err()) {
             report_budget(place, error);

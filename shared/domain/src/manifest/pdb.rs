@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
 
-use super::decode::{At, Kept, reread, told};
+use super::decode::{At, KeepUnknown, reread, told};
 use super::fields::{MOST, integer, within};
-use super::meta::{Form, Scope};
+use super::meta::{KindScope, ObjectFields};
 use crate::api::pod::LabelSelector;
 use crate::api::workload::{IntOrPercent, PdbBound, PodDisruptionBudget, UnhealthyPodEviction};
 
@@ -29,13 +29,13 @@ struct BudgetStatus {
 }
 
 #[derive(Deserialize)]
-struct Count(#[serde(deserialize_with = "integer::<0, MOST, _, _>")] u32);
+struct BudgetCount(#[serde(deserialize_with = "integer::<0, MOST, _, _>")] u32);
 
 impl<'de> Deserialize<'de> for IntOrPercent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let given = Value::deserialize(deserializer)?;
         let Value::String(text) = &given else {
-            return reread(&given).map(|Count(count)| Self::Int(count));
+            return reread(&given).map(|BudgetCount(count)| Self::Int(count));
         };
         let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok()).map(Self::Percent);
         percent.ok_or_else(|| {
@@ -46,8 +46,8 @@ impl<'de> Deserialize<'de> for IntOrPercent {
 }
 
 pub(super) fn read_pod_disruption_budget(at: At<'_, '_>) -> Option<PodDisruptionBudget> {
-    let mut form: Form<Kept<BudgetSpec>, BudgetStatus> = at.read()?;
-    let Kept(spec) = form.spec(&at.place)?;
+    let mut form: ObjectFields<KeepUnknown<BudgetSpec>, BudgetStatus> = at.read()?;
+    let KeepUnknown(spec) = form.spec(&at.place)?;
     if spec.min_available.is_some() && spec.max_unavailable.is_some() {
         at.place
             .key("spec")
@@ -60,7 +60,7 @@ pub(super) fn read_pod_disruption_budget(at: At<'_, '_>) -> Option<PodDisruption
         (None, None) => PdbBound::MinAvailable(IntOrPercent::Int(0)),
     };
     Some(PodDisruptionBudget {
-        meta: form.metadata.of_object(&at.place, Scope::Namespaced)?,
+        meta: form.metadata.of_object(&at.place, KindScope::Namespaced)?,
         selector: spec.selector,
         bound,
         disruptions_allowed: form.status.and_then(|status| status.disruptions_allowed).unwrap_or(0),

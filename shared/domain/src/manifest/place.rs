@@ -7,14 +7,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::error::Problem;
+use super::error::ObjectProblem;
 use super::priority::Priorities;
-use super::shapes::Shapes;
-use super::yaml::Lines;
+use super::shapes::ReadShapes;
+use super::yaml::YamlLines;
 
 /// What becomes of fields that a type doesn't have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strangers {
+pub(super) enum UnknownFields {
     /// Nothing: nobody keeps them.
     Dropped,
     /// They are kept.
@@ -25,18 +25,18 @@ pub(super) enum Strangers {
 
 /// A field that its type doesn't have.
 #[derive(Debug, Clone)]
-pub(super) struct Stranger {
+pub(super) struct UnknownField {
     /// As a JSON pointer.
     pub(super) pointer: String,
     /// The fields that the type has.
     pub(super) known: &'static [&'static str],
     /// What becomes of it.
-    pub(super) fate: Strangers,
+    pub(super) fate: UnknownFields,
 }
 
 /// Who wrote what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Source {
+pub(super) enum ManifestSource {
     /// A person, in a file.
     #[default]
     File,
@@ -46,21 +46,21 @@ pub(super) enum Source {
 
 /// What a reading shares: its problems, what it noted, the shapes of pods, the priority classes.
 #[derive(Debug, Default)]
-pub(super) struct Context {
-    pub(super) source: Source,
-    lines: Lines,
-    pub(super) problems: RefCell<Vec<Problem>>,
-    pub(super) warnings: RefCell<Vec<Problem>>,
-    pub(super) strangers: RefCell<BTreeMap<String, Stranger>>,
-    pub(super) shapes: RefCell<Shapes>,
+pub(super) struct ManifestContext {
+    pub(super) source: ManifestSource,
+    lines: YamlLines,
+    pub(super) problems: RefCell<Vec<ObjectProblem>>,
+    pub(super) warnings: RefCell<Vec<ObjectProblem>>,
+    pub(super) strangers: RefCell<BTreeMap<String, UnknownField>>,
+    pub(super) shapes: RefCell<ReadShapes>,
     pub(super) priorities: Priorities,
     /// Places of values that were wrong: they are read as absent.
     pub(super) wrong: RefCell<BTreeSet<String>>,
 }
 
-impl Context {
+impl ManifestContext {
     pub(super) fn of_server() -> Self {
-        Self { source: Source::Server, ..Self::default() }
+        Self { source: ManifestSource::Server, ..Self::default() }
     }
 
     pub(super) fn of_files(priorities: Priorities) -> Self {
@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Begins another document.
-    pub(super) fn begin(&mut self, lines: Lines) {
+    pub(super) fn begin(&mut self, lines: YamlLines) {
         self.lines = lines;
         self.strangers.take();
         self.wrong.take();
@@ -77,14 +77,14 @@ impl Context {
     /// Places of unknown fields that mean something.
     pub(super) fn named(&self) -> Vec<String> {
         let strangers = self.strangers.borrow();
-        let named = strangers.iter().filter(|(_, stranger)| stranger.fate == Strangers::Named);
+        let named = strangers.iter().filter(|(_, stranger)| stranger.fate == UnknownFields::Named);
         named.map(|(place, _)| place.clone()).collect()
     }
 
     /// JSON pointers of what nobody keeps.
     pub(super) fn dropped(&self) -> Vec<String> {
         let strangers = self.strangers.borrow();
-        let dropped = strangers.values().filter(|stranger| stranger.fate == Strangers::Dropped);
+        let dropped = strangers.values().filter(|stranger| stranger.fate == UnknownFields::Dropped);
         dropped.map(|stranger| stranger.pointer.clone()).collect()
     }
 
@@ -117,21 +117,21 @@ impl Context {
         field: String,
         message: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Problem {
-        Problem { line: self.lines.of(&field), field, message: message.into(), remedy: remedy.into() }
+    ) -> ObjectProblem {
+        ObjectProblem { line: self.lines.of(&field), field, message: message.into(), remedy: remedy.into() }
     }
 }
 
 /// Where a value is: `spec.limits[nvidia.com/gpu]`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'p> {
-    pub(super) context: &'p Context,
+    pub(super) context: &'p ManifestContext,
     parent: Option<&'p Place<'p>>,
-    step: Step<'p>,
+    step: PlaceStep<'p>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Step<'p> {
+enum PlaceStep<'p> {
     Root,
     Key(&'p str),
     Index(usize),
@@ -143,10 +143,10 @@ impl fmt::Display for Place<'_> {
             write!(f, "{parent}")?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Index(index) => write!(f, "[{index}]"),
-            Step::Key(key) => {
-                let first = self.parent.is_none_or(|parent| matches!(parent.step, Step::Root));
+            PlaceStep::Root => Ok(()),
+            PlaceStep::Index(index) => write!(f, "[{index}]"),
+            PlaceStep::Key(key) => {
+                let first = self.parent.is_none_or(|parent| matches!(parent.step, PlaceStep::Root));
                 write_key(f, if first { "" } else { "." }, key)
             }
         }
@@ -161,20 +161,20 @@ pub(super) fn write_key(f: &mut impl fmt::Write, dot: &str, key: &str) -> fmt::R
 }
 
 impl<'p> Place<'p> {
-    pub(super) fn root(context: &'p Context) -> Self {
-        Self { context, parent: None, step: Step::Root }
+    pub(super) fn root(context: &'p ManifestContext) -> Self {
+        Self { context, parent: None, step: PlaceStep::Root }
     }
 
-    pub(super) fn context(&self) -> &'p Context {
+    pub(super) fn context(&self) -> &'p ManifestContext {
         self.context
     }
 
     pub(super) fn key<'c>(&'c self, key: &'c str) -> Place<'c> {
-        Place { context: self.context, parent: Some(self), step: Step::Key(key) }
+        Place { context: self.context, parent: Some(self), step: PlaceStep::Key(key) }
     }
 
     pub(super) fn index(&self, index: usize) -> Place<'_> {
-        Place { context: self.context, parent: Some(self), step: Step::Index(index) }
+        Place { context: self.context, parent: Some(self), step: PlaceStep::Index(index) }
     }
 
     /// Reports an error, unless something of this was wrong already: then nobody knows what it would have been.
@@ -192,7 +192,7 @@ impl<'p> Place<'p> {
         }
         let mut within = Some(self);
         while let Some(place) = within {
-            let list = place.parent.filter(|_| matches!(place.step, Step::Index(_)));
+            let list = place.parent.filter(|_| matches!(place.step, PlaceStep::Index(_)));
             if list.is_some_and(|list| self.context.is_wrong_within(&list.to_string())) {
                 return true;
             }
@@ -214,9 +214,9 @@ impl<'p> Place<'p> {
     pub(super) fn pointer(&self) -> String {
         let before = self.parent.map(Place::pointer).unwrap_or_default();
         match self.step {
-            Step::Root => before,
-            Step::Index(index) => format!("{before}/{index}"),
-            Step::Key(key) => format!("{before}/{}", key.replace('~', "~0").replace('/', "~1")),
+            PlaceStep::Root => before,
+            PlaceStep::Index(index) => format!("{before}/{index}"),
+            PlaceStep::Key(key) => format!("{before}/{}", key.replace('~', "~0").replace('/', "~1")),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Pods and what their templates ask for.
 //!
 //! Decides what a pod needs of its node, with the defaults that the API server fills in, and which of its fields may
-//! decide that: below [`Named`] an unknown field is noted, elsewhere it is ignored. Sums over containers are those of
-//! [`PodResources`]; priorities of classes come from [`super::priority`].
+//! decide that: below [`NameUnknown`] an unknown field is noted, elsewhere it is ignored. Sums over containers are
+//! those of [`PodResources`]; priorities of classes come from [`super::priority`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 use super::affinity::Affinity;
-use super::decode::{At, Kept, Named, Place, Source, Whole, told};
+use super::decode::{At, KeepUnknown, ManifestSource, NameUnknown, Place, Whole, told};
 use super::duration;
 use super::fields::{MOST, WIDEST, labels, text, time, within};
-use super::meta::{Form, Scope};
+use super::meta::{KindScope, ObjectFields};
 use super::priority::Completeness;
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{
@@ -40,16 +40,16 @@ pub(super) struct PodSpec {
     scheduler_name: Option<String>,
     #[serde(deserialize_with = "labels")]
     node_selector: BTreeMap<String, String>,
-    affinity: Named<Affinity>,
-    topology_spread_constraints: Named<Vec<TopologySpreadConstraint>>,
-    tolerations: Named<Vec<Toleration>>,
+    affinity: NameUnknown<Affinity>,
+    topology_spread_constraints: NameUnknown<Vec<TopologySpreadConstraint>>,
+    tolerations: NameUnknown<Vec<Toleration>>,
     overhead: ResourceList,
-    resources: Option<Named<Resources>>,
-    resource_claims: Named<Vec<ResourceClaim>>,
+    resources: Option<NameUnknown<ContainerResourceFields>>,
+    resource_claims: NameUnknown<Vec<ResourceClaim>>,
     #[serde(deserialize_with = "within::<{ i32::MIN as i64 }, MOST, _, _>")]
     priority: Option<i32>,
     priority_class_name: String,
-    scheduling_gates: Vec<Gate>,
+    scheduling_gates: Vec<SchedulingGate>,
     #[serde(deserialize_with = "within::<0, WIDEST, _, _>")]
     termination_grace_period_seconds: Option<u32>,
     host_network: bool,
@@ -62,14 +62,14 @@ pub(super) struct PodSpec {
 #[serde(default, rename_all = "camelCase")]
 struct Container {
     name: String,
-    resources: Named<Resources>,
+    resources: NameUnknown<ContainerResourceFields>,
     restart_policy: String,
-    ports: Vec<Kept<Port>>,
+    ports: Vec<KeepUnknown<Port>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Resources {
+struct ContainerResourceFields {
     requests: ResourceList,
     limits: ResourceList,
     #[serde(rename = "claims")]
@@ -108,7 +108,7 @@ struct ResourceClaim {
 }
 
 #[derive(Debug, Deserialize)]
-struct Gate {
+struct SchedulingGate {
     #[serde(deserialize_with = "text")]
     name: String,
 }
@@ -117,8 +117,8 @@ struct Gate {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Volume {
     name: String,
-    persistent_volume_claim: Option<Kept<ClaimSource>>,
-    ephemeral: Option<Kept<Ephemeral>>,
+    persistent_volume_claim: Option<KeepUnknown<ClaimSource>>,
+    ephemeral: Option<KeepUnknown<Ephemeral>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,19 +138,19 @@ struct Ephemeral {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ClaimTemplate {
-    pub(super) metadata: ClaimName,
-    pub(super) spec: ClaimSpec,
+    pub(super) metadata: VolumeClaimName,
+    pub(super) spec: EphemeralClaimSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ClaimName {
+pub(super) struct VolumeClaimName {
     pub(super) name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ClaimSpec {
+pub(super) struct EphemeralClaimSpec {
     pub(super) storage_class_name: Option<String>,
 }
 
@@ -161,14 +161,14 @@ struct PodStatus {
     #[serde(deserialize_with = "time")]
     start_time: Option<Timestamp>,
     nominated_node_name: String,
-    conditions: Vec<Condition>,
+    conditions: Vec<PodConditionFields>,
     container_statuses: Vec<ContainerStatus>,
     init_container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Condition {
+struct PodConditionFields {
     #[serde(rename = "type")]
     kind: String,
     status: String,
@@ -187,7 +187,7 @@ impl<'de> Deserialize<'de> for Toleration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
-        struct Written {
+        struct TolerationFields {
             key: String,
             operator: TolerationOperator,
             value: String,
@@ -195,8 +195,8 @@ impl<'de> Deserialize<'de> for Toleration {
             #[serde(deserialize_with = "within::<{ i64::MIN }, { i64::MAX }, _, _>")]
             toleration_seconds: Option<i64>,
         }
-        let Written { key, operator, value, effect, toleration_seconds } =
-            Written::deserialize(deserializer)?;
+        let TolerationFields { key, operator, value, effect, toleration_seconds } =
+            TolerationFields::deserialize(deserializer)?;
         if key.is_empty() && operator == TolerationOperator::Equal {
             let message = "a toleration without a key needs `operator: Exists`";
             return Err(Error::custom(told(message, "add the key or the operator")));
@@ -207,10 +207,10 @@ impl<'de> Deserialize<'de> for Toleration {
 
 pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
     let before = at.place.context().errors();
-    let mut form: Form<PodSpec, PodStatus> = at.read()?;
+    let mut form: ObjectFields<PodSpec, PodStatus> = at.read()?;
     let mut spec = form.spec(&at.place)?;
     let status = form.status.unwrap_or_default();
-    let meta = form.metadata.of_object(&at.place, Scope::Namespaced)?;
+    let meta = form.metadata.of_object(&at.place, KindScope::Namespaced)?;
     let place = at.place.key("spec");
     let node = match std::mem::take(&mut spec.node_name) {
         name if name.is_empty() => None,
@@ -225,9 +225,9 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
     let (phase, started_at) = (phase(&status.phase), status.start_time);
     let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
     let allocated = statuses.map(|status| (status.name, status.allocated_resources)).collect();
-    let mut shape = spec.into_shape(&place, &meta, Surroundings { owner, allocated });
+    let mut shape = spec.into_shape(&place, &meta, PodSurroundings { owner, allocated });
     // In a file they are errors.
-    if at.place.context().source == Source::Server {
+    if at.place.context().source == ManifestSource::Server {
         shape.unknown = at.place.context().named();
     }
     let uid = meta.uid.clone().or_else(|| pod_uid(&meta.namespace, &meta.name).ok())?;
@@ -278,7 +278,7 @@ fn phase(text: &str) -> PodPhase {
 }
 
 impl PodStatus {
-    fn condition(&self, kind: &str) -> Option<&Condition> {
+    fn condition(&self, kind: &str) -> Option<&PodConditionFields> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 
@@ -299,7 +299,7 @@ impl PodStatus {
 
 /// What a shape takes from outside of its spec.
 #[derive(Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct PodSurroundings {
     /// The controller.
     pub(super) owner: Option<OwnerReference>,
     /// `allocatedResources` by container.
@@ -308,7 +308,12 @@ pub(super) struct Surroundings {
 
 impl PodSpec {
     /// What a pod, or a template's pods, need.
-    pub(super) fn into_shape(self, place: &Place<'_>, meta: &ObjectMeta, around: Surroundings) -> PodShape {
+    pub(super) fn into_shape(
+        self,
+        place: &Place<'_>,
+        meta: &ObjectMeta,
+        around: PodSurroundings,
+    ) -> PodShape {
         self.check(place);
         let mut shape = PodShape {
             namespace: meta.namespace.clone(),
@@ -380,11 +385,12 @@ impl PodSpec {
     }
 
     fn requests(&self, allocated: &BTreeMap<String, ResourceList>) -> ResourceList {
-        let resources = |resources: &Resources, allocated: Option<&ResourceList>| ContainerResources {
-            requests: resources.requests.clone(),
-            limits: resources.limits.clone(),
-            allocated: allocated.cloned().unwrap_or_default(),
-        };
+        let resources =
+            |resources: &ContainerResourceFields, allocated: Option<&ResourceList>| ContainerResources {
+                requests: resources.requests.clone(),
+                limits: resources.limits.clone(),
+                allocated: allocated.cloned().unwrap_or_default(),
+            };
         let container =
             |container: &Container| resources(&container.resources.0, allocated.get(&container.name));
         let init = |of: &Container| InitContainer {
@@ -404,7 +410,7 @@ impl PodSpec {
     fn host_ports(&self) -> BTreeSet<HostPort> {
         let sidecars = self.init_containers.iter().filter(|container| container.is_sidecar());
         let ports = self.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
-        let host_port = |Kept(port): &Kept<Port>| {
+        let host_port = |KeepUnknown(port): &KeepUnknown<Port>| {
             let inherited = port.container_port.filter(|_| self.host_network);
             Some(HostPort {
                 ip: if port.host_ip.is_empty() { "0.0.0.0" } else { &port.host_ip }.to_owned(),
@@ -430,10 +436,10 @@ impl Container {
 impl Volume {
     /// What of it binds a pod to a place.
     fn placing(&self) -> Option<PodVolume> {
-        if let Some(Kept(source)) = &self.persistent_volume_claim {
+        if let Some(KeepUnknown(source)) = &self.persistent_volume_claim {
             return Some(PodVolume::Claim(source.claim_name.clone()));
         }
-        let Kept(Ephemeral { volume_claim_template: template }) = self.ephemeral.as_ref()?;
+        let KeepUnknown(Ephemeral { volume_claim_template: template }) = self.ephemeral.as_ref()?;
         let storage_class = template.spec.storage_class_name.clone();
         Some(PodVolume::Ephemeral { volume: self.name.clone(), storage_class })
     }

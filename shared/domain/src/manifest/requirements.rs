@@ -25,7 +25,7 @@ const KNOWN_VALUES: [(&str, &[&str]); 2] = [
 
 /// Whose requirements and labels they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum RequirementsOwner {
     /// A person writes them: labels that Karpenter sets are refused.
     NodePool,
     /// Karpenter or Tenon writes them.
@@ -35,7 +35,7 @@ pub(super) enum Owner {
 /// One of `requirements`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wanted {
+pub(super) struct RequirementEntry {
     key: LabelKey,
     operator: Operator,
     #[serde(default)]
@@ -45,7 +45,11 @@ pub(super) struct Wanted {
 }
 
 /// `requirements` of a spec, which have to be there.
-pub(super) fn requirements(wanted: Option<Vec<Wanted>>, spec: &Place<'_>, owner: Owner) -> Requirements {
+pub(super) fn requirements(
+    wanted: Option<Vec<RequirementEntry>>,
+    spec: &Place<'_>,
+    owner: RequirementsOwner,
+) -> Requirements {
     let Some(wanted) = wanted else {
         spec.missing("requirements", "a list, `[]` for none");
         return Requirements::new();
@@ -54,13 +58,13 @@ pub(super) fn requirements(wanted: Option<Vec<Wanted>>, spec: &Place<'_>, owner:
     if wanted.len() > MAX_REQUIREMENTS {
         list.error(format!("more than {MAX_REQUIREMENTS} requirements"), "leave some out");
     }
-    let read = |(index, wanted): (usize, Wanted)| wanted.into_domain(&list.index(index), owner);
+    let read = |(index, wanted): (usize, RequirementEntry)| wanted.into_domain(&list.index(index), owner);
     wanted.into_iter().enumerate().filter_map(read).collect()
 }
 
 /// Whether a label may be set or asked for; says so if it mayn't.
-pub(super) fn check_key(at: &Place<'_>, key: &str, owner: Owner) {
-    if owner == Owner::NodeClaim {
+pub(super) fn check_key(at: &Place<'_>, key: &str, owner: RequirementsOwner) {
+    if owner == RequirementsOwner::NodeClaim {
         return;
     }
     if let Some(restricted) = labels::restricted_label(normalize(key)) {
@@ -72,8 +76,8 @@ pub(super) fn check_key(at: &Place<'_>, key: &str, owner: Owner) {
     }
 }
 
-impl Wanted {
-    fn into_domain(self, at: &Place<'_>, owner: Owner) -> Option<Requirement> {
+impl RequirementEntry {
+    fn into_domain(self, at: &Place<'_>, owner: RequirementsOwner) -> Option<Requirement> {
         let Self { key: LabelKey(key), operator, values, min_values } = self;
         let field = at.key("key");
         if key.len() > MAX_KEY {

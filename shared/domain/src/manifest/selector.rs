@@ -33,11 +33,11 @@ impl Operators for OfLabels {
 
 /// One requirement of a pod or a volume.
 #[derive(Debug)]
-pub(super) struct Asked<K>(Requirement, PhantomData<K>);
+pub(super) struct AskedRequirement<K>(Requirement, PhantomData<K>);
 
-impl<'de, K: Operators> Deserialize<'de> for Asked<K> {
+impl<'de, K: Operators> Deserialize<'de> for AskedRequirement<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Written { key, operator, values } = Written::<K>::deserialize(deserializer)?;
+        let RequirementFields { key, operator, values } = RequirementFields::<K>::deserialize(deserializer)?;
         let written = NodeSelectorRequirement { key: key.0, operator: operator.0, values, min_values: None };
         let requirement = Requirement::parse(&written).map_err(|error| {
             let (message, remedy) = refusal(&error);
@@ -49,7 +49,7 @@ impl<'de, K: Operators> Deserialize<'de> for Asked<K> {
 
 #[derive(serde::Deserialize)]
 #[serde(bound = "K: Operators")]
-struct Written<K> {
+struct RequirementFields<K> {
     key: LabelKey,
     operator: Word<K>,
     #[serde(default)]
@@ -92,15 +92,15 @@ pub(super) fn refusal(error: &RequirementError) -> (String, &'static str) {
 
 #[derive(Default, serde::Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Term {
-    match_expressions: Vec<Asked<OfNodes>>,
-    match_fields: Vec<Asked<OfNodes>>,
+struct SelectorTerm {
+    match_expressions: Vec<AskedRequirement<OfNodes>>,
+    match_fields: Vec<AskedRequirement<OfNodes>>,
 }
 
 impl<'de> Deserialize<'de> for NodeSelectorTerm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Term { match_expressions, match_fields } = Term::deserialize(deserializer)?;
-        let all = |asked: Vec<Asked<OfNodes>>| asked.into_iter().map(|asked| asked.0).collect();
+        let SelectorTerm { match_expressions, match_fields } = SelectorTerm::deserialize(deserializer)?;
+        let all = |asked: Vec<AskedRequirement<OfNodes>>| asked.into_iter().map(|asked| asked.0).collect();
         Ok(Self { match_expressions: all(match_expressions), match_fields: all(match_fields) })
     }
 }
@@ -126,7 +126,7 @@ fn terms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeSelectorT
 struct Labelled {
     #[serde(deserialize_with = "labels")]
     match_labels: BTreeMap<String, String>,
-    match_expressions: Vec<Asked<OfLabels>>,
+    match_expressions: Vec<AskedRequirement<OfLabels>>,
 }
 
 impl<'de> Deserialize<'de> for LabelSelector {

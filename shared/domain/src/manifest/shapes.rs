@@ -9,9 +9,9 @@ use crate::api::pod::PodShape;
 
 /// Shapes that were read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shapes(BTreeSet<Arc<PodShape>>);
+pub(super) struct ReadShapes(BTreeSet<Arc<PodShape>>);
 
-impl Shapes {
+impl ReadShapes {
     /// The shared shape that equals this one.
     pub(super) fn intern(&mut self, shape: PodShape) -> Arc<PodShape> {
         if let Some(known) = self.0.get(&shape) {

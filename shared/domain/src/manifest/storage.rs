@@ -4,9 +4,9 @@
 
 use serde::Deserialize;
 
-use super::decode::{At, Kept, Whole};
+use super::decode::{At, KeepUnknown, Whole};
 use super::fields::{LabelKey, text};
-use super::meta::{Form, Metadata, Scope};
+use super::meta::{KindScope, Metadata, ObjectFields};
 use super::selector::NodeSelector;
 use crate::api::pod::NodeSelectorTerm;
 use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
@@ -17,21 +17,21 @@ const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct ClaimSpec {
+struct VolumeClaimSpec {
     storage_class_name: Option<String>,
     volume_name: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Phase {
+struct VolumePhase {
     phase: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct VolumeSpec {
-    node_affinity: Kept<VolumeAffinity>,
+    node_affinity: KeepUnknown<VolumeAffinity>,
     #[serde(rename = "storageClassName")]
     _storage_class_name: Whole,
     csi: Option<Csi>,
@@ -64,40 +64,40 @@ struct ClassForm {
     #[serde(default)]
     volume_binding_mode: VolumeBinding,
     #[serde(default)]
-    allowed_topologies: Kept<Vec<Topology>>,
+    allowed_topologies: KeepUnknown<Vec<Topology>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Topology {
-    match_label_expressions: Vec<Places>,
+    match_label_expressions: Vec<TopologyTerm>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Places {
+struct TopologyTerm {
     key: LabelKey,
     #[serde(default)]
     values: Vec<String>,
 }
 
 pub(super) fn read_persistent_volume_claim(at: At<'_, '_>) -> Option<PersistentVolumeClaim> {
-    let form: Form<ClaimSpec, Phase> = at.read()?;
+    let form: ObjectFields<VolumeClaimSpec, VolumePhase> = at.read()?;
     let spec = form.spec.unwrap_or_default();
     Some(PersistentVolumeClaim {
         storage_class: spec.storage_class_name,
         volume: Some(spec.volume_name).filter(|name| !name.is_empty()),
         phase: form.status.and_then(|status| status.phase).unwrap_or_else(|| "Pending".to_owned()),
-        meta: form.metadata.of_object(&at.place, Scope::Namespaced)?,
+        meta: form.metadata.of_object(&at.place, KindScope::Namespaced)?,
     })
 }
 
 pub(super) fn read_persistent_volume(at: At<'_, '_>) -> Option<PersistentVolume> {
-    let mut form: Form<VolumeSpec, Phase> = at.read()?;
+    let mut form: ObjectFields<VolumeSpec, VolumePhase> = at.read()?;
     let spec = form.spec(&at.place)?;
     let terms = spec.node_affinity.0.required.map(|selector| selector.node_selector_terms);
     let driver = spec.csi.and_then(|csi| csi.driver);
     Some(PersistentVolume {
-        meta: form.metadata.of_object(&at.place, Scope::Cluster)?,
+        meta: form.metadata.of_object(&at.place, KindScope::Cluster)?,
         node_affinity: terms.unwrap_or_default(),
         driver: driver.or_else(|| spec.aws_elastic_block_store.map(|_| EBS_DRIVER.to_owned())),
     })
@@ -105,13 +105,13 @@ pub(super) fn read_persistent_volume(at: At<'_, '_>) -> Option<PersistentVolume>
 
 pub(super) fn read_storage_class(at: At<'_, '_>) -> Option<StorageClass> {
     let form: ClassForm = at.read()?;
-    let asked = |place: Places| Requirement::one_of(&place.key.0, place.values);
+    let asked = |place: TopologyTerm| Requirement::one_of(&place.key.0, place.values);
     let term = |topology: Topology| NodeSelectorTerm {
         match_expressions: topology.match_label_expressions.into_iter().map(asked).collect(),
         match_fields: Vec::new(),
     };
     Some(StorageClass {
-        meta: form.metadata.of_object(&at.place, Scope::Cluster)?,
+        meta: form.metadata.of_object(&at.place, KindScope::Cluster)?,
         provisioner: form.provisioner,
         binding: form.volume_binding_mode,
         allowed_topologies: form.allowed_topologies.0.into_iter().map(term).collect(),

@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::json;
 
-fn stored(value: &Value) -> Object {
+fn stored(value: &Value) -> ManifestObject {
     read_stored(value, "cluster").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -87,11 +87,11 @@ fn unknown_fields_of_karpenters_specs_are_named() {
             newer = with(&newer, pointer, json!({"a": 1}));
         }
         let read = stored(&newer);
-        let unknown = if let Object::NodePool(pool) = &read {
+        let unknown = if let ManifestObject::NodePool(pool) = &read {
             &pool.unknown
-        } else if let Object::NodeClaim(claim) = &read {
+        } else if let ManifestObject::NodeClaim(claim) = &read {
             &claim.unknown
-        } else if let Object::NodeClass(class) = &read {
+        } else if let ManifestObject::NodeClass(class) = &read {
             &class.unsupported
         } else {
             panic!("{read:?}")
@@ -117,7 +117,9 @@ fn unknown_fields_of_karpenters_specs_are_named() {
 #[test]
 fn unknown_fields_that_may_place_a_pod_are_named_and_others_are_not() {
     let unknown = |pointer: &str| {
-        let Object::Pod(pod) = stored(&with(&pod(), pointer, json!({"a": 1}))) else { panic!("{pointer}") };
+        let ManifestObject::Pod(pod) = stored(&with(&pod(), pointer, json!({"a": 1}))) else {
+            panic!("{pointer}")
+        };
         pod.shape.unknown.clone()
     };
     for (pointer, place) in [

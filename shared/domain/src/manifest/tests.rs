@@ -92,7 +92,7 @@ fn check(text: &str, expected: &[&str]) {
     assert_eq!(errors(text), expected, "{text}");
 }
 
-fn read(text: &str) -> Read {
+fn read(text: &str) -> ReadManifests {
     read_files(&[("a.yaml", text)]).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -292,7 +292,7 @@ fn what_karpenter_rejects_of_a_class() {
     }
 }
 
-fn check_realistic(read: &Read) {
+fn check_realistic(read: &ReadManifests) {
     assert_eq!(read.warnings, []);
     let manifests = &read.manifests;
     let (pool, class) = (&manifests.node_pools[0], &manifests.node_classes[0]);
@@ -329,8 +329,8 @@ fn a_realistic_file_is_read_as_yaml_and_as_a_json_list() {
     let json = format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}]}}", items.join(",\n"));
     check_realistic(&read(&json));
     let value: serde_json::Value = serde_json::from_str(&items[0]).unwrap();
-    assert!(matches!(read_value(&value, "cluster"), Ok(Object::NodePool(_))));
-    let Ok(Object::NodePool(pool)) = read_stored(&value, "cluster") else { panic!("{value}") };
+    assert!(matches!(read_value(&value, "cluster"), Ok(ManifestObject::NodePool(_))));
+    let Ok(ManifestObject::NodePool(pool)) = read_stored(&value, "cluster") else { panic!("{value}") };
     assert_eq!(*pool, read(&text).manifests.node_pools[0]);
 }
 

@@ -9,8 +9,8 @@ use serde::de::IgnoredAny;
 
 use super::decode::{At, Place, Whole};
 use super::fields::{MOST, within};
-use super::meta::{Form, Metadata, Scope};
-use super::pod::{ClaimTemplate, PodSpec, Surroundings};
+use super::meta::{KindScope, Metadata, ObjectFields};
+use super::pod::{ClaimTemplate, PodSpec, PodSurroundings};
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{PodShape, PodVolume};
 use crate::api::workload::{DaemonSet, Workload, WorkloadKind};
@@ -28,14 +28,14 @@ pub(super) struct ControllerSpec {
     #[serde(deserialize_with = "within::<0, MOST, _, _>")]
     completions: Option<u32>,
     suspend: bool,
-    template: Option<Template>,
+    template: Option<PodTemplate>,
     volume_claim_templates: Vec<ClaimTemplate>,
     job_template: Option<JobTemplate>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Template {
+struct PodTemplate {
     metadata: Metadata,
     spec: Option<PodSpec>,
 }
@@ -96,9 +96,9 @@ pub(super) fn read_daemon_set(at: At<'_, '_>) -> Option<DaemonSet> {
 }
 
 fn read_controller(at: At<'_, '_>) -> Option<(ObjectMeta, ControllerSpec)> {
-    let mut form: Form<ControllerSpec, IgnoredAny> = at.read()?;
+    let mut form: ObjectFields<ControllerSpec, IgnoredAny> = at.read()?;
     let spec = form.spec(&at.place)?;
-    Some((form.metadata.of_object(&at.place, Scope::Namespaced)?, spec))
+    Some((form.metadata.of_object(&at.place, KindScope::Namespaced)?, spec))
 }
 
 impl ControllerSpec {
@@ -110,7 +110,7 @@ impl ControllerSpec {
 }
 
 fn template(
-    template: Option<Template>,
+    template: Option<PodTemplate>,
     spec: &Place<'_>,
     controller: &ObjectMeta,
     kind: &str,
@@ -124,7 +124,7 @@ fn template(
         place.missing("spec", "a map");
         return None;
     };
-    let meta = template.metadata.of_template(Scope::Namespaced);
+    let meta = template.metadata.of_template(KindScope::Namespaced);
     let meta = ObjectMeta { namespace: controller.namespace.clone(), ..meta };
     let owner = OwnerReference {
         kind: kind.to_owned(),
@@ -132,7 +132,7 @@ fn template(
         uid: controller.uid.as_ref().map(ToString::to_string).unwrap_or_default(),
         role: OwnerRole::Controller,
     };
-    let around = Surroundings { owner: Some(owner), ..Surroundings::default() };
+    let around = PodSurroundings { owner: Some(owner), ..PodSurroundings::default() };
     Some(pods.into_shape(&place.key("spec"), &meta, around))
 }
 

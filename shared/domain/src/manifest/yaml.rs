@@ -21,9 +21,9 @@ const MAX_ALIASED: usize = 100_000;
 
 /// Where values begin, by their places; empty for what comes from no text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Lines(BTreeMap<String, u32>);
+pub(super) struct YamlLines(BTreeMap<String, u32>);
 
-impl Lines {
+impl YamlLines {
     /// The line of a place, or of what it is in: a field that is missing has none, nor has the inside of an alias.
     pub(super) fn of(&self, place: &str) -> Option<u32> {
         if let Some(line) = self.0.get(place) {
@@ -36,9 +36,9 @@ impl Lines {
 
 /// One document of a text.
 #[derive(Debug, Default)]
-pub(super) struct Document {
+pub(super) struct YamlDocument {
     pub(super) value: Value,
-    pub(super) lines: Lines,
+    pub(super) lines: YamlLines,
 }
 
 /// A text that isn't a value.
@@ -52,7 +52,7 @@ pub(super) struct SyntaxError {
 /// What a text holds: its documents, and what is wrong with those that are left out.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
-    pub(super) documents: Vec<Document>,
+    pub(super) documents: Vec<YamlDocument>,
     pub(super) errors: Vec<SyntaxError>,
 }
 
@@ -72,7 +72,7 @@ fn parse_json(file: &str, text: &str) -> Documents {
             // What JSON admits and YAML doesn't has no lines.
             let known = values.len() == yaml.documents.len();
             let mut lines = yaml.documents.into_iter().map(|document| document.lines).filter(|_| known);
-            let with_lines = |value| Document { value, lines: lines.next().unwrap_or_default() };
+            let with_lines = |value| YamlDocument { value, lines: lines.next().unwrap_or_default() };
             Documents { documents: values.into_iter().map(with_lines).collect(), errors: yaml.errors }
         }
         // `{a: b}` is YAML and no JSON.
@@ -121,7 +121,7 @@ struct Builder {
     aliased: usize,
     frames: Vec<Frame>,
     anchors: BTreeMap<usize, Value>,
-    done: Document,
+    done: YamlDocument,
     repeated: Vec<SyntaxError>,
 }
 
@@ -134,10 +134,10 @@ struct Frame {
 
 enum Holds {
     List(Vec<Value>),
-    Map { fields: Map<String, Value>, merged: Vec<Value>, key: Option<Key> },
+    Map { fields: Map<String, Value>, merged: Vec<Value>, key: Option<YamlKey> },
 }
 
-enum Key {
+enum YamlKey {
     Plain(String, Option<u32>),
     Merge,
 }
@@ -200,7 +200,7 @@ impl Builder {
             Event::Nothing | Event::StreamStart | Event::StreamEnd => {}
             Event::DocumentStart(_) => {
                 self.anchors.clear();
-                self.done = Document::default();
+                self.done = YamlDocument::default();
             }
             Event::DocumentEnd => {
                 into.errors.append(&mut self.repeated);
@@ -226,9 +226,9 @@ impl Builder {
                 if let Some(Holds::Map { key: key @ None, .. }) = self.frames.last_mut().map(|f| &mut f.holds)
                 {
                     *key = Some(if plain && text == "<<" {
-                        Key::Merge
+                        YamlKey::Merge
                     } else {
-                        Key::Plain(text.into_owned(), line)
+                        YamlKey::Plain(text.into_owned(), line)
                     });
                 } else {
                     self.begin(line);
@@ -256,7 +256,7 @@ impl Builder {
                 (format!("{place}[{}]", items.len()), line)
             }
             Some(Frame { place, holds: Holds::Map { key, .. }, .. }) => match key {
-                Some(Key::Plain(key, line)) => {
+                Some(YamlKey::Plain(key, line)) => {
                     let mut child = place.clone();
                     // Writing into memory can't fail.
                     let _ = write_key(&mut child, if place.is_empty() { "" } else { "." }, key);
@@ -267,7 +267,7 @@ impl Builder {
                     }
                     (child, *line)
                 }
-                Some(Key::Merge) | None => (format!("{place}<<"), None),
+                Some(YamlKey::Merge) | None => (format!("{place}<<"), None),
             },
         };
         if let Some(line) = line {
@@ -327,8 +327,8 @@ impl Builder {
             None => self.done.value = value,
             Some(Holds::List(items)) => items.push(value),
             Some(Holds::Map { fields, merged, key }) => match key.take() {
-                Some(Key::Plain(key, _)) => drop(fields.insert(key, value)),
-                Some(Key::Merge) => merged.push(value),
+                Some(YamlKey::Plain(key, _)) => drop(fields.insert(key, value)),
+                Some(YamlKey::Merge) => merged.push(value),
                 None => {
                     let message = "an alias as a key".to_owned();
                     return Err(Broken { line, message, remedy: "write the key out" });

@@ -158,7 +158,7 @@ impl UnavailableKey {
     /// Whether it being exhausted keeps a node from being had so. Which of a zone's subnets is taken is chosen later,
     /// so a subnet concerns no offering by itself.
     #[must_use]
-    pub fn concerns(&self, wanted: &Wanted<'_>) -> bool {
+    pub fn concerns(&self, wanted: &WantedOffering<'_>) -> bool {
         let offering = wanted.offering;
         match self {
             Self::Offering(key) => key == offering,
@@ -205,7 +205,7 @@ impl fmt::Display for UnavailableKey {
 
 /// A way to have a node, with all of it that can be exhausted.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct WantedOffering<'a> {
     /// The offering.
     pub offering: &'a OfferingKey,
     /// The vCPUs of its type, which a quota counts.
@@ -216,7 +216,7 @@ pub struct Wanted<'a> {
     pub reservation: Option<&'a ReservationId>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> WantedOffering<'a> {
     /// An offering of a type with so many vCPUs, and nothing else that can be exhausted.
     #[must_use]
     pub const fn new(offering: &'a OfferingKey, vcpus: u32) -> Self {

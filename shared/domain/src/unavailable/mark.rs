@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::digest::Digest;
 use crate::id::{ClusterName, LaunchId};
-use crate::unavailable::key::{UnavailableKey, Wanted};
+use crate::unavailable::key::{UnavailableKey, WantedOffering};
 
 /// How long nothing is asked for after the first refusal. A pool that is short for a moment has some again by then, and
 /// what is cheaper elsewhere costs little for so long.
@@ -184,7 +184,7 @@ impl Mark {
 
     /// Whether it is about this way to have a node.
     #[must_use]
-    pub fn concerns(&self, wanted: &Wanted<'_>) -> bool {
+    pub fn concerns(&self, wanted: &WantedOffering<'_>) -> bool {
         self.from_vcpus.is_none_or(|from| wanted.vcpus >= from) && self.key.concerns(wanted)
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::key::{UnavailableKey, Wanted, family};
+use super::key::{UnavailableKey, WantedOffering, family};
 use super::mark::{Mark, MarkState};
 
 /// All marks of a region, by what is exhausted.
@@ -75,7 +75,7 @@ impl Marks {
     }
 
     /// Those that concern a way to have a node, whatever they still say.
-    pub fn concerning<'a>(&'a self, wanted: &'a Wanted<'_>) -> impl Iterator<Item = &'a Mark> {
+    pub fn concerning<'a>(&'a self, wanted: &'a WantedOffering<'_>) -> impl Iterator<Item = &'a Mark> {
         let of_family = self.by_family.get(family(&wanted.offering.instance_type));
         let keys = of_family.into_iter().flatten().chain(&self.wide);
         keys.filter_map(|key| self.marks.get(key)).filter(|mark| mark.concerns(wanted))
@@ -83,7 +83,7 @@ impl Marks {
 
     /// What keeps a node from being had so; nothing where no mark says anything of it.
     #[must_use]
-    pub fn blocking(&self, wanted: &Wanted<'_>, now: Timestamp) -> Option<Blocking> {
+    pub fn blocking(&self, wanted: &WantedOffering<'_>, now: Timestamp) -> Option<Blocking> {
         Blocking::of(self.concerning(wanted), now)
     }
 

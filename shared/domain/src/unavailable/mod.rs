@@ -12,7 +12,7 @@ mod marks;
 #[cfg(test)]
 mod tests;
 
-pub use key::{OfferingKey, RequestDigest, UnavailableKey, Wanted};
+pub use key::{OfferingKey, RequestDigest, UnavailableKey, WantedOffering};
 pub use mark::{
     FIRST_HOLD, FORGET_AFTER, INTERRUPTED_HOLD, LAST_RESORT, LEASE, LaunchAsked, MOST_HOLD, Mark, MarkState,
     Probe, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION,

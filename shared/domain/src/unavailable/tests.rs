@@ -240,7 +240,7 @@ fn a_quota_is_marked_from_the_smallest_size_that_was_refused() {
     let blocks = |mark: &Mark, vcpus: u32| {
         let marks: Marks = [mark.clone()].into_iter().collect();
         let offering = OfferingKey::parse("on-demand#use1-az1#m5.large").unwrap();
-        marks.blocking(&Wanted::new(&offering, vcpus), at(2)).is_some()
+        marks.blocking(&WantedOffering::new(&offering, vcpus), at(2)).is_some()
     };
     assert_eq!([48, 96].map(|vcpus| blocks(&mark, vcpus)), [false, true]);
     assert_eq!([4, 8, 96].map(|vcpus| blocks(&lowered, vcpus)), [false, true, true]);
@@ -251,10 +251,10 @@ fn check(marks: &[&str], now: i64, expected: &[&str]) {
     let marks: Marks = marks.iter().map(|what| refused_of(None, what, (0, Some(2)), 0).unwrap()).collect();
     let offering = OfferingKey::parse("spot#use1-az1#m5.large").unwrap();
     let requests = ["12ab", "34cd"].map(|text| RequestDigest::parse(text).unwrap());
-    let wanted = Wanted {
+    let wanted = WantedOffering {
         requests: &requests,
         reservation: Some(&ReservationId::parse("cr-1").unwrap()),
-        ..Wanted::new(&offering, 2)
+        ..WantedOffering::new(&offering, 2)
     };
     let found = marks.blocking(&wanted, at(now)).map_or(Vec::new(), |blocking| blocking.keys);
     assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
@@ -316,7 +316,7 @@ fn the_latest_of_all_marks_counts() {
     let second = refused_of(None, "capacity-type#spot", (0, None), 40).unwrap();
     let marks: Marks = [first.clone(), second.clone()].into_iter().collect();
     let offering = OfferingKey::parse("spot#use1-az1#m5.large").unwrap();
-    let wanted = Wanted::new(&offering, 2);
+    let wanted = WantedOffering::new(&offering, 2);
     let blocking = marks.blocking(&wanted, at(90)).unwrap();
     let latest = second.last_resort_at().max(first.last_resort_at());
     assert_eq!((blocking.until, blocking.last_resort_at), (second.until, latest));
@@ -472,10 +472,10 @@ proptest! {
         let marks: Marks = all.iter().cloned().collect();
         let requests = [RequestDigest::parse("1").unwrap()];
         let reservation = ReservationId::parse("cr-1").unwrap();
-        let wanted = Wanted {
+        let wanted = WantedOffering {
             requests: &requests,
             reservation: Some(&reservation),
-            ..Wanted::new(&offering, vcpus)
+            ..WantedOffering::new(&offering, vcpus)
         };
         let blocking = marks.blocking(&wanted, at(now));
         let expected: Vec<&Mark> = all

@@ -2,14 +2,14 @@
 //! tested here: no server on this machine gives them.
 
 use crate::DynamoTable;
-use crate::fake_http::{FakeHttp, Silence, table};
+use crate::fake_http::{FakeDynamoHttp, Silence, table};
 use serde_json::{Value as Json, json};
 use std::error::Error;
 use std::time::Duration;
 use tenon_domain::id::ClusterName;
 use tenon_table::{
-    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
-    TableError, Value, Write,
+    Commit, CommitError, CommitToken, Consistency, Expect, Item, Key, Query, SkRange, Table, TableError,
+    Value, Write, WriteCondition,
 };
 
 fn error(code: &str, message: &str) -> Json {
@@ -35,23 +35,23 @@ fn put(sk: &str) -> Write {
     Write::Put { key: key(sk), item: Item::from([("x".to_owned(), Value::Null)]) }
 }
 
-fn commit(conditions: Vec<Condition>, writes: Vec<Write>) -> Commit {
+fn commit(conditions: Vec<WriteCondition>, writes: Vec<Write>) -> Commit {
     Commit { token: CommitToken::parse("token").unwrap(), conditions, writes }
 }
 
 fn single() -> Commit {
-    commit(vec![Condition::Item { key: key("A"), expect: Expect::Absent }], vec![put("A")])
+    commit(vec![WriteCondition::Item { key: key("A"), expect: Expect::Absent }], vec![put("A")])
 }
 
 /// Three actions: the cluster's revision, a claim's, and a put without a condition.
 fn transaction() -> Commit {
-    let cluster = Condition::Cluster { cluster: ClusterName::parse("prod").unwrap(), revision: 4 };
-    let claim = Condition::Item { key: key("A"), expect: Expect::Revision(2) };
+    let cluster = WriteCondition::Cluster { cluster: ClusterName::parse("prod").unwrap(), revision: 4 };
+    let claim = WriteCondition::Item { key: key("A"), expect: Expect::Revision(2) };
     commit(vec![cluster, claim], vec![put("B")])
 }
 
 async fn committed(commit: &Commit, status: u16, body: Json) -> CommitError {
-    table(FakeHttp::new([(status, body)])).commit(commit).await.unwrap_err()
+    table(FakeDynamoHttp::new([(status, body)])).commit(commit).await.unwrap_err()
 }
 
 async fn check_commit(commit: &Commit, status: u16, body: Json, expected: &str) {
@@ -167,7 +167,7 @@ async fn a_canceled_transaction_is_judged_by_its_reasons() {
 
 async fn check_read(status: u16, body: Json, expected: &str) {
     let says = |found: TableError| assert_eq!(found.to_string(), expected, "{body}");
-    let fresh = || table(FakeHttp::new([(status, body.clone())]));
+    let fresh = || table(FakeDynamoHttp::new([(status, body.clone())]));
     says(fresh().get(&key("A"), Consistency::Strong).await.unwrap_err());
     says(fresh().batch_get(&[key("A")], Consistency::Strong).await.unwrap_err());
     let query = Query::new("CLUSTER#prod", SkRange::All, Consistency::Eventual);
@@ -205,7 +205,7 @@ async fn a_batch_that_came_in_part_is_an_error() {
     let keys = [key("A"), key("B")];
     let batch = async |items: Json| {
         let body = json!({"Responses": {"state": items}, "UnprocessedKeys": left.clone()});
-        table(FakeHttp::new([(200, body)])).batch_get(&keys, Consistency::Strong).await.unwrap_err()
+        table(FakeDynamoHttp::new([(200, body)])).batch_get(&keys, Consistency::Strong).await.unwrap_err()
     };
     let busy = batch(json!([attributes("A")])).await;
     assert_eq!(busy.to_string(), "reads of `CLUSTER#prod` are throttled: ask again later");
@@ -224,7 +224,7 @@ async fn a_batch_that_came_in_part_is_an_error() {
 async fn nothing_is_tried_twice() {
     for (status, body) in [(500, error("InternalServerError", "x")), (400, error("ThrottlingException", "x"))]
     {
-        let http = FakeHttp::new([(status, body), (200, json!({}))]);
+        let http = FakeDynamoHttp::new([(status, body), (200, json!({}))]);
         table(http.clone()).commit(&single()).await.unwrap_err();
         assert_eq!(http.requests().len(), 1, "{status}");
     }
@@ -247,7 +247,7 @@ async fn silence_ends_with_the_call_timeout() {
 
 /// What is sent for a commit: the operation and the body.
 async fn sent(commit: &Commit) -> (String, Json) {
-    let http = FakeHttp::new([(200, json!({}))]);
+    let http = FakeDynamoHttp::new([(200, json!({}))]);
     table(http.clone()).commit(commit).await.unwrap();
     http.requests().remove(0)
 }
@@ -255,7 +255,7 @@ async fn sent(commit: &Commit) -> (String, Json) {
 #[tokio::test]
 async fn one_write_goes_alone_and_everything_else_as_a_transaction() {
     let at = |sk: &str| json!({"pk": {"S": "CLUSTER#prod"}, "sk": {"S": sk}});
-    let revision = |sk: &str| Condition::Item { key: key(sk), expect: Expect::Revision(2) };
+    let revision = |sk: &str| WriteCondition::Item { key: key(sk), expect: Expect::Revision(2) };
     let set = Write::Set { key: key("A"), set: Item::new(), remove: vec!["name".to_owned()] };
     let mut item = at("A");
     item["x"] = json!({"NULL": true});

@@ -92,22 +92,22 @@ mod tests {
         allocatable: BTreeMap<String, String>,
     }
 
-    struct World {
+    struct CorrectionsWorld {
         published: BTreeMap<String, Published>,
         types: Vec<InstanceTypeInfo>,
         limits: Limits,
     }
 
-    fn world() -> World {
+    fn world() -> CorrectionsWorld {
         let file = include_bytes!("../../tests/data/karpenter-instance-types.json.gz");
-        World {
+        CorrectionsWorld {
             published: gzip("karpenter-instance-types.json.gz", file).unwrap(),
             types: types().unwrap(),
             limits: limits().unwrap(),
         }
     }
 
-    impl World {
+    impl CorrectionsWorld {
         /// `type key ours theirs` for every value in which the reference differs, by type, then key.
         fn differences(&self, corrections: &[Correction]) -> Vec<String> {
             let (mut types, mut limits) = (self.types.clone(), self.limits.clone());

@@ -7,7 +7,7 @@ use tenon_domain::catalog::offering::CapacityType;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SubnetId, Zone};
 
 use super::Tags;
-use crate::classify::{Class, classify};
+use crate::classify::{ErrorClass, classify};
 
 /// How a fleet pays: `DefaultTargetCapacityType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,7 +167,7 @@ pub struct FleetItemError {
 impl FleetItemError {
     /// What the error means.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         classify(&self.code, &self.message)
     }
 }

@@ -11,14 +11,14 @@ use super::{TagFilter, Tags};
 
 /// An image's architecture, of those that nodes run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Architecture {
+pub enum ImageArchitecture {
     /// `x86_64`, Kubernetes' `amd64`.
     X86_64,
     /// `arm64`.
     Arm64,
 }
 
-impl Architecture {
+impl ImageArchitecture {
     /// EC2's word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -48,11 +48,11 @@ impl Architecture {
     }
 }
 
-impl From<Architecture> for facts::Architecture {
-    fn from(architecture: Architecture) -> Self {
+impl From<ImageArchitecture> for facts::Architecture {
+    fn from(architecture: ImageArchitecture) -> Self {
         match architecture {
-            Architecture::X86_64 => Self::X86_64,
-            Architecture::Arm64 => Self::Arm64,
+            ImageArchitecture::X86_64 => Self::X86_64,
+            ImageArchitecture::Arm64 => Self::Arm64,
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct Image {
     /// The owner's alias, such as `amazon`.
     pub owner_alias: Option<String>,
     /// Its architecture; `None` for one that nodes can't run on.
-    pub architecture: Option<Architecture>,
+    pub architecture: Option<ImageArchitecture>,
     /// Its state at the moment of the answer.
     pub state: ImageState,
     /// When it was made.

@@ -6,7 +6,7 @@ use tenon_domain::id::{
     ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId,
 };
 
-use super::{Architecture, TagFilter, Tags, TargetCapacityType};
+use super::{ImageArchitecture, TagFilter, Tags, TargetCapacityType};
 
 /// An instance's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,7 +79,7 @@ pub struct Instance {
     /// The image that it was launched from.
     pub image: ImageId,
     /// Its architecture.
-    pub architecture: Architecture,
+    pub architecture: ImageArchitecture,
     /// Spot or on-demand.
     pub capacity_type: TargetCapacityType,
     /// The capacity reservation that it runs in.

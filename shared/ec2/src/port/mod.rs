@@ -23,7 +23,7 @@ pub use fleet::{
     CreateFleetRequest, DryRunOutcome, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
     FleetResult, FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
-pub use image::{Architecture, DisabledImages, Image, ImageFilter, ImageState, VolumeSnapshot};
+pub use image::{DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, VolumeSnapshot};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use network::{ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{
@@ -32,8 +32,8 @@ pub use offering::{
 pub use reservation::{CapacityReservation, CapacityReservationFilter, ReservationPreference};
 pub use stored::StoredRequestError;
 pub use template::{
-    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplate, LaunchTemplateData,
-    LaunchTemplateFilter, MetadataOptions, MetadataTokens, Monitoring,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, LaunchTemplate,
+    LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
 pub use zonal_shift::cluster_arn;
@@ -143,7 +143,7 @@ macro_rules! port {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
         }
 
-        impl<E: Send + Sync, P: Send + Sync, Z: Send + Sync> $port for Account<E, P, Z>
+        impl<E: Send + Sync, P: Send + Sync, Z: Send + Sync> $port for Ec2Account<E, P, Z>
         where
             $kind: $port,
         {
@@ -154,7 +154,7 @@ macro_rules! port {
 
 /// EC2, its prices and zonal shifts as one, as handlers take them.
 #[derive(Debug, Clone)]
-pub struct Account<E, P, Z> {
+pub struct Ec2Account<E, P, Z> {
     /// EC2 of an account and region.
     pub ec2: E,
     /// The region's prices.

@@ -34,14 +34,14 @@ pub enum StoredRequestError {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredFleet {
     v: u32,
     client_token: String,
     target_capacity: u32,
     capacity_type: String,
     on_demand_allocation: OnDemand,
     spot_allocation: Spot,
-    launch_templates: Vec<Template>,
+    launch_templates: Vec<StoredTemplateConfig>,
     instance_tags: Tags,
     volume_tags: Tags,
     fleet_tags: Tags,
@@ -64,7 +64,7 @@ enum Spot {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Template {
+struct StoredTemplateConfig {
     name: String,
     version: String,
     overrides: Vec<Override>,
@@ -83,7 +83,7 @@ impl CreateFleetRequest {
     /// The request's stored form: versioned JSON, the same bytes for the same request.
     #[must_use]
     pub fn to_stored(&self) -> String {
-        let stored = Stored {
+        let stored = StoredFleet {
             v: VERSION,
             client_token: self.client_token.to_string(),
             target_capacity: self.target_capacity,
@@ -97,7 +97,7 @@ impl CreateFleetRequest {
                 SpotAllocation::PriceCapacityOptimized => Spot::PriceCapacityOptimized,
                 SpotAllocation::CapacityOptimizedPrioritized => Spot::CapacityOptimizedPrioritized,
             },
-            launch_templates: self.launch_templates.iter().map(Template::from).collect(),
+            launch_templates: self.launch_templates.iter().map(StoredTemplateConfig::from).collect(),
             instance_tags: self.tags.instance.clone(),
             volume_tags: self.tags.volume.clone(),
             fleet_tags: self.tags.fleet.clone(),
@@ -113,14 +113,14 @@ impl CreateFleetRequest {
     /// [`StoredRequestError`] for another version, form, or a malformed id.
     pub fn from_stored(text: &str) -> Result<Self, StoredRequestError> {
         #[derive(Deserialize)]
-        struct Version {
+        struct StoredVersion {
             v: u32,
         }
-        let version: Version = serde_json::from_str(text).map_err(StoredRequestError::Form)?;
+        let version: StoredVersion = serde_json::from_str(text).map_err(StoredRequestError::Form)?;
         if version.v != VERSION {
             return Err(StoredRequestError::Version(version.v));
         }
-        let stored: Stored = serde_json::from_str(text).map_err(StoredRequestError::Form)?;
+        let stored: StoredFleet = serde_json::from_str(text).map_err(StoredRequestError::Form)?;
         let capacity_type = TargetCapacityType::parse(&stored.capacity_type)
             .ok_or(StoredRequestError::CapacityType(stored.capacity_type))?;
         Ok(Self {
@@ -139,7 +139,7 @@ impl CreateFleetRequest {
             launch_templates: stored
                 .launch_templates
                 .into_iter()
-                .map(Template::parse)
+                .map(StoredTemplateConfig::parse)
                 .collect::<Result<_, _>>()
                 .map_err(StoredRequestError::Id)?,
             tags: FleetTags {
@@ -152,7 +152,7 @@ impl CreateFleetRequest {
     }
 }
 
-impl From<&FleetLaunchTemplate> for Template {
+impl From<&FleetLaunchTemplate> for StoredTemplateConfig {
     fn from(template: &FleetLaunchTemplate) -> Self {
         let overrides = template.overrides.iter().map(|o| Override {
             instance_type: o.instance_type.to_string(),
@@ -169,7 +169,7 @@ impl From<&FleetLaunchTemplate> for Template {
     }
 }
 
-impl Template {
+impl StoredTemplateConfig {
     fn parse(self) -> Result<FleetLaunchTemplate, ParseIdError> {
         let parse = |o: Override| {
             Ok(FleetOverride {

@@ -7,7 +7,7 @@ use super::{ReservationPreference, TagFilter, Tags};
 
 /// An instance profile, by name or by ARN; EC2 has a field for each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InstanceProfile {
+pub enum InstanceProfileSpec {
     /// Its name.
     Name(String),
     /// Its ARN.
@@ -34,7 +34,7 @@ pub enum Monitoring {
 
 /// The instance metadata service's options.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MetadataOptions {
+pub struct InstanceMetadataOptions {
     /// `enabled` or `disabled`.
     pub http_endpoint: String,
     /// `enabled` or `disabled`.
@@ -47,7 +47,7 @@ pub struct MetadataOptions {
 
 /// A block device mapping with an EBS volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct BlockDevice {
+pub struct BlockDeviceMapping {
     /// Such as `/dev/xvda`.
     pub device_name: String,
     /// GiB.
@@ -78,13 +78,13 @@ pub struct LaunchTemplateData {
     /// Security groups of the first interface.
     pub security_groups: Vec<SecurityGroupId>,
     /// The instance profile.
-    pub instance_profile: Option<InstanceProfile>,
+    pub instance_profile: Option<InstanceProfileSpec>,
     /// User data, base64.
     pub user_data: Option<String>,
     /// Block devices, in order.
-    pub block_devices: Vec<BlockDevice>,
+    pub block_devices: Vec<BlockDeviceMapping>,
     /// The metadata service.
-    pub metadata_options: Option<MetadataOptions>,
+    pub metadata_options: Option<InstanceMetadataOptions>,
     /// Detailed monitoring.
     pub monitoring: Option<Monitoring>,
     /// Whether the first interface gets a public address; `None` is the subnet's default.

@@ -1,16 +1,16 @@
 use std::sync::Mutex;
 
 use serde_json::json;
-use tenon_domain::wake::{Cause, FunctionName};
-use tenon_harness::{World, WorldConfig};
-use tenon_runtime::{HandlerError, Scope};
+use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_harness::{FunctionWorld, WorldConfig};
+use tenon_runtime::{HandlerError, WakeScope};
 
 use super::*;
 
 /// Fails for the cluster `broken`, never ends for the cluster `slow`, keeps what it was asked.
 #[derive(Debug, Default)]
 struct Probe {
-    asked: Mutex<Vec<Scope>>,
+    asked: Mutex<Vec<WakeScope>>,
 }
 
 impl Handler for Probe {
@@ -18,14 +18,14 @@ impl Handler for Probe {
         FunctionName::Lifecycle
     }
 
-    async fn handle<P: Ports>(&self, _: &P, scope: &Scope, _: &[Cause]) -> Result<(), HandlerError> {
+    async fn handle<P: Ports>(&self, _: &P, scope: &WakeScope, _: &[WakeCause]) -> Result<(), HandlerError> {
         self.asked.lock().unwrap().push(scope.clone());
         match scope {
-            Scope::Cluster(cluster) if cluster.as_str() == "broken" => {
+            WakeScope::Cluster(cluster) if cluster.as_str() == "broken" => {
                 Err(HandlerError::Internal("it doesn't fit".to_owned()))
             }
-            Scope::Cluster(cluster) if cluster.as_str() == "slow" => std::future::pending().await,
-            Scope::Cluster(_) | Scope::Region => Ok(()),
+            WakeScope::Cluster(cluster) if cluster.as_str() == "slow" => std::future::pending().await,
+            WakeScope::Cluster(_) | WakeScope::Region => Ok(()),
         }
     }
 }
@@ -52,7 +52,7 @@ fn batch(bodies: &[&str]) -> Value {
 }
 
 async fn invoked(probe: &Probe, payload: Value, left: Duration) -> Result<Value, InvocationError> {
-    let world = World::new(&WorldConfig::default()).unwrap();
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     let deadline = SystemTime::now() + TO_ANSWER + left;
     invoke(probe, &world, payload, deadline).await.map(|answer| serde_json::to_value(answer).unwrap())
 }

@@ -12,32 +12,35 @@ use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::ClaimName;
 
 use super::blocked::reschedulable;
-use super::input::{ClaimView, Input};
-use super::moving::{World, node_name};
-use super::output::{Advance, FIRST_BACK_OFF, LONGEST_BACK_OFF, Plan, Refusal, RefusalReason, Report, Step};
+use super::input::{ClaimView, DisruptionInput};
+use super::moving::{SpareCapacity, node_name};
+use super::output::{
+    Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, FIRST_BACK_OFF,
+    LONGEST_BACK_OFF, RefusalReason,
+};
 
 /// What one look works on.
-pub(crate) struct Look<'a> {
+pub(crate) struct AdvanceContext<'a> {
     /// The room that is left.
-    pub(crate) world: &'a mut World,
+    pub(crate) world: &'a mut SpareCapacity,
     /// What is decided.
-    pub(crate) plan: &'a mut Plan,
+    pub(crate) plan: &'a mut DisruptionPlan,
     /// What is refused.
-    pub(crate) report: &'a mut Report,
+    pub(crate) report: &'a mut DisruptionReport,
 }
 
 /// Adds the steps of all active commands, and their next looks.
-pub(crate) fn advances(input: &Input, look: &mut Look<'_>) {
+pub(crate) fn advances(input: &DisruptionInput, look: &mut AdvanceContext<'_>) {
     let mut commands: Vec<&Command> = input.commands.iter().filter(|command| command.is_active()).collect();
     commands.sort_by(|a, b| a.id.cmp(&b.id));
     for command in commands {
         let step = match &command.state {
             CommandState::Replacing { attempts, not_before, .. } => {
-                replacing(input, command, (*attempts, *not_before), look)
+                replacing(input, command, *attempts, *not_before, look)
             }
             CommandState::Draining { .. } => {
                 let gone = views(input, &command.candidates).all(|view| view.claim.phase().is_final());
-                gone.then_some(Step::Finish)
+                gone.then_some(CommandStep::Finish)
             }
             CommandState::Done { .. } => None,
         };
@@ -45,21 +48,22 @@ pub(crate) fn advances(input: &Input, look: &mut Look<'_>) {
     }
 }
 
-fn views<'a>(input: &'a Input, names: &'a [ClaimName]) -> impl Iterator<Item = &'a ClaimView> {
+fn views<'a>(input: &'a DisruptionInput, names: &'a [ClaimName]) -> impl Iterator<Item = &'a ClaimView> {
     input.claims.iter().filter(|view| names.contains(&view.claim.name))
 }
 
 fn replacing(
-    input: &Input,
+    input: &DisruptionInput,
     command: &Command,
-    (attempts, not_before): (u32, Timestamp),
-    look: &mut Look<'_>,
-) -> Option<Step> {
+    attempts: u32,
+    not_before: Timestamp,
+    look: &mut AdvanceContext<'_>,
+) -> Option<CommandStep> {
     let held = |view: &&ClaimView| matches!(&view.claim.state, ClaimState::Disrupting { command: by, .. } if *by == command.id);
     let mut candidates: Vec<&ClaimView> = views(input, &command.candidates).filter(held).collect();
     candidates.sort_by(|a, b| a.claim.name.cmp(&b.claim.name));
     if candidates.is_empty() {
-        return Some(Step::Finish);
+        return Some(CommandStep::Finish);
     }
     let names = candidates.iter().map(|view| view.claim.name.clone()).collect();
     let pods: Vec<Pod> =
@@ -74,7 +78,7 @@ fn replacing(
     let ready = |name: &ClaimName| state(input, name) == Replacement::Initialized;
     if (pods.is_empty() && seen(&candidates)) || (failed.is_empty() && command.replacements.iter().all(ready))
     {
-        return Some(Step::Drain { candidates: names });
+        return Some(CommandStep::Drain { candidates: names });
     }
     if failed.is_empty() {
         return None;
@@ -91,12 +95,14 @@ fn replacing(
         look_again(look.plan, found.wake_at.map_or(not_before, |at| at.min(not_before)));
         let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
         look.report.refusals.extend(
-            candidates.iter().map(|view| Refusal { claim: view.claim.name.clone(), reason: reason.clone() }),
+            candidates
+                .iter()
+                .map(|view| DisruptionRefusal { claim: view.claim.name.clone(), reason: reason.clone() }),
         );
         return None;
     }
     look.world.commit(&nodes, &found, &homeless);
-    Some(Step::Replace { failed, plan: found, attempts: attempts.saturating_add(1), not_before })
+    Some(CommandStep::Replace { failed, plan: found, attempts: attempts.saturating_add(1), not_before })
 }
 
 /// Whether the snapshot shows all of their nodes, so that no pods means none.
@@ -104,7 +110,7 @@ fn seen(candidates: &[&ClaimView]) -> bool {
     candidates.iter().all(|view| view.node.is_some())
 }
 
-pub(crate) fn look_again(plan: &mut Plan, at: Timestamp) {
+pub(crate) fn look_again(plan: &mut DisruptionPlan, at: Timestamp) {
     plan.wake_at = Some(plan.wake_at.map_or(at, |before| before.min(at)));
 }
 
@@ -120,7 +126,7 @@ enum Replacement {
     Failed,
 }
 
-fn state(input: &Input, name: &ClaimName) -> Replacement {
+fn state(input: &DisruptionInput, name: &ClaimName) -> Replacement {
     let Some(view) = input.claims.iter().find(|view| view.claim.name == *name) else {
         return Replacement::Failed;
     };

@@ -11,20 +11,20 @@ use jiff::Timestamp;
 use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance};
 use tenon_domain::id::SubnetId;
 
-use super::input::{ClaimView, ClassReadiness, ClassView, DriftingReservations, Input};
-use super::output::Mark;
+use super::input::{ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations};
+use super::output::DriftMark;
 
 /// The most subnets or reservations that a mark names: a claim is at most 1 KB.
 const NAMED: usize = 5;
 
 /// The marks to set, change or clear, by claim.
-pub(crate) fn marks(input: &Input) -> Vec<Mark> {
-    let mut marks: Vec<Mark> = input.claims.iter().filter_map(|view| mark(input, view)).collect();
+pub(crate) fn marks(input: &DisruptionInput) -> Vec<DriftMark> {
+    let mut marks: Vec<DriftMark> = input.claims.iter().filter_map(|view| mark(input, view)).collect();
     marks.sort_by(|a, b| a.claim.cmp(&b.claim));
     marks
 }
 
-fn mark(input: &Input, view: &ClaimView) -> Option<Mark> {
+fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
     let claim = &view.claim;
     let judged = match claim.phase() {
         ClaimPhase::Launched | ClaimPhase::Registered | ClaimPhase::Initialized => true,
@@ -47,7 +47,7 @@ fn mark(input: &Input, view: &ClaimView) -> Option<Mark> {
     // Since when it has drifted orders replacement: another target doesn't send it to the end of the line.
     let since = claim.drift.as_ref().map_or(input.now, |had| had.since);
     let drift = found.map(|has| Drift { since, ..has });
-    (!same).then(|| Mark { claim: claim.name.clone(), drift })
+    (!same).then(|| DriftMark { claim: claim.name.clone(), drift })
 }
 
 /// The claim's drift; the outer `None` where it can't be told.

@@ -17,11 +17,11 @@ use crate::provision;
 
 /// Everything that a plan is made from. The order of its lists means nothing.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct DisruptionInput {
     /// The time of the plan.
     pub now: Timestamp,
     /// Whether anything may be taken away.
-    pub halt: Halt,
+    pub halt: HaltState,
     /// All claims of the cluster, those of replacements among them.
     pub claims: Vec<ClaimView>,
     /// The node classes, as they resolved last.
@@ -36,12 +36,12 @@ pub struct Input {
     pub counted: BTreeSet<Uid>,
     /// The world that pods are moved in: nodes (named as in [`ClaimView::node`]), pools with their instance types and
     /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` is not looked at.
-    pub world: provision::Input,
+    pub world: provision::ProvisionInput,
 }
 
 /// Whether anything may be taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Halt {
+pub enum HaltState {
     /// It may.
     Running,
     /// The table was restored: a person decides.

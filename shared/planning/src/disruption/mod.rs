@@ -28,23 +28,28 @@ use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NodePoolName};
 
-pub use input::{ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView};
-pub use output::{Advance, InvalidAnnotation, Mark, NewCommand, Plan, Refusal, RefusalReason, Report, Step};
+pub use input::{
+    ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations, HaltState, NodeView,
+};
+pub use output::{
+    Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, DriftMark, InvalidAnnotation,
+    NewCommand, RefusalReason,
+};
 
-use advance::{Look, look_again};
+use advance::{AdvanceContext, look_again};
 use blocked::{PodsWord, blocked, reschedulable};
-use moving::{World, is_going};
+use moving::{SpareCapacity, is_going};
 
 /// Plans for all drifted claims and active commands of a cluster.
-pub fn plan(input: &Input) -> (Plan, Report) {
-    let mut plan = Plan { marks: drift::marks(input), ..Plan::default() };
-    let mut report = Report { invalid: invalid_annotations(input), ..Report::default() };
-    if input.halt == Halt::Halted {
+pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
+    let mut plan = DisruptionPlan { marks: drift::marks(input), ..DisruptionPlan::default() };
+    let mut report = DisruptionReport { invalid: invalid_annotations(input), ..DisruptionReport::default() };
+    if input.halt == HaltState::Halted {
         report.waiting.push(Waiting::TableRestored);
         return (plan, report);
     }
-    let mut world = World::new(input);
-    advance::advances(input, &mut Look { world: &mut world, plan: &mut plan, report: &mut report });
+    let mut world = SpareCapacity::new(input);
+    advance::advances(input, &mut AdvanceContext { world: &mut world, plan: &mut plan, report: &mut report });
     let mut budgets: BTreeMap<NodePoolName, Allowance> =
         input.pools.iter().map(|pool| (pool.name.clone(), Allowance::of(input, pool))).collect();
     let fresh: BTreeSet<ClaimName> = plan.marks.iter().map(|mark| mark.claim.clone()).collect();
@@ -56,7 +61,7 @@ pub fn plan(input: &Input) -> (Plan, Report) {
                     look_again(&mut plan, at);
                 }
                 let claim = candidate.view.claim.name.clone();
-                report.refusals.push(Refusal { claim, reason: refused.reason });
+                report.refusals.push(DisruptionRefusal { claim, reason: refused.reason });
             }
         }
     }
@@ -80,7 +85,7 @@ pub struct Allowance {
 impl Allowance {
     /// A pool's allowance for drift: of its initialised nodes whose instance wasn't told to terminate.
     #[must_use]
-    pub fn of(input: &Input, pool: &NodePool) -> Self {
+    pub fn of(input: &DisruptionInput, pool: &NodePool) -> Self {
         let counts = |view: &&ClaimView| {
             let phase = view.claim.phase();
             view.claim.pool == pool.name && (phase == ClaimPhase::Initialized || is_going(phase))
@@ -119,7 +124,7 @@ struct CandidateRank<'a> {
     name: &'a ClaimName,
 }
 
-fn candidates<'a>(input: &'a Input, fresh: &BTreeSet<ClaimName>) -> Vec<Candidate<'a>> {
+fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Vec<Candidate<'a>> {
     // A replacement that is waited for stays while its command runs.
     let active: BTreeSet<&CommandId> =
         input.commands.iter().filter(|command| command.is_active()).map(|command| &command.id).collect();
@@ -159,21 +164,21 @@ fn rank<'a>(candidate: &Candidate<'a>) -> CandidateRank<'a> {
 const PDB_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Why a candidate stays, and when that may change by itself.
-struct Refused {
+struct NotDisrupted {
     reason: RefusalReason,
     again: Option<Timestamp>,
 }
 
 fn consider(
-    input: &Input,
+    input: &DisruptionInput,
     candidate: &Candidate<'_>,
     budgets: &mut BTreeMap<NodePoolName, Allowance>,
-    world: &mut World,
-) -> Result<NewCommand, Refused> {
+    world: &mut SpareCapacity,
+) -> Result<NewCommand, NotDisrupted> {
     let name = &candidate.view.claim.pool;
     let pool = input.pools.iter().find(|pool| pool.name == *name);
     let (Some(pool), Some(allowance)) = (pool, budgets.get_mut(name)) else {
-        return Err(Refused { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None });
+        return Err(NotDisrupted { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None });
     };
     let terms = candidate.view.claim.terms_or(Some(pool));
     let word = match terms.and_then(|terms| terms.termination_grace_period) {
@@ -188,23 +193,25 @@ fn consider(
             | RefusalReason::Unschedulable { .. }
             | RefusalReason::PoolNotFound { .. } => None,
         };
-        return Err(Refused { reason, again });
+        return Err(NotDisrupted { reason, again });
     }
     if allowance.left() == 0 {
         let Allowance { allowed, going } = *allowance;
         let again = pool.disruption.budgets.iter().filter_map(|budget| budget.next_change(input.now)).min();
-        return Err(Refused {
+        return Err(NotDisrupted {
             reason: RefusalReason::BudgetExhausted { pool: name.clone(), allowed, going },
             again,
         });
     }
-    let id = command_id(input, candidate)
-        .ok_or_else(|| Refused { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None })?;
+    let id = command_id(input, candidate).ok_or_else(|| NotDisrupted {
+        reason: RefusalReason::PoolNotFound { pool: name.clone() },
+        again: None,
+    })?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
     let (replacement, refused) = world.plan(&id, &going, candidate.pods.clone());
     if !refused.unschedulable.is_empty() {
         let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
-        return Err(Refused { reason, again: replacement.wake_at });
+        return Err(NotDisrupted { reason, again: replacement.wake_at });
     }
     world.commit(&going, &replacement, &candidate.pods);
     // A node that isn't ready is counted already.
@@ -221,14 +228,14 @@ fn consider(
 }
 
 /// The command's id: of the claim and its revision, so that one look makes the same command twice.
-fn command_id(input: &Input, candidate: &Candidate<'_>) -> Option<CommandId> {
+fn command_id(input: &DisruptionInput, candidate: &Candidate<'_>) -> Option<CommandId> {
     let claim = &candidate.view.claim;
     let revision = claim.revision.to_string();
     let digest = Digest::of_texts([input.world.cluster.as_str(), claim.name.as_str(), &revision]);
     CommandId::parse(format!("command-{}", digest.base36(12))).ok()
 }
 
-fn invalid_annotations(input: &Input) -> Vec<InvalidAnnotation> {
+fn invalid_annotations(input: &DisruptionInput) -> Vec<InvalidAnnotation> {
     let pods = input.claims.iter().filter_map(|view| view.node.as_ref()).flat_map(|node| &node.pods);
     let invalid = pods.filter_map(|pod| match &pod.shape.do_not_disrupt {
         DoNotDisrupt::Invalid(value) => {

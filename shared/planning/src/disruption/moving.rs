@@ -11,16 +11,16 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
 use super::blocked::reschedulable;
-use super::input::{ClaimView, Input};
+use super::input::{ClaimView, DisruptionInput};
 use crate::provision::{self, Purpose};
 
 /// The room that is left while commands are planned.
-pub(crate) struct World(provision::Input);
+pub(crate) struct SpareCapacity(provision::ProvisionInput);
 
-impl World {
+impl SpareCapacity {
     /// The world without nodes that go or drifted, and without the room that pending pods and the pods of nodes that go
     /// will take. What drifted is no place to move to: its pods would move again.
-    pub(crate) fn new(input: &Input) -> Self {
+    pub(crate) fn new(input: &DisruptionInput) -> Self {
         let going = |view: &&ClaimView| is_going(view.claim.phase());
         let leaving = |view: &&ClaimView| going(view) || view.claim.drift.is_some();
         let left: BTreeSet<&str> = input.claims.iter().filter(leaving).filter_map(node_name).collect();
@@ -36,7 +36,7 @@ impl World {
         let promised: Vec<Pod> = world.pods.iter().cloned().chain(moving).collect();
         world.pods = Vec::new();
         let mut world = Self(world);
-        let placing = provision::Input { pods: promised, pools: Vec::new(), ..world.0.clone() };
+        let placing = provision::ProvisionInput { pods: promised, pools: Vec::new(), ..world.0.clone() };
         let (plan, _) = provision::plan(&placing);
         world.take(&plan, &placing.pods);
         world
@@ -48,20 +48,28 @@ impl World {
         command: &CommandId,
         candidates: &BTreeSet<&str>,
         pods: Vec<Pod>,
-    ) -> (provision::Plan, provision::Report) {
-        let mut input =
-            provision::Input { pods, purpose: Purpose::Replacement(command.clone()), ..self.0.clone() };
+    ) -> (provision::ProvisionPlan, provision::ProvisionReport) {
+        let mut input = provision::ProvisionInput {
+            pods,
+            purpose: Purpose::Replacement(command.clone()),
+            ..self.0.clone()
+        };
         input.nodes.retain(|node| !candidates.contains(node.name.as_str()));
         provision::plan(&input)
     }
 
     /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.
-    pub(crate) fn commit(&mut self, candidates: &BTreeSet<&str>, plan: &provision::Plan, pods: &[Pod]) {
+    pub(crate) fn commit(
+        &mut self,
+        candidates: &BTreeSet<&str>,
+        plan: &provision::ProvisionPlan,
+        pods: &[Pod],
+    ) {
         self.0.nodes.retain(|node| !candidates.contains(node.name.as_str()));
         self.take(plan, pods);
     }
 
-    fn take(&mut self, plan: &provision::Plan, pods: &[Pod]) {
+    fn take(&mut self, plan: &provision::ProvisionPlan, pods: &[Pod]) {
         let by_uid: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, pod)).collect();
         let mut taken: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         for placement in &plan.placements {

@@ -14,9 +14,9 @@ use crate::provision;
 
 /// A plan. A settled world gives an empty one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct DisruptionPlan {
     /// Drift that is seen for the first time, has changed or is no more, by claim.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<DriftMark>,
     /// Steps of commands that are active, by command.
     pub advances: Vec<Advance>,
     /// Commands to begin, in the order in which they were chosen.
@@ -25,7 +25,7 @@ pub struct Plan {
     pub wake_at: Option<Timestamp>,
 }
 
-impl Plan {
+impl DisruptionPlan {
     /// Whether nothing is to be done now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -35,7 +35,7 @@ impl Plan {
 
 /// What a claim's drift is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct DriftMark {
     /// The claim.
     pub claim: ClaimName,
     /// Its drift; `None` clears it.
@@ -48,12 +48,12 @@ pub struct Advance {
     /// The command.
     pub command: CommandId,
     /// The step.
-    pub step: Step,
+    pub step: CommandStep,
 }
 
 /// What a command does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum CommandStep {
     /// Its replacements are initialised: these candidates go from `Disrupting` to `Draining`.
     Drain {
         /// The candidates.
@@ -64,7 +64,7 @@ pub enum Step {
         /// Those that failed: they aren't the command's any more.
         failed: Vec<ClaimName>,
         /// What comes in their place; may be nothing, when room was found elsewhere.
-        plan: provision::Plan,
+        plan: provision::ProvisionPlan,
         /// The command's attempts from now on.
         attempts: u32,
         /// The next replacement isn't planned before.
@@ -87,7 +87,7 @@ pub struct NewCommand {
     pub candidates: Vec<ClaimName>,
     /// Claims to launch in their place, and pods that have room elsewhere. Without claims, the candidates drain at
     /// once.
-    pub replacement: provision::Plan,
+    pub replacement: provision::ProvisionPlan,
 }
 
 impl NewCommand {
@@ -101,9 +101,9 @@ impl NewCommand {
 /// What a plan left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
-pub struct Report {
+pub struct DisruptionReport {
     /// What wasn't disrupted, by claim.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<DisruptionRefusal>,
     /// What is waited for.
     pub waiting: Vec<Waiting>,
     /// Annotations that say nothing, by pod.
@@ -119,14 +119,14 @@ pub struct InvalidAnnotation {
     pub value: String,
 }
 
-impl Report {
+impl DisruptionReport {
     /// Tells it.
     pub fn tell(self, to: &mut report::Report) {
         let Self { refusals, waiting, invalid } = self;
         for waiting in &waiting {
             to.wait(waiting);
         }
-        for Refusal { claim, reason } in &refusals {
+        for DisruptionRefusal { claim, reason } in &refusals {
             let subject = Subject { kind: SubjectKind::Claim, name: claim.to_string() };
             to.tell(Finding::refused(subject, reason.as_str(), "not disrupting {} now", reason.to_string()));
         }
@@ -142,7 +142,7 @@ impl Report {
 
 /// A claim that drifted and isn't disrupted now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct DisruptionRefusal {
     /// The claim.
     pub claim: ClaimName,
     /// Why.

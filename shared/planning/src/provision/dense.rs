@@ -13,7 +13,7 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 pub(crate) struct Dimensions(Vec<(ResourceName, i128)>);
 
 /// An amount for each dimension, in its unit.
-pub(crate) type Amounts = Vec<i64>;
+pub(crate) type DenseAmounts = Vec<i64>;
 
 impl Dimensions {
     /// The dimensions of requests: resources of which somebody asks for more than nothing.
@@ -29,14 +29,14 @@ impl Dimensions {
     }
 
     /// Requests of those that the dimensions are of, in whole units.
-    pub(crate) fn need(&self, requests: &ResourceList) -> Amounts {
+    pub(crate) fn need(&self, requests: &ResourceList) -> DenseAmounts {
         // Exact: the unit divides each of them.
         let amount = |nanos: i128, unit: i128| i64::try_from(nanos.div_euclid(unit)).unwrap_or(i64::MAX);
         self.0.iter().map(|(name, unit)| amount(requests.get(name).nanos(), *unit)).collect()
     }
 
     /// Room, rounded down to whole units.
-    pub(crate) fn room(&self, available: &ResourceList) -> Amounts {
+    pub(crate) fn room(&self, available: &ResourceList) -> DenseAmounts {
         let amount = |nanos: i128, unit: i128| {
             let down = nanos.div_euclid(unit);
             // Below the largest integer, so that a request that was cut to it never fits.

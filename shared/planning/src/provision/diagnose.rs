@@ -14,9 +14,9 @@ use tenon_domain::taint::tolerates_forbidding;
 use tenon_domain::unavailable::FIRST_HOLD;
 
 use super::input::{PoolInput, PoolReadiness};
-use super::needs::{Alternative, Group, ports_conflict};
-use super::pool::{Class, Limit, Pool, Type, taken_from};
-use super::report::{Cause, Reason};
+use super::needs::{Alternative, PodGroup, ports_conflict};
+use super::pool::{EquivalenceClass, Limit, Pool, Type, taken_from};
+use super::report::{Reason, UnschedulableCause};
 
 /// Why a pool that isn't ready can't be used.
 pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
@@ -28,20 +28,20 @@ pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
 }
 
 /// Why a group's pods have no place in a pool.
-pub(crate) fn cause((pool, now): (&Pool<'_>, Timestamp), group: &Group<'_>) -> Cause {
+pub(crate) fn cause(pool: &Pool<'_>, group: &PodGroup<'_>, now: Timestamp) -> UnschedulableCause {
     let reason = not_ready(pool.input).unwrap_or_else(|| match untolerated(pool, group) {
         Some(reason) => reason,
         None => group
             .alternatives
             .iter()
-            .map(|alternative| for_alternative((pool, now), group, alternative))
+            .map(|alternative| for_alternative(pool, group, alternative, now))
             .max()
             .unwrap_or(Reason::IncompatibleRequirements { conflicts: Vec::new() }),
     });
-    Cause { pool: Some(pool.input.pool.name.clone()), reason }
+    UnschedulableCause { pool: Some(pool.input.pool.name.clone()), reason }
 }
 
-fn untolerated(pool: &Pool<'_>, group: &Group<'_>) -> Option<Reason> {
+fn untolerated(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
     let taints = &pool.input.pool.template.taints;
     tolerates_forbidding(taints, group.tolerations)
         .err()
@@ -49,9 +49,10 @@ fn untolerated(pool: &Pool<'_>, group: &Group<'_>) -> Option<Reason> {
 }
 
 fn for_alternative(
-    (pool, now): (&Pool<'_>, Timestamp),
-    group: &Group<'_>,
+    pool: &Pool<'_>,
+    group: &PodGroup<'_>,
     alternative: &Alternative,
+    now: Timestamp,
 ) -> Reason {
     let Some(asked) = alternative.for_new_node() else {
         // Only a node that is there already has the name that is asked for.
@@ -79,15 +80,12 @@ fn for_alternative(
     if free.is_empty() {
         return Reason::HostPortsTaken;
     }
-    by_offering((pool, now), &free, &merged)
+    by_offering(pool, &free, &merged, now)
 }
 
-fn by_offering((pool, now): (&Pool<'_>, Timestamp), types: &[&Type<'_>], merged: &Requirements) -> Reason {
-    let available: Vec<&Type<'_>> = types
-        .iter()
-        .filter(|one| pool.offerings(one, (merged, pool.open)).next().is_some())
-        .copied()
-        .collect();
+fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now: Timestamp) -> Reason {
+    let available: Vec<&Type<'_>> =
+        types.iter().filter(|one| pool.offerings(one, merged, pool.open).next().is_some()).copied().collect();
     if available.is_empty() {
         let gone = || gone(types, merged);
         if let Some(zones) = shifted(types, merged) {
@@ -118,8 +116,12 @@ fn by_offering((pool, now): (&Pool<'_>, Timestamp), types: &[&Type<'_>], merged:
             Limit::ClusterNodes => Reason::MaxNodesReached,
         };
     }
-    let class =
-        Class { merged: merged.clone(), prices: Vec::new(), capacity_types: Vec::new(), front: Vec::new() };
+    let class = EquivalenceClass {
+        merged: merged.clone(),
+        prices: Vec::new(),
+        capacity_types: Vec::new(),
+        front: Vec::new(),
+    };
     match pool.unmet_min_values(&class, &available) {
         Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },
         None => Reason::StepBudgetExhausted,
@@ -186,12 +188,12 @@ fn asked_for_at<'g>(gone: impl Iterator<Item = &'g Unavailability>, now: Timesta
     gone.filter_map(at).min()
 }
 
-fn shortage(one: &Type<'_>, group: &Group<'_>) -> Option<Shortage> {
+fn shortage(one: &Type<'_>, group: &PodGroup<'_>) -> Option<Shortage> {
     group.requests.shortage(&taken_from(&one.option.allocatable, &one.overhead))
 }
 
 /// What is short on the type that lacks the fewest resources, and of those the most of the one that is short.
-fn nearest(types: &[&Type<'_>], group: &Group<'_>) -> Option<Shortage> {
+fn nearest(types: &[&Type<'_>], group: &PodGroup<'_>) -> Option<Shortage> {
     let lacking = |one: &&Type<'_>| {
         let room = taken_from(&one.option.allocatable, &one.overhead);
         let short = group.requests.iter().filter(|(name, wanted)| *wanted > room.get(name)).count();

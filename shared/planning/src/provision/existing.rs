@@ -11,34 +11,34 @@ use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::dense::{Amounts, Dimensions, take_times, times_fit};
-use super::input::{ExistingNode, Input, NodeKind, Purpose};
-use super::needs::{Daemon, Group, counted, ports_conflict};
+use super::dense::{DenseAmounts, Dimensions, take_times, times_fit};
+use super::input::{ExistingNode, NodeKind, ProvisionInput, Purpose};
+use super::needs::{Daemon, PodGroup, counted, ports_conflict};
 use super::output::Placement;
 use super::pool::taken_from;
 use super::steps::Steps;
 
 /// A node's room while the plan is made.
-struct Room<'a> {
+struct NodeRoom<'a> {
     node: &'a ExistingNode,
     offered: Requirements,
-    left: Amounts,
+    left: DenseAmounts,
     host_ports: BTreeSet<HostPort>,
 }
 
 /// Places as many pods as fit and takes them off `remaining`, which counts each group's pods that have no place; pods of
 /// a group are placed oldest first.
 pub(crate) fn place(
-    input: &Input,
-    groups: &[Group<'_>],
+    input: &ProvisionInput,
+    groups: &[PodGroup<'_>],
     remaining: &mut [u32],
     steps: &mut Steps,
 ) -> Vec<Placement> {
     let requests = groups.iter().map(|group| group.requests);
     let dimensions = Dimensions::of(requests);
     let daemons = super::needs::daemons(&input.daemon_sets);
-    let mut rooms: Vec<Room<'_>> =
-        usable(input).into_iter().filter_map(|node| Room::of(node, &daemons, &dimensions)).collect();
+    let mut rooms: Vec<NodeRoom<'_>> =
+        usable(input).into_iter().filter_map(|node| NodeRoom::of(node, &daemons, &dimensions)).collect();
     let mut placements = Vec::new();
     for (group, left) in groups.iter().zip(remaining.iter_mut()) {
         let need = dimensions.need(group.requests);
@@ -60,7 +60,7 @@ pub(crate) fn place(
 }
 
 /// Nodes in the order in which they are filled. Pods of a node that goes are only sent to nodes that work.
-fn usable(input: &Input) -> Vec<&ExistingNode> {
+fn usable(input: &ProvisionInput) -> Vec<&ExistingNode> {
     let works = |node: &&ExistingNode| match (&input.purpose, node.kind) {
         (Purpose::PendingPods, _) | (Purpose::Replacement(_), NodeKind::Initialized) => true,
         (Purpose::Replacement(_), NodeKind::Starting | NodeKind::InFlight) => false,
@@ -70,7 +70,7 @@ fn usable(input: &Input) -> Vec<&ExistingNode> {
     nodes
 }
 
-impl<'a> Room<'a> {
+impl<'a> NodeRoom<'a> {
     /// A node's room; none if it is overdrawn.
     fn of(node: &'a ExistingNode, daemons: &[Daemon<'_>], dimensions: &Dimensions) -> Option<Self> {
         let offered = Requirements::from_labels(node.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
@@ -92,7 +92,7 @@ impl<'a> Room<'a> {
         Some(Self { node, offered, left, host_ports: node.host_ports.clone() })
     }
 
-    fn holds(&self, group: &Group<'_>, need: &[i64]) -> u32 {
+    fn holds(&self, group: &PodGroup<'_>, need: &[i64]) -> u32 {
         let count = times_fit(need, &self.left);
         if count == 0
             || tolerates_forbidding(&self.node.taints, group.tolerations).is_err()
@@ -107,7 +107,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    fn fill(&mut self, group: &Group<'_>, need: &[i64], count: u32) {
+    fn fill(&mut self, group: &PodGroup<'_>, need: &[i64], count: u32) {
         if count > 0 {
             take_times(&mut self.left, need, count);
             self.host_ports.extend(group.host_ports.iter().cloned());

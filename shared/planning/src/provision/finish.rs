@@ -13,11 +13,11 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
 use super::dense::within;
-use super::input::{Input, Purpose};
-use super::open::Open;
-use super::output::{Asked, PlannedClaim, UsableOffering};
+use super::input::{ProvisionInput, Purpose};
+use super::open::OpenOfferings;
+use super::output::{AskReason, PlannedClaim, UsableOffering};
 use super::pack::Draft;
-use super::pool::{Class, Pool, Type};
+use super::pool::{EquivalenceClass, Pool, Type};
 use super::reserved::may_use;
 
 /// Most instance types of a claim: what the API's `spec.requirements` is kept to.
@@ -29,12 +29,20 @@ const NAME_DIGITS: usize = 5;
 /// Names of objects have at most 253 characters.
 const LONGEST_PREFIX: usize = 253 - 1 - NAME_DIGITS;
 
+/// The types that a claim may be of, and every way to have one of them.
+pub(crate) struct TypesOffered<'t, 'a> {
+    /// Cheapest first.
+    pub(crate) types: Vec<&'t Type<'a>>,
+    pub(crate) offerings: Vec<UsableOffering>,
+}
+
 impl<'a> Pool<'a> {
     /// The types of a class that hold a need, charge the limits no more than the chosen one does, and leave the host
     /// ports free where the chosen one does; cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
     pub(crate) fn holding(
         &self,
-        (class, open): (&Class, Open),
+        class: &EquivalenceClass,
+        open: OpenOfferings,
         chosen: usize,
         need: &[i64],
     ) -> Vec<&Type<'a>> {
@@ -55,7 +63,7 @@ impl<'a> Pool<'a> {
             .filter(|(one, price)| goes(one, **price))
             .map(|(one, _)| one)
             .filter(holds)
-            .filter_map(|one| Some((one.option.rank(self.offerings(one, (&class.merged, open)))?, one)))
+            .filter_map(|one| Some((one.option.rank(self.offerings(one, &class.merged, open))?, one)))
             .collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
         found.truncate(MAX_INSTANCE_TYPES);
@@ -66,7 +74,8 @@ impl<'a> Pool<'a> {
     pub(crate) fn offerings<'t>(
         &'t self,
         one: &'t Type<'a>,
-        (merged, open): (&'t Requirements, Open),
+        merged: &'t Requirements,
+        open: OpenOfferings,
     ) -> impl Iterator<Item = &'t Offering> + use<'t, 'a> {
         let offerings = one.option.offerings.iter();
         offerings.filter(move |offering| {
@@ -82,18 +91,22 @@ impl<'a> Pool<'a> {
     /// Whether a claim of a type with such pods keeps as many values as `minValues` asks for.
     pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
         self.class(class).is_some_and(|class| {
-            self.unmet_min_values(class, &self.holding((class, self.open), chosen, need)).is_none()
+            self.unmet_min_values(class, &self.holding(class, self.open, chosen, need)).is_none()
         })
     }
 
     /// The first key of which the types don't have as many values as `minValues` asks for.
-    pub(crate) fn unmet_min_values(&self, class: &Class, types: &[&Type<'_>]) -> Option<(String, u32)> {
+    pub(crate) fn unmet_min_values(
+        &self,
+        class: &EquivalenceClass,
+        types: &[&Type<'_>],
+    ) -> Option<(String, u32)> {
         self.offered.iter().find_map(|requirement| {
             let least = requirement.min_values()?;
             let key = requirement.key();
             let mut values: BTreeSet<&str> = BTreeSet::new();
             for one in types {
-                let offerings = || self.offerings(one, (&class.merged, self.open));
+                let offerings = || self.offerings(one, &class.merged, self.open);
                 match key {
                     labels::ZONE => values.extend(offerings().map(|o| o.zone.as_str())),
                     labels::ZONE_ID => values.extend(offerings().map(|o| o.zone_id.as_str())),
@@ -115,9 +128,9 @@ impl<'a> Pool<'a> {
     /// A claim without its name and pods, in the draft's reservation if it has one.
     pub(crate) fn claim(&self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
         let class = self.class(draft.class)?;
-        let types = self.holding((class, self.open), draft.type_index, need);
-        let (types, offerings) = self.with_offerings(&types, (&class.merged, self.open), draft);
-        let (types, offerings) = self.with_riders((class, draft, need), (types, offerings));
+        let types = self.holding(class, self.open, draft.type_index, need);
+        let own = self.with_offerings(&types, &class.merged, self.open, draft);
+        let TypesOffered { types, offerings } = self.with_riders(class, draft, need, own);
         let template = &self.input.pool.template;
         let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
         let capacity_types: BTreeSet<_> = offerings.iter().map(|offering| offering.capacity_type).collect();
@@ -156,22 +169,29 @@ impl<'a> Pool<'a> {
     pub(crate) fn with_offerings<'t>(
         &self,
         types: &[&'t Type<'a>],
-        which: (&Requirements, Open),
+        merged: &Requirements,
+        open: OpenOfferings,
         draft: &Draft,
-    ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
+    ) -> TypesOffered<'t, 'a> {
         let mut kept: Vec<(&Type<'a>, Vec<UsableOffering>)> =
-            types.iter().map(|one| (*one, self.usable(one, which, draft))).collect();
+            types.iter().map(|one| (*one, self.usable(one, merged, open, draft))).collect();
         kept.retain(|(_, offerings)| !offerings.is_empty());
         kept.sort_by_cached_key(|(one, offerings)| {
             let price = offerings.iter().map(|offering| PriceRank::of(offering.price)).min();
             (price, one.option.facts.name.clone())
         });
         let (types, offerings): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
-        (types, offerings.into_iter().flatten().collect())
+        TypesOffered { types, offerings: offerings.into_iter().flatten().collect() }
     }
 
     /// Every way to have a type that counts for a draft's claims, by zone.
-    fn usable(&self, one: &Type<'a>, which: (&Requirements, Open), draft: &Draft) -> Vec<UsableOffering> {
+    fn usable(
+        &self,
+        one: &Type<'a>,
+        merged: &Requirements,
+        open: OpenOfferings,
+        draft: &Draft,
+    ) -> Vec<UsableOffering> {
         let own = |offering: &&Offering| may_use(offering, draft.reservation.as_ref());
         let as_usable = |offering: &Offering| UsableOffering {
             instance_type: one.option.facts.name.clone(),
@@ -180,13 +200,14 @@ impl<'a> Pool<'a> {
             capacity_type: offering.capacity_type,
             reservation: offering.reservation.clone(),
             price: offering.price,
-            asked: if Open::Available.includes(self.input, offering) {
-                Asked::Available
+            asked: if OpenOfferings::Available.includes(self.input, offering) {
+                AskReason::Available
             } else {
-                Asked::Probe
+                AskReason::Probe
             },
         };
-        let mut found: Vec<UsableOffering> = self.offerings(one, which).filter(own).map(as_usable).collect();
+        let mut found: Vec<UsableOffering> =
+            self.offerings(one, merged, open).filter(own).map(as_usable).collect();
         found.sort_by(|a, b| {
             (&a.zone, a.capacity_type, &a.reservation).cmp(&(&b.zone, b.capacity_type, &b.reservation))
         });
@@ -226,7 +247,7 @@ fn node_labels(template: &BTreeMap<String, String>, requirements: &Requirements)
 }
 
 /// Sorts the claims and names them by what they hold, whatever the order of the input.
-pub(crate) fn name(input: &Input, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
+pub(crate) fn name(input: &ProvisionInput, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
     claims.sort_by(|a, b| (&a.pool, &a.pods).cmp(&(&b.pool, &b.pods)));
     let purpose = match &input.purpose {
         Purpose::PendingPods => "",

@@ -16,7 +16,7 @@ use tenon_domain::taint::Taint;
 
 /// Everything that a plan is made from. The order of its lists means nothing.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct ProvisionInput {
     /// The time of the plan.
     pub now: Timestamp,
     /// The cluster.

@@ -32,42 +32,46 @@ use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 
 pub use input::{
-    ExistingNode, Input, NodeKind, PoolInput, PoolReadiness, PoolStanding, Purpose, StepBudget, Storage,
+    ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget,
+    Storage,
 };
-pub use output::{Asked, Placement, Plan, PlannedClaim, UsableOffering};
-pub use report::{Cause, Outcome, Reason, Report, Unschedulable};
+pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOffering};
+pub use report::{PlanCompletion, ProvisionReport, Reason, Unschedulable, UnschedulableCause};
 
 pub(crate) use dense::Dimensions;
-pub(crate) use needs::{Daemon, Group, groups};
+pub(crate) use needs::{Daemon, PodGroup, groups};
 pub(crate) use pool::Pool;
 
 use dense::{add_times, times};
 use needs::counted;
-use open::Open;
+use open::OpenOfferings;
 use pack::{Draft, Member};
-use reserved::{Again, Room};
+use reserved::{Again, ReservedRoom};
 use steps::Steps;
 
 /// Plans for the input's pods: room that is there first, then new claims, from the first pool that accepts (weight
 /// descending, then name descending), avoiding taints `PreferNoSchedule` where another pool will do. Where EC2 had none
 /// of what a pool has to offer, one claim asks for it first (module `probe`).
-pub fn plan(input: &Input) -> (Plan, Report) {
-    let shape = shape(input);
-    let (groups, mut unschedulable) = groups(input, &shape.dimensions);
-    let mut filling = Filling {
+pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
+    let measures = measures(input);
+    let (groups, mut unschedulable) = groups(input, &measures.dimensions);
+    let mut filling = PlanInProgress {
         groups: &groups,
         waiting: groups.iter().map(|group| count(group.pods.len())).collect(),
         steps: Steps::new(input.steps),
-        room: Room::default(),
+        room: ReservedRoom::default(),
         claims: Vec::new(),
     };
     let placements = existing::place(input, &groups, &mut filling.waiting, &mut filling.steps);
     let mut pools: Vec<Pool<'_>> = if filling.is_done() {
         Vec::new()
     } else {
-        in_order(input).into_iter().map(|pool| Pool::new(pool, &shape.daemons, &shape.dimensions)).collect()
+        in_order(input)
+            .into_iter()
+            .map(|pool| Pool::new(pool, &measures.daemons, &measures.dimensions))
+            .collect()
     };
-    let mut due = probe::views(input, &pools, &shape, Open::Due(input.now));
+    let mut due = probe::views(input, &pools, &measures, OpenOfferings::Due(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, due) in pools.iter_mut().zip(&mut due).filter(|(pool, _)| pool.is_ready()) {
             pool.cap_nodes(filling.claims.len());
@@ -78,41 +82,41 @@ pub fn plan(input: &Input) -> (Plan, Report) {
             filling.fill(pool, preference);
         }
     }
-    probe::last(&mut filling, &mut pools, (input, &shape));
-    let Filling { waiting, steps, claims, .. } = filling;
+    probe::last(&mut filling, &mut pools, input, &measures);
+    let PlanInProgress { waiting, steps, claims, .. } = filling;
     let mut back_at = BTreeSet::new();
     for (group, left) in groups.iter().zip(&waiting).filter(|(_, left)| **left > 0) {
-        let causes = causes((&pools, input.now), group);
+        let causes = causes(&pools, group, input.now);
         back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
         let refused = last_pods(group, *left);
         unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
     }
     unschedulable.sort();
     let outcome = steps.outcome();
-    let again = (outcome == Outcome::BudgetExhausted).then_some(input.now);
+    let again = (outcome == PlanCompletion::BudgetExhausted).then_some(input.now);
     let wake_at = back_at.into_iter().chain(again).min();
-    let report = Report {
+    let report = ProvisionReport {
         waiting: waits(&unschedulable),
         warnings: needs::ignored_preferences(&input.pods),
         unschedulable,
         steps: steps.used(),
         outcome,
     };
-    (Plan { claims: finish::name(input, claims), placements, wake_at }, report)
+    (ProvisionPlan { claims: finish::name(input, claims), placements, wake_at }, report)
 }
 
 /// A plan in the making.
-struct Filling<'f, 'a> {
-    groups: &'f [Group<'a>],
+struct PlanInProgress<'f, 'a> {
+    groups: &'f [PodGroup<'a>],
     /// Pods of each group that have no place yet and want one from this plan.
     waiting: Vec<u32>,
     steps: Steps,
     /// What is left of capacity reservations.
-    room: Room,
+    room: ReservedRoom,
     claims: Vec<PlannedClaim>,
 }
 
-impl<'f> Filling<'f, '_> {
+impl<'f> PlanInProgress<'f, '_> {
     fn is_done(&self) -> bool {
         self.waiting.iter().all(|left| *left == 0)
     }
@@ -192,23 +196,23 @@ impl<'f> Filling<'f, '_> {
 }
 
 /// The pods of a group that wait, where so many do: the first have places.
-fn last_pods<'g>(group: &'g Group<'_>, left: u32) -> impl Iterator<Item = &'g Pod> {
+fn last_pods<'g>(group: &'g PodGroup<'_>, left: u32) -> impl Iterator<Item = &'g Pod> {
     let skipped = group.pods.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
     group.pods.iter().skip(skipped).copied()
 }
 
 /// What the whole input is measured by.
-pub(crate) struct Shape<'a> {
+pub(crate) struct InputMeasures<'a> {
     pub(crate) daemons: Vec<Daemon<'a>>,
     pub(crate) dimensions: Dimensions,
 }
 
 /// The DaemonSets, and the resources that they and the pods ask for.
-pub(crate) fn shape(input: &Input) -> Shape<'_> {
+pub(crate) fn measures(input: &ProvisionInput) -> InputMeasures<'_> {
     let daemons = needs::daemons(&input.daemon_sets);
     let pods = input.pods.iter().map(|pod| &pod.shape.requests);
     let dimensions = Dimensions::of(pods.chain(daemons.iter().map(|daemon| daemon.requests)));
-    Shape { daemons, dimensions }
+    InputMeasures { daemons, dimensions }
 }
 
 /// Whether taints `PreferNoSchedule` keep pods out.
@@ -219,7 +223,7 @@ enum Preference {
 }
 
 /// Pools in the order in which they are tried.
-pub(crate) fn in_order(input: &Input) -> Vec<&PoolInput> {
+pub(crate) fn in_order(input: &ProvisionInput) -> Vec<&PoolInput> {
     let mut pools: Vec<&PoolInput> = input.pools.iter().collect();
     pools.sort_by(|a, b| (b.pool.weight, &b.pool.name).cmp(&(a.pool.weight, &a.pool.name)));
     pools
@@ -229,7 +233,7 @@ fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-fn cheapest_alternative(pool: &mut Pool<'_>, group: &Group<'_>) -> Option<(f64, usize)> {
+fn cheapest_alternative(pool: &mut Pool<'_>, group: &PodGroup<'_>) -> Option<(f64, usize)> {
     let mut best: Option<(f64, usize)> = None;
     for alternative in &group.alternatives {
         let class = alternative.for_new_node().and_then(|asked| pool.class_of(&asked));
@@ -243,11 +247,11 @@ fn cheapest_alternative(pool: &mut Pool<'_>, group: &Group<'_>) -> Option<(f64, 
     best
 }
 
-fn causes((pools, now): (&[Pool<'_>], Timestamp), group: &Group<'_>) -> Vec<Cause> {
+fn causes(pools: &[Pool<'_>], group: &PodGroup<'_>, now: Timestamp) -> Vec<UnschedulableCause> {
     if pools.is_empty() {
-        return vec![Cause { pool: None, reason: Reason::NoNodePool }];
+        return vec![UnschedulableCause { pool: None, reason: Reason::NoNodePool }];
     }
-    pools.iter().map(|pool| diagnose::cause((pool, now), group)).collect()
+    pools.iter().map(|pool| diagnose::cause(pool, group, now)).collect()
 }
 
 /// What pools wait for that somebody's pods might have gone to.

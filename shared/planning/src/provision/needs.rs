@@ -20,9 +20,9 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
-use super::dense::{Amounts, Dimensions};
-use super::input::{Input, Storage};
-use super::report::{Cause, Reason, Unschedulable};
+use super::dense::{DenseAmounts, Dimensions};
+use super::input::{ProvisionInput, Storage};
+use super::report::{Reason, Unschedulable, UnschedulableCause};
 
 /// One way to satisfy a pod's node selector and required node affinity, whose terms are ORed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,13 +71,13 @@ pub(crate) fn alternatives(shape: &PodShape) -> Vec<Alternative> {
 
 /// Pods that are equal to the planner.
 #[derive(Debug)]
-pub(crate) struct Group<'a> {
+pub(crate) struct PodGroup<'a> {
     /// The pods, oldest first.
     pub(crate) pods: Vec<&'a Pod>,
     /// What one of them requests.
     pub(crate) requests: &'a ResourceList,
     /// The same, dense.
-    pub(crate) need: Amounts,
+    pub(crate) need: DenseAmounts,
     /// Ways to satisfy its affinity.
     pub(crate) alternatives: Vec<Alternative>,
     /// Its tolerations.
@@ -88,7 +88,7 @@ pub(crate) struct Group<'a> {
 
 /// What makes pods equal.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a> {
+struct PodGroupKey<'a> {
     requests: &'a ResourceList,
     node_selector: &'a BTreeMap<String, String>,
     affinity: &'a [NodeSelectorTerm],
@@ -106,17 +106,23 @@ struct GroupRank<'a> {
 }
 
 /// The input's pods as groups in the order in which they are placed, and the pods that can't be planned for.
-pub(crate) fn groups<'a>(input: &'a Input, dimensions: &Dimensions) -> (Vec<Group<'a>>, Vec<Unschedulable>) {
+pub(crate) fn groups<'a>(
+    input: &'a ProvisionInput,
+    dimensions: &Dimensions,
+) -> (Vec<PodGroup<'a>>, Vec<Unschedulable>) {
     let volumes = Volumes::of(&input.storage);
-    let mut equal: BTreeMap<Key<'a>, Vec<&'a Pod>> = BTreeMap::new();
+    let mut equal: BTreeMap<PodGroupKey<'a>, Vec<&'a Pod>> = BTreeMap::new();
     let mut refused = Vec::new();
     for pod in &input.pods {
         let shape: &'a PodShape = &pod.shape;
         if let Some(reason) = unsupported(shape).or_else(|| volumes.refusal(shape)) {
-            refused.push(Unschedulable { pod: counted(pod), causes: vec![Cause { pool: None, reason }] });
+            refused.push(Unschedulable {
+                pod: counted(pod),
+                causes: vec![UnschedulableCause { pool: None, reason }],
+            });
             continue;
         }
-        let key = Key {
+        let key = PodGroupKey {
             requests: &shape.requests,
             node_selector: &shape.node_selector,
             affinity: &shape.required_node_affinity,
@@ -125,11 +131,11 @@ pub(crate) fn groups<'a>(input: &'a Input, dimensions: &Dimensions) -> (Vec<Grou
         };
         equal.entry(key).or_default().push(pod);
     }
-    let mut groups: Vec<Group<'a>> = Vec::with_capacity(equal.len());
+    let mut groups: Vec<PodGroup<'a>> = Vec::with_capacity(equal.len());
     for (key, mut pods) in equal {
         pods.sort_by(|a, b| (a.created_at, &a.uid, &a.name).cmp(&(b.created_at, &b.uid, &b.name)));
         let Some(first) = pods.first() else { continue };
-        groups.push(Group {
+        groups.push(PodGroup {
             requests: key.requests,
             need: dimensions.need(key.requests),
             alternatives: alternatives(&first.shape),
@@ -142,7 +148,7 @@ pub(crate) fn groups<'a>(input: &'a Input, dimensions: &Dimensions) -> (Vec<Grou
     (groups, refused)
 }
 
-fn rank<'a>(group: &Group<'a>) -> GroupRank<'a> {
+fn rank<'a>(group: &PodGroup<'a>) -> GroupRank<'a> {
     GroupRank {
         cpu: std::cmp::Reverse(group.requests.get(&ResourceName::CPU)),
         memory: std::cmp::Reverse(group.requests.get(&ResourceName::MEMORY)),

@@ -10,7 +10,7 @@ use super::input::{PoolInput, PoolStanding};
 
 /// Which offerings of a pool count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Open {
+pub(crate) enum OpenOfferings {
     /// Those that can be had, as far as is known.
     Available,
     /// Those that a probe may ask for at this time.
@@ -21,7 +21,7 @@ pub(crate) enum Open {
     Along { now: Timestamp, capacity_type: CapacityType },
 }
 
-impl Open {
+impl OpenOfferings {
     /// Whether an offering of a pool counts.
     pub(crate) fn includes(self, pool: &PoolInput, offering: &Offering) -> bool {
         let probation = pool.standing == PoolStanding::OnProbation;

@@ -14,7 +14,7 @@ use tenon_domain::taint::Taint;
 
 /// A plan. The world that it was made from, planned again after it was carried out, gives an empty one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct ProvisionPlan {
     /// Claims to launch, by pool, then name.
     pub claims: Vec<PlannedClaim>,
     /// Pods that fit where room is already, by pod.
@@ -86,19 +86,19 @@ pub struct UsableOffering {
     /// The price, where it is known.
     pub price: Option<UsdPerHour>,
     /// Why it is asked for.
-    pub asked: Asked,
+    pub asked: AskReason,
 }
 
 /// Why an offering is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asked {
+pub enum AskReason {
     /// It can be had, as far as is known.
     Available,
     /// EC2 had none of it some time ago, and one launch at a time asks whether that is still so.
     Probe,
 }
 
-impl Plan {
+impl ProvisionPlan {
     /// Whether nothing is to be done now.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use tenon_domain::api::pod::HostPort;
 use tenon_domain::id::ReservationId;
 
-use super::dense::{Amounts, add_times, take_times, times_fit, within};
+use super::dense::{DenseAmounts, add_times, take_times, times_fit, within};
 use super::needs::ports_conflict;
 use super::pool::Pool;
 use super::steps::Steps;
@@ -34,7 +34,7 @@ pub(crate) struct Member<'a> {
     /// What the pool offers to it.
     pub(crate) class: usize,
     /// What one pod needs.
-    pub(crate) need: &'a Amounts,
+    pub(crate) need: &'a DenseAmounts,
     /// Its host ports.
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
     /// What one pod is worth; see the module.
@@ -78,7 +78,7 @@ enum Guests {
 }
 
 /// A pattern: what goes on one claim of a type.
-struct Pattern {
+struct PackPattern {
     class: usize,
     counts: Vec<(usize, u32)>,
     worth: f64,
@@ -212,8 +212,8 @@ fn repeats(draft: &Draft, waiting: &[u32], limits: &[i128], charges: &[i128]) ->
 
 /// For each member the least that it or any later one needs of each resource: where even that doesn't fit, a claim is
 /// full.
-fn smallest_from(members: &[Member<'_>]) -> Vec<Amounts> {
-    let mut smallest: Vec<Amounts> = Vec::with_capacity(members.len());
+fn smallest_from(members: &[Member<'_>]) -> Vec<DenseAmounts> {
+    let mut smallest: Vec<DenseAmounts> = Vec::with_capacity(members.len());
     for member in members.iter().rev() {
         let least = match smallest.last() {
             Some(later) => member.need.iter().zip(later).map(|(a, b)| *a.min(b)).collect(),
@@ -229,7 +229,7 @@ fn smallest_from(members: &[Member<'_>]) -> Vec<Amounts> {
 struct Fill<'a> {
     members: &'a [Member<'a>],
     waiting: &'a [u32],
-    smallest: &'a [Amounts],
+    smallest: &'a [DenseAmounts],
     filling: Filling,
 }
 
@@ -243,7 +243,7 @@ fn best_draft(
 ) -> Option<Draft> {
     let class = fill.members.get(seed)?.class;
     let front = pool.class(class)?.front.clone();
-    let mut ranked: Vec<(f64, u64, usize, Pattern)> = Vec::new();
+    let mut ranked: Vec<(f64, u64, usize, PackPattern)> = Vec::new();
     let picky = pool.has_min_values();
     for type_index in front {
         if !steps.take(fill.members.len()) {
@@ -267,7 +267,7 @@ fn best_draft(
         }
     }
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
-    let valid = |found: &(f64, u64, usize, Pattern)| {
+    let valid = |found: &(f64, u64, usize, PackPattern)| {
         let need = sum(fill.members, &found.3.counts);
         pool.satisfies_min_values(found.3.class, found.2, &need)
     };
@@ -282,7 +282,7 @@ fn best_draft(
     })
 }
 
-fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> Amounts {
+fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> DenseAmounts {
     let dimensions = members.first().map_or(0, |member| member.need.len());
     let mut need = vec![0; dimensions];
     for (index, count) in counts {
@@ -294,11 +294,11 @@ fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> Amounts {
 }
 
 impl Fill<'_> {
-    fn pattern(&self, pool: &mut Pool<'_>, seed: usize, type_index: usize) -> Option<Pattern> {
+    fn pattern(&self, pool: &mut Pool<'_>, seed: usize, type_index: usize) -> Option<PackPattern> {
         let member = self.members.get(seed)?;
         let one = pool.types.get(type_index)?;
         let mut filling = Filled {
-            pattern: Pattern { class: member.class, counts: Vec::new(), worth: 0.0 },
+            pattern: PackPattern { class: member.class, counts: Vec::new(), worth: 0.0 },
             left: one.room.clone(),
             host_ports: one.host_ports.clone(),
             type_index,
@@ -388,8 +388,8 @@ fn alignment(need: &[i64], left: &[i64], whole: &[i64]) -> f64 {
 
 /// A pattern that is being made.
 struct Filled {
-    pattern: Pattern,
-    left: Amounts,
+    pattern: PackPattern,
+    left: DenseAmounts,
     host_ports: BTreeSet<HostPort>,
     type_index: usize,
 }

@@ -1,7 +1,7 @@
 //! A pool made ready for planning: its template's requirements, and each type's room without DaemonSets.
 //!
-//! Decides which instance types, at which price, can be had for requirements ([`Class`]). It doesn't decide how many
-//! pods go on one.
+//! Decides which instance types, at which price, can be had for requirements ([`EquivalenceClass`]). It doesn't decide
+//! how many pods go on one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::dense::{Amounts, Dimensions, within};
+use super::dense::{DenseAmounts, Dimensions, within};
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::Daemon;
-use super::open::Open;
+use super::open::OpenOfferings;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
 pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
@@ -30,7 +30,7 @@ pub(crate) struct Type<'a> {
     /// The type.
     pub(crate) option: &'a InstanceTypeOption,
     /// What is left for pods.
-    pub(crate) room: Amounts,
+    pub(crate) room: DenseAmounts,
     /// What DaemonSets take.
     pub(crate) overhead: ResourceList,
     /// Host ports of the DaemonSets.
@@ -47,7 +47,7 @@ pub(crate) struct Pool<'a> {
     /// The pool and what is known of it.
     pub(crate) input: &'a PoolInput,
     /// Which offerings count.
-    pub(crate) open: Open,
+    pub(crate) open: OpenOfferings,
     /// Where something may be probed for along with what can be had: the time.
     pub(crate) riders_at: Option<Timestamp>,
     /// What its template offers: requirements, labels and the pool's own label.
@@ -58,7 +58,7 @@ pub(crate) struct Pool<'a> {
     pub(crate) limits: Vec<(Limit, i128)>,
     /// One offering for each place and capacity type that any type has.
     places: Vec<&'a Offering>,
-    classes: Vec<Class>,
+    classes: Vec<EquivalenceClass>,
     by_requirements: BTreeMap<Requirements, usize>,
     joined: BTreeMap<(usize, usize), Option<usize>>,
     /// Reservations that the plan has used up.
@@ -76,7 +76,7 @@ pub(crate) enum Limit {
 
 /// What the pool offers to equal requirements.
 #[derive(Debug)]
-pub(crate) struct Class {
+pub(crate) struct EquivalenceClass {
     /// What the pool and its pods ask together.
     pub(crate) merged: Requirements,
     /// By type: what the fleet would pay for it, if it can be had.
@@ -98,7 +98,7 @@ impl<'a> Pool<'a> {
     /// Compiles a pool. The DaemonSets that a type runs are those that tolerate the template's taints and go with its
     /// requirements and the type's labels.
     pub(crate) fn new(input: &'a PoolInput, daemons: &[Daemon<'a>], dimensions: &Dimensions) -> Self {
-        Self::open(input, daemons, dimensions, Open::Available)
+        Self::open(input, daemons, dimensions, OpenOfferings::Available)
     }
 
     /// The same, with other offerings.
@@ -106,7 +106,7 @@ impl<'a> Pool<'a> {
         input: &'a PoolInput,
         daemons: &[Daemon<'a>],
         dimensions: &Dimensions,
-        open: Open,
+        open: OpenOfferings,
     ) -> Self {
         let offered = offered(&input.pool);
         let limits = limits_left(input);
@@ -122,7 +122,7 @@ impl<'a> Pool<'a> {
                 (daemon, daemon.alternatives.iter().filter(goes).collect())
             })
             .collect();
-        let mut places = Places::of_those(input, open);
+        let mut places = DistinctPlaces::of_those(input, open);
         let types = options
             .into_iter()
             .map(|option| {
@@ -164,7 +164,7 @@ impl<'a> Pool<'a> {
         let Some((class, one)) = self.classes.get(class).zip(self.types.get(type_index)) else {
             return Vec::new();
         };
-        let open = self.offerings(one, (&class.merged, self.open));
+        let open = self.offerings(one, &class.merged, self.open);
         let open = open.filter(|offering| offering.reservation.is_some());
         let mut ranked: Vec<_> = open.map(|offering| (offering.rank(), offering)).collect();
         ranked.sort_by_key(|(rank, _)| *rank);
@@ -215,7 +215,7 @@ impl<'a> Pool<'a> {
     }
 
     /// A class.
-    pub(crate) fn class(&self, id: usize) -> Option<&Class> {
+    pub(crate) fn class(&self, id: usize) -> Option<&EquivalenceClass> {
         self.classes.get(id)
     }
 
@@ -285,7 +285,7 @@ impl<'a> Pool<'a> {
         let front = front(&self.types, &prices);
         let (id, possible) = (self.classes.len(), !front.is_empty());
         self.by_requirements.insert(merged.clone(), id);
-        self.classes.push(Class { merged, prices, capacity_types, front });
+        self.classes.push(EquivalenceClass { merged, prices, capacity_types, front });
         possible.then_some(id)
     }
 }
@@ -302,15 +302,15 @@ impl Type<'_> {
 }
 
 /// The distinct places and capacity types of offerings: requirements are checked once for each.
-struct Places<'a> {
+struct DistinctPlaces<'a> {
     pool: &'a PoolInput,
-    open: Open,
+    open: OpenOfferings,
     found: Vec<&'a Offering>,
     index: BTreeMap<(&'a str, CapacityType, Option<&'a str>), usize>,
 }
 
-impl<'a> Places<'a> {
-    const fn of_those(pool: &'a PoolInput, open: Open) -> Self {
+impl<'a> DistinctPlaces<'a> {
+    const fn of_those(pool: &'a PoolInput, open: OpenOfferings) -> Self {
         Self { pool, open, found: Vec::new(), index: BTreeMap::new() }
     }
 

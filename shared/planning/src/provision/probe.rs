@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 
 use tenon_domain::catalog::{CapacityType, PriceRank};
 
-use super::finish::price_of;
-use super::input::{Input, PoolStanding, Purpose};
-use super::open::Open;
-use super::output::{Asked, UsableOffering};
+use super::finish::{TypesOffered, price_of};
+use super::input::{PoolStanding, ProvisionInput, Purpose};
+use super::open::OpenOfferings;
+use super::output::AskReason;
 use super::pack::{self, Draft, Member};
-use super::pool::{Class, Pool, Type};
-use super::{Filling, Group, Preference, Shape, cheapest_alternative};
+use super::pool::{EquivalenceClass, Pool, Type};
+use super::{InputMeasures, PlanInProgress, PodGroup, Preference, cheapest_alternative};
 
 /// Offerings that are probed for along with what a claim can have.
 pub(crate) const RIDERS_PER_CLAIM: usize = 16;
@@ -28,26 +28,26 @@ pub(crate) const RIDERS_PER_CLAIM: usize = 16;
 /// The pools once more, with other offerings; none for pools that have none of these, and for replacements, for which
 /// nobody waits.
 pub(crate) fn views<'a>(
-    input: &'a Input,
+    input: &'a ProvisionInput,
     pools: &[Pool<'a>],
-    shape: &Shape<'a>,
-    open: Open,
+    measures: &InputMeasures<'a>,
+    open: OpenOfferings,
 ) -> Vec<Option<Pool<'a>>> {
     let of = |pool: &Pool<'a>| {
         let some = waits(input) && pool.is_ready() && has_any(pool, open);
-        some.then(|| Pool::open(pool.input, &shape.daemons, &shape.dimensions, open))
+        some.then(|| Pool::open(pool.input, &measures.daemons, &measures.dimensions, open))
     };
     pools.iter().map(of).collect()
 }
 
-fn waits(input: &Input) -> bool {
+fn waits(input: &ProvisionInput) -> bool {
     match input.purpose {
         Purpose::PendingPods => true,
         Purpose::Replacement(_) => false,
     }
 }
 
-fn has_any(pool: &Pool<'_>, open: Open) -> bool {
+fn has_any(pool: &Pool<'_>, open: OpenOfferings) -> bool {
     let mut offerings = pool.types.iter().flat_map(|one| &one.option.offerings);
     offerings.any(|offering| open.includes(pool.input, offering))
 }
@@ -55,28 +55,28 @@ fn has_any(pool: &Pool<'_>, open: Open) -> bool {
 /// Claims that only ask for what is due, for groups to which that matters more than what can be had. All pods of these
 /// groups wait for the answer, which is there before the next plan.
 pub(crate) fn first(
-    filling: &mut Filling<'_, '_>,
+    filling: &mut PlanInProgress<'_, '_>,
     pool: &mut Pool<'_>,
     due: &mut Pool<'_>,
     preference: Preference,
 ) {
     let mut members = filling.members(due, preference);
     let groups = filling.groups;
-    members
-        .retain(|member| groups.get(member.group).is_some_and(|group| matters(pool, due, (group, member))));
+    members.retain(|member| groups.get(member.group).is_some_and(|group| matters(pool, due, group, member)));
     ask(filling, pool, due, &members);
 }
 
 /// Claims for groups to which nothing is left, of what was asked for longest ago.
 pub(crate) fn last<'a>(
-    filling: &mut Filling<'_, '_>,
+    filling: &mut PlanInProgress<'_, '_>,
     pools: &mut [Pool<'a>],
-    (input, shape): (&'a Input, &Shape<'a>),
+    input: &'a ProvisionInput,
+    measures: &InputMeasures<'a>,
 ) {
     if filling.is_done() {
         return;
     }
-    let mut views = views(input, pools, shape, Open::LastResort(input.now));
+    let mut views = views(input, pools, measures, OpenOfferings::LastResort(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, last) in pools.iter_mut().zip(&mut views) {
             if let Some(last) = last {
@@ -89,7 +89,12 @@ pub(crate) fn last<'a>(
 }
 
 /// One claim for each group; of a pool on probation one at all.
-fn ask(filling: &mut Filling<'_, '_>, pool: &mut Pool<'_>, asking: &mut Pool<'_>, members: &[Member<'_>]) {
+fn ask(
+    filling: &mut PlanInProgress<'_, '_>,
+    pool: &mut Pool<'_>,
+    asking: &mut Pool<'_>,
+    members: &[Member<'_>],
+) {
     if members.is_empty() {
         return;
     }
@@ -122,7 +127,7 @@ fn ask(filling: &mut Filling<'_, '_>, pool: &mut Pool<'_>, asking: &mut Pool<'_>
 
 /// Whether a pool has nothing for a group, or only what is bought in a less preferred way and costs more than what is
 /// due.
-fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, (group, member): (&Group<'_>, &Member<'_>)) -> bool {
+fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, group: &PodGroup<'_>, member: &Member<'_>) -> bool {
     let Some((worth, class)) = cheapest_alternative(pool, group) else { return true };
     let first = |pool: &Pool<'_>, class| first_capacity_type(pool, class, member.need);
     match (first(due, member.class), first(pool, class)) {
@@ -147,17 +152,20 @@ impl<'a> Pool<'a> {
     /// [`RIDERS_PER_CLAIM`].
     pub(crate) fn with_riders<'t>(
         &'t self,
-        (class, draft, need): (&Class, &Draft, &[i64]),
-        (types, offerings): (Vec<&'t Type<'a>>, Vec<UsableOffering>),
-    ) -> (Vec<&'t Type<'a>>, Vec<UsableOffering>) {
-        let first = offerings.iter().map(|offering| offering.capacity_type).min();
-        let (Some(now), Some(capacity_type)) = (self.riders_at, first) else { return (types, offerings) };
-        let bound = PriceRank::of(price_of(&offerings, capacity_type));
-        let along = Open::Along { now, capacity_type };
-        let more = self.holding((class, along), draft.type_index, need);
-        let (more, mut riders) = self.with_offerings(&more, (&class.merged, along), draft);
+        class: &EquivalenceClass,
+        draft: &Draft,
+        need: &[i64],
+        own: TypesOffered<'t, 'a>,
+    ) -> TypesOffered<'t, 'a> {
+        let first = own.offerings.iter().map(|offering| offering.capacity_type).min();
+        let (Some(now), Some(capacity_type)) = (self.riders_at, first) else { return own };
+        let bound = PriceRank::of(price_of(&own.offerings, capacity_type));
+        let along = OpenOfferings::Along { now, capacity_type };
+        let more = self.holding(class, along, draft.type_index, need);
+        let TypesOffered { types: more, offerings: mut riders } =
+            self.with_offerings(&more, &class.merged, along, draft);
         riders.retain(|offering| {
-            offering.asked == Asked::Probe
+            offering.asked == AskReason::Probe
                 && match capacity_type {
                     CapacityType::Spot => true,
                     CapacityType::OnDemand | CapacityType::Reserved => PriceRank::of(offering.price) < bound,
@@ -172,14 +180,14 @@ impl<'a> Pool<'a> {
         });
         riders.truncate(RIDERS_PER_CLAIM);
         if riders.is_empty() {
-            return (types, offerings);
+            return own;
         }
         let names: BTreeSet<_> =
-            offerings.iter().chain(&riders).map(|offering| offering.instance_type.clone()).collect();
+            own.offerings.iter().chain(&riders).map(|offering| offering.instance_type.clone()).collect();
         let types: Vec<&Type<'a>> =
             more.into_iter().filter(|one| names.contains(&one.option.facts.name)).collect();
-        let (types, mut offerings) = self.with_offerings(&types, (&class.merged, along), draft);
-        offerings.retain(|offering| offering.asked == Asked::Available || riders.contains(offering));
-        (types, offerings)
+        let mut all = self.with_offerings(&types, &class.merged, along, draft);
+        all.offerings.retain(|offering| offering.asked == AskReason::Available || riders.contains(offering));
+        all
     }
 }

@@ -16,7 +16,7 @@ use tenon_domain::taint::Taint;
 /// What a plan left out, and what it cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub struct Report {
+pub struct ProvisionReport {
     /// Pods that got no place, by pod.
     pub unschedulable: Vec<Unschedulable>,
     /// What pools wait for, that pods might have gone to.
@@ -26,12 +26,12 @@ pub struct Report {
     /// Steps used.
     pub steps: u64,
     /// Whether the plan was finished.
-    pub outcome: Outcome,
+    pub outcome: PlanCompletion,
 }
 
 /// Whether a plan was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum PlanCompletion {
     /// It was.
     Complete,
     /// The steps were used up; what is planned is valid.
@@ -44,12 +44,12 @@ pub struct Unschedulable {
     /// The pod.
     pub pod: CountedPod,
     /// Why: never empty; one for the pod itself, or one for each pool in the order in which they were tried.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<UnschedulableCause>,
 }
 
 /// One cause.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cause {
+pub struct UnschedulableCause {
     /// The pool that refused; none where the pod itself can't be placed.
     pub pool: Option<NodePoolName>,
     /// Why.
@@ -232,7 +232,7 @@ fn quoted(items: impl Iterator<Item = impl fmt::Display>) -> String {
     items.map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for UnschedulableCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pool {
             Some(pool) if self.reason.waiting().is_none() => write!(f, "NodePool `{pool}`: {}", self.reason),
@@ -242,7 +242,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl Report {
+impl ProvisionReport {
     /// Tells it. How many steps it took is of no matter where a plan was finished, and each pod that was left out by an
     /// unfinished one says so.
     pub fn tell(self, to: &mut report::Report) {

@@ -28,11 +28,11 @@ pub(crate) enum Again {
 
 /// What is left of the reservations while a plan is made.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct ReservedRoom {
     left: BTreeMap<ReservationId, u32>,
 }
 
-impl Room {
+impl ReservedRoom {
     /// Gives each draft whose type is had by reservations its own, and splits one that takes several. What finds no room
     /// is dropped, and given back to the pool's limits.
     pub(crate) fn admit(&mut self, pool: &mut Pool<'_>, drafts: Vec<Draft>) -> (Vec<Draft>, Again) {

@@ -1,7 +1,7 @@
 //! The plan's budget of work.
 
 use super::input::StepBudget;
-use super::report::Outcome;
+use super::report::PlanCompletion;
 
 /// Steps used of a budget.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ impl Steps {
     }
 
     /// Whether the budget sufficed.
-    pub(crate) const fn outcome(&self) -> Outcome {
-        if self.used < self.max { Outcome::Complete } else { Outcome::BudgetExhausted }
+    pub(crate) const fn outcome(&self) -> PlanCompletion {
+        if self.used < self.max { PlanCompletion::Complete } else { PlanCompletion::BudgetExhausted }
     }
 }
 
@@ -46,12 +46,12 @@ mod tests {
     fn a_plan_takes_as_many_steps_as_it_may_and_is_complete_with_less() {
         let mut steps = Steps::new(StepBudget { max: 10 });
         assert!(steps.take(4));
-        assert_eq!((steps.used(), steps.outcome()), (4, Outcome::Complete));
+        assert_eq!((steps.used(), steps.outcome()), (4, PlanCompletion::Complete));
         assert!(steps.take(6));
-        assert_eq!((steps.used(), steps.outcome()), (10, Outcome::BudgetExhausted));
+        assert_eq!((steps.used(), steps.outcome()), (10, PlanCompletion::BudgetExhausted));
         assert!(!steps.take(1));
         let mut other = Steps::new(StepBudget { max: 10 });
         assert!(other.take(4) && !other.take(7));
-        assert_eq!((other.used(), other.outcome()), (10, Outcome::BudgetExhausted));
+        assert_eq!((other.used(), other.outcome()), (10, PlanCompletion::BudgetExhausted));
     }
 }

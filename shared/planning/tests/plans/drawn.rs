@@ -13,7 +13,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::provision::{ExistingNode, Input, NodeKind, PoolInput, PoolStanding, Purpose};
+use tenon_planning::provision::{ExistingNode, NodeKind, PoolInput, PoolStanding, ProvisionInput, Purpose};
 
 const DEDICATED: &str = "dedicated";
 const RATHER_NOT: &str = "rather-not";
@@ -48,7 +48,7 @@ impl Draw {
 }
 
 /// The world of a number: of an even one pods of many sizes in one pool, of an odd one everything that can be in their way.
-pub(crate) fn world(number: u64) -> Input {
+pub(crate) fn world(number: u64) -> ProvisionInput {
     let mut draw = Draw(number.wrapping_mul(0x5851_f42d_4c95_7f2d));
     if number.is_multiple_of(2) {
         let groups = 2 + draw.below(12);

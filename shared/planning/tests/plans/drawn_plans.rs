@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use crate::drawn::world;
 use crate::support::at;
 use tenon_domain::resources::ResourceName;
-use tenon_planning::provision::{Asked, Input, Plan, PlannedClaim, Report, plan};
+use tenon_planning::provision::{
+    AskReason, PlannedClaim, ProvisionInput, ProvisionPlan, ProvisionReport, plan,
+};
 use tenon_planning::solve as bound;
 
 const WORLDS: u64 = 72;
@@ -35,7 +37,7 @@ fn in_full(claim: &PlannedClaim) -> String {
     let ways: Vec<&str> = claim.capacity_types.iter().map(|one| one.as_str()).collect();
     let zones: Vec<&str> =
         claim.zones.iter().map(|zone| zone.as_str().trim_start_matches("test-zone-")).collect();
-    let probes = claim.offerings.iter().filter(|one| one.asked == Asked::Probe).count();
+    let probes = claim.offerings.iter().filter(|one| one.asked == AskReason::Probe).count();
     let types: Vec<&str> = claim.instance_types.iter().map(AsRef::as_ref).collect();
     let (first, others) = types.split_at(types.len().min(2));
     let reserved = claim.offerings.iter().find_map(|one| one.reservation.as_ref());
@@ -55,7 +57,7 @@ fn in_full(claim: &PlannedClaim) -> String {
     )
 }
 
-fn page(number: u64, world: &Input, (plan, report): &(Plan, Report)) -> String {
+fn page(number: u64, world: &ProvisionInput, (plan, report): &(ProvisionPlan, ProvisionReport)) -> String {
     let mut page = format!("world {number}: {} pods, {} nodes\n", world.pods.len(), world.nodes.len());
     for (node, count) in counted(plan.placements.iter().map(|one| one.node.clone())) {
         writeln!(page, "  {count} on {node}").unwrap();

@@ -16,7 +16,8 @@ use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::resources::ResourceName;
 use tenon_planning::provision::{
-    Asked, Input, Plan, PlannedClaim, PoolInput, PoolStanding, Purpose, Report, plan,
+    AskReason, PlannedClaim, PoolInput, PoolStanding, ProvisionInput, ProvisionPlan, ProvisionReport,
+    Purpose, plan,
 };
 
 /// Due a while ago, held until a while, or held for long and asked for long ago.
@@ -61,15 +62,15 @@ fn web(count: usize) -> Vec<tenon_domain::api::Pod> {
 fn asked(claim: &PlannedClaim) -> Vec<String> {
     let told = |o: &tenon_planning::provision::UsableOffering| {
         let how = match o.asked {
-            Asked::Available => "",
-            Asked::Probe => " again",
+            AskReason::Available => "",
+            AskReason::Probe => " again",
         };
         format!("{} {}{how}", o.zone, o.capacity_type)
     };
     claim.offerings.iter().map(told).collect()
 }
 
-fn planned(input: &Input, expected: usize) -> (Plan, Report) {
+fn planned(input: &ProvisionInput, expected: usize) -> (ProvisionPlan, ProvisionReport) {
     let (plan, report) = plan(input);
     assert_eq!(plan.claims.len(), expected, "{plan:#?} {report:#?}");
     (plan, report)
@@ -81,7 +82,7 @@ fn where_everything_was_exhausted_one_claim_asks_and_nobody_is_refused_yet() {
     let (plan, report) = planned(&world, 1);
     let claim = &plan.claims[0];
     assert_eq!(claim.pods.len(), 1);
-    assert!(claim.offerings.iter().all(|offering| offering.asked == Asked::Probe));
+    assert!(claim.offerings.iter().all(|offering| offering.asked == AskReason::Probe));
     assert_eq!(claim.offerings.len(), 5);
     assert!(report.unschedulable.is_empty(), "the others wait for its answer");
 }
@@ -187,7 +188,7 @@ fn where_nothing_else_is_left_what_is_held_for_long_is_asked_for_after_three_min
     assert_eq!(asked(&plan.claims[0]), ["test-zone-1 spot again", "test-zone-1 on-demand again"]);
     // Whoever can have something else doesn't ask.
     let (plan, _) = planned(&input(web(5), vec![marked("default", &[("spot", LONG_HELD)])]), 5);
-    assert!(plan.claims.iter().all(|claim| claim.offerings.iter().all(|o| o.asked == Asked::Available)));
+    assert!(plan.claims.iter().all(|claim| claim.offerings.iter().all(|o| o.asked == AskReason::Available)));
 }
 
 #[test]
@@ -220,14 +221,14 @@ fn a_pool_whose_requests_were_refused_tries_one_claim() {
     let mut all = web(3);
     all.extend(pods("other", 2, shape(&[("cpu", "2"), ("memory", "3Gi")])));
     let (plan, report) = planned(&input(all, vec![refused]), 1);
-    assert!(plan.claims[0].offerings.iter().all(|offering| offering.asked == Asked::Probe));
+    assert!(plan.claims[0].offerings.iter().all(|offering| offering.asked == AskReason::Probe));
     assert!(report.unschedulable.is_empty());
 }
 
 #[test]
 fn replacements_wait_for_what_can_be_had() {
     let command = CommandId::parse("command-1").unwrap();
-    let world = Input {
+    let world = ProvisionInput {
         purpose: Purpose::Replacement(command),
         ..input(web(1), vec![marked("default", &[("", DUE)])])
     };
@@ -318,7 +319,7 @@ proptest! {
         prop_assert!(report.unschedulable.is_empty(), "{:?}", report.unschedulable);
         // Every pod has its place, or one asks for something better and the rest waits for that answer.
         let placed: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
-        let asks = plan.claims.iter().any(|c| c.offerings.iter().all(|o| o.asked == Asked::Probe));
+        let asks = plan.claims.iter().any(|c| c.offerings.iter().all(|o| o.asked == AskReason::Probe));
         prop_assert!(placed == 3 || asks, "{plan:#?}");
     }
 }

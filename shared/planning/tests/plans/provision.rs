@@ -11,14 +11,16 @@ use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::provision::{ExistingNode, Input, NodeKind, Outcome, PoolInput, StepBudget, plan};
+use tenon_planning::provision::{
+    ExistingNode, NodeKind, PlanCompletion, PoolInput, ProvisionInput, StepBudget, plan,
+};
 use tenon_planning::solve as bound;
 
 #[test]
 fn nothing_to_place_gives_an_empty_plan() {
     let (plan, report) = plan(&input(Vec::new(), vec![default_pool()]));
     assert!(plan.is_empty());
-    assert_eq!((plan.wake_at, report.outcome), (None, Outcome::Complete));
+    assert_eq!((plan.wake_at, report.outcome), (None, PlanCompletion::Complete));
 }
 
 #[test]
@@ -380,7 +382,7 @@ fn with_its_steps_used_up_a_plan_says_so_and_what_it_has_is_valid() {
     let mut world = input(pods("web", 50, shape(&[("cpu", "3")])), vec![default_pool()]);
     world.steps = StepBudget { max: 0 };
     let report = check_reason(&world, "StepBudgetExhausted");
-    assert_eq!(report.outcome, Outcome::BudgetExhausted);
+    assert_eq!(report.outcome, PlanCompletion::BudgetExhausted);
 }
 
 #[test]
@@ -476,11 +478,11 @@ fn without_steps_no_further_node_is_looked_at() {
     assert_eq!(claims(&world, 0).0.placements.len(), 2);
     world.steps = StepBudget { max: 1 };
     let (plan, report) = claims(&world, 0);
-    assert_eq!((plan.placements.len(), report.outcome), (1, Outcome::BudgetExhausted));
+    assert_eq!((plan.placements.len(), report.outcome), (1, PlanCompletion::BudgetExhausted));
 }
 
 /// A world in which each of so many groups may use each of 24 types, none of which another is as good as.
-fn of_groups(count: usize) -> Input {
+fn of_groups(count: usize) -> ProvisionInput {
     let names: Vec<&'static str> = (0..24).map(|n| &*format!("t.{n:02}").leak()).collect();
     let types =
         names.iter().zip(0..).map(|(name, n)| FakeType::new(name, 2 + n, 4 + n, 20).option()).collect();

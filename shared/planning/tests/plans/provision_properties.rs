@@ -11,7 +11,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::provision::{ExistingNode, Input, NodeKind, PlannedClaim, PoolInput, plan};
+use tenon_planning::provision::{ExistingNode, NodeKind, PlannedClaim, PoolInput, ProvisionInput, plan};
 use tenon_planning::solve as bound;
 
 fn types() -> Vec<InstanceTypeOption> {
@@ -74,7 +74,7 @@ prop_compose! {
         overhead in 0_u32..400,
         amd_only in any::<bool>(),
         taints in any::<(bool, bool)>(),
-    ) -> Input {
+    ) -> ProvisionInput {
         let mut all: Vec<Pod> = Vec::new();
         for (index, (cpu, memory, count, asks)) in groups.into_iter().enumerate() {
             let one = shape(&[("cpu", &format!("{cpu}m")), ("memory", &format!("{memory}Mi"))]);
@@ -103,7 +103,7 @@ prop_compose! {
         mut world in world(),
         nodes in prop::collection::vec((200_u32..9_000, 256_u32..20_000, 0_u8..3, any::<bool>()), 0..6),
         limits in prop::option::of((0_u32..40, 0_u32..8)),
-    ) -> Input {
+    ) -> ProvisionInput {
         world.nodes = nodes.into_iter().enumerate().map(|(index, one)| existing(index, one)).collect();
         if let Some((cpu, nodes)) = limits {
             world.pools[0].pool.limits = list(&[("cpu", &cpu.to_string()), ("nodes", &nodes.to_string())]);
@@ -113,7 +113,7 @@ prop_compose! {
 }
 
 /// What DaemonSets take of a node with these taints; by brute force, for worlds of these tests.
-fn daemons_on(world: &Input, taints: &[Taint]) -> ResourceList {
+fn daemons_on(world: &ProvisionInput, taints: &[Taint]) -> ResourceList {
     let runs = |set: &&DaemonSet| tolerates(&set.template.tolerations, taints);
     ResourceList::sum(world.daemon_sets.iter().filter(runs).map(|set| &set.template.requests))
 }
@@ -123,7 +123,7 @@ fn tolerates(tolerations: &[Toleration], taints: &[Taint]) -> bool {
 }
 
 /// Whether a pod alone fits some type that can be had; by brute force, for worlds of these tests.
-fn fits_somewhere(world: &Input, pod: &Pod) -> bool {
+fn fits_somewhere(world: &ProvisionInput, pod: &Pod) -> bool {
     world.pools.iter().any(|pool| {
         let taints = &pool.pool.template.taints;
         let wanted = pod.shape.requests.clone().plus(&daemons_on(world, taints));

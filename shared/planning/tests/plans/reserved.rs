@@ -12,7 +12,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::resources::ResourceName;
-use tenon_planning::provision::{Plan, PoolInput, Report, plan};
+use tenon_planning::provision::{PoolInput, ProvisionPlan, ProvisionReport, plan};
 
 /// The type with reservations of so many instances in the first zone.
 fn with(fake: &FakeType, reservations: &[(&str, u32)]) -> InstanceTypeOption {
@@ -55,7 +55,7 @@ fn waiting(count: usize, cpu: &str) -> Vec<Pod> {
 }
 
 /// How many claims go where: a reservation's id, or the capacity type that a fleet would use first.
-fn taken(plan: &Plan) -> BTreeMap<String, usize> {
+fn taken(plan: &ProvisionPlan) -> BTreeMap<String, usize> {
     let mut taken = BTreeMap::new();
     for claim in &plan.claims {
         let mut reserved = claim.offerings.iter().filter_map(|offering| offering.reservation.as_ref());
@@ -68,7 +68,11 @@ fn taken(plan: &Plan) -> BTreeMap<String, usize> {
     taken
 }
 
-fn check(pods: Vec<Pod>, pools: Vec<PoolInput>, expected: &[(&str, usize)]) -> (Plan, Report) {
+fn check(
+    pods: Vec<Pod>,
+    pools: Vec<PoolInput>,
+    expected: &[(&str, usize)],
+) -> (ProvisionPlan, ProvisionReport) {
     let placed = pods.len();
     let (plan, report) = plan(&input(pods, pools));
     let expected: BTreeMap<String, usize> = expected.iter().map(|(to, n)| ((*to).to_owned(), *n)).collect();

@@ -10,7 +10,7 @@ use tenon_domain::api::node_pool::{
 };
 use tenon_domain::api::pod::{Pod, PodPhase, PodShape, Readiness, SchedulingVerdict};
 use tenon_domain::api::workload::DaemonSet;
-use tenon_domain::budget::{Budget, Nodes};
+use tenon_domain::budget::{Budget, BudgetNodes};
 use tenon_domain::catalog::facts::{
     Architecture, Ebs, InstanceTypeFacts, Network, Processor, Support, UsageClass,
 };
@@ -24,8 +24,8 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_planning::provision::{
-    ExistingNode, Input, NodeKind, Plan, PoolInput, PoolReadiness, PoolStanding, Purpose, Report, StepBudget,
-    Storage, plan,
+    ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, ProvisionPlan,
+    ProvisionReport, Purpose, StepBudget, Storage, plan,
 };
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -184,7 +184,7 @@ pub(crate) fn node_pool(name: &str) -> NodePool {
         disruption: DisruptionPolicy {
             consolidate_after: None,
             consolidation_policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-            budgets: vec![Budget::always(Nodes::Percent(10))],
+            budgets: vec![Budget::always(BudgetNodes::Percent(10))],
         },
         limits: ResourceList::new(),
         weight: 0,
@@ -234,8 +234,8 @@ pub(crate) fn pods(prefix: &str, count: usize, shape: PodShape) -> Vec<Pod> {
     (0..count).map(|index| pod(&format!("{prefix}-{index:04}"), &shape)).collect()
 }
 
-pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> Input {
-    Input {
+pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> ProvisionInput {
+    ProvisionInput {
         now: at(0),
         cluster: ClusterName::parse("test").unwrap(),
         pods,
@@ -276,13 +276,13 @@ pub(crate) fn default_pool() -> PoolInput {
     pool("default", six())
 }
 
-pub(crate) fn claims(input: &Input, expected: usize) -> (Plan, Report) {
+pub(crate) fn claims(input: &ProvisionInput, expected: usize) -> (ProvisionPlan, ProvisionReport) {
     let (plan, report) = plan(input);
     assert_eq!(plan.claims.len(), expected, "{report:#?}");
     (plan, report)
 }
 
-pub(crate) fn check_reason(input: &Input, expected: &str) -> Report {
+pub(crate) fn check_reason(input: &ProvisionInput, expected: &str) -> ProvisionReport {
     let (plan, report) = plan(input);
     assert!(plan.claims.is_empty(), "{plan:#?}");
     let reasons: BTreeSet<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();

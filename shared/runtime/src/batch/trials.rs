@@ -13,7 +13,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_table::items::{Trial, from_item, keys, put};
 use tenon_table::{Consistency, Key, Table, Write, limits};
 
-use crate::handler::Scope;
+use crate::handler::WakeScope;
 use crate::ports::Ports;
 use tenon_table::content_commit;
 
@@ -33,11 +33,11 @@ impl Trials {
     pub(super) async fn read<'a, P: Ports>(
         ports: &P,
         function: FunctionName,
-        scopes: impl Iterator<Item = &'a Scope>,
+        scopes: impl Iterator<Item = &'a WakeScope>,
     ) -> Self {
         let clusters = scopes.filter_map(|scope| match scope {
-            Scope::Region => None,
-            Scope::Cluster(cluster) => Some((keys::trial(cluster, function), cluster.clone())),
+            WakeScope::Region => None,
+            WakeScope::Cluster(cluster) => Some((keys::trial(cluster, function), cluster.clone())),
         });
         let clusters: BTreeMap<Key, ClusterName> = clusters.take(limits::BATCH_KEYS).collect();
         let (mut trials, now) = (Self { function, of: BTreeMap::new() }, ports.now());
@@ -57,17 +57,17 @@ impl Trials {
 
     /// Whether the last trial of it isn't known to have come to its end. One that is under way in another invocation looks the
     /// same: to wait for it costs its message one receive, to take part in it may cost those of all others one.
-    pub(super) fn may_end_an_invocation(&self, scope: &Scope) -> bool {
+    pub(super) fn may_end_an_invocation(&self, scope: &WakeScope) -> bool {
         self.begun(scope) > 0
     }
 
     /// How often in a row it was begun.
-    pub(super) fn begun(&self, scope: &Scope) -> u64 {
+    pub(super) fn begun(&self, scope: &WakeScope) -> u64 {
         self.trial(scope).map_or(0, |trial| trial.begun)
     }
 
     /// Writes that it is begun.
-    pub(super) async fn begin<P: Ports>(&mut self, ports: &P, scope: &Scope) {
+    pub(super) async fn begin<P: Ports>(&mut self, ports: &P, scope: &WakeScope) {
         let begun = self.begun(scope).saturating_add(1);
         let at = ports.now();
         let expires_at = at.saturating_add(HELD_FOR).unwrap_or(Timestamp::MAX);
@@ -75,16 +75,16 @@ impl Trials {
     }
 
     /// Writes that it came to its end.
-    pub(super) async fn end<P: Ports>(&mut self, ports: &P, scope: &Scope) {
+    pub(super) async fn end<P: Ports>(&mut self, ports: &P, scope: &WakeScope) {
         let at = ports.now();
         let trial = Trial { function: self.function, begun: 0, at, expires_at: at };
         self.write(ports, scope, trial).await;
     }
 
-    async fn write<P: Ports>(&mut self, ports: &P, scope: &Scope, trial: Trial) {
+    async fn write<P: Ports>(&mut self, ports: &P, scope: &WakeScope, trial: Trial) {
         let cluster = match scope {
-            Scope::Region => return,
-            Scope::Cluster(cluster) => cluster,
+            WakeScope::Region => return,
+            WakeScope::Cluster(cluster) => cluster,
         };
         let write: Write = put(keys::trial(cluster, self.function), &trial);
         // A hint that isn't written is one that is missing.
@@ -92,10 +92,10 @@ impl Trials {
         self.of.insert(cluster.clone(), trial);
     }
 
-    fn trial(&self, scope: &Scope) -> Option<&Trial> {
+    fn trial(&self, scope: &WakeScope) -> Option<&Trial> {
         match scope {
-            Scope::Region => None,
-            Scope::Cluster(cluster) => self.of.get(cluster),
+            WakeScope::Region => None,
+            WakeScope::Cluster(cluster) => self.of.get(cluster),
         }
     }
 }

@@ -3,57 +3,57 @@
 //! Decides code and HTTP status. The twin's errors lost some of EC2's words, which are put back here.
 
 use tenon_domain::id::ParseIdError;
-use tenon_ec2::{Class, Ec2Error};
+use tenon_ec2::{Ec2Error, ErrorClass};
 
 use crate::xml::Xml;
 
 /// An error as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct WireError {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) message: String,
 }
 
 /// An error that the request is to blame for.
-pub(crate) fn refused(code: &str, message: impl Into<String>) -> Refusal {
-    Refusal { status: 400, code: code.to_owned(), message: message.into() }
+pub(crate) fn refused(code: &str, message: impl Into<String>) -> WireError {
+    WireError { status: 400, code: code.to_owned(), message: message.into() }
 }
 
-pub(crate) fn missing(parameter: &str) -> Refusal {
+pub(crate) fn missing(parameter: &str) -> WireError {
     refused("MissingParameter", format!("The request must contain the parameter {parameter}"))
 }
 
-pub(crate) fn invalid(parameter: &str, value: &str) -> Refusal {
+pub(crate) fn invalid(parameter: &str, value: &str) -> WireError {
     refused("InvalidParameterValue", format!("Invalid value '{value}' for {parameter}."))
 }
 
-pub(crate) fn malformed(error: &ParseIdError) -> Refusal {
+pub(crate) fn malformed(error: &ParseIdError) -> WireError {
     refused("InvalidParameterValue", format!("Invalid id: '{}' (expecting {})", error.value, error.expected))
 }
 
 /// What a failed call of the twin sends; none where no answer comes.
-pub(crate) fn of_call(error: Ec2Error) -> Option<Refusal> {
-    let of_class = |class: Class| match class {
-        Class::Unauthorized => 403,
-        Class::Throttled => 503,
-        Class::Server => 500,
-        Class::InsufficientCapacity
-        | Class::Quota
-        | Class::FleetCount
-        | Class::AccountLimit
-        | Class::PlacementGroup
-        | Class::Unsupported
-        | Class::SubnetFull
-        | Class::ReservationFull
-        | Class::TemplateMissing
-        | Class::ImageUnavailable
-        | Class::ServiceLinkedRoleMissing
-        | Class::NotFound
-        | Class::AlreadyExists
-        | Class::TokenMismatch
-        | Class::Invalid
-        | Class::Unknown => 400,
+pub(crate) fn of_call(error: Ec2Error) -> Option<WireError> {
+    let of_class = |class: ErrorClass| match class {
+        ErrorClass::Unauthorized => 403,
+        ErrorClass::Throttled => 503,
+        ErrorClass::Server => 500,
+        ErrorClass::InsufficientCapacity
+        | ErrorClass::Quota
+        | ErrorClass::FleetCount
+        | ErrorClass::AccountLimit
+        | ErrorClass::PlacementGroup
+        | ErrorClass::Unsupported
+        | ErrorClass::SubnetFull
+        | ErrorClass::ReservationFull
+        | ErrorClass::TemplateMissing
+        | ErrorClass::ImageUnavailable
+        | ErrorClass::ServiceLinkedRoleMissing
+        | ErrorClass::NotFound
+        | ErrorClass::AlreadyExists
+        | ErrorClass::TokenMismatch
+        | ErrorClass::Invalid
+        | ErrorClass::Unknown => 400,
     };
     let status = of_class(error.class());
     let (code, message) = match error {
@@ -72,10 +72,10 @@ pub(crate) fn of_call(error: Ec2Error) -> Option<Refusal> {
         | Ec2Error::ServerError { code, message, .. }
         | Ec2Error::Unknown { code, message, .. } => (code, message),
     };
-    Some(Refusal { status, code, message })
+    Some(WireError { status, code, message })
 }
 
-impl Refusal {
+impl WireError {
     /// EC2's error document.
     pub(crate) fn document(&self, request_id: &str) -> String {
         Xml::document("Response", |xml| {

@@ -5,11 +5,11 @@ use tenon_ec2::port::{
     RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
 
-use crate::error::{Refusal, invalid, refused};
-use crate::form::Form;
+use crate::error::{WireError, invalid, refused};
+use crate::form::FormFields;
 use crate::xml::Xml;
 
-pub(crate) fn fleet(form: &mut Form) -> Result<CreateFleetRequest, Refusal> {
+pub(crate) fn fleet(form: &mut FormFields) -> Result<CreateFleetRequest, WireError> {
     let kind = form.text("Type").unwrap_or_else(|| "maintain".to_owned());
     if kind != "instant" {
         return Err(invalid("Type", &kind));
@@ -38,7 +38,7 @@ pub(crate) fn fleet(form: &mut Form) -> Result<CreateFleetRequest, Refusal> {
     })
 }
 
-fn on_demand_allocation(word: Option<&str>) -> Result<OnDemandAllocation, Refusal> {
+fn on_demand_allocation(word: Option<&str>) -> Result<OnDemandAllocation, WireError> {
     match word {
         None | Some("lowest-price") => Ok(OnDemandAllocation::LowestPrice),
         Some("prioritized") => Ok(OnDemandAllocation::Prioritized),
@@ -46,7 +46,7 @@ fn on_demand_allocation(word: Option<&str>) -> Result<OnDemandAllocation, Refusa
     }
 }
 
-fn spot_allocation(word: Option<&str>) -> Result<SpotAllocation, Refusal> {
+fn spot_allocation(word: Option<&str>) -> Result<SpotAllocation, WireError> {
     match word {
         None | Some("lowest-price") => Ok(SpotAllocation::LowestPrice),
         Some("price-capacity-optimized") => Ok(SpotAllocation::PriceCapacityOptimized),
@@ -56,9 +56,9 @@ fn spot_allocation(word: Option<&str>) -> Result<SpotAllocation, Refusal> {
 }
 
 /// Tags of what is born, by kind.
-fn tags(form: &mut Form) -> Result<FleetTags, Refusal> {
+fn tags(form: &mut FormFields) -> Result<FleetTags, WireError> {
     let mut found = FleetTags::default();
-    let specification = |form: &mut Form| Ok((form.required("ResourceType")?, form.tags()?));
+    let specification = |form: &mut FormFields| Ok((form.required("ResourceType")?, form.tags()?));
     for (kind, tags) in form.structures("TagSpecification", specification)? {
         match kind.as_str() {
             "instance" => found.instance = tags,
@@ -70,18 +70,18 @@ fn tags(form: &mut Form) -> Result<FleetTags, Refusal> {
     Ok(found)
 }
 
-fn named(form: &mut Form) -> Result<(String, String), Refusal> {
+fn named(form: &mut FormFields) -> Result<(String, String), WireError> {
     Ok((form.required("LaunchTemplateName")?, form.text("Version").unwrap_or_else(|| "$Default".to_owned())))
 }
 
-fn template(form: &mut Form) -> Result<FleetLaunchTemplate, Refusal> {
+fn template(form: &mut FormFields) -> Result<FleetLaunchTemplate, WireError> {
     let specification = form.structure("LaunchTemplateSpecification", named)?;
     let (name, version) = specification
         .ok_or_else(|| refused("MissingParameter", "The request must contain LaunchTemplateSpecification"))?;
     Ok(FleetLaunchTemplate { name, version, overrides: form.structures("Overrides", with)? })
 }
 
-fn with(form: &mut Form) -> Result<FleetOverride, Refusal> {
+fn with(form: &mut FormFields) -> Result<FleetOverride, WireError> {
     let name = form.required("InstanceType")?;
     let priority = form.text("Priority");
     Ok(FleetOverride {
@@ -97,7 +97,7 @@ fn with(form: &mut Form) -> Result<FleetOverride, Refusal> {
 }
 
 /// The twin launches through fleets alone: RunInstances is there for its dry run.
-pub(crate) fn probe(form: &mut Form) -> Result<RunInstancesProbe, Refusal> {
+pub(crate) fn probe(form: &mut FormFields) -> Result<RunInstancesProbe, WireError> {
     if form.parsed("DryRun")? != Some(true) {
         return Err(refused("UnsupportedOperation", "RunInstances is served as a dry run only"));
     }

@@ -7,19 +7,19 @@ use std::str::FromStr;
 
 use tenon_ec2::port::{PageToken, Tags};
 
-use crate::error::{Refusal, invalid, missing, refused};
+use crate::error::{WireError, invalid, missing, refused};
 
 /// Fields that weren't taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct Form {
+pub(crate) struct FormFields {
     /// What stands before the fields' names in the request.
     prefix: String,
     fields: BTreeMap<String, String>,
 }
 
-impl Form {
+impl FormFields {
     /// Reads `application/x-www-form-urlencoded`.
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, WireError> {
         let malformed = || refused("MalformedQueryString", "The query string is malformed");
         let text = std::str::from_utf8(body).map_err(|_| malformed())?;
         let mut fields = BTreeMap::new();
@@ -37,12 +37,12 @@ impl Form {
     }
 
     /// A text that must be there.
-    pub(crate) fn required(&mut self, name: &str) -> Result<String, Refusal> {
+    pub(crate) fn required(&mut self, name: &str) -> Result<String, WireError> {
         self.text(name).ok_or_else(|| missing(&format!("{}{name}", self.prefix)))
     }
 
     /// A text of a form.
-    pub(crate) fn parsed<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, Refusal> {
+    pub(crate) fn parsed<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, WireError> {
         self.text(name).map(|text| text.parse().map_err(|_| invalid(name, &text))).transpose()
     }
 
@@ -71,8 +71,8 @@ impl Form {
     pub(crate) fn structures<T>(
         &mut self,
         name: &str,
-        read: impl Fn(&mut Self) -> Result<T, Refusal>,
-    ) -> Result<Vec<T>, Refusal> {
+        read: impl Fn(&mut Self) -> Result<T, WireError>,
+    ) -> Result<Vec<T>, WireError> {
         let mut found = Vec::new();
         while let Some(mut form) = self.within(&format!("{name}.{}", found.len() + 1)) {
             found.push(read(&mut form)?);
@@ -85,8 +85,8 @@ impl Form {
     pub(crate) fn structure<T>(
         &mut self,
         name: &str,
-        read: impl Fn(&mut Self) -> Result<T, Refusal>,
-    ) -> Result<Option<T>, Refusal> {
+        read: impl Fn(&mut Self) -> Result<T, WireError>,
+    ) -> Result<Option<T>, WireError> {
         let Some(mut form) = self.within(name) else { return Ok(None) };
         let found = read(&mut form)?;
         form.finish()?;
@@ -94,7 +94,7 @@ impl Form {
     }
 
     /// Tags under `Tag.n.`.
-    pub(crate) fn tags(&mut self) -> Result<Tags, Refusal> {
+    pub(crate) fn tags(&mut self) -> Result<Tags, WireError> {
         let pair = |form: &mut Self| Ok((form.required("Key")?, form.text("Value").unwrap_or_default()));
         Ok(self.structures("Tag", pair)?.into_iter().collect())
     }
@@ -105,7 +105,7 @@ impl Form {
     }
 
     /// Nothing may be left.
-    pub(crate) fn finish(&self) -> Result<(), Refusal> {
+    pub(crate) fn finish(&self) -> Result<(), WireError> {
         match self.fields.keys().next() {
             None => Ok(()),
             Some(key) => Err(refused(
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn fields_are_taken_by_name_list_and_structure() {
         let mut form =
-            Form::parse(b"Action=X&Id.1=a%20b&Id.2=c+d&Tag.1.Key=k&Tag.1.Value=%26&Count=3").unwrap();
+            FormFields::parse(b"Action=X&Id.1=a%20b&Id.2=c+d&Tag.1.Key=k&Tag.1.Value=%26&Count=3").unwrap();
         assert_eq!(form.text("Action").as_deref(), Some("X"));
         assert_eq!(form.list("Id"), ["a b", "c d"]);
         assert_eq!(form.tags().unwrap(), Tags::from([("k".to_owned(), "&".to_owned())]));
@@ -152,12 +152,12 @@ mod tests {
 
     #[test]
     fn a_parameter_that_is_left_in_a_structure_is_named_whole() {
-        let mut form = Form::parse(b"Tag.1.Key=k&Tag.1.Colour=red").unwrap();
+        let mut form = FormFields::parse(b"Tag.1.Key=k&Tag.1.Colour=red").unwrap();
         assert_eq!(form.tags().unwrap_err().message, "The parameter Tag.1.Colour is not recognized");
     }
 
     #[test]
     fn a_broken_form_is_refused() {
-        assert_eq!(Form::parse(b"a=%2").unwrap_err().code, "MalformedQueryString");
+        assert_eq!(FormFields::parse(b"a=%2").unwrap_err().code, "MalformedQueryString");
     }
 }

@@ -9,7 +9,7 @@ use tenon_ec2::Pricing as _;
 use tenon_ec2::port::{OnDemandPrice, PageToken};
 use tenon_twin::RegionTwin;
 
-use crate::error::{Refusal, of_call, refused};
+use crate::error::{WireError, of_call, refused};
 
 /// The header that names the operation.
 pub(crate) const TARGET_HEADER: &str = "x-amz-target";
@@ -23,7 +23,7 @@ const PAGE_MOST: u32 = 100;
 struct GetProducts {
     service_code: String,
     #[serde(default)]
-    filters: Vec<Filter>,
+    filters: Vec<PriceFilter>,
     #[serde(default)]
     next_token: Option<String>,
     #[serde(default)]
@@ -34,7 +34,7 @@ struct GetProducts {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Filter {
+struct PriceFilter {
     r#type: String,
     field: String,
     value: String,
@@ -52,7 +52,7 @@ pub(crate) async fn answer(twin: &RegionTwin, target: &[u8], body: &[u8]) -> Opt
     }
 }
 
-async fn products(twin: &RegionTwin, target: &[u8], body: &[u8]) -> Result<Value, Option<Refusal>> {
+async fn products(twin: &RegionTwin, target: &[u8], body: &[u8]) -> Result<Value, Option<WireError>> {
     let wrong = |message: String| Some(refused("InvalidParameterException", message));
     if target != GET_PRODUCTS {
         let operation = String::from_utf8_lossy(target);

@@ -12,23 +12,23 @@ use tenon_ec2::port::{
     RunInstancesProbe, TagFilter, Tags,
 };
 
-use crate::error::{Refusal, invalid, malformed, missing, refused};
+use crate::error::{WireError, invalid, malformed, missing, refused};
 use crate::fleet::{fleet, probe};
-use crate::form::Form;
+use crate::form::FormFields;
 use crate::template::template;
 
 const LARGE_PAGE: u32 = 1000;
 
 /// Whether a call only asks for rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum RunMode {
     Real,
     Dry,
 }
 
 /// A call of the port.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum WireRequest {
     InstanceTypes(Option<PageToken>),
     Offerings(LocationType, Option<PageToken>),
     Zones,
@@ -41,59 +41,59 @@ pub(crate) enum Request {
     CreateTemplate(CreateLaunchTemplate),
     Templates(LaunchTemplateFilter, Option<PageToken>),
     DeleteTemplate(String),
-    CreateFleet(CreateFleetRequest, Run),
+    CreateFleet(CreateFleetRequest, RunMode),
     ProbeInstances(RunInstancesProbe),
     Instances(InstanceFilter, Option<PageToken>),
     Terminate(Vec<InstanceId>),
     CreateTags(Vec<InstanceId>, Tags),
 }
 
-impl Request {
+impl WireRequest {
     /// Reads a request's form to its end.
-    pub(crate) fn read(action: &str, mut form: Form) -> Result<Self, Refusal> {
+    pub(crate) fn read(action: &str, mut form: FormFields) -> Result<Self, WireError> {
         let request = read(action, &mut form)?;
         form.finish()?;
         Ok(request)
     }
 }
 
-fn read(action: &str, form: &mut Form) -> Result<Request, Refusal> {
+fn read(action: &str, form: &mut FormFields) -> Result<WireRequest, WireError> {
     Ok(match action {
         "DescribeInstanceTypes" => {
             page_size(form, 100)?;
-            Request::InstanceTypes(form.page())
+            WireRequest::InstanceTypes(form.page())
         }
         "DescribeInstanceTypeOfferings" => {
             page_size(form, LARGE_PAGE)?;
-            Request::Offerings(location(form)?, form.page())
+            WireRequest::Offerings(location(form)?, form.page())
         }
-        "DescribeAvailabilityZones" => Request::Zones,
+        "DescribeAvailabilityZones" => WireRequest::Zones,
         "DescribeSpotPriceHistory" => spot_prices(form)?,
         "DescribeImages" => images(form)?,
-        "DescribeSubnets" => Request::Subnets(resources(form, "SubnetId", [])?),
-        "DescribeSecurityGroups" => Request::SecurityGroups(resources(form, "GroupId", ["group-name"])?),
-        "DescribeSnapshots" => Request::Snapshots(resources(form, "SnapshotId", [])?),
+        "DescribeSubnets" => WireRequest::Subnets(resources(form, "SubnetId", [])?),
+        "DescribeSecurityGroups" => WireRequest::SecurityGroups(resources(form, "GroupId", ["group-name"])?),
+        "DescribeSnapshots" => WireRequest::Snapshots(resources(form, "SnapshotId", [])?),
         "DescribeCapacityReservations" => reservations(form)?,
         "CreateLaunchTemplate" => {
             // A name is used once, which makes the token idle.
             form.text("ClientToken");
-            Request::CreateTemplate(template(form)?)
+            WireRequest::CreateTemplate(template(form)?)
         }
         "DescribeLaunchTemplates" => {
             page_size(form, 200)?;
             let names = form.list("LaunchTemplateName");
             let (tags, []) = filters(form, [])?;
-            Request::Templates(LaunchTemplateFilter { names, tags }, form.page())
+            WireRequest::Templates(LaunchTemplateFilter { names, tags }, form.page())
         }
-        "DeleteLaunchTemplate" => Request::DeleteTemplate(form.required("LaunchTemplateName")?),
+        "DeleteLaunchTemplate" => WireRequest::DeleteTemplate(form.required("LaunchTemplateName")?),
         "CreateFleet" => {
-            let run = if form.parsed("DryRun")?.unwrap_or(false) { Run::Dry } else { Run::Real };
-            Request::CreateFleet(fleet(form)?, run)
+            let run = if form.parsed("DryRun")?.unwrap_or(false) { RunMode::Dry } else { RunMode::Real };
+            WireRequest::CreateFleet(fleet(form)?, run)
         }
-        "RunInstances" => Request::ProbeInstances(probe(form)?),
+        "RunInstances" => WireRequest::ProbeInstances(probe(form)?),
         "DescribeInstances" => instances(form)?,
-        "TerminateInstances" => Request::Terminate(ids(form, "InstanceId")?),
-        "CreateTags" => Request::CreateTags(ids(form, "ResourceId")?, form.tags()?),
+        "TerminateInstances" => WireRequest::Terminate(ids(form, "InstanceId")?),
+        "CreateTags" => WireRequest::CreateTags(ids(form, "ResourceId")?, form.tags()?),
         other => {
             return Err(refused(
                 "InvalidAction",
@@ -104,11 +104,14 @@ fn read(action: &str, form: &mut Form) -> Result<Request, Refusal> {
 }
 
 /// Ids that are of their form.
-pub(crate) fn ids<T: FromStr<Err = ParseIdError>>(form: &mut Form, name: &str) -> Result<Vec<T>, Refusal> {
+pub(crate) fn ids<T: FromStr<Err = ParseIdError>>(
+    form: &mut FormFields,
+    name: &str,
+) -> Result<Vec<T>, WireError> {
     form.list(name).iter().map(|id| id.parse().map_err(|error| malformed(&error))).collect()
 }
 
-fn page_size(form: &mut Form, max: u32) -> Result<(), Refusal> {
+fn page_size(form: &mut FormFields, max: u32) -> Result<(), WireError> {
     match form.parsed::<u32>("MaxResults")? {
         Some(size) if !(1..=max).contains(&size) => Err(invalid("MaxResults", &size.to_string())),
         Some(_) | None => Ok(()),
@@ -116,7 +119,7 @@ fn page_size(form: &mut Form, max: u32) -> Result<(), Refusal> {
 }
 
 /// EC2 takes no page size beside a list of ids.
-fn page_size_without(form: &mut Form, named: usize) -> Result<(), Refusal> {
+fn page_size_without(form: &mut FormFields, named: usize) -> Result<(), WireError> {
     let asked = form.parsed::<u32>("MaxResults")?;
     if asked.is_some() && named > 0 {
         return Err(refused("InvalidParameterCombination", "MaxResults cannot be used with a list of ids"));
@@ -127,7 +130,7 @@ fn page_size_without(form: &mut Form, named: usize) -> Result<(), Refusal> {
     }
 }
 
-fn location(form: &mut Form) -> Result<LocationType, Refusal> {
+fn location(form: &mut FormFields) -> Result<LocationType, WireError> {
     match form.required("LocationType")?.as_str() {
         "availability-zone" => Ok(LocationType::AvailabilityZone),
         "availability-zone-id" => Ok(LocationType::AvailabilityZoneId),
@@ -136,7 +139,7 @@ fn location(form: &mut Form) -> Result<LocationType, Refusal> {
 }
 
 /// Without a start EC2 tells the prices of three months: not what the port asks.
-fn spot_prices(form: &mut Form) -> Result<Request, Refusal> {
+fn spot_prices(form: &mut FormFields) -> Result<WireRequest, WireError> {
     page_size(form, LARGE_PAGE)?;
     let (start, end) = (form.required("StartTime")?, form.required("EndTime")?);
     if start != end {
@@ -145,10 +148,10 @@ fn spot_prices(form: &mut Form) -> Result<Request, Refusal> {
     if !form.list("ProductDescription").iter().any(|product| product == "Linux/UNIX") {
         return Err(missing("ProductDescription"));
     }
-    Ok(Request::SpotPrices(form.page()))
+    Ok(WireRequest::SpotPrices(form.page()))
 }
 
-fn images(form: &mut Form) -> Result<Request, Refusal> {
+fn images(form: &mut FormFields) -> Result<WireRequest, WireError> {
     let ids = ids(form, "ImageId")?;
     page_size_without(form, ids.len())?;
     // The port's answers hold deprecated images.
@@ -163,10 +166,10 @@ fn images(form: &mut Form) -> Result<Request, Refusal> {
     let mut states = words.iter().map(|word| image_state(word)).collect::<Result<Vec<_>, _>>()?;
     states.dedup();
     let filter = ImageFilter { ids, owners: form.list("Owner"), names, tags, states, disabled };
-    Ok(Request::Images(filter, form.page()))
+    Ok(WireRequest::Images(filter, form.page()))
 }
 
-fn image_state(word: &str) -> Result<ImageState, Refusal> {
+fn image_state(word: &str) -> Result<ImageState, WireError> {
     match word {
         "transient" | "error" => Ok(ImageState::Invalid),
         word => ImageState::parse(word).ok_or_else(|| invalid("state", word)),
@@ -175,10 +178,10 @@ fn image_state(word: &str) -> Result<ImageState, Refusal> {
 
 /// Resources by ids, tags and, for security groups, names.
 fn resources<const N: usize>(
-    form: &mut Form,
+    form: &mut FormFields,
     ids: &str,
     names: [&str; N],
-) -> Result<ResourceFilter, Refusal> {
+) -> Result<ResourceFilter, WireError> {
     let ids = form.list(ids);
     page_size_without(form, ids.len())?;
     let (tags, names) = filters(form, names)?;
@@ -186,7 +189,7 @@ fn resources<const N: usize>(
 }
 
 /// The port asks for active reservations alone.
-fn reservations(form: &mut Form) -> Result<Request, Refusal> {
+fn reservations(form: &mut FormFields) -> Result<WireRequest, WireError> {
     let ids = form.list("CapacityReservationId");
     page_size_without(form, ids.len())?;
     let (tags, [states, owners, criteria]) = filters(form, ["state", "owner-id", "instance-match-criteria"])?;
@@ -197,25 +200,25 @@ fn reservations(form: &mut Form) -> Result<Request, Refusal> {
         |word: &String| MatchCriteria::parse(word).ok_or_else(|| invalid("instance-match-criteria", word));
     let match_criteria = criteria.first().map(known).transpose()?;
     let owner = owners.into_iter().next();
-    Ok(Request::Reservations(CapacityReservationFilter { ids, owner, match_criteria, tags }))
+    Ok(WireRequest::Reservations(CapacityReservationFilter { ids, owner, match_criteria, tags }))
 }
 
-fn instances(form: &mut Form) -> Result<Request, Refusal> {
+fn instances(form: &mut FormFields) -> Result<WireRequest, WireError> {
     let ids = ids(form, "InstanceId")?;
     page_size_without(form, ids.len())?;
     let (tags, [words]) = filters(form, ["instance-state-name"])?;
     let state =
         |word: &String| InstanceState::parse(word).ok_or_else(|| invalid("instance-state-name", word));
     let states = words.iter().map(state).collect::<Result<_, _>>()?;
-    Ok(Request::Instances(InstanceFilter { ids, tags, states }, form.page()))
+    Ok(WireRequest::Instances(InstanceFilter { ids, tags, states }, form.page()))
 }
 
 /// Filters by tag, and the values of those of these names.
 fn filters<const N: usize>(
-    form: &mut Form,
+    form: &mut FormFields,
     known: [&str; N],
-) -> Result<(Vec<TagFilter>, [Vec<String>; N]), Refusal> {
-    let pair = |form: &mut Form| Ok((form.required("Name")?, form.list("Value")));
+) -> Result<(Vec<TagFilter>, [Vec<String>; N]), WireError> {
+    let pair = |form: &mut FormFields| Ok((form.required("Name")?, form.list("Value")));
     let (mut tags, mut found) = (Vec::new(), known.map(|name| (name, Vec::new())));
     for (name, values) in form.structures("Filter", pair)? {
         let place = found.iter_mut().find(|(known, _)| *known == name);

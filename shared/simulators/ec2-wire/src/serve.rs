@@ -19,11 +19,11 @@ use tenon_twin::RegionTwin;
 use tokio::net::TcpListener;
 
 use crate::answer;
-use crate::error::{Refusal, of_call, refused};
+use crate::error::{WireError, of_call, refused};
 use crate::fleet;
-use crate::form::Form;
+use crate::form::FormFields;
 use crate::pricing;
-use crate::request::{Request, Run};
+use crate::request::{RunMode, WireRequest};
 use crate::types;
 use crate::xml::Xml;
 use crate::zonal_shift;
@@ -98,19 +98,19 @@ async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -
             });
             send(StatusCode::OK, document, &request_id)
         }
-        Err(Stop::Refused(refusal)) => refuse(&refusal, &request_id),
-        Err(Stop::NoAnswer) => Body::new(BrokenOff).into_response(),
+        Err(CallStop::Refused(refusal)) => refuse(&refusal, &request_id),
+        Err(CallStop::NoAnswer) => Body::new(BrokenOff).into_response(),
     }
 }
 
-fn read(body: &[u8]) -> Result<(String, Request), Refusal> {
-    let mut form = Form::parse(body)?;
+fn read(body: &[u8]) -> Result<(String, WireRequest), WireError> {
+    let mut form = FormFields::parse(body)?;
     let action = form.required("Action")?;
     let version = form.required("Version")?;
     if version != VERSION {
         return Err(refused("NoSuchVersion", format!("The version {version} is not served")));
     }
-    let request = Request::read(&action, form)?;
+    let request = WireRequest::read(&action, form)?;
     Ok((action, request))
 }
 
@@ -125,7 +125,7 @@ fn send_json(status: u16, document: String, request_id: &str) -> Response {
     (status, headers, document).into_response()
 }
 
-fn refuse(refusal: &Refusal, request_id: &str) -> Response {
+fn refuse(refusal: &WireError, request_id: &str) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
     send(status, refusal.document(request_id), request_id)
 }
@@ -146,12 +146,12 @@ impl http_body::Body for BrokenOff {
 }
 
 /// A call that gives no answer of its own.
-enum Stop {
-    Refused(Refusal),
+enum CallStop {
+    Refused(WireError),
     NoAnswer,
 }
 
-impl From<Ec2Error> for Stop {
+impl From<Ec2Error> for CallStop {
     fn from(error: Ec2Error) -> Self {
         of_call(error).map_or(Self::NoAnswer, Self::Refused)
     }
@@ -160,7 +160,7 @@ impl From<Ec2Error> for Stop {
 /// A call of the twin, and what writes its answer.
 type Content = Box<dyn FnOnce(&mut Xml) + Send>;
 
-fn content(write: impl FnOnce(&mut Xml) + Send + 'static) -> Result<Content, Stop> {
+fn content(write: impl FnOnce(&mut Xml) + Send + 'static) -> Result<Content, CallStop> {
     Ok(Box::new(write))
 }
 
@@ -168,7 +168,7 @@ fn list<T: Send + 'static>(
     tag: &'static str,
     items: Vec<T>,
     write: impl Fn(&mut Xml, &T) + Send + 'static,
-) -> Result<Content, Stop> {
+) -> Result<Content, CallStop> {
     content(move |xml| xml.set(tag, &items, write))
 }
 
@@ -176,12 +176,12 @@ fn page<T: Send + 'static>(
     tag: &'static str,
     page: Page<T>,
     write: impl Fn(&mut Xml, &T) + Send + 'static,
-) -> Result<Content, Stop> {
+) -> Result<Content, CallStop> {
     content(move |xml| answer::page(xml, tag, &page, write))
 }
 
 /// EC2 gives both outcomes of a dry run as errors.
-fn dry_run(outcome: DryRunOutcome) -> Result<Content, Stop> {
+fn dry_run(outcome: DryRunOutcome) -> Result<Content, CallStop> {
     let (status, code, message) = match outcome {
         DryRunOutcome::WouldSucceed => {
             let message = "Request would have succeeded, but DryRun flag is set.".to_owned();
@@ -189,66 +189,70 @@ fn dry_run(outcome: DryRunOutcome) -> Result<Content, Stop> {
         }
         DryRunOutcome::Unauthorized { message, .. } => (403, "UnauthorizedOperation", message),
     };
-    Err(Stop::Refused(Refusal { status, code: code.to_owned(), message }))
+    Err(CallStop::Refused(WireError { status, code: code.to_owned(), message }))
 }
 
-fn done() -> Result<Content, Stop> {
+fn done() -> Result<Content, CallStop> {
     content(|xml| xml.text("return", true))
 }
 
-async fn call(twin: &RegionTwin, request: Request) -> Result<Content, Stop> {
+async fn call(twin: &RegionTwin, request: WireRequest) -> Result<Content, CallStop> {
     match request {
-        Request::InstanceTypes(at) => {
+        WireRequest::InstanceTypes(at) => {
             page("instanceTypeSet", twin.describe_instance_types(at).await?, types::instance_type)
         }
-        Request::Offerings(by, at) => {
+        WireRequest::Offerings(by, at) => {
             let found = twin.describe_instance_type_offerings(by, at).await?;
             page("instanceTypeOfferingSet", found, move |xml, offering| answer::offering(xml, offering, by))
         }
-        Request::Zones => {
+        WireRequest::Zones => {
             list("availabilityZoneInfo", twin.describe_availability_zones().await?, answer::zone)
         }
-        Request::SpotPrices(at) => {
+        WireRequest::SpotPrices(at) => {
             page("spotPriceHistorySet", twin.describe_spot_price_history(at).await?, answer::spot_price)
         }
-        Request::Images(filter, at) => {
+        WireRequest::Images(filter, at) => {
             page("imagesSet", twin.describe_images(&filter, at).await?, answer::image)
         }
-        Request::Subnets(filter) => list("subnetSet", twin.describe_subnets(&filter).await?, answer::subnet),
-        Request::SecurityGroups(filter) => {
+        WireRequest::Subnets(filter) => {
+            list("subnetSet", twin.describe_subnets(&filter).await?, answer::subnet)
+        }
+        WireRequest::SecurityGroups(filter) => {
             list("securityGroupInfo", twin.describe_security_groups(&filter).await?, answer::security_group)
         }
-        Request::Snapshots(filter) => {
+        WireRequest::Snapshots(filter) => {
             list("snapshotSet", twin.describe_snapshots(&filter).await?, answer::snapshot)
         }
-        Request::Reservations(filter) => {
+        WireRequest::Reservations(filter) => {
             let found = twin.describe_capacity_reservations(&filter).await?;
             list("capacityReservationSet", found, answer::capacity_reservation)
         }
-        Request::CreateTemplate(template) => {
+        WireRequest::CreateTemplate(template) => {
             let made = twin.create_launch_template(&template).await?;
             content(move |xml| xml.within("launchTemplate", |xml| answer::template(xml, &made)))
         }
-        Request::Templates(filter, at) => {
+        WireRequest::Templates(filter, at) => {
             page("launchTemplates", twin.describe_launch_templates(&filter, at).await?, answer::template)
         }
-        Request::DeleteTemplate(name) => {
+        WireRequest::DeleteTemplate(name) => {
             twin.delete_launch_template(&name).await?;
             done()
         }
-        Request::CreateFleet(request, Run::Real) => {
+        WireRequest::CreateFleet(request, RunMode::Real) => {
             let result = twin.create_fleet(&request).await?;
             content(move |xml| fleet::result(xml, &result))
         }
-        Request::CreateFleet(request, Run::Dry) => dry_run(twin.dry_run_create_fleet(&request).await?),
-        Request::ProbeInstances(probe) => dry_run(twin.dry_run_run_instances(&probe).await?),
-        Request::Instances(filter, at) => {
+        WireRequest::CreateFleet(request, RunMode::Dry) => {
+            dry_run(twin.dry_run_create_fleet(&request).await?)
+        }
+        WireRequest::ProbeInstances(probe) => dry_run(twin.dry_run_run_instances(&probe).await?),
+        WireRequest::Instances(filter, at) => {
             page("reservationSet", twin.describe_instances(&filter, at).await?, answer::reservation)
         }
-        Request::Terminate(ids) => {
+        WireRequest::Terminate(ids) => {
             list("instancesSet", twin.terminate_instances(&ids).await?, answer::state_change)
         }
-        Request::CreateTags(ids, tags) => {
+        WireRequest::CreateTags(ids, tags) => {
             twin.create_tags(&ids, &tags).await?;
             done()
         }

@@ -2,15 +2,15 @@
 
 use tenon_domain::id::SecurityGroupId;
 use tenon_ec2::port::{
-    BlockDevice, CreateLaunchTemplate, InstanceProfile, LaunchTemplateData, MetadataOptions, MetadataTokens,
-    Monitoring, ReservationPreference, Tags,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec,
+    LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
-use crate::error::{Refusal, invalid, missing};
-use crate::form::Form;
+use crate::error::{WireError, invalid, missing};
+use crate::form::FormFields;
 use crate::request::ids;
 
-pub(crate) fn template(form: &mut Form) -> Result<CreateLaunchTemplate, Refusal> {
+pub(crate) fn template(form: &mut FormFields) -> Result<CreateLaunchTemplate, WireError> {
     Ok(CreateLaunchTemplate {
         name: form.required("LaunchTemplateName")?,
         data: form.structure("LaunchTemplateData", data)?.ok_or_else(|| missing("LaunchTemplateData"))?,
@@ -19,8 +19,8 @@ pub(crate) fn template(form: &mut Form) -> Result<CreateLaunchTemplate, Refusal>
 }
 
 /// Tags for resources of the one kind that may be tagged there.
-fn tags_of(form: &mut Form, kind: &str) -> Result<Tags, Refusal> {
-    let specification = |form: &mut Form| Ok((form.required("ResourceType")?, form.tags()?));
+fn tags_of(form: &mut FormFields, kind: &str) -> Result<Tags, WireError> {
+    let specification = |form: &mut FormFields| Ok((form.required("ResourceType")?, form.tags()?));
     let mut found = Tags::new();
     for (of, tags) in form.structures("TagSpecification", specification)? {
         if of != kind {
@@ -32,7 +32,7 @@ fn tags_of(form: &mut Form, kind: &str) -> Result<Tags, Refusal> {
 }
 
 /// The first interface, where the template has one: whether it has a public address, and its groups.
-fn interface(form: &mut Form) -> Result<(Option<bool>, Vec<SecurityGroupId>), Refusal> {
+fn interface(form: &mut FormFields) -> Result<(Option<bool>, Vec<SecurityGroupId>), WireError> {
     match form.parsed::<u32>("DeviceIndex")? {
         Some(0) => Ok((form.parsed("AssociatePublicIpAddress")?, ids(form, "SecurityGroupId")?)),
         Some(other) => Err(invalid("DeviceIndex", &other.to_string())),
@@ -40,7 +40,7 @@ fn interface(form: &mut Form) -> Result<(Option<bool>, Vec<SecurityGroupId>), Re
     }
 }
 
-fn data(form: &mut Form) -> Result<LaunchTemplateData, Refusal> {
+fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
     let own = ids(form, "SecurityGroupId")?;
     let interface = form.structure("NetworkInterface.1", interface)?;
     let (associate_public_ip, security_groups) = match interface {
@@ -65,7 +65,7 @@ fn data(form: &mut Form) -> Result<LaunchTemplateData, Refusal> {
     })
 }
 
-fn reservations(form: &mut Form) -> Result<ReservationPreference, Refusal> {
+fn reservations(form: &mut FormFields) -> Result<ReservationPreference, WireError> {
     let preference = form.required("CapacityReservationPreference")?;
     let target = form.structure("CapacityReservationTarget", |form| {
         form.parsed("CapacityReservationId")?.ok_or_else(|| missing("CapacityReservationId"))
@@ -77,14 +77,14 @@ fn reservations(form: &mut Form) -> Result<ReservationPreference, Refusal> {
     }
 }
 
-fn profile(form: &mut Form) -> Result<InstanceProfile, Refusal> {
+fn profile(form: &mut FormFields) -> Result<InstanceProfileSpec, WireError> {
     match form.text("Arn") {
-        Some(arn) => Ok(InstanceProfile::Arn(arn)),
-        None => Ok(InstanceProfile::Name(form.required("Name")?)),
+        Some(arn) => Ok(InstanceProfileSpec::Arn(arn)),
+        None => Ok(InstanceProfileSpec::Name(form.required("Name")?)),
     }
 }
 
-fn monitoring(form: &mut Form) -> Result<Monitoring, Refusal> {
+fn monitoring(form: &mut FormFields) -> Result<Monitoring, WireError> {
     match form.parsed("Enabled")? {
         Some(true) => Ok(Monitoring::Detailed),
         Some(false) => Ok(Monitoring::Basic),
@@ -92,9 +92,9 @@ fn monitoring(form: &mut Form) -> Result<Monitoring, Refusal> {
     }
 }
 
-fn metadata_options(form: &mut Form) -> Result<MetadataOptions, Refusal> {
+fn metadata_options(form: &mut FormFields) -> Result<InstanceMetadataOptions, WireError> {
     let tokens = form.required("HttpTokens")?;
-    Ok(MetadataOptions {
+    Ok(InstanceMetadataOptions {
         http_endpoint: form.required("HttpEndpoint")?,
         http_protocol_ipv6: form.required("HttpProtocolIpv6")?,
         http_put_response_hop_limit: form
@@ -108,10 +108,10 @@ fn metadata_options(form: &mut Form) -> Result<MetadataOptions, Refusal> {
     })
 }
 
-fn block_device(form: &mut Form) -> Result<BlockDevice, Refusal> {
+fn block_device(form: &mut FormFields) -> Result<BlockDeviceMapping, WireError> {
     let device_name = form.required("DeviceName")?;
     let ebs = form.structure("Ebs", |form| {
-        Ok(BlockDevice {
+        Ok(BlockDeviceMapping {
             device_name: String::new(),
             volume_size_gib: form.parsed("VolumeSize")?,
             volume_type: form.text("VolumeType"),
@@ -124,5 +124,5 @@ fn block_device(form: &mut Form) -> Result<BlockDevice, Refusal> {
             delete_on_termination: form.parsed("DeleteOnTermination")?,
         })
     })?;
-    Ok(BlockDevice { device_name, ..ebs.unwrap_or_default() })
+    Ok(BlockDeviceMapping { device_name, ..ebs.unwrap_or_default() })
 }

@@ -5,7 +5,7 @@ use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
 use tenon_ec2::{Ec2Error, ZonalShift};
 use tenon_twin::RegionTwin;
 
-use crate::error::Refusal;
+use crate::error::WireError;
 
 /// What ARC answers about a resource.
 pub(crate) async fn answer(twin: &RegionTwin, arn: &str) -> Result<String, Ec2Error> {
@@ -35,6 +35,6 @@ pub(crate) async fn answer(twin: &RegionTwin, arn: &str) -> Result<String, Ec2Er
 }
 
 /// The body of a refusal; its code is in a header.
-pub(crate) fn refusal(refusal: &Refusal) -> String {
+pub(crate) fn refusal(refusal: &WireError) -> String {
     json!({ "message": refusal.message }).to_string()
 }

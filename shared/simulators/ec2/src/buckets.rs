@@ -29,7 +29,7 @@ pub(super) enum Narrowing {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Bucket {
+enum CallBucket {
     Describe,
     DescribeUnfiltered,
     Mutating,
@@ -40,7 +40,7 @@ enum Bucket {
     CreateTags,
 }
 
-impl Bucket {
+impl CallBucket {
     /// Its size and what flows in each second.
     const fn size_and_refill(self) -> (u64, u64) {
         match self {
@@ -70,11 +70,11 @@ impl Cost {
 
 /// The buckets, in thousandths of a token; one that was never used is full.
 #[derive(Debug, Default)]
-pub(super) struct Buckets {
-    levels: BTreeMap<Bucket, (Timestamp, u64)>,
+pub(super) struct CallBuckets {
+    levels: BTreeMap<CallBucket, (Timestamp, u64)>,
 }
 
-impl Buckets {
+impl CallBuckets {
     /// Takes a call's tokens, all or none.
     pub(super) fn take(&mut self, call: Call, cost: Cost, now: Timestamp) -> Result<(), ()> {
         let wanted = tokens(call, cost);
@@ -89,7 +89,7 @@ impl Buckets {
         Ok(())
     }
 
-    fn level(&self, bucket: Bucket, now: Timestamp) -> u64 {
+    fn level(&self, bucket: CallBucket, now: Timestamp) -> u64 {
         let (size, refill) = bucket.size_and_refill();
         let Some((at, level)) = self.levels.get(&bucket) else { return size * 1000 };
         let elapsed = u64::try_from(now.duration_since(*at).as_millis()).unwrap_or(0);
@@ -97,11 +97,11 @@ impl Buckets {
     }
 }
 
-fn tokens(call: Call, cost: Cost) -> Vec<(Bucket, u64)> {
+fn tokens(call: Call, cost: Cost) -> Vec<(CallBucket, u64)> {
     let resources = u64::try_from(cost.resources).unwrap_or(u64::MAX);
     match call {
         Call::DescribeInstances | Call::DescribeSecurityGroups if cost.narrowing == Narrowing::None => {
-            vec![(Bucket::DescribeUnfiltered, 1)]
+            vec![(CallBucket::DescribeUnfiltered, 1)]
         }
         Call::DescribeInstanceTypes
         | Call::DescribeInstanceTypeOfferings
@@ -113,15 +113,17 @@ fn tokens(call: Call, cost: Cost) -> Vec<(Bucket, u64)> {
         | Call::DescribeSnapshots
         | Call::DescribeCapacityReservations
         | Call::DescribeLaunchTemplates
-        | Call::DescribeInstances => vec![(Bucket::Describe, 1)],
+        | Call::DescribeInstances => vec![(CallBucket::Describe, 1)],
         Call::CreateLaunchTemplate | Call::DeleteLaunchTemplate | Call::CreateFleet => {
-            vec![(Bucket::Mutating, 1)]
+            vec![(CallBucket::Mutating, 1)]
         }
-        Call::RunInstances => vec![(Bucket::RunInstances, 1), (Bucket::RunInstancesResources, resources)],
+        Call::RunInstances => {
+            vec![(CallBucket::RunInstances, 1), (CallBucket::RunInstancesResources, resources)]
+        }
         Call::TerminateInstances => {
-            vec![(Bucket::TerminateInstances, 1), (Bucket::TerminateInstancesResources, resources)]
+            vec![(CallBucket::TerminateInstances, 1), (CallBucket::TerminateInstancesResources, resources)]
         }
-        Call::CreateTags => vec![(Bucket::CreateTags, 1)],
+        Call::CreateTags => vec![(CallBucket::CreateTags, 1)],
         // Other services, with limits of their own that the twin doesn't model.
         Call::GetProducts | Call::GetManagedResource => Vec::new(),
     }
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_bucket_empties_and_fills_again_at_its_rate() {
-        let mut buckets = Buckets::default();
+        let mut buckets = CallBuckets::default();
         for n in 0..50 {
             assert_eq!(buckets.take(Call::CreateFleet, Cost::PLAIN, at(0)), Ok(()), "{n}");
         }
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn instances_cost_resource_tokens_and_a_refusal_takes_nothing() {
-        let mut buckets = Buckets::default();
+        let mut buckets = CallBuckets::default();
         let of = |resources| Cost { resources, ..Cost::PLAIN };
         assert_eq!(buckets.take(Call::TerminateInstances, of(1000), at(0)), Ok(()));
         assert_eq!(buckets.take(Call::TerminateInstances, of(21), at(1000)), Err(()));
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_unfiltered_describe_has_the_smaller_bucket() {
-        let mut buckets = Buckets::default();
+        let mut buckets = CallBuckets::default();
         let bare = Cost { narrowing: Narrowing::None, resources: 0 };
         let mut taken = 0;
         while buckets.take(Call::DescribeInstances, bare, at(0)).is_ok() {

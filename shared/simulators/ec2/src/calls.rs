@@ -6,7 +6,7 @@ use tenon_domain::zonal_shift::ShiftedZone;
 use super::buckets::{Cost, Narrowing};
 use super::call::Call;
 use super::faults::FaultEffect;
-use super::state::{State, error};
+use super::state::{TwinState, error};
 use super::{RegionTwin, prices};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::data;
@@ -29,7 +29,7 @@ impl RegionTwin {
         &self,
         call: Call,
         cost: Cost,
-        effect: impl FnOnce(&mut State) -> Result<T, Ec2Error>,
+        effect: impl FnOnce(&mut TwinState) -> Result<T, Ec2Error>,
     ) -> Result<T, Ec2Error> {
         self.with(|state| {
             let no_answer = || Err(Ec2Error::NoAnswer { action: call.as_str().to_owned() });
@@ -55,7 +55,7 @@ impl RegionTwin {
         &self,
         call: Call,
         cost: Cost,
-        check: impl FnOnce(&State) -> Result<(), Ec2Error>,
+        check: impl FnOnce(&TwinState) -> Result<(), Ec2Error>,
     ) -> Result<DryRunOutcome, Ec2Error> {
         self.with(|state| {
             match state.admit(call, cost)? {
@@ -76,13 +76,13 @@ impl RegionTwin {
         })
     }
 
-    fn spot_prices(state: &State) -> Vec<SpotPrice> {
+    fn spot_prices(state: &TwinState) -> Vec<SpotPrice> {
         let mut all = Vec::new();
         for (instance_type, zones) in &state.offered {
             let spot = state.types.get(instance_type).is_some_and(|t| data::supports_usage_class(t, "spot"));
             let Some(on_demand) = state.on_demand.get(instance_type).filter(|_| spot) else { continue };
             for zone in zones {
-                let price = prices::spot(state.config.seed, *on_demand, (instance_type, zone), state.now);
+                let price = prices::spot(state.config.seed, *on_demand, instance_type, zone, state.now);
                 let since = prices::spot_since(state.now);
                 all.push(SpotPrice {
                     instance_type: instance_type.clone(),
@@ -95,7 +95,7 @@ impl RegionTwin {
         all
     }
 
-    fn offerings(state: &State, location: LocationType) -> Vec<TypeOffering> {
+    fn offerings(state: &TwinState, location: LocationType) -> Vec<TypeOffering> {
         let mut all = Vec::new();
         for (instance_type, zones) in &state.offered {
             for zone in state.zones.iter().filter(|z| zones.contains(&z.name)) {

@@ -11,7 +11,7 @@ use tenon_ec2::port::TargetCapacityType;
 
 /// A capacity pool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pool {
+pub struct CapacityPool {
     /// Spot and on-demand are apart.
     pub capacity_type: TargetCapacityType,
     /// The type.
@@ -86,7 +86,7 @@ pub struct Quota {
 
 /// Why not all that were asked for could be launched from a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shortage {
+pub(super) enum PoolShortage {
     Pool,
     Quota,
 }
@@ -94,14 +94,14 @@ pub(super) enum Shortage {
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
     /// What is left of each limited pool.
-    pools: BTreeMap<Pool, u32>,
+    pools: BTreeMap<CapacityPool, u32>,
     quotas: BTreeMap<Quota, u32>,
     vcpus: BTreeMap<Quota, u32>,
 }
 
 impl Capacity {
     /// Sets what is left of a pool; `None` takes the limit away.
-    pub(super) fn set(&mut self, pool: Pool, left: Option<u32>) {
+    pub(super) fn set(&mut self, pool: CapacityPool, left: Option<u32>) {
         match left {
             Some(left) => self.pools.insert(pool, left),
             None => self.pools.remove(&pool),
@@ -117,12 +117,12 @@ impl Capacity {
     }
 
     /// What is left of a pool; `None` where there is no limit.
-    pub(super) fn left(&self, pool: &Pool) -> Option<u32> {
+    pub(super) fn left(&self, pool: &CapacityPool) -> Option<u32> {
         self.pools.get(pool).copied()
     }
 
     /// How many of `wanted` fit, and what limits them.
-    pub(super) fn fit(&self, pool: &Pool, vcpus: u32, wanted: u32) -> (u32, Option<Shortage>) {
+    pub(super) fn fit(&self, pool: &CapacityPool, vcpus: u32, wanted: u32) -> (u32, Option<PoolShortage>) {
         let in_pool = self.left(pool).unwrap_or(u32::MAX);
         let quota = quota_of(pool);
         let used = self.vcpus.get(&quota).copied().unwrap_or(0);
@@ -130,13 +130,13 @@ impl Capacity {
         let fit = wanted.min(in_pool).min(in_quota);
         let shortage = match (fit < wanted, in_pool <= in_quota) {
             (false, _) => None,
-            (true, true) => Some(Shortage::Pool),
-            (true, false) => Some(Shortage::Quota),
+            (true, true) => Some(PoolShortage::Pool),
+            (true, false) => Some(PoolShortage::Quota),
         };
         (fit, shortage)
     }
 
-    pub(super) fn take(&mut self, pool: &Pool, vcpus: u32) {
+    pub(super) fn take(&mut self, pool: &CapacityPool, vcpus: u32) {
         if let Some(left) = self.pools.get_mut(pool) {
             *left = left.saturating_sub(1);
         }
@@ -144,7 +144,7 @@ impl Capacity {
         *used = used.saturating_add(vcpus);
     }
 
-    pub(super) fn give_back(&mut self, pool: &Pool, vcpus: u32) {
+    pub(super) fn give_back(&mut self, pool: &CapacityPool, vcpus: u32) {
         if let Some(left) = self.pools.get_mut(pool) {
             *left = left.saturating_add(1);
         }
@@ -153,7 +153,7 @@ impl Capacity {
     }
 }
 
-fn quota_of(pool: &Pool) -> Quota {
+fn quota_of(pool: &CapacityPool) -> Quota {
     Quota { capacity_type: pool.capacity_type, family: QuotaFamily::of(&pool.instance_type) }
 }
 
@@ -161,8 +161,8 @@ fn quota_of(pool: &Pool) -> Quota {
 mod tests {
     use super::*;
 
-    fn pool() -> Pool {
-        Pool {
+    fn pool() -> CapacityPool {
+        CapacityPool {
             capacity_type: TargetCapacityType::OnDemand,
             instance_type: InstanceType::parse("m5.large").unwrap(),
             zone: Zone::parse("us-east-1a").unwrap(),
@@ -174,10 +174,10 @@ mod tests {
         let mut capacity = Capacity::default();
         assert_eq!(capacity.fit(&pool(), 2, 500), (500, None));
         capacity.set(pool(), Some(2));
-        assert_eq!(capacity.fit(&pool(), 2, 3), (2, Some(Shortage::Pool)));
+        assert_eq!(capacity.fit(&pool(), 2, 3), (2, Some(PoolShortage::Pool)));
         capacity.take(&pool(), 2);
         capacity.take(&pool(), 2);
-        assert_eq!(capacity.fit(&pool(), 2, 1), (0, Some(Shortage::Pool)));
+        assert_eq!(capacity.fit(&pool(), 2, 1), (0, Some(PoolShortage::Pool)));
         capacity.give_back(&pool(), 2);
         assert_eq!(capacity.fit(&pool(), 2, 1), (1, None));
     }
@@ -186,7 +186,7 @@ mod tests {
     fn a_quota_counts_vcpus_of_its_family() {
         let mut capacity = Capacity::default();
         capacity.set_quota(quota_of(&pool()), Some(5));
-        assert_eq!(capacity.fit(&pool(), 2, 3), (2, Some(Shortage::Quota)));
+        assert_eq!(capacity.fit(&pool(), 2, 3), (2, Some(PoolShortage::Quota)));
         assert_eq!(QuotaFamily::of(&InstanceType::parse("g5.xlarge").unwrap()), QuotaFamily::GAndVt);
         assert_eq!(QuotaFamily::of(&InstanceType::parse("p4d.24xlarge").unwrap()), QuotaFamily::P);
     }

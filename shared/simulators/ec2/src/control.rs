@@ -9,7 +9,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
-use super::{Call, Fault, HealthEvent, NewImage, NotPossible, Pool, Quota, RegionTwin, TwinEvent};
+use super::{Call, CapacityPool, Fault, HealthEvent, NewImage, NotPossible, Quota, RegionTwin, TwinEvent};
 use tenon_ec2::port::{
     CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
     VolumeSnapshot,
@@ -191,7 +191,7 @@ impl RegionTwin {
 /// Capacity, rights and faults.
 impl RegionTwin {
     /// Leaves so many instances in a pool; `None` takes the limit away.
-    pub fn set_capacity(&self, pool: Pool, left: Option<u32>) {
+    pub fn set_capacity(&self, pool: CapacityPool, left: Option<u32>) {
         self.with(|state| state.capacity.set(pool, left));
     }
 
@@ -201,7 +201,7 @@ impl RegionTwin {
     }
 
     /// Lets every launch from a pool fail with an item error (code, message), until `None`.
-    pub fn fail_pool(&self, pool: Pool, error: Option<(String, String)>) {
+    pub fn fail_pool(&self, pool: CapacityPool, error: Option<(String, String)>) {
         self.with(|state| match error {
             Some(error) => state.failing.insert(pool, error),
             None => state.failing.remove(&pool),

@@ -33,7 +33,7 @@ pub struct HealthEvent {
 }
 
 /// Where events come from.
-pub(super) struct Source<'a> {
+pub(super) struct EventSource<'a> {
     pub(super) seed: u64,
     pub(super) region: &'a str,
     pub(super) account: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Source<'a> {
     pub(super) at: Timestamp,
 }
 
-impl Source<'_> {
+impl EventSource<'_> {
     pub(super) fn image_state(&self, image: &ImageId, state: ImageState, error: &str) -> TwinEvent {
         // The account field of an image's ARN is empty.
         let resource = format!("arn:aws:ec2:{}::image/{image}", self.region);
@@ -153,9 +153,9 @@ fn whole_seconds(at: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    fn source() -> Source<'static> {
+    fn source() -> EventSource<'static> {
         let at = Timestamp::from_millisecond(1_767_225_600_750).unwrap();
-        Source { seed: 1, region: "us-east-1", account: "111122223333", number: 1, at }
+        EventSource { seed: 1, region: "us-east-1", account: "111122223333", number: 1, at }
     }
 
     #[test]

@@ -13,19 +13,19 @@ use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, 
 use tenon_domain::money::UsdPerHour;
 
 use super::call::Call;
-use super::capacity::{Pool, Shortage};
+use super::capacity::{CapacityPool, PoolShortage};
 use super::events::uuid;
 use super::instances::TwinInstance;
 use super::network::{TwinSubnet, private_dns_name};
 use super::prices;
 use super::records::{InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
-use super::reservations::Source;
-use super::state::{State, error, later};
+use super::reservations::CapacitySource;
+use super::state::{TwinState, error, later};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::data;
 use tenon_ec2::port::{
-    Architecture, CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
-    FleetResult, ImageState, Instance, InstanceState, OnDemandAllocation, SpotAllocation, Subnet, Tags,
+    CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride, FleetResult,
+    ImageArchitecture, ImageState, Instance, InstanceState, OnDemandAllocation, SpotAllocation, Subnet, Tags,
     TargetCapacityType,
 };
 
@@ -40,32 +40,40 @@ pub(super) struct UsedToken {
     until: Timestamp,
 }
 
+/// What an instance has of the request that launches it.
+#[derive(Clone, Copy)]
+struct LaunchOrigin<'a> {
+    token: &'a ClientToken,
+    fleet: &'a FleetId,
+    tags: &'a Tags,
+}
+
 /// An override with the template that it belongs to.
-struct Candidate<'a> {
+struct FleetCandidate<'a> {
     template: &'a FleetLaunchTemplate,
     from: &'a FleetOverride,
 }
 
 /// What an override comes to.
 struct Resolved {
-    pool: Pool,
+    pool: CapacityPool,
     vcpus: u32,
-    architecture: Architecture,
+    architecture: ImageArchitecture,
     subnet: Subnet,
     image: ImageId,
     security_groups: Vec<SecurityGroupId>,
     user_data: Option<String>,
-    source: Source,
+    source: CapacitySource,
 }
 
 /// An item's error: code and message.
-pub(super) type ItemError = (String, String);
+pub(super) type OverrideError = (String, String);
 
-fn item<T>(code: &str, message: String) -> Result<T, ItemError> {
+fn item<T>(code: &str, message: String) -> Result<T, OverrideError> {
     Err((code.to_owned(), message))
 }
 
-impl State {
+impl TwinState {
     pub(super) fn create_fleet(&mut self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
         let stored = request.to_stored();
         let now = self.now;
@@ -180,11 +188,11 @@ impl State {
     }
 
     /// Overrides as the strategy takes them; ties as they stand in the request.
-    fn in_order<'a>(&self, request: &'a CreateFleetRequest) -> Vec<Candidate<'a>> {
+    fn in_order<'a>(&self, request: &'a CreateFleetRequest) -> Vec<FleetCandidate<'a>> {
         let mut candidates: Vec<_> = request
             .launch_templates
             .iter()
-            .flat_map(|template| template.overrides.iter().map(move |from| Candidate { template, from }))
+            .flat_map(|template| template.overrides.iter().map(move |from| FleetCandidate { template, from }))
             .collect();
         // Most significant first: pools that can't give everything go last, then price, then priority.
         candidates.sort_by_key(|c| {
@@ -219,7 +227,7 @@ impl State {
     fn is_scarce(&self, from: &FleetOverride, request: &CreateFleetRequest) -> bool {
         self.zone_of(from).is_none_or(|zone| {
             let instance_type = from.instance_type.clone();
-            let pool = Pool { capacity_type: request.capacity_type, instance_type, zone };
+            let pool = CapacityPool { capacity_type: request.capacity_type, instance_type, zone };
             self.capacity.left(&pool).is_some_and(|left| left < request.target_capacity)
         })
     }
@@ -234,25 +242,25 @@ impl State {
         let on_demand = *self.on_demand.get(of)?;
         match capacity_type {
             TargetCapacityType::OnDemand => Some(on_demand),
-            TargetCapacityType::Spot => Some(prices::spot(self.config.seed, on_demand, (of, zone), self.now)),
+            TargetCapacityType::Spot => Some(prices::spot(self.config.seed, on_demand, of, zone, self.now)),
         }
     }
 
     /// Whether an override can be launched from a template as on-demand, apart from capacity.
-    pub(super) fn check_override(&self, template: &str, from: &FleetOverride) -> Result<(), ItemError> {
+    pub(super) fn check_override(&self, template: &str, from: &FleetOverride) -> Result<(), OverrideError> {
         let template = FleetLaunchTemplate {
             name: template.to_owned(),
             version: "$Latest".to_owned(),
             overrides: Vec::new(),
         };
-        self.resolve(&Candidate { template: &template, from }, TargetCapacityType::OnDemand).map(|_| ())
+        self.resolve(&FleetCandidate { template: &template, from }, TargetCapacityType::OnDemand).map(|_| ())
     }
 
     fn resolve(
         &self,
-        candidate: &Candidate<'_>,
+        candidate: &FleetCandidate<'_>,
         capacity_type: TargetCapacityType,
-    ) -> Result<Resolved, ItemError> {
+    ) -> Result<Resolved, OverrideError> {
         let from = candidate.from;
         let name = &from.instance_type;
         let Some(info) = self.types.get(name) else {
@@ -290,7 +298,7 @@ impl State {
         if let Some(group) = template.data.security_groups.iter().find(|g| !self.groups.contains_key(*g)) {
             return item("InvalidGroup.NotFound", format!("The security group '{group}' does not exist"));
         }
-        let pool = Pool { capacity_type, instance_type: name.clone(), zone };
+        let pool = CapacityPool { capacity_type, instance_type: name.clone(), zone };
         let source = self.source(&pool, template.data.reservations.as_ref())?;
         Ok(Resolved {
             pool,
@@ -305,7 +313,7 @@ impl State {
     }
 
     /// The architecture of an image that can be launched on such a type.
-    fn launchable(&self, image: &ImageId, supported: &[String]) -> Result<Architecture, ItemError> {
+    fn launchable(&self, image: &ImageId, supported: &[String]) -> Result<ImageArchitecture, OverrideError> {
         let twin = self.images.get(image).map(|i| &i.image);
         match twin.map(|i| (i.state, i.architecture)) {
             None | Some((ImageState::Deregistered, _)) => {
@@ -330,15 +338,15 @@ impl State {
     }
 
     /// How many of an override can be launched, and the error when that is too few.
-    fn fit(&self, resolved: &Resolved, wanted: u32) -> (u32, Option<ItemError>) {
+    fn fit(&self, resolved: &Resolved, wanted: u32) -> (u32, Option<OverrideError>) {
         let pool = &resolved.pool;
         if let Some(failing) = self.failing.get(pool) {
             return (0, Some(failing.clone()));
         }
         let addresses = self.subnets.get(&resolved.subnet.id).map_or(0, TwinSubnet::free);
         let open = match &resolved.source {
-            Source::Reservation(id) => return self.fit_reservation(id, wanted.min(addresses)),
-            Source::Pool { open } => self.open_room(open).min(wanted),
+            CapacitySource::Reservation(id) => return self.fit_reservation(id, wanted.min(addresses)),
+            CapacitySource::Pool { open } => self.open_room(open).min(wanted),
         };
         let (of_pool, shortage) = self.capacity.fit(pool, resolved.vcpus, wanted.saturating_sub(open));
         let fit = of_pool.saturating_add(open);
@@ -347,7 +355,7 @@ impl State {
             return (addresses, Some(("InsufficientFreeAddressesInSubnet".to_owned(), message)));
         }
         let error = shortage.map(|shortage| match (shortage, pool.capacity_type) {
-            (Shortage::Pool, TargetCapacityType::OnDemand | TargetCapacityType::Spot) => (
+            (PoolShortage::Pool, TargetCapacityType::OnDemand | TargetCapacityType::Spot) => (
                 "InsufficientInstanceCapacity".to_owned(),
                 format!(
                     "There is no {} capacity for {} in {}.",
@@ -356,11 +364,11 @@ impl State {
                     pool.zone
                 ),
             ),
-            (Shortage::Quota, TargetCapacityType::OnDemand) => (
+            (PoolShortage::Quota, TargetCapacityType::OnDemand) => (
                 "VcpuLimitExceeded".to_owned(),
                 "You have requested more vCPU capacity than your current vCPU limit allows.".to_owned(),
             ),
-            (Shortage::Quota, TargetCapacityType::Spot) => {
+            (PoolShortage::Quota, TargetCapacityType::Spot) => {
                 ("MaxSpotInstanceCountExceeded".to_owned(), "Max spot instance count exceeded".to_owned())
             }
         });
@@ -400,7 +408,12 @@ impl State {
             .min(later(self.now, self.config.consistency_delay_max));
         let instance = Instance {
             reservation,
-            ..self.new_instance(resolved, &id, address, (&request.client_token, fleet, &tags))
+            ..self.new_instance(
+                resolved,
+                &id,
+                address,
+                LaunchOrigin { token: &request.client_token, fleet, tags: &tags },
+            )
         };
         let twin = TwinInstance {
             record: Arc::new(InstanceRecord {
@@ -425,8 +438,9 @@ impl State {
         resolved: &Resolved,
         id: &InstanceId,
         address: Ipv4Addr,
-        (token, fleet, tags): (&ClientToken, &FleetId, &Tags),
+        origin: LaunchOrigin<'_>,
     ) -> Instance {
+        let LaunchOrigin { token, fleet, tags } = origin;
         Instance {
             id: id.clone(),
             instance_type: resolved.pool.instance_type.clone(),

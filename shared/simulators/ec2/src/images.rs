@@ -10,11 +10,11 @@ use tenon_domain::{SignedDuration, Timestamp};
 
 use super::call::Call;
 use super::random::draw;
-use super::state::{Due, State, error};
+use super::state::{DueEvent, TwinState, error};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
-    Architecture, DisabledImages, Image, ImageFilter, ImageState, ResourceFilter, Tags, VolumeSnapshot,
+    DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, ResourceFilter, Tags, VolumeSnapshot,
     wildcard_matches,
 };
 
@@ -37,7 +37,7 @@ pub struct NewImage {
     /// The owner's alias, such as `amazon`.
     pub owner_alias: Option<String>,
     /// Its architecture.
-    pub architecture: Architecture,
+    pub architecture: ImageArchitecture,
     /// Its tags.
     pub tags: Tags,
     /// How long it takes; `None` draws it from the twin's delays.
@@ -51,7 +51,7 @@ pub struct NewImage {
 impl NewImage {
     /// An image of the twin's own account that becomes available.
     #[must_use]
-    pub fn named(name: impl Into<String>, architecture: Architecture) -> Self {
+    pub fn named(name: impl Into<String>, architecture: ImageArchitecture) -> Self {
         Self {
             name: name.into(),
             owner: None,
@@ -71,11 +71,11 @@ pub(super) struct TwinImage {
     outcome: ImageOutcome,
 }
 
-impl State {
+impl TwinState {
     /// Begins to make an image: it is pending until its delay is over.
     pub(super) fn create_image(&mut self, new: NewImage) -> ImageId {
         let (id, delay) = self.insert_image(new);
-        self.schedule(delay, Due::Image(id.clone()));
+        self.schedule(delay, DueEvent::Image(id.clone()));
         id
     }
 

@@ -10,11 +10,11 @@ use tenon_domain::id::InstanceId;
 use tenon_domain::{SignedDuration, Timestamp};
 
 use super::call::Call;
-use super::capacity::Pool;
+use super::capacity::CapacityPool;
 use super::events::HealthEvent;
 use super::random::{Span, draw};
 use super::records::InstanceRecord;
-use super::state::{Due, State, error, later};
+use super::state::{DueEvent, TwinState, error, later};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
@@ -75,8 +75,8 @@ impl TwinInstance {
         Arc::make_mut(&mut self.record)
     }
 
-    fn pool(&self) -> Pool {
-        Pool {
+    fn pool(&self) -> CapacityPool {
+        CapacityPool {
             capacity_type: self.instance().capacity_type,
             instance_type: self.instance().instance_type.clone(),
             zone: self.instance().zone.clone(),
@@ -97,7 +97,7 @@ const fn can_move(from: InstanceState, to: InstanceState) -> bool {
     )
 }
 
-impl State {
+impl TwinState {
     /// Moves an instance if it still can be, tells of it, and schedules what follows by itself.
     pub(super) fn move_instance(&mut self, id: &InstanceId, to: InstanceState) {
         let now = self.now;
@@ -130,7 +130,7 @@ impl State {
             InstanceState::Running | InstanceState::Stopped | InstanceState::Terminated => return,
         };
         let after = span.draw(self.config.seed, &["delay", id.as_str(), next.as_str()]);
-        self.schedule(after, Due::Instance(id.clone(), next));
+        self.schedule(after, DueEvent::Instance(id.clone(), next));
     }
 
     /// How long a new thing stays unseen.
@@ -213,7 +213,7 @@ impl State {
             twin.interrupted = Some(now);
         }
         self.emit(|source| source.spot_interruption(id, zone.as_str()));
-        self.schedule(SPOT_NOTICE, Due::SpotReclaim(id.clone()));
+        self.schedule(SPOT_NOTICE, DueEvent::SpotReclaim(id.clone()));
         Ok(())
     }
 

@@ -40,18 +40,18 @@ use tenon_domain::{SignedDuration, Timestamp};
 
 pub use buckets::Throttling;
 pub use call::Call;
-pub use capacity::{Pool, Quota, QuotaFamily};
+pub use capacity::{CapacityPool, Quota, QuotaFamily};
 pub use events::{HealthEvent, TwinEvent};
 pub use faults::{Fault, FaultEffect, FaultWhen};
 pub use images::{ImageOutcome, NewImage};
 pub use random::Span;
 pub use records::{CallCount, InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
 
-use state::State;
+use state::TwinState;
 use tenon_ec2::data::DataError;
 
 /// Where the twin reads the time.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub type TwinClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Which instance types the region has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,13 +112,13 @@ pub struct TwinConfig {
     /// The most items of a page, below EC2's own sizes: small pages make paging show.
     pub page_size_max: usize,
     /// Where the time is read.
-    pub clock: Clock,
+    pub clock: TwinClock,
 }
 
 impl TwinConfig {
     /// A region with everything it offers, throttled as EC2 is, consistent within five seconds.
     #[must_use]
-    pub fn new(region: Region, seed: u64, clock: Clock) -> Self {
+    pub fn new(region: Region, seed: u64, clock: TwinClock) -> Self {
         Self {
             region,
             account: "111122223333".to_owned(),
@@ -156,8 +156,8 @@ fn refuse<T>(message: String) -> Result<T, NotPossible> {
 /// A region's EC2. A handle: clones are the same region.
 #[derive(Clone)]
 pub struct RegionTwin {
-    state: Arc<Mutex<State>>,
-    clock: Clock,
+    state: Arc<Mutex<TwinState>>,
+    clock: TwinClock,
 }
 
 impl fmt::Debug for RegionTwin {
@@ -173,11 +173,11 @@ impl RegionTwin {
     /// [`DataError`] for a region that there is no data for.
     pub fn new(config: TwinConfig) -> Result<Self, DataError> {
         let clock = Arc::clone(&config.clock);
-        Ok(Self { state: Arc::new(Mutex::new(State::new(config)?)), clock })
+        Ok(Self { state: Arc::new(Mutex::new(TwinState::new(config)?)), clock })
     }
 
     /// The state as of now.
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut TwinState) -> T) -> T {
         let now = (self.clock)();
         // A panic elsewhere leaves the state whole: it is changed in steps that each hold its invariants.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use tenon_domain::id::{Region, SecurityGroupId, SubnetId};
 
 use super::call::Call;
-use super::state::{State, error};
+use super::state::{TwinState, error};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{ResourceFilter, SecurityGroup, Subnet, Tags, wildcard_matches};
@@ -78,7 +78,7 @@ pub(super) fn private_dns_name(address: Ipv4Addr, region: &Region) -> String {
     }
 }
 
-impl State {
+impl TwinState {
     pub(super) fn add_subnet(&mut self, subnet: Subnet) -> Result<(), NotPossible> {
         let id = subnet.id.clone();
         if !self.zones.iter().any(|z| z.name == subnet.zone) {

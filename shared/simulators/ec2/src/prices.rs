@@ -27,10 +27,11 @@ pub(super) fn spot_since(at: Timestamp) -> Timestamp {
 pub(super) fn spot(
     seed: u64,
     on_demand: UsdPerHour,
-    pool: (&InstanceType, &Zone),
+    instance_type: &InstanceType,
+    zone: &Zone,
     at: Timestamp,
 ) -> UsdPerHour {
-    let (instance_type, zone) = (pool.0.as_str(), pool.1.as_str());
+    let (instance_type, zone) = (instance_type.as_str(), zone.as_str());
     let permille = |what: &str, n: i64, below: u64| {
         draw(seed, &["spot", instance_type, zone, what, &n.to_string()]) % below
     };
@@ -56,7 +57,7 @@ mod tests {
 
     fn price(seed: u64, seconds: i64) -> UsdPerHour {
         let (m5, zone) = (InstanceType::parse("m5.large").unwrap(), Zone::parse("us-east-1a").unwrap());
-        spot(seed, UsdPerHour::parse("0.096").unwrap(), (&m5, &zone), at(seconds))
+        spot(seed, UsdPerHour::parse("0.096").unwrap(), &m5, &zone, at(seconds))
     }
 
     #[test]

@@ -10,9 +10,9 @@ use tenon_domain::id::{InstanceId, ReservationId};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 
 use super::call::Call;
-use super::capacity::Pool;
-use super::fleet::ItemError;
-use super::state::{State, error};
+use super::capacity::CapacityPool;
+use super::fleet::OverrideError;
+use super::state::{TwinState, error};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
@@ -21,7 +21,7 @@ use tenon_ec2::port::{
 
 /// What a launch gets its capacity from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum CapacitySource {
     /// The pool; open reservations first, where that is how the template was made.
     Pool {
         /// The open reservations that match.
@@ -32,12 +32,12 @@ pub(super) enum Source {
 }
 
 /// EC2's words where a targeted reservation can't take an instance.
-fn exceeded() -> ItemError {
+fn exceeded() -> OverrideError {
     let message = "The requested reservation does not have sufficient compatible and available capacity for this request.";
     ("ReservationCapacityExceeded".to_owned(), message.to_owned())
 }
 
-impl State {
+impl TwinState {
     /// Makes a reservation; its `available` is how many instances it is for.
     pub(super) fn add_reservation(&mut self, made: CapacityReservation) -> Result<(), NotPossible> {
         let (id, zone) = (made.id.clone(), &made.zone);
@@ -103,32 +103,32 @@ impl State {
     /// Where a launch from a pool gets its capacity, as its template says.
     pub(super) fn source(
         &self,
-        pool: &Pool,
+        pool: &CapacityPool,
         preference: Option<&ReservationPreference>,
-    ) -> Result<Source, ItemError> {
+    ) -> Result<CapacitySource, OverrideError> {
         let fits = |made: &CapacityReservation| {
             made.instance_type == pool.instance_type
                 && made.zone == pool.zone
                 && pool.capacity_type == TargetCapacityType::OnDemand
         };
         match preference {
-            Some(ReservationPreference::None) => Ok(Source::Pool { open: Vec::new() }),
+            Some(ReservationPreference::None) => Ok(CapacitySource::Pool { open: Vec::new() }),
             Some(ReservationPreference::Only(id)) => {
                 match self.reservations.get(id).filter(|made| fits(made)) {
-                    Some(_) => Ok(Source::Reservation(id.clone())),
+                    Some(_) => Ok(CapacitySource::Reservation(id.clone())),
                     None => Err(exceeded()),
                 }
             }
             None => {
                 let open = self.reservations.values();
                 let open = open.filter(|made| made.match_criteria == MatchCriteria::Open && fits(made));
-                Ok(Source::Pool { open: open.map(|made| made.id.clone()).collect() })
+                Ok(CapacitySource::Pool { open: open.map(|made| made.id.clone()).collect() })
             }
         }
     }
 
     /// How many of `wanted` a reservation has room for, and the error where that is too few.
-    pub(super) fn fit_reservation(&self, id: &ReservationId, wanted: u32) -> (u32, Option<ItemError>) {
+    pub(super) fn fit_reservation(&self, id: &ReservationId, wanted: u32) -> (u32, Option<OverrideError>) {
         let fit = self.room(id).min(wanted);
         (fit, (fit < wanted).then(exceeded))
     }
@@ -139,10 +139,10 @@ impl State {
     }
 
     /// The reservation that the next instance of a source goes into.
-    pub(super) fn next_reservation(&self, source: &Source) -> Option<ReservationId> {
+    pub(super) fn next_reservation(&self, source: &CapacitySource) -> Option<ReservationId> {
         match source {
-            Source::Reservation(id) => Some(id.clone()),
-            Source::Pool { open } => open.iter().find(|id| self.room(id) > 0).cloned(),
+            CapacitySource::Reservation(id) => Some(id.clone()),
+            CapacitySource::Pool { open } => open.iter().find(|id| self.room(id) > 0).cloned(),
         }
     }
 

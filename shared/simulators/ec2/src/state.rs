@@ -12,10 +12,10 @@ use tenon_domain::id::{
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::{SignedDuration, Timestamp};
 
-use super::buckets::{Buckets, Cost, Throttling};
+use super::buckets::{CallBuckets, Cost, Throttling};
 use super::call::Call;
-use super::capacity::{Capacity, Pool};
-use super::events::{Source, TwinEvent};
+use super::capacity::{Capacity, CapacityPool};
+use super::events::{EventSource, TwinEvent};
 use super::faults::{FaultEffect, Faults};
 use super::fleet::UsedToken;
 use super::images::TwinImage;
@@ -34,14 +34,14 @@ use tenon_ec2::port::{
 
 /// Something that will happen by itself.
 #[derive(Debug, Clone)]
-pub(super) enum Due {
+pub(super) enum DueEvent {
     Image(ImageId),
     Instance(InstanceId, InstanceState),
     /// EC2 takes a spot instance back.
     SpotReclaim(InstanceId),
 }
 
-pub(super) struct State {
+pub(super) struct TwinState {
     pub(super) config: TwinConfig,
     pub(super) now: Timestamp,
     pub(super) types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
@@ -60,7 +60,7 @@ pub(super) struct State {
     pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
     pub(super) capacity: Capacity,
     /// Errors that a test gives to a pool: code and message.
-    pub(super) failing: BTreeMap<Pool, (String, String)>,
+    pub(super) failing: BTreeMap<CapacityPool, (String, String)>,
     pub(super) tokens: BTreeMap<ClientToken, UsedToken>,
     pub(super) faults: Faults,
     /// Calls that the caller may not make, with the decoded message.
@@ -69,12 +69,12 @@ pub(super) struct State {
     pub(super) launches: Vec<Arc<LaunchRecord>>,
     pub(super) requests: Vec<Arc<RequestRecord>>,
     pub(super) events: Vec<TwinEvent>,
-    due: BTreeMap<(Timestamp, u64), Due>,
-    buckets: Buckets,
+    due: BTreeMap<(Timestamp, u64), DueEvent>,
+    buckets: CallBuckets,
     numbers: u64,
 }
 
-impl State {
+impl TwinState {
     pub(super) fn new(config: TwinConfig) -> Result<Self, DataError> {
         let data = Ec2Data::get()?;
         let region = data.region(&config.region)?;
@@ -125,7 +125,7 @@ impl State {
             requests: Vec::new(),
             events: Vec::new(),
             due: BTreeMap::new(),
-            buckets: Buckets::default(),
+            buckets: CallBuckets::default(),
             numbers: 0,
         })
     }
@@ -136,7 +136,7 @@ impl State {
         self.numbers
     }
 
-    pub(super) fn schedule(&mut self, after: SignedDuration, due: Due) {
+    pub(super) fn schedule(&mut self, after: SignedDuration, due: DueEvent) {
         let at = later(self.now, after);
         let number = self.number();
         self.due.insert((at, number), due);
@@ -155,17 +155,17 @@ impl State {
             self.due.pop_first();
             self.now = self.now.max(at);
             match due {
-                Due::Image(id) => self.finish_image(&id),
-                Due::Instance(id, to) => self.move_instance(&id, to),
-                Due::SpotReclaim(id) => self.reclaim_spot(&id),
+                DueEvent::Image(id) => self.finish_image(&id),
+                DueEvent::Instance(id, to) => self.move_instance(&id, to),
+                DueEvent::SpotReclaim(id) => self.reclaim_spot(&id),
             }
         }
         self.now = self.now.max(now);
     }
 
-    pub(super) fn emit(&mut self, make: impl FnOnce(Source<'_>) -> TwinEvent) {
+    pub(super) fn emit(&mut self, make: impl FnOnce(EventSource<'_>) -> TwinEvent) {
         let number = self.number();
-        let source = Source {
+        let source = EventSource {
             seed: self.config.seed,
             region: self.config.region.as_str(),
             account: &self.config.account,

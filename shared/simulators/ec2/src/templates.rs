@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::random::draw;
-use super::state::{State, error};
+use super::state::{TwinState, error};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CreateLaunchTemplate, LaunchTemplate, LaunchTemplateData, LaunchTemplateFilter};
 
@@ -15,7 +15,7 @@ pub(super) struct TwinTemplate {
     pub(super) data: LaunchTemplateData,
 }
 
-impl State {
+impl TwinState {
     pub(super) fn create_template(&mut self, new: &CreateLaunchTemplate) -> Result<LaunchTemplate, Ec2Error> {
         let refused = |code, message: &str| Err(error(Call::CreateLaunchTemplate, code, message));
         let name = &new.name;

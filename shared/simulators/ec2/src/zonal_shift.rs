@@ -8,14 +8,14 @@ use tenon_domain::id::ZoneId;
 use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
 
 use super::call::Call;
-use super::state::{State, error};
+use super::state::{TwinState, error};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 
 /// Resources that ARC manages, by ARN, each with its shifts.
 pub(super) type Managed = BTreeMap<String, BTreeMap<ZoneId, ShiftEnd>>;
 
-impl State {
+impl TwinState {
     pub(super) fn shifted_zones(&self, resource_arn: &str) -> Result<Vec<ShiftedZone>, Ec2Error> {
         let Some(shifts) = self.managed.get(resource_arn) else {
             let message = format!("The resource '{resource_arn}' was not found.");
@@ -70,9 +70,10 @@ mod tests {
         ZoneId::parse("use1-az1").unwrap()
     }
 
-    fn state() -> State {
+    fn state() -> TwinState {
         let clock = std::sync::Arc::new(|| Timestamp::UNIX_EPOCH);
-        let mut state = State::new(TwinConfig::new(Region::parse("us-east-1").unwrap(), 1, clock)).unwrap();
+        let mut state =
+            TwinState::new(TwinConfig::new(Region::parse("us-east-1").unwrap(), 1, clock)).unwrap();
         state.managed.insert("arn".to_owned(), BTreeMap::new());
         state
     }

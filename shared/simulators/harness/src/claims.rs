@@ -13,7 +13,7 @@ use tenon_memory_table::block_on;
 use tenon_table::Table;
 use tenon_table::items::{InstanceOwner, keys, put};
 
-use super::{EPOCH, World, WorldConfig};
+use super::{EPOCH, FunctionWorld, WorldConfig};
 use tenon_table::content_commit;
 
 /// The cluster.
@@ -84,8 +84,8 @@ pub fn claim(n: usize, state: ClaimState) -> Claim {
 
 /// A world whose table holds these claims, with the owners of their instances.
 #[must_use]
-pub fn world_with(claims: &[Claim]) -> World {
-    let world = World::new(&WorldConfig::default()).unwrap();
+pub fn world_with(claims: &[Claim]) -> FunctionWorld {
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     for claim in claims {
         let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
         writes.extend(claim.state.instance().map(|held| {

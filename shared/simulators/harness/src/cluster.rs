@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::World;
+use crate::FunctionWorld;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenon_domain::api::node_class::InstanceProfile;
@@ -14,29 +14,28 @@ use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
-use tenon_domain::evidence::Origin;
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, NodeClassName, Zone, ZoneId};
 use tenon_domain::launch::Launch;
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
 use tenon_ec2::Ec2;
 use tenon_ec2::data::Ec2Data;
-use tenon_ec2::port::{Architecture, ResourceFilter, Tags, TargetCapacityType};
+use tenon_ec2::port::{ImageArchitecture, ResourceFilter, Tags, TargetCapacityType};
 use tenon_memory_table::block_on;
 use tenon_snapshot::snapshot::{ClusterObjects, Encoder, Heartbeat, Manifest, beat, write};
 use tenon_table::content_commit;
-use tenon_table::items::form::{Form, from_item};
+use tenon_table::items::form::{ItemForm, from_item};
 use tenon_table::items::packed::{read_meta, refresh};
 use tenon_table::items::{keys, set};
 use tenon_table::{Consistency, Table};
 use tenon_twin::NewImage;
 
 /// Why a test's cluster couldn't be made.
-pub type Problem = Box<dyn std::error::Error + Send + Sync>;
+pub type ClusterProblem = Box<dyn std::error::Error + Send + Sync>;
 
 /// A cluster of a world.
 pub struct Cluster {
     /// Its world.
-    pub world: World,
+    pub world: FunctionWorld,
     /// Its name.
     pub name: ClusterName,
     /// What its agent reports next.
@@ -58,8 +57,8 @@ impl Cluster {
     /// architecture, and a whole catalogue of these types.
     ///
     /// # Errors
-    /// [`Problem`] says what.
-    pub fn new(world: World, types: &[&str]) -> Result<Self, Problem> {
+    /// [`ClusterProblem`] says what.
+    pub fn new(world: FunctionWorld, types: &[&str]) -> Result<Self, ClusterProblem> {
         let name = ClusterName::parse("prod")?;
         let types = types.iter().map(|name| InstanceType::parse(*name)).collect::<Result<_, _>>()?;
         world.ec2.add_network(&Tags::new())?;
@@ -74,7 +73,7 @@ impl Cluster {
         };
         cluster.register()?;
         cluster.refresh_catalog()?;
-        let images = [("x86", Architecture::X86_64), ("arm", Architecture::Arm64)];
+        let images = [("x86", ImageArchitecture::X86_64), ("arm", ImageArchitecture::Arm64)];
         let images =
             images.map(|(name, arch)| (cluster.world.ec2.add_image(NewImage::named(name, arch)), arch));
         cluster.resolve(&images)?;
@@ -92,7 +91,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn register(&self) -> Result<(), Problem> {
+    fn register(&self) -> Result<(), ClusterProblem> {
         let registry = Registry {
             installation: self.world.installation.id.clone(),
             cluster: self.name.clone(),
@@ -112,16 +111,16 @@ impl Cluster {
     /// Puts one item.
     ///
     /// # Errors
-    /// [`Problem`] where the table doesn't take it.
-    pub fn put(&self, write: tenon_table::Write) -> Result<(), Problem> {
+    /// [`ClusterProblem`] where the table doesn't take it.
+    pub fn put(&self, write: tenon_table::Write) -> Result<(), ClusterProblem> {
         Ok(block_on(self.world.table.commit(&content_commit(Vec::new(), vec![write])))?)
     }
 
     /// Refreshes all parts of the catalogue, as of now.
     ///
     /// # Errors
-    /// [`Problem`] where there is no data.
-    pub fn refresh_catalog(&self) -> Result<(), Problem> {
+    /// [`ClusterProblem`] where there is no data.
+    pub fn refresh_catalog(&self) -> Result<(), ClusterProblem> {
         let data = Ec2Data::get().map_err(|error| error.to_string())?;
         let zones: BTreeMap<Zone, ZoneId> = block_on(self.world.ec2.describe_availability_zones())?
             .into_iter()
@@ -148,8 +147,7 @@ impl Cluster {
             PartData::SpotPrices(spot),
         ] {
             let meta = block_on(read_meta(&self.world.table, region, Consistency::Strong))?;
-            for commit in refresh(region, &meta, (&part, Origin::Answered), self.world.clock.now())?.commits()
-            {
+            for commit in refresh(region, &meta, &part, self.world.clock.now())?.commits() {
                 block_on(self.world.table.commit(commit))?;
             }
         }
@@ -159,8 +157,8 @@ impl Cluster {
     /// Lets the class resolve to these images, newest first.
     ///
     /// # Errors
-    /// [`Problem`] where the table doesn't take it.
-    pub fn resolve(&self, images: &[(ImageId, Architecture)]) -> Result<(), Problem> {
+    /// [`ClusterProblem`] where the table doesn't take it.
+    pub fn resolve(&self, images: &[(ImageId, ImageArchitecture)]) -> Result<(), ClusterProblem> {
         let now = self.world.clock.now();
         let name = NodeClassName::parse("default")?;
         let subnets = block_on(self.world.ec2.describe_subnets(&ResourceFilter::default()))?;
@@ -171,7 +169,7 @@ impl Cluster {
             free_addresses: s.available_addresses,
             shifted: None,
         };
-        let image = |(id, arch): &(ImageId, Architecture)| ResolvedImage {
+        let image = |(id, arch): &(ImageId, ImageArchitecture)| ResolvedImage {
             id: id.clone(),
             name: id.to_string(),
             architecture: (*arch).into(),
@@ -201,13 +199,13 @@ impl Cluster {
     /// The agent reports its objects.
     ///
     /// # Errors
-    /// [`Problem`] where the table doesn't take them.
-    pub fn report(&mut self) -> Result<(), Problem> {
+    /// [`ClusterProblem`] where the table doesn't take them.
+    pub fn report(&mut self) -> Result<(), ClusterProblem> {
         let now = self.world.clock.now();
         self.generation += 1;
         let encoded = self.encoder.encode(&self.objects, self.manifest.as_ref(), now);
-        let base = (self.generation, self.manifest.as_ref());
-        let manifest = block_on(write(&self.world.table, &self.name, &encoded, base))?;
+        let base = self.manifest.as_ref();
+        let manifest = block_on(write(&self.world.table, &self.name, &encoded, self.generation, base))?;
         self.manifest = Some(manifest);
         self.beat(now)
     }
@@ -215,8 +213,8 @@ impl Cluster {
     /// The agent says that its report holds.
     ///
     /// # Errors
-    /// [`Problem`] where the table doesn't take it.
-    pub fn beat(&self, seen_at: Timestamp) -> Result<(), Problem> {
+    /// [`ClusterProblem`] where the table doesn't take it.
+    pub fn beat(&self, seen_at: Timestamp) -> Result<(), ClusterProblem> {
         let heartbeat = Heartbeat { generation: self.generation, seen_at };
         Ok(block_on(beat(&self.world.table, &self.name, heartbeat))?)
     }
@@ -224,24 +222,24 @@ impl Cluster {
     /// All claims, by name.
     ///
     /// # Errors
-    /// [`Problem`] where one can't be read.
-    pub fn claims(&self) -> Result<Vec<Claim>, Problem> {
+    /// [`ClusterProblem`] where one can't be read.
+    pub fn claims(&self) -> Result<Vec<Claim>, ClusterProblem> {
         self.all(keys::NODE_CLAIM)
     }
 
     /// All launches, by id.
     ///
     /// # Errors
-    /// [`Problem`] where one can't be read.
-    pub fn launches(&self) -> Result<Vec<Launch>, Problem> {
+    /// [`ClusterProblem`] where one can't be read.
+    pub fn launches(&self) -> Result<Vec<Launch>, ClusterProblem> {
         self.all(keys::LAUNCH)
     }
 
     /// All items of a kind.
     ///
     /// # Errors
-    /// [`Problem`] where one can't be read.
-    pub fn all<F: Form>(&self, prefix: &str) -> Result<Vec<F>, Problem> {
+    /// [`ClusterProblem`] where one can't be read.
+    pub fn all<F: ItemForm>(&self, prefix: &str) -> Result<Vec<F>, ClusterProblem> {
         let pk = keys::cluster_pk(&self.name);
         let items = self.world.table.dump().filter(|(key, _)| key.pk == pk && key.sk.starts_with(prefix));
         items.map(|(key, item)| Ok(from_item(&key, &item)?)).collect()

@@ -1,8 +1,8 @@
 //! Ports for tests of handlers: the table in memory, the region twin, a clock that the test sets, and doorbells that
 //! are written down.
 //!
-//! Decides nothing. Each [`World`] is fresh and deterministic; handles cloned from it are the same world. Futures of
-//! its ports are ready at once, so `tenon_memory_table::block_on` runs a handler.
+//! Decides nothing. Each [`FunctionWorld`] is fresh and deterministic; handles cloned from it are the same world.
+//! Futures of its ports are ready at once, so `tenon_memory_table::block_on` runs a handler.
 
 pub mod claims;
 pub mod cluster;
@@ -69,7 +69,7 @@ impl SetClock {
 
 /// A doorbell that a handler rang.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Rung {
+pub enum RungBell {
     /// An event on the bus.
     Event(BusEvent),
     /// A cluster's agent.
@@ -87,7 +87,7 @@ pub enum Rung {
 
 /// Doorbells, written down in their order.
 #[derive(Debug, Clone, Default)]
-pub struct Recorder(Arc<Mutex<Vec<Rung>>>, Arc<Mutex<Vec<JournalRecord>>>);
+pub struct Recorder(Arc<Mutex<Vec<RungBell>>>, Arc<Mutex<Vec<JournalRecord>>>);
 
 impl Recorder {
     /// What was written into the log since this was asked last.
@@ -98,7 +98,7 @@ impl Recorder {
 
     /// What was rung since this was asked last.
     #[must_use]
-    pub fn take(&self) -> Vec<Rung> {
+    pub fn take(&self) -> Vec<RungBell> {
         std::mem::take(&mut *held(&self.0))
     }
 
@@ -108,8 +108,8 @@ impl Recorder {
         self.take()
             .into_iter()
             .filter_map(|rung| match rung {
-                Rung::Event(event) => Some((event.detail_type, event.detail)),
-                Rung::Agent(_) | Rung::Wake { .. } => None,
+                RungBell::Event(event) => Some((event.detail_type, event.detail)),
+                RungBell::Agent(_) | RungBell::Wake { .. } => None,
             })
             .collect()
     }
@@ -117,11 +117,11 @@ impl Recorder {
 
 impl Signals for Recorder {
     async fn publish(&self, events: &[BusEvent]) {
-        held(&self.0).extend(events.iter().cloned().map(Rung::Event));
+        held(&self.0).extend(events.iter().cloned().map(RungBell::Event));
     }
 
     async fn ring_agent(&self, cluster: &ClusterName) {
-        held(&self.0).push(Rung::Agent(cluster.clone()));
+        held(&self.0).push(RungBell::Agent(cluster.clone()));
     }
 
     fn log(&self, record: &JournalRecord) {
@@ -129,7 +129,7 @@ impl Signals for Recorder {
     }
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
-        held(&self.0).push(Rung::Wake { function, cluster: cluster.clone(), after });
+        held(&self.0).push(RungBell::Wake { function, cluster: cluster.clone(), after });
     }
 }
 
@@ -164,7 +164,7 @@ impl Default for WorldConfig {
 
 /// A world of us-east-1: ports, and what stands behind them.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct FunctionWorld {
     /// The table.
     pub table: MemoryTable,
     /// EC2.
@@ -177,7 +177,7 @@ pub struct World {
     pub installation: Installation,
 }
 
-impl World {
+impl FunctionWorld {
     /// A world. Reads see every write, instances and tags are seen at once, what EC2 does takes its usual time.
     ///
     /// # Errors
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-impl Ports for World {
+impl Ports for FunctionWorld {
     type Table = MemoryTable;
     type Ec2 = RegionTwin;
     type Signals = Recorder;

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use tenon_memory_table::MemoryTable;
-use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError};
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
 
 use super::over::Over;
-use super::{World, held};
+use super::{FunctionWorld, held};
 
 /// Whether a commit is the one that another comes before.
 type Meets = Box<dyn Fn(&Commit) -> bool + Send>;
@@ -21,7 +21,11 @@ pub type Meeting = Over<MeetingTable>;
 impl Meeting {
     /// The world, in which `other` goes through just before the first commit that `meets` is true of.
     #[must_use]
-    pub fn new(world: &World, other: Commit, meets: impl Fn(&Commit) -> bool + Send + 'static) -> Self {
+    pub fn new(
+        world: &FunctionWorld,
+        other: Commit,
+        meets: impl Fn(&Commit) -> bool + Send + 'static,
+    ) -> Self {
         let other: (Commit, Meets) = (other, Box::new(meets));
         let table = MeetingTable { table: world.table.clone(), other: Mutex::new(Some(other)) };
         Self::of(world, table)
@@ -53,7 +57,7 @@ impl Table for MeetingTable {
         self.table.batch_get(keys, consistency).await
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
         self.table.query(query).await
     }
 

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_table::Table;
 use tenon_twin::RegionTwin;
 
-use super::{Recorder, World};
+use super::{FunctionWorld, Recorder};
 use tenon_runtime::ports::{Installation, Ports};
 
 /// A world whose table is this one.
 pub struct Over<T> {
-    world: World,
+    world: FunctionWorld,
     pub(super) table: T,
 }
 
@@ -24,7 +24,7 @@ impl<T> std::fmt::Debug for Over<T> {
 impl<T> Over<T> {
     /// The world with this table in the place of its own.
     #[must_use]
-    pub fn of(world: &World, table: T) -> Self {
+    pub fn of(world: &FunctionWorld, table: T) -> Self {
         Self { world: world.clone(), table }
     }
 }

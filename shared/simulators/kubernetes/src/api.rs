@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::store::{child, merge_patch, metadata};
-use super::{SimulatedCluster, world::World};
+use super::{SimulatedCluster, state::ClusterState};
 use tenon_snapshot::kube::{Deletion, Eviction, Kube, KubeError, Precondition, key_of};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
@@ -21,7 +21,7 @@ const NOTES_KEPT: usize = 10_000;
 /// For how long the API server lets pods stay on a node that isn't ready (`DefaultTolerationSeconds`).
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
-impl World {
+impl ClusterState {
     /// Creates or updates. What the manifest doesn't name of `status`, labels and annotations stays.
     pub(super) fn apply(&mut self, mut object: Value) -> Result<Object, KubeError> {
         let Some(old) = ObjectKey::of(&object).and_then(|key| self.store.get(&key)).map(Arc::clone) else {
@@ -154,18 +154,18 @@ impl Kube for SimulatedCluster {
     }
 
     async fn pods(&self) -> Result<Vec<PodRef>, KubeError> {
-        let mut world = self.world();
-        let World { store, pods, .. } = &mut *world;
+        let mut state = self.state();
+        let ClusterState { store, pods, .. } = &mut *state;
         let all: Vec<Object> = store.all(Kind::Pod).map(Arc::clone).collect();
         Ok(pods.read(&all))
     }
 
     async fn get(&self, key: &ObjectKey) -> Result<Option<Object>, KubeError> {
-        Ok(self.world().store.get(key).map(Arc::clone))
+        Ok(self.state().store.get(key).map(Arc::clone))
     }
 
     async fn create(&self, object: Value) -> Result<Object, KubeError> {
-        self.world().create(object)
+        self.state().create(object)
     }
 
     async fn patch(
@@ -174,15 +174,15 @@ impl Kube for SimulatedCluster {
         patch: &Value,
         precondition: &Precondition,
     ) -> Result<Object, KubeError> {
-        self.world().patch(key, patch, precondition)
+        self.state().patch(key, patch, precondition)
     }
 
     async fn apply_status(&self, object: &Value) -> Result<Object, KubeError> {
-        self.world().apply_status(object)
+        self.state().apply_status(object)
     }
 
     async fn note(&self, note: &Note) -> Result<(), KubeError> {
-        let notes = &mut self.world().notes;
+        let notes = &mut self.state().notes;
         if notes.len() == NOTES_KEPT {
             notes.pop_front();
         }
@@ -196,14 +196,14 @@ impl Kube for SimulatedCluster {
         uid: &str,
         grace_seconds: Option<u32>,
     ) -> Result<Deletion, KubeError> {
-        self.world().delete_one(key, uid, grace_seconds)
+        self.state().delete_one(key, uid, grace_seconds)
     }
 
     async fn nominate(&self, pods: &[(ObjectKey, String)], node: &str) -> Result<(), KubeError> {
-        let mut world = self.world();
+        let mut state = self.state();
         for (key, uid) in pods {
-            if world.store.get(key).is_some_and(|pod| object::uid(pod) == uid) {
-                world.store.change(key, |pod| {
+            if state.store.get(key).is_some_and(|pod| object::uid(pod) == uid) {
+                state.store.change(key, |pod| {
                     child(pod, "status").insert("nominatedNodeName".to_owned(), json!(node));
                 });
             }
@@ -212,6 +212,6 @@ impl Kube for SimulatedCluster {
     }
 
     async fn evict(&self, pod: &ObjectKey, uid: &str) -> Result<Eviction, KubeError> {
-        Ok(self.world().evict(pod, uid))
+        Ok(self.state().evict(pod, uid))
     }
 }

@@ -11,27 +11,27 @@ use serde_json::{Value, json};
 use super::Evicted;
 use super::pods::{self, is_active, is_healthy};
 use super::selector::matches_labels;
+use super::state::ClusterState;
 use super::store::child;
 use super::workloads::replicas;
-use super::world::World;
 use tenon_snapshot::kube::Eviction;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// What a budget's status says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct BudgetStanding {
     expected: u32,
     healthy: u32,
     desired: u32,
 }
 
-impl Standing {
+impl BudgetStanding {
     const fn allowed(self) -> u32 {
         self.healthy.saturating_sub(self.desired)
     }
 }
 
-impl World {
+impl ClusterState {
     /// Computes the status of a namespace's budgets.
     pub(super) fn update_budgets(&mut self, namespace: &str) {
         let budgets: Vec<Object> = self.budgets_in(namespace).map(Arc::clone).collect();
@@ -55,7 +55,7 @@ impl World {
         self.store.all(Kind::PodDisruptionBudget).filter(move |budget| object::namespace(budget) == namespace)
     }
 
-    fn standing(&self, budget: &Value) -> Standing {
+    fn standing(&self, budget: &Value) -> BudgetStanding {
         let covered: Vec<&Object> =
             self.store.all(Kind::Pod).filter(|pod| covers(budget, pod) && !pods::is_finished(pod)).collect();
         let healthy = number(covered.iter().filter(|pod| is_healthy(pod)).count());
@@ -94,7 +94,7 @@ impl World {
             (None, Some(least)) => (number(covered.len()), amount(least, 0)),
             (None, None) => (number(covered.len()), 0),
         };
-        Standing { expected, healthy, desired }
+        BudgetStanding { expected, healthy, desired }
     }
 
     /// Evicts a pod if its budgets let it go.
@@ -114,7 +114,7 @@ impl World {
             let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Eviction::TooManyRequests { message: message.to_owned() };
         }
-        let standings: Vec<(String, Standing)> =
+        let standings: Vec<(String, BudgetStanding)> =
             budgets.iter().map(|budget| (object::name(budget).to_owned(), self.standing(budget))).collect();
         for (budget, (name, standing)) in budgets.iter().zip(&standings) {
             if !lets_go(budget, *standing, &pod) {
@@ -148,7 +148,7 @@ fn covers(budget: &Value, pod: &Value) -> bool {
 }
 
 /// Whether the budget lets this pod go now. A pod that isn't Ready costs nothing where the policy or the budget says so.
-fn lets_go(budget: &Value, standing: Standing, pod: &Value) -> bool {
+fn lets_go(budget: &Value, standing: BudgetStanding, pod: &Value) -> bool {
     if standing.allowed() > 0 {
         return true;
     }

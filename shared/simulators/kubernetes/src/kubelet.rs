@@ -8,14 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::pods;
-use super::store::{Name, child, set_condition};
-use super::world::{Timer, World};
+use super::state::{ClusterState, Timer};
+use super::store::{StoredName, child, set_condition};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// Annotation of a pod: after so many seconds of running it succeeds, as a Job's pods do.
 const RUN_SECONDS: &str = "/metadata/annotations/tenon.dev~1simulated-run-seconds";
 
-impl World {
+impl ClusterState {
     /// Sets the timers that a bound pod needs. Asked again, the earliest one counts.
     pub(super) fn observe_bound_pod(&mut self, key: &ObjectKey, pod: &Object) {
         let Some(node) = text(pod, "/spec/nodeName") else { return };
@@ -35,11 +35,11 @@ impl World {
     }
 
     /// The pod of that name, if it is still the same one.
-    fn same_pod(&self, name: &Name, uid: &str) -> Option<Object> {
+    fn same_pod(&self, name: &StoredName, uid: &str) -> Option<Object> {
         self.store.pod(name).filter(|pod| object::uid(pod) == uid).map(Arc::clone)
     }
 
-    pub(super) fn start_pod(&mut self, name: &Name, uid: &str) {
+    pub(super) fn start_pod(&mut self, name: &StoredName, uid: &str) {
         let Some(pod) = self.same_pod(name, uid) else { return };
         let node = text(&pod, "/spec/nodeName").unwrap_or_default();
         if text(&pod, "/status/phase") != Some("Pending") || !pods::is_active(&pod) || !self.is_served(node) {
@@ -50,14 +50,14 @@ impl World {
             let status = child(pod, "status");
             status.insert("phase".to_owned(), json!("Running"));
             status.insert("startTime".to_owned(), json!(now.to_string()));
-            set_condition(pod, "Ready", ("True", ""), now);
+            set_condition(pod, "Ready", "True", "", now);
         });
         if let Some(seconds) = text(&pod, RUN_SECONDS).and_then(|seconds| seconds.parse().ok()) {
             self.after(SignedDuration::from_secs(seconds), Timer::Complete(name.clone(), uid.to_owned()));
         }
     }
 
-    pub(super) fn complete_pod(&mut self, name: &Name, uid: &str) {
+    pub(super) fn complete_pod(&mut self, name: &StoredName, uid: &str) {
         let Some(pod) = self.same_pod(name, uid) else { return };
         let node = text(&pod, "/spec/nodeName").unwrap_or_default();
         if pods::is_finished(&pod) || !self.is_served(node) {
@@ -66,11 +66,11 @@ impl World {
         let now = self.now;
         self.store.change(&pod_key(name), |pod| {
             child(pod, "status").insert("phase".to_owned(), json!("Succeeded"));
-            set_condition(pod, "Ready", ("False", "PodCompleted"), now);
+            set_condition(pod, "Ready", "False", "PodCompleted", now);
         });
     }
 
-    pub(super) fn stop_pod(&mut self, name: &Name, uid: &str) {
+    pub(super) fn stop_pod(&mut self, name: &StoredName, uid: &str) {
         let Some(pod) = self.same_pod(name, uid) else { return };
         let node = text(&pod, "/spec/nodeName").unwrap_or_default();
         if object::deleted_at(&pod).is_some() && self.is_served(node) {
@@ -132,6 +132,6 @@ impl World {
     }
 }
 
-fn pod_key(name: &Name) -> ObjectKey {
+fn pod_key(name: &StoredName) -> ObjectKey {
     ObjectKey::new(Kind::Pod, name.0.as_str(), name.1.as_str())
 }

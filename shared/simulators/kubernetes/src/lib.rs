@@ -18,9 +18,9 @@ mod nodes;
 mod pods;
 mod scheduler;
 mod selector;
+mod state;
 mod store;
 mod workloads;
-mod world;
 
 #[cfg(test)]
 mod tests;
@@ -34,11 +34,11 @@ use serde_json::Value;
 pub use nodes::NodeSpec;
 pub use scheduler::Score;
 
+use state::ClusterState;
 use tenon_snapshot::kube::{Deletion, KubeError};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::versions::Versions;
-use world::World;
 
 /// How the simulated cluster behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Default for SimulationConfig {
 /// A simulated cluster; clones are the same cluster.
 #[derive(Debug, Clone)]
 pub struct SimulatedCluster {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<ClusterState>>,
 }
 
 /// An eviction that the API server let through.
@@ -112,29 +112,29 @@ impl SimulatedCluster {
     /// An empty cluster at a time.
     #[must_use]
     pub fn new(config: SimulationConfig, now: Timestamp) -> Self {
-        Self { world: Arc::new(Mutex::new(World::new(config, now))) }
+        Self { state: Arc::new(Mutex::new(ClusterState::new(config, now))) }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
         // A panic in another test thread leaves nothing half done that matters here.
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets happen what is due up to `now`.
     pub fn tick(&self, now: Timestamp) {
-        self.world().tick(now);
+        self.state().tick(now);
     }
 
     /// When something happens next by itself; nothing in a cluster that rests.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.world().next_due()
+        self.state().next_due()
     }
 
     /// Counts up with every change: a cheap way to see that nothing happened.
     #[must_use]
     pub fn versions(&self) -> Versions {
-        self.world().store.versions()
+        self.state().store.versions()
     }
 
     /// Creates or updates an object, as `kubectl apply` does.
@@ -142,7 +142,7 @@ impl SimulatedCluster {
     /// # Errors
     /// [`KubeError::Invalid`] for kinds that aren't known and objects without a name.
     pub fn apply(&self, object: Value) -> Result<Object, KubeError> {
-        self.world().apply(object)
+        self.state().apply(object)
     }
 
     /// Sets how many pods a Deployment of the namespace `default` has, from how many it had, as `kubectl scale` does.
@@ -151,20 +151,20 @@ impl SimulatedCluster {
     /// [`KubeError::NotFound`] where there is none of that name.
     pub fn scale(&self, name: &str, replicas: impl FnOnce(i64) -> i64) -> Result<Object, KubeError> {
         let key = ObjectKey::new(Kind::Deployment, "default", name);
-        let mut world = self.world();
-        let Some(found) = world.store.get(&key) else { return Err(KubeError::NotFound { key }) };
+        let mut state = self.state();
+        let Some(found) = state.store.get(&key) else { return Err(KubeError::NotFound { key }) };
         let mut deployment = Value::clone(found);
         let now = deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
         store::child(&mut deployment, "spec")
             .insert("replicas".to_owned(), Value::from(replicas(now).max(0)));
-        world.apply(deployment)
+        state.apply(deployment)
     }
 
     /// Deletes an object, as `kubectl delete` does: finalizers and grace hold it, what it owns goes with it.
     pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Deletion {
-        let mut world = self.world();
-        let now = world.now;
-        match world.store.delete(&ObjectKey::new(kind, namespace, name), None, now) {
+        let mut state = self.state();
+        let now = state.now;
+        match state.store.delete(&ObjectKey::new(kind, namespace, name), None, now) {
             Some(()) => Deletion::Accepted,
             None => Deletion::NotFound,
         }
@@ -172,31 +172,31 @@ impl SimulatedCluster {
 
     /// An instance boots: its kubelet will join as the specification says.
     pub fn add_node(&self, spec: NodeSpec) {
-        self.world().boot(spec);
+        self.state().boot(spec);
     }
 
     /// An instance is gone: its kubelet is silent from now on.
     pub fn remove_instance(&self, provider_id: &str) {
-        self.world().power_off(provider_id);
+        self.state().power_off(provider_id);
     }
 
     /// One object.
     #[must_use]
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Object> {
-        self.world().store.get(&ObjectKey::new(kind, namespace, name)).map(Arc::clone)
+        self.state().store.get(&ObjectKey::new(kind, namespace, name)).map(Arc::clone)
     }
 
     /// All objects of a kind, by namespace and name.
     #[must_use]
     pub fn objects(&self, kind: Kind) -> Vec<Object> {
-        self.world().store.all(kind).map(Arc::clone).collect()
+        self.state().store.all(kind).map(Arc::clone).collect()
     }
 
     /// How many pods are how far, those of DaemonSets left out.
     #[must_use]
     pub fn pod_counts(&self) -> PodCounts {
         let mut counts = PodCounts::default();
-        for pod in self.world().store.all(Kind::Pod).filter(|pod| !is_daemon_pod(pod)) {
+        for pod in self.state().store.all(Kind::Pod).filter(|pod| !is_daemon_pod(pod)) {
             let bound = text(pod, "/spec/nodeName").is_some();
             match text(pod, "/status/phase") {
                 Some("Succeeded" | "Failed") => counts.finished += 1,
@@ -212,27 +212,27 @@ impl SimulatedCluster {
     /// Names of the pods on each Node, `namespace/name`, those of DaemonSets and finished ones left out.
     #[must_use]
     pub fn pods_by_node(&self) -> BTreeMap<String, Vec<String>> {
-        let world = self.world();
+        let state = self.state();
         let of = |node: &Object| {
             let name = object::name(node).to_owned();
             let pods =
-                world.store.pods_on(&name).filter(|pod| !is_daemon_pod(pod) && !pods::is_finished(pod));
+                state.store.pods_on(&name).filter(|pod| !is_daemon_pod(pod) && !pods::is_finished(pod));
             let pods = pods.map(|pod| format!("{}/{}", object::namespace(pod), object::name(pod))).collect();
             (name, pods)
         };
-        world.store.all(Kind::Node).map(of).collect()
+        state.store.all(Kind::Node).map(of).collect()
     }
 
     /// What was told of objects lately, in its order.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
-        self.world().notes.iter().cloned().collect()
+        self.state().notes.iter().cloned().collect()
     }
 
     /// The evictions that were let through, in their order.
     #[must_use]
     pub fn evictions(&self) -> Vec<Evicted> {
-        self.world().evictions.clone()
+        self.state().evictions.clone()
     }
 }
 

@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::taint::{NOT_READY, UNREACHABLE};
 
+use super::state::{ClusterState, Timer};
 use super::store::{child, set_condition};
-use super::world::{Timer, World};
 use tenon_snapshot::object::{self, Kind, ObjectKey, text};
 
 /// An instance that boots, and the Node that its kubelet makes.
@@ -36,7 +36,7 @@ pub struct NodeSpec {
 
 /// A kubelet.
 #[derive(Debug)]
-pub(super) struct Kubelet {
+pub(super) struct SimulatedKubelet {
     spec: NodeSpec,
     power: Power,
 }
@@ -48,11 +48,11 @@ enum Power {
     Off,
 }
 
-impl World {
+impl ClusterState {
     pub(super) fn boot(&mut self, spec: NodeSpec) {
         let instance = spec.provider_id.clone();
         self.after(spec.joins_after, Timer::Join(instance.clone()));
-        self.kubelets.insert(instance, Kubelet { spec, power: Power::On });
+        self.kubelets.insert(instance, SimulatedKubelet { spec, power: Power::On });
     }
 
     pub(super) fn power_off(&mut self, instance: &str) {
@@ -87,7 +87,7 @@ impl World {
             "spec": {"providerID": spec.provider_id, "taints": spec.taints},
             "status": {"capacity": spec.capacity, "allocatable": spec.allocatable},
         });
-        set_condition(&mut node, "Ready", ("False", "KubeletNotReady"), self.now);
+        set_condition(&mut node, "Ready", "False", "KubeletNotReady", self.now);
         set_taint(&mut node, json!({"key": NOT_READY, "effect": "NoSchedule"}));
         // A Node of that name that is still there is another's: the kubelet tries again with the next instance.
         if self.store.create(node, self.now).is_ok() {
@@ -100,7 +100,7 @@ impl World {
         let on = self.kubelets.get(instance).is_some_and(|kubelet| kubelet.power == Power::On);
         let Some(key) = self.node_of(instance).filter(|_| on) else { return };
         self.store.change(&key, |node| {
-            set_condition(node, "Ready", ("True", "KubeletReady"), now);
+            set_condition(node, "Ready", "True", "KubeletReady", now);
             drop_taints(node, NOT_READY);
         });
         let pods: Vec<_> = self.store.pods_on(&key.name).map(Arc::clone).collect();
@@ -115,7 +115,7 @@ impl World {
         let now = self.now;
         let Some(key) = self.node_of(instance) else { return };
         self.store.change(&key, |node| {
-            set_condition(node, "Ready", ("Unknown", "NodeStatusUnknown"), now);
+            set_condition(node, "Ready", "Unknown", "NodeStatusUnknown", now);
             drop_taints(node, NOT_READY);
             for effect in ["NoSchedule", "NoExecute"] {
                 set_taint(node, json!({"key": UNREACHABLE, "effect": effect, "timeAdded": now.to_string()}));
@@ -124,7 +124,7 @@ impl World {
         let pods: Vec<ObjectKey> =
             self.store.pods_on(&key.name).filter_map(|pod| ObjectKey::of(pod)).collect();
         for pod in pods {
-            self.store.change(&pod, |pod| set_condition(pod, "Ready", ("False", "NodeNotReady"), now));
+            self.store.change(&pod, |pod| set_condition(pod, "Ready", "False", "NodeNotReady", now));
         }
         self.after(self.config.cloud_controller_after, Timer::CloudController(instance.to_owned()));
     }

@@ -13,26 +13,26 @@ use tenon_domain::digest::Digest;
 
 use tenon_snapshot::kube::{KubeError, key_of};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
-use tenon_snapshot::versions::{Change, Versions};
+use tenon_snapshot::versions::{ObjectChange, Versions};
 
 /// Namespace and name.
-pub(super) type Name = (String, String);
+pub(super) type StoredName = (String, String);
 
 /// All objects.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub(super) struct ObjectStore {
     seed: u64,
     version: u64,
     versions: Versions,
-    objects: BTreeMap<Kind, BTreeMap<Name, Object>>,
-    pods_by_node: BTreeMap<String, BTreeSet<Name>>,
-    unbound: BTreeSet<Name>,
+    objects: BTreeMap<Kind, BTreeMap<StoredName, Object>>,
+    pods_by_node: BTreeMap<String, BTreeSet<StoredName>>,
+    unbound: BTreeSet<StoredName>,
     owned: BTreeMap<String, BTreeSet<ObjectKey>>,
     touched: BTreeSet<ObjectKey>,
     gone_owners: BTreeSet<String>,
 }
 
-impl Store {
+impl ObjectStore {
     pub(super) fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -41,7 +41,7 @@ impl Store {
         self.objects.get(&key.kind)?.get(&(key.namespace.clone(), key.name.clone()))
     }
 
-    pub(super) fn pod(&self, name: &Name) -> Option<&Object> {
+    pub(super) fn pod(&self, name: &StoredName) -> Option<&Object> {
         self.objects.get(&Kind::Pod)?.get(name)
     }
 
@@ -163,7 +163,7 @@ impl Store {
         Ok(object)
     }
 
-    /// Changes an object in place; see [`Store::update`]. Nothing where it doesn't exist.
+    /// Changes an object in place; see [`ObjectStore::update`]. Nothing where it doesn't exist.
     pub(super) fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
         if let Some(old) = self.get(key) {
             let mut object = Value::clone(old);
@@ -212,9 +212,9 @@ impl Store {
         let arrives = old.is_none() && waits;
         let stayed = old.as_deref().is_none_or(|old| object::deleted_at(old).is_none());
         self.versions.count(match (arrives, stayed && object::deleted_at(&object).is_some()) {
-            (true, _) => Change::Arrival,
-            (false, true) => Change::of_deleted(key.kind),
-            (false, false) => Change::of(key.kind),
+            (true, _) => ObjectChange::Arrival,
+            (false, true) => ObjectChange::of_deleted(key.kind),
+            (false, false) => ObjectChange::of(key.kind),
         });
         if let Some(old) = old {
             self.unindex(&key, &old);
@@ -239,7 +239,7 @@ impl Store {
             return;
         };
         self.version += 1;
-        self.versions.count(Change::of_deleted(key.kind));
+        self.versions.count(ObjectChange::of_deleted(key.kind));
         self.unindex(key, &old);
         self.gone_owners.insert(object::uid(&old).to_owned());
         self.touched.insert(key.clone());
@@ -354,7 +354,7 @@ pub(super) fn merge_patch(target: &mut Value, patch: &Value) {
 }
 
 /// Sets a condition of `status.conditions`; its transition time changes only with its status.
-pub(super) fn set_condition(object: &mut Value, kind: &str, (status, reason): (&str, &str), now: Timestamp) {
+pub(super) fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, now: Timestamp) {
     let conditions = child(object, "status").entry("conditions").or_insert_with(|| json!([]));
     let Some(list) = conditions.as_array_mut() else { return };
     let at = match list.iter().find(|c| text(c, "/type") == Some(kind)) {

@@ -13,8 +13,8 @@ use tenon_domain::taint::{
 
 use super::pods::{self, from_template, is_active, reference};
 use super::selector::matches_node;
+use super::state::ClusterState;
 use super::store::{child, metadata};
-use super::world::World;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// What the DaemonSet controller adds to its pods' tolerations.
@@ -27,7 +27,7 @@ const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
     (UNSCHEDULABLE, "NoSchedule"),
 ];
 
-impl World {
+impl ClusterState {
     /// Makes one workload's pods what it asks for.
     pub(super) fn reconcile_workload(&mut self, key: &ObjectKey) {
         let Some(owner) = self.store.get(key).map(Arc::clone) else { return };
@@ -195,7 +195,7 @@ impl World {
                     &self.store.version().to_string(),
                 ]);
                 let pod_name = format!("{}-{}", object::name(set), suffix.base36(5));
-                let pod = daemon_pod(set, template, (&pod_name, name));
+                let pod = daemon_pod(set, template, &pod_name, name);
                 let _created = self.create(pod);
             }
         }
@@ -242,7 +242,7 @@ fn runs_on(template: &Value, tolerations: &[Toleration], node: &Value) -> bool {
 }
 
 /// A DaemonSet's pod for a node: the node affinity's terms get the node's name, the tolerations those of daemons.
-fn daemon_pod(set: &Value, template: &Value, (name, node): (&str, &str)) -> Value {
+fn daemon_pod(set: &Value, template: &Value, name: &str, node: &str) -> Value {
     let mut pod = from_template(set, template, name);
     let mut tolerations = object::list(&pod, "/spec/tolerations").to_vec();
     let added =

@@ -7,11 +7,11 @@ use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{CreateFleetRequest, CreateLaunchTemplate, Tags};
 use tenon_table::{Commit, Key, Query};
 
-use crate::ports::Signal;
+use crate::ports::TaskSignal;
 
 /// A call of a port, before its gate.
 #[derive(Debug, Clone, Copy)]
-pub enum Asked<'a> {
+pub enum AskedCall<'a> {
     /// One item of the table.
     Get(&'a Key),
     /// Several items of the table.
@@ -31,5 +31,5 @@ pub enum Asked<'a> {
     /// Any other call of EC2, of its price list or of ARC, by its name there.
     Other(&'static str),
     /// A doorbell.
-    Ring(&'a Signal),
+    Ring(&'a TaskSignal),
 }

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::SignedDuration;
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
-use tenon_table::{Commit, Page};
+use tenon_table::{Commit, QueryPage};
 
-use crate::engine::Region;
-use crate::gate::{CallSite, Evicting, Fate, Hooks, Moment};
+use crate::engine::SimulatedRegion;
+use crate::gate::{CallFate, CallMoment, CallSite, Evicting, Hooks};
 
 /// List prices of us-east-1 in nano-dollars. Lambda's are from its price page, read in September 2026; the others as
 /// published since DynamoDB's price cut of November 2024, not read again since.
@@ -81,8 +81,8 @@ impl CountedCalls {
 }
 
 impl Hooks for CountedCalls {
-    fn call(&self, site: CallSite) -> Fate {
-        if site.moment == Moment::Before {
+    fn call(&self, site: CallSite) -> CallFate {
+        if site.moment == CallMoment::Before {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
             *made.entry((site.task, site.call)).or_default() += 1;
         }
@@ -101,7 +101,7 @@ impl Hooks for CountedCalls {
         self.within.tamper_commit(task, commit);
     }
 
-    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+    fn tamper_page(&self, task: &'static str, page: &mut QueryPage) {
         self.within.tamper_page(task, page);
     }
 
@@ -124,7 +124,7 @@ impl Hooks for CountedCalls {
 
 /// What was counted up to a moment; two of them give what a while took.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct BillCounts {
     /// Time since the beginning.
     pub elapsed: SignedDuration,
     /// Half read units.
@@ -153,10 +153,10 @@ pub struct Counts {
     pub clusters: u64,
 }
 
-impl Counts {
+impl BillCounts {
     /// What was counted up to now.
     #[must_use]
-    pub fn of(region: &Region, calls: &CountedCalls) -> Self {
+    pub fn of(region: &SimulatedRegion, calls: &CountedCalls) -> Self {
         let meter = region.table().meter();
         let (used, usage, made) = (meter.total(), region.usage(), calls.made());
         let queues = region.queues().values().map(crate::queue::Queue::usage);
@@ -266,7 +266,7 @@ fn difference<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) ->
 }
 
 fn mb_millis(
-    region: &Region,
+    region: &SimulatedRegion,
     invocations: &BTreeMap<FunctionName, u64>,
     made: &BTreeMap<(&'static str, &'static str), u64>,
 ) -> u64 {
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_month_is_worked_out_from_a_day() {
-        let day = Counts {
+        let day = BillCounts {
             elapsed: SignedDuration::from_hours(24),
             read_half_units: 2_000_000,
             write_units: 1_000_000,
@@ -321,7 +321,7 @@ mod tests {
             events: 1_000_000,
             schedules: 1_000_000,
             clusters: 1,
-            ..Counts::default()
+            ..BillCounts::default()
         };
         let bill = day.month(7);
         let lines: Vec<String> = bill.0.iter().map(|(_, nanos)| usd(*nanos)).collect();

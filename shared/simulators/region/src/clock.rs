@@ -10,9 +10,9 @@ pub const START: &str = "2026-01-01T00:00:00Z";
 
 /// A handle to the region's time.
 #[derive(Debug, Clone)]
-pub struct Clock(Arc<AtomicI64>);
+pub struct RegionClock(Arc<AtomicI64>);
 
-impl Clock {
+impl RegionClock {
     /// A clock that stands at this time.
     #[must_use]
     pub fn at(start: Timestamp) -> Self {

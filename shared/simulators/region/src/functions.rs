@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tenon_catalog::Catalog;
+use tenon_catalog::CatalogFunction;
 use tenon_disruption::Disruption;
 use tenon_domain::wake::FunctionName;
 use tenon_images::Images;
@@ -12,14 +12,14 @@ use tenon_interruption::Interruption;
 use tenon_lifecycle::Lifecycle;
 use tenon_node_classes::NodeClasses;
 use tenon_provisioner::Provisioner;
-use tenon_runtime::batch::{Failure, Message, handle_batch};
+use tenon_runtime::batch::{Message, MessageFailure, handle_batch};
 
 use crate::ports::LocalPorts;
 
 /// All functions.
 #[derive(Clone, Default)]
 pub struct Functions {
-    catalog: Arc<Catalog>,
+    catalog: Arc<CatalogFunction>,
     images: Arc<Images>,
     node_classes: Arc<NodeClasses>,
     provisioner: Arc<Provisioner>,
@@ -29,7 +29,7 @@ pub struct Functions {
 }
 
 /// A running invocation.
-pub type Invocation = Pin<Box<dyn Future<Output = Vec<Failure>> + Send>>;
+pub type Invocation = Pin<Box<dyn Future<Output = Vec<MessageFailure>> + Send>>;
 
 impl Functions {
     /// Invokes a function with a batch; the future owns all that it needs.

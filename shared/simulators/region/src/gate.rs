@@ -13,13 +13,13 @@ use std::task::{Context, Poll};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
-use tenon_table::{Commit, Item, Key, Page};
+use tenon_table::{Commit, Item, Key, QueryPage};
 
-use crate::asked::Asked;
+use crate::asked::AskedCall;
 
 /// Where a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
+pub enum CallMoment {
     /// It hasn't taken effect.
     Before,
     /// It has; its answer isn't heard yet.
@@ -34,12 +34,12 @@ pub struct CallSite {
     /// The call: `table.commit`, `ec2.create_fleet`, ….
     pub call: &'static str,
     /// Where it is.
-    pub moment: Moment,
+    pub moment: CallMoment,
 }
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum CallFate {
     /// It goes on at once.
     Go,
     /// It goes on after a while; other tasks run meanwhile.
@@ -59,7 +59,7 @@ pub enum Fate {
 /// Who decides the fate of calls and of events.
 pub trait Hooks: Send + Sync {
     /// What becomes of a call.
-    fn call(&self, site: CallSite) -> Fate;
+    fn call(&self, site: CallSite) -> CallFate;
 
     /// When an event arrives, counted from now: never (lost), once, or more often (doubled).
     fn delivery(&self) -> Vec<SignedDuration>;
@@ -70,13 +70,13 @@ pub trait Hooks: Send + Sync {
     }
 
     /// Hears what a task asks of the world.
-    fn hear(&self, _task: &'static str, _asked: Asked<'_>) {}
+    fn hear(&self, _task: &'static str, _asked: AskedCall<'_>) {}
 
     /// Changes what a task commits. Only sabotage does: tests break the code here and watch the invariants.
     fn tamper_commit(&self, _task: &'static str, _commit: &mut Commit) {}
 
     /// Changes what a task's query answers; only sabotage does.
-    fn tamper_page(&self, _task: &'static str, _page: &mut Page) {}
+    fn tamper_page(&self, _task: &'static str, _page: &mut QueryPage) {}
 
     /// Changes what a task's reads by key answer; only sabotage does.
     fn tamper_items(&self, _task: &'static str, _asked: &[Key], _items: &mut BTreeMap<Key, Item>) {}
@@ -113,8 +113,8 @@ pub enum Evicting {
 pub struct Undisturbed;
 
 impl Hooks for Undisturbed {
-    fn call(&self, _: CallSite) -> Fate {
-        Fate::Go
+    fn call(&self, _: CallSite) -> CallFate {
+        CallFate::Go
     }
 
     fn delivery(&self) -> Vec<SignedDuration> {
@@ -124,7 +124,7 @@ impl Hooks for Undisturbed {
 
 /// One task's gate.
 #[derive(Clone)]
-pub struct Gate {
+pub struct TaskGate {
     task: &'static str,
     hooks: Arc<dyn Hooks>,
     state: Arc<Mutex<GateState>>,
@@ -139,7 +139,7 @@ enum GateState {
 
 /// Why a task's future is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum TaskStop {
     /// It goes on after a while.
     For(SignedDuration),
     /// It has crashed: drop it.
@@ -161,7 +161,7 @@ pub enum Passage {
     Conflict,
 }
 
-impl Gate {
+impl TaskGate {
     /// A gate for a task.
     #[must_use]
     pub fn new(task: &'static str, hooks: Arc<dyn Hooks>) -> Self {
@@ -169,19 +169,19 @@ impl Gate {
     }
 
     /// Passes the gate.
-    pub async fn pass(&self, call: &'static str, moment: Moment) -> Passage {
+    pub async fn pass(&self, call: &'static str, moment: CallMoment) -> Passage {
         match (self.hooks.call(CallSite { task: self.task, call, moment }), moment) {
-            (Fate::Go, _) | (Fate::Conflict, Moment::After) => Passage::Pass,
-            (Fate::Conflict, Moment::Before) => Passage::Conflict,
-            (Fate::Deny, Moment::Before) => Passage::Denied,
-            (Fate::Break, Moment::Before) => Passage::Broken,
+            (CallFate::Go, _) | (CallFate::Conflict, CallMoment::After) => Passage::Pass,
+            (CallFate::Conflict, CallMoment::Before) => Passage::Conflict,
+            (CallFate::Deny, CallMoment::Before) => Passage::Denied,
+            (CallFate::Break, CallMoment::Before) => Passage::Broken,
             // What has taken effect can't be refused any more.
-            (Fate::Fail, _) | (Fate::Deny | Fate::Break, Moment::After) => Passage::Fail,
-            (Fate::Delay(delay), _) => {
+            (CallFate::Fail, _) | (CallFate::Deny | CallFate::Break, CallMoment::After) => Passage::Fail,
+            (CallFate::Delay(delay), _) => {
                 self.stop(GateState::Waiting(delay)).await;
                 Passage::Pass
             }
-            (Fate::Crash, _) => {
+            (CallFate::Crash, _) => {
                 self.stop(GateState::Crashed).await;
                 // Never reached: the engine drops a crashed task instead of polling it.
                 Passage::Fail
@@ -200,7 +200,7 @@ impl Gate {
     }
 
     /// Tells the hooks what is asked of the world.
-    pub fn hear(&self, asked: Asked<'_>) {
+    pub fn hear(&self, asked: AskedCall<'_>) {
         self.hooks.hear(self.task, asked);
     }
 
@@ -218,13 +218,13 @@ impl Gate {
 
     /// Why the task's future was pending; the engine asks after each poll.
     #[must_use]
-    pub fn take_stop(&self) -> Stop {
+    pub fn take_stop(&self) -> TaskStop {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *state, GateState::Open) {
-            GateState::Waiting(delay) => Stop::For(delay),
-            GateState::Crashed => Stop::Crashed,
+            GateState::Waiting(delay) => TaskStop::For(delay),
+            GateState::Crashed => TaskStop::Crashed,
             // A future that is pending for another reason than its gate would never go on.
-            GateState::Open => Stop::For(SignedDuration::ZERO),
+            GateState::Open => TaskStop::For(SignedDuration::ZERO),
         }
     }
 }

@@ -12,25 +12,25 @@ use tenon_ec2::port::{
 use tenon_ec2::{Ec2, Ec2Error, Pricing, ZonalShift};
 use tenon_twin::RegionTwin;
 
-use crate::asked::Asked;
-use crate::gate::{Gate, Moment, Passage};
+use crate::asked::AskedCall;
+use crate::gate::{CallMoment, Passage, TaskGate};
 
 /// The twin behind a task's gate.
 #[derive(Clone)]
 pub struct GatedEc2 {
     inner: RegionTwin,
-    gate: Gate,
+    gate: TaskGate,
 }
 
 impl GatedEc2 {
     /// The twin behind a gate.
     #[must_use]
-    pub const fn new(inner: RegionTwin, gate: Gate) -> Self {
+    pub const fn new(inner: RegionTwin, gate: TaskGate) -> Self {
         Self { inner, gate }
     }
 
     async fn before(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
-        match self.gate.pass(call, Moment::Before).await {
+        match self.gate.pass(call, CallMoment::Before).await {
             Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail => Err(Ec2Error::Throttled { action: action.to_owned() }),
             Passage::Denied => Err(Ec2Error::Unauthorized {
@@ -47,7 +47,7 @@ impl GatedEc2 {
     }
 
     async fn after(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
-        match self.gate.pass(call, Moment::After).await {
+        match self.gate.pass(call, CallMoment::After).await {
             Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => {
                 Err(Ec2Error::NoAnswer { action: action.to_owned() })
@@ -60,7 +60,7 @@ macro_rules! gated {
     ($port:ident { $($written_out:item)* } { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
         impl $port for GatedEc2 {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> {
-                self.gate.hear(Asked::Other($action));
+                self.gate.hear(AskedCall::Other($action));
                 self.before($name, $action).await?;
                 let answer = self.inner.$call($($arg),*).await?;
                 self.after($name, $action).await?;
@@ -79,7 +79,7 @@ gated! {
             filter: &ImageFilter,
             page: Option<PageToken>,
         ) -> Result<Page<Image>, Ec2Error> {
-            self.gate.hear(Asked::Other("DescribeImages"));
+            self.gate.hear(AskedCall::Other("DescribeImages"));
             self.before("ec2.describe_images", "DescribeImages").await?;
             let mut answer = self.inner.describe_images(filter, page).await?;
             self.gate.hooks().tamper_images(&mut answer.items);
@@ -92,7 +92,7 @@ gated! {
             filter: &InstanceFilter,
             page: Option<PageToken>,
         ) -> Result<Page<Instance>, Ec2Error> {
-            self.gate.hear(Asked::Other("DescribeInstances"));
+            self.gate.hear(AskedCall::Other("DescribeInstances"));
             self.before("ec2.describe_instances", "DescribeInstances").await?;
             let mut answer = self.inner.describe_instances(filter, page).await?;
             self.gate.hooks().tamper_instances(&mut answer.items);
@@ -101,7 +101,7 @@ gated! {
         }
 
         async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
-            self.gate.hear(Asked::CreateFleet(request));
+            self.gate.hear(AskedCall::CreateFleet(request));
             self.before("ec2.create_fleet", "CreateFleet").await?;
             let mut request = request.clone();
             self.gate.hooks().tamper_fleet(&mut request);
@@ -114,7 +114,7 @@ gated! {
             &self,
             template: &CreateLaunchTemplate,
         ) -> Result<LaunchTemplate, Ec2Error> {
-            self.gate.hear(Asked::CreateLaunchTemplate(template));
+            self.gate.hear(AskedCall::CreateLaunchTemplate(template));
             self.before("ec2.create_launch_template", "CreateLaunchTemplate").await?;
             let answer = self.inner.create_launch_template(template).await?;
             self.after("ec2.create_launch_template", "CreateLaunchTemplate").await?;
@@ -125,7 +125,7 @@ gated! {
             &self,
             ids: &[InstanceId],
         ) -> Result<Vec<InstanceStateChange>, Ec2Error> {
-            self.gate.hear(Asked::TerminateInstances(ids));
+            self.gate.hear(AskedCall::TerminateInstances(ids));
             self.before("ec2.terminate_instances", "TerminateInstances").await?;
             let answer = self.inner.terminate_instances(ids).await?;
             self.after("ec2.terminate_instances", "TerminateInstances").await?;
@@ -133,7 +133,7 @@ gated! {
         }
 
         async fn create_tags(&self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
-            self.gate.hear(Asked::CreateTags(ids, tags));
+            self.gate.hear(AskedCall::CreateTags(ids, tags));
             self.before("ec2.create_tags", "CreateTags").await?;
             self.inner.create_tags(ids, tags).await?;
             self.after("ec2.create_tags", "CreateTags").await

@@ -8,21 +8,21 @@ use tenon_snapshot::{
     Deletion, Eviction, Kind, Kube, KubeError, Note, Object, ObjectKey, PodRef, Precondition,
 };
 
-use crate::gate::{Evicting, Gate, Moment, Passage};
+use crate::gate::{CallMoment, Evicting, Passage, TaskGate};
 use crate::ports::SharedOutbox;
 
 /// An API server behind a task's gate.
 #[derive(Clone)]
 pub struct GatedKube {
     inner: SimulatedCluster,
-    gate: Gate,
+    gate: TaskGate,
     outbox: SharedOutbox,
 }
 
 impl GatedKube {
     /// The cluster's API server behind a gate.
     #[must_use]
-    pub const fn new(inner: SimulatedCluster, gate: Gate, outbox: SharedOutbox) -> Self {
+    pub const fn new(inner: SimulatedCluster, gate: TaskGate, outbox: SharedOutbox) -> Self {
         Self { inner, gate, outbox }
     }
 
@@ -45,7 +45,7 @@ impl GatedKube {
         &self.inner
     }
 
-    async fn pass(&self, call: &'static str, moment: Moment) -> Result<(), KubeError> {
+    async fn pass(&self, call: &'static str, moment: CallMoment) -> Result<(), KubeError> {
         match self.gate.pass(call, moment).await {
             Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => {
@@ -60,9 +60,9 @@ macro_rules! gated {
     ($($name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         impl Kube for GatedKube {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, KubeError> {
-                self.pass($name, Moment::Before).await?;
+                self.pass($name, CallMoment::Before).await?;
                 let answer = self.inner.$call($($arg),*).await?;
-                self.pass($name, Moment::After).await?;
+                self.pass($name, CallMoment::After).await?;
                 Ok(answer)
             })*
 
@@ -72,11 +72,11 @@ macro_rules! gated {
                 patch: &Value,
                 precondition: &Precondition,
             ) -> Result<Object, KubeError> {
-                self.pass("kube.patch", Moment::Before).await?;
+                self.pass("kube.patch", CallMoment::Before).await?;
                 let mut patch = patch.clone();
                 self.gate.hooks().tamper_patch(&mut patch);
                 let answer = Kube::patch(&self.inner, key, &patch, precondition).await?;
-                self.pass("kube.patch", Moment::After).await?;
+                self.pass("kube.patch", CallMoment::After).await?;
                 Ok(answer)
             }
 
@@ -86,15 +86,15 @@ macro_rules! gated {
                 uid: &str,
                 grace_seconds: Option<u32>,
             ) -> Result<Deletion, KubeError> {
-                self.pass("kube.delete", Moment::Before).await?;
+                self.pass("kube.delete", CallMoment::Before).await?;
                 self.note_deletion(key, uid);
                 let answer = Kube::delete(&self.inner, key, uid, grace_seconds).await?;
-                self.pass("kube.delete", Moment::After).await?;
+                self.pass("kube.delete", CallMoment::After).await?;
                 Ok(answer)
             }
 
             async fn evict(&self, pod: &ObjectKey, uid: &str) -> Result<Eviction, KubeError> {
-                self.pass("kube.evict", Moment::Before).await?;
+                self.pass("kube.evict", CallMoment::Before).await?;
                 let answer = match self.gate.hooks().evicting() {
                     Evicting::ByEviction => self.inner.evict(pod, uid).await?,
                     Evicting::ByDeletion => match Kube::delete(self.deleted_instead(pod, uid), pod, uid, None).await? {
@@ -102,7 +102,7 @@ macro_rules! gated {
                         Deletion::NotFound => Eviction::NotFound,
                     },
                 };
-                self.pass("kube.evict", Moment::After).await?;
+                self.pass("kube.evict", CallMoment::After).await?;
                 Ok(answer)
             }
         }

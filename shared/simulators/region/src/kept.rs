@@ -9,13 +9,13 @@ use tenon_domain::claim::Claim;
 use tenon_domain::command::Command;
 use tenon_domain::id::ClusterName;
 use tenon_domain::launch::Launch;
-use tenon_memory_table::{MemoryTable, Stored};
+use tenon_memory_table::{MemoryTable, StoredItem};
 use tenon_table::Key;
-use tenon_table::items::{self, Form};
+use tenon_table::items::{self, ItemForm};
 
 /// What was read of all clusters.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptClusters {
     pub(crate) claims: KeptItems<Claim>,
     pub(crate) launches: KeptItems<Launch>,
     pub(crate) commands: KeptItems<Command>,
@@ -23,10 +23,10 @@ pub(crate) struct Kept {
 
 /// What was read of one kind, by cluster.
 #[derive(Debug)]
-pub(crate) struct KeptItems<T>(Mutex<BTreeMap<ClusterName, Read<T>>>);
+pub(crate) struct KeptItems<T>(Mutex<BTreeMap<ClusterName, KeptRead<T>>>);
 
 #[derive(Debug)]
-struct Read<T> {
+struct KeptRead<T> {
     /// The table's version that `list` is of.
     version: u64,
     /// By sort key.
@@ -35,7 +35,7 @@ struct Read<T> {
 }
 
 /// An item, and what it says where it can be read.
-type ReadItem<T> = (Arc<Stored>, Option<Arc<T>>);
+type ReadItem<T> = (Arc<StoredItem>, Option<Arc<T>>);
 
 impl<T> Default for KeptItems<T> {
     fn default() -> Self {
@@ -43,19 +43,19 @@ impl<T> Default for KeptItems<T> {
     }
 }
 
-impl<T> Default for Read<T> {
+impl<T> Default for KeptRead<T> {
     fn default() -> Self {
         // No table that holds an item is at this version.
         Self { version: 0, items: BTreeMap::new(), list: Vec::new() }
     }
 }
 
-impl<T: Form> KeptItems<T> {
+impl<T: ItemForm> KeptItems<T> {
     /// The items of a cluster whose sort keys begin so, those that can be read, by sort key.
     pub(crate) fn of(&self, table: &MemoryTable, cluster: &ClusterName, prefix: &str) -> Vec<Arc<T>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.contains_key(cluster) {
-            kept.insert(cluster.clone(), Read::default());
+            kept.insert(cluster.clone(), KeptRead::default());
         }
         let Some(read) = kept.get_mut(cluster) else { return Vec::new() };
         let version = table.version();

@@ -18,7 +18,7 @@ use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 use tenon_ec2::data::Ec2Data;
-use tenon_ec2::port::{Architecture, Instance};
+use tenon_ec2::port::{ImageArchitecture, Instance};
 use tenon_simulated_cluster::NodeSpec;
 use tenon_twin::InstanceRecord;
 
@@ -95,8 +95,8 @@ fn cloud_labels(instance: &Instance, name: &str) -> BTreeMap<String, String> {
     let zone = instance.zone.as_str();
     let region = region_of(zone);
     let arch = match instance.architecture {
-        Architecture::X86_64 => "amd64",
-        Architecture::Arm64 => "arm64",
+        ImageArchitecture::X86_64 => "amd64",
+        ImageArchitecture::Arm64 => "arm64",
     };
     [
         (labels::INSTANCE_TYPE, instance.instance_type.as_str()),

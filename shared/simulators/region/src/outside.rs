@@ -1,7 +1,7 @@
 //! Clusters that aren't in this process: their API server, their agent and their nodes are somewhere else.
 //!
 //! Decides what such a cluster is told: instances that start and go, and the agent's doorbell. What it tells comes as
-//! events on our bus ([`Region::publish`]), and through the table.
+//! events on our bus ([`SimulatedRegion::publish`]), and through the table.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use tenon_snapshot::snapshot::{self, ChunkCache};
 use tenon_table::Consistency;
 use tenon_twin::InstanceRecord;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::wiring::WiringError;
 
 /// A cluster that isn't in this process.
@@ -27,7 +27,7 @@ pub trait OutsideCluster: Send {
     fn ring(&self);
 }
 
-impl Region {
+impl SimulatedRegion {
     /// Adds a cluster that isn't in this process, with the schedules of its stack.
     ///
     /// # Errors

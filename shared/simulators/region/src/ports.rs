@@ -11,18 +11,18 @@ use tenon_memory_table::MemoryTable;
 use tenon_runtime::ports::wake_body;
 use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_snapshot::ObjectKey;
-use tenon_table::port::Cause;
-use tenon_table::{Commit, CommitError, Consistency, Item, Key, Page, Query, Table, TableError, Write};
+use tenon_table::port::AdapterCause;
+use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError, Write};
 use tenon_twin::RegionTwin;
 
-use crate::asked::Asked;
-use crate::clock::Clock;
-use crate::gate::{Gate, Moment, Passage};
+use crate::asked::AskedCall;
+use crate::clock::RegionClock;
+use crate::gate::{CallMoment, Passage, TaskGate};
 use crate::gated_ec2::GatedEc2;
 
 /// A doorbell that a task rang.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Signal {
+pub enum TaskSignal {
     /// An event on our bus.
     Publish(BusEvent),
     /// A cluster's agent.
@@ -42,7 +42,7 @@ pub enum Signal {
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Doorbells, in order.
-    pub signals: Vec<Signal>,
+    pub signals: Vec<TaskSignal>,
     /// Journal records that were committed: key and item.
     pub records: Vec<(Key, Item)>,
     /// Pods that the agent deleted without asking a budget: the pod, and its node.
@@ -57,9 +57,18 @@ pub struct LocalPorts {
     table: GatedTable,
     ec2: GatedEc2,
     signals: LocalSignals,
-    clock: Clock,
+    clock: RegionClock,
     installation: Arc<Installation>,
-    gate: Gate,
+    gate: TaskGate,
+}
+
+/// What a task's calls go through, and where its doorbells go.
+#[derive(Clone)]
+pub struct TaskOutlet {
+    /// Its gate.
+    pub gate: TaskGate,
+    /// The doorbells that were rung.
+    pub outbox: SharedOutbox,
 }
 
 impl LocalPorts {
@@ -68,10 +77,11 @@ impl LocalPorts {
     pub fn new(
         table: MemoryTable,
         twin: RegionTwin,
-        clock: Clock,
+        clock: RegionClock,
         installation: Arc<Installation>,
-        (gate, outbox): (Gate, SharedOutbox),
+        outlet: TaskOutlet,
     ) -> Self {
+        let TaskOutlet { gate, outbox } = outlet;
         Self {
             table: GatedTable { inner: table, gate: gate.clone(), outbox: Arc::clone(&outbox) },
             ec2: GatedEc2::new(twin, gate.clone()),
@@ -116,13 +126,13 @@ impl Ports for LocalPorts {
 /// The outbox as the port of doorbells.
 pub struct LocalSignals {
     outbox: SharedOutbox,
-    gate: Gate,
+    gate: TaskGate,
     installation: Arc<Installation>,
 }
 
 impl LocalSignals {
-    fn push(&self, signal: Signal) {
-        self.gate.hear(Asked::Ring(&signal));
+    fn push(&self, signal: TaskSignal) {
+        self.gate.hear(AskedCall::Ring(&signal));
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(signal);
     }
 }
@@ -130,12 +140,12 @@ impl LocalSignals {
 impl Signals for LocalSignals {
     async fn publish(&self, events: &[BusEvent]) {
         for event in events {
-            self.push(Signal::Publish(event.clone()));
+            self.push(TaskSignal::Publish(event.clone()));
         }
     }
 
     async fn ring_agent(&self, cluster: &ClusterName) {
-        self.push(Signal::RingAgent(cluster.clone()));
+        self.push(TaskSignal::RingAgent(cluster.clone()));
     }
 
     /// What is told is in the journal, where a transcript has it from.
@@ -144,7 +154,7 @@ impl Signals for LocalSignals {
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
         let body = wake_body(&self.installation, cluster);
         let after = after.clamp(SignedDuration::ZERO, tenon_runtime::ports::WAKE_AT_MOST);
-        self.push(Signal::Wake { function, body, after });
+        self.push(TaskSignal::Wake { function, body, after });
     }
 }
 
@@ -152,19 +162,19 @@ impl Signals for LocalSignals {
 #[derive(Clone)]
 pub struct GatedTable {
     inner: MemoryTable,
-    gate: Gate,
+    gate: TaskGate,
     outbox: SharedOutbox,
 }
 
 impl GatedTable {
     /// The table behind a task's gate.
     #[must_use]
-    pub const fn new(inner: MemoryTable, gate: Gate, outbox: SharedOutbox) -> Self {
+    pub const fn new(inner: MemoryTable, gate: TaskGate, outbox: SharedOutbox) -> Self {
         Self { inner, gate, outbox }
     }
 
     async fn before(&self, call: &'static str, pk: &str) -> Result<(), TableError> {
-        match self.gate.pass(call, Moment::Before).await {
+        match self.gate.pass(call, CallMoment::Before).await {
             Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail => Err(TableError::Throttled { pk: pk.to_owned() }),
             Passage::Denied => Err(TableError::Invalid { message: ACCESS_DENIED.to_owned() }),
@@ -173,7 +183,7 @@ impl GatedTable {
     }
 
     async fn after(&self, call: &'static str) -> Result<(), TableError> {
-        match self.gate.pass(call, Moment::After).await {
+        match self.gate.pass(call, CallMoment::After).await {
             Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => Err(TableError::Unavailable(no_answer())),
         }
@@ -192,17 +202,17 @@ impl GatedTable {
 const ACCESS_DENIED: &str =
     "access denied: AccessDeniedException; allow the action for these credentials, or renew them";
 
-fn server_error() -> Cause {
+fn server_error() -> AdapterCause {
     Arc::new(std::io::Error::other("InternalServerError: the request processing has failed"))
 }
 
-fn no_answer() -> Cause {
+fn no_answer() -> AdapterCause {
     Arc::new(std::io::Error::other("the connection was closed before the answer came"))
 }
 
 impl Table for GatedTable {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
-        self.gate.hear(Asked::Get(key));
+        self.gate.hear(AskedCall::Get(key));
         self.before("table.get", &key.pk).await?;
         let answer = self.inner.get(key, consistency).await?;
         self.after("table.get").await.map(|()| answer)
@@ -213,15 +223,15 @@ impl Table for GatedTable {
         keys: &[Key],
         consistency: Consistency,
     ) -> Result<BTreeMap<Key, Item>, TableError> {
-        self.gate.hear(Asked::BatchGet(keys));
+        self.gate.hear(AskedCall::BatchGet(keys));
         self.before("table.batch_get", keys.first().map_or("", |key| &key.pk)).await?;
         let mut answer = self.inner.batch_get(keys, consistency).await?;
         self.gate.hooks().tamper_items(self.gate.task(), keys, &mut answer);
         self.after("table.batch_get").await.map(|()| answer)
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
-        self.gate.hear(Asked::Query(query));
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
+        self.gate.hear(AskedCall::Query(query));
         self.before("table.query", &query.pk).await?;
         let mut answer = self.inner.query(query).await?;
         self.gate.hooks().tamper_page(self.gate.task(), &mut answer);
@@ -229,8 +239,8 @@ impl Table for GatedTable {
     }
 
     async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        self.gate.hear(Asked::Commit(commit));
-        match self.gate.pass("table.commit", Moment::Before).await {
+        self.gate.hear(AskedCall::Commit(commit));
+        match self.gate.pass("table.commit", CallMoment::Before).await {
             Passage::Pass => {}
             Passage::Conflict => {
                 if let Some(write) = commit.writes.first() {
@@ -248,7 +258,7 @@ impl Table for GatedTable {
         self.gate.hooks().tamper_commit(self.gate.task(), &mut commit);
         self.inner.commit(&commit).await?;
         self.note_records(&commit);
-        match self.gate.pass("table.commit", Moment::After).await {
+        match self.gate.pass("table.commit", CallMoment::After).await {
             Passage::Pass | Passage::Conflict => Ok(()),
             Passage::Fail | Passage::Denied | Passage::Broken => Err(CommitError::Unavailable(no_answer())),
         }

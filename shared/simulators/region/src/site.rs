@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_agent::bell::DETAIL_TYPE;
-use tenon_agent::pace::{Pace, StepEnded, run_step};
+use tenon_agent::pace::{AgentPace, StepEnded, run_step};
 use tenon_agent::{Agent, Bell, BellError, Ring};
 use tenon_domain::catalog::LearnedMemory;
 use tenon_domain::id::{ClusterName, InstanceType};
@@ -22,13 +22,13 @@ use tenon_snapshot::object::at;
 use tenon_snapshot::{Kind, Versions};
 use tenon_twin::InstanceRecord;
 
-use crate::asked::Asked;
-use crate::clock::Clock;
-use crate::gate::{Gate, Hooks, Undisturbed};
+use crate::asked::AskedCall;
+use crate::clock::RegionClock;
+use crate::gate::{Hooks, TaskGate, Undisturbed};
 use crate::gated_kube::GatedKube;
 use crate::happening::{Happening, HappeningKind};
 use crate::kubelet::{BootTimes, node_of};
-use crate::ports::{GatedTable, SharedOutbox, Signal};
+use crate::ports::{GatedTable, SharedOutbox, TaskSignal};
 
 /// How long a crashed agent takes to be there again.
 const RESTART: SignedDuration = SignedDuration::from_secs(5);
@@ -40,7 +40,7 @@ pub struct AgentWorld {
     /// The state table.
     pub table: MemoryTable,
     /// The time.
-    pub clock: Clock,
+    pub clock: RegionClock,
     /// Whose agent it is.
     pub installation: Arc<Installation>,
     /// Who decides the fate of its calls.
@@ -73,8 +73,8 @@ pub struct Site {
     cluster: SimulatedCluster,
     boot: BootTimes,
     agent: AgentSlot,
-    gate: Gate,
-    pace: Pace,
+    gate: TaskGate,
+    pace: AgentPace,
     noted: Versions,
     voice: Voice,
     free_since: Timestamp,
@@ -100,8 +100,8 @@ impl Site {
             name,
             boot,
             agent: AgentSlot::None,
-            gate: Gate::new("agent", Arc::new(Undisturbed)),
-            pace: Pace::default(),
+            gate: TaskGate::new("agent", Arc::new(Undisturbed)),
+            pace: AgentPace::default(),
             noted: Versions::default(),
             voice: Voice::Speaks,
             free_since: Timestamp::MIN,
@@ -264,7 +264,7 @@ impl Site {
     }
 
     /// Starts a step of the agent, if one is due and none is under way.
-    pub fn start_agent(&mut self, now: Timestamp, world: &AgentWorld) -> Option<(Gate, AgentRun)> {
+    pub fn start_agent(&mut self, now: Timestamp, world: &AgentWorld) -> Option<(TaskGate, AgentRun)> {
         if self.voice == Voice::Silent || matches!(self.agent, AgentSlot::Running) {
             return None;
         }
@@ -283,7 +283,7 @@ impl Site {
     }
 
     fn new_agent(&mut self, world: &AgentWorld) -> LocalAgent {
-        self.gate = Gate::new("agent", Arc::clone(&world.hooks));
+        self.gate = TaskGate::new("agent", Arc::clone(&world.hooks));
         let kube = GatedKube::new(self.cluster.clone(), self.gate.clone(), Arc::clone(&world.outbox));
         let table = GatedTable::new(world.table.clone(), self.gate.clone(), Arc::clone(&world.outbox));
         let bell = LocalBell {
@@ -316,7 +316,7 @@ impl Site {
 #[derive(Clone)]
 pub struct LocalBell {
     cluster: ClusterName,
-    gate: Gate,
+    gate: TaskGate,
     installation: Arc<Installation>,
     outbox: SharedOutbox,
 }
@@ -326,8 +326,8 @@ impl Bell for LocalBell {
         let form = serde_json::to_value(ring.to_form(&self.cluster)).unwrap_or_default();
         let event = BusEvent::new(&self.installation, Some(&self.cluster), DETAIL_TYPE, form);
         let event = BusEvent { source: format!("tenon.agent.{}", self.cluster), ..event };
-        let signal = Signal::Publish(event);
-        self.gate.hear(Asked::Ring(&signal));
+        let signal = TaskSignal::Publish(event);
+        self.gate.hear(AskedCall::Ring(&signal));
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).signals.push(signal);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What is due when: the region's agenda.
 //!
-//! Invariant: equal times are worked off by [`Due`]'s order (world first, then schedules, deliveries, queues, tasks,
-//! agents), and what is equal in that too in the order in which it was put there. So one seed gives one history.
+//! Invariant: equal times are worked off by [`TimelineEvent`]'s order (world first, then schedules, deliveries, queues,
+//! tasks, agents), and what is equal in that too in the order in which it was put there. So one seed gives one history.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ pub struct TaskId(pub u64);
 
 /// Something that is due; the order is the documented order of equal times.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Due {
+pub enum TimelineEvent {
     /// EC2 or a cluster moves by itself.
     World,
     /// A step of the scenario that is played.
@@ -43,13 +43,13 @@ pub enum Due {
 /// The agenda.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    heap: BinaryHeap<Reverse<(Timestamp, Due, u64)>>,
+    heap: BinaryHeap<Reverse<(Timestamp, TimelineEvent, u64)>>,
     next: u64,
 }
 
 impl Timeline {
     /// Puts something on the agenda.
-    pub fn at(&mut self, at: Timestamp, due: Due) {
+    pub fn at(&mut self, at: Timestamp, due: TimelineEvent) {
         self.next += 1;
         self.heap.push(Reverse((at, due, self.next)));
     }
@@ -61,7 +61,7 @@ impl Timeline {
     }
 
     /// Takes the next thing that is due by then.
-    pub fn pop_by(&mut self, now: Timestamp) -> Option<Due> {
+    pub fn pop_by(&mut self, now: Timestamp) -> Option<TimelineEvent> {
         if self.next_at()? > now {
             return None;
         }
@@ -77,10 +77,13 @@ mod tests {
     fn equal_times_are_worked_off_in_the_documented_order() {
         let at = Timestamp::from_second(1).unwrap();
         let mut timeline = Timeline::default();
-        timeline.at(at, Due::Resume(TaskId(1)));
-        timeline.at(at, Due::Schedule(0));
-        timeline.at(at, Due::World);
-        let order: Vec<Due> = std::iter::from_fn(|| timeline.pop_by(at)).collect();
-        assert_eq!(order, [Due::World, Due::Schedule(0), Due::Resume(TaskId(1))]);
+        timeline.at(at, TimelineEvent::Resume(TaskId(1)));
+        timeline.at(at, TimelineEvent::Schedule(0));
+        timeline.at(at, TimelineEvent::World);
+        let order: Vec<TimelineEvent> = std::iter::from_fn(|| timeline.pop_by(at)).collect();
+        assert_eq!(
+            order,
+            [TimelineEvent::World, TimelineEvent::Schedule(0), TimelineEvent::Resume(TaskId(1))]
+        );
     }
 }

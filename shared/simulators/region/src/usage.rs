@@ -6,7 +6,7 @@ use tenon_domain::wake::FunctionName;
 
 /// Counts since the region began.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct RegionUsage {
     /// Invocations by function.
     pub invocations: BTreeMap<FunctionName, u64>,
     /// Events that were put on our own bus.

@@ -13,14 +13,14 @@ use tenon_domain::money::UsdPerHour;
 use tenon_ec2::port::InstanceState;
 use tenon_simulated_cluster::PodCounts;
 use tenon_table::Key;
-use tenon_table::items::{self, Form};
+use tenon_table::items::{self, ItemForm};
 use tenon_twin::InstanceRecord;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 
 /// A node in the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeView {
+pub struct SummaryNode {
     /// Its name.
     pub name: String,
     /// Its instance type.
@@ -39,9 +39,9 @@ pub struct NodeView {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unsettled(pub Vec<String>);
 
-impl Region {
+impl SimulatedRegion {
     /// Items of a kind in a cluster's partition that can be read, by sort key.
-    fn items_of<T: Form>(&self, cluster: &ClusterName, prefix: &str) -> Vec<T> {
+    fn items_of<T: ItemForm>(&self, cluster: &ClusterName, prefix: &str) -> Vec<T> {
         let pk = items::keys::cluster_pk(cluster);
         let found = self.table.peek_prefix(&pk, prefix);
         let read =
@@ -116,7 +116,7 @@ impl Region {
 
     /// A cluster's nodes, by name.
     #[must_use]
-    pub fn nodes(&self, cluster: &ClusterName) -> Vec<NodeView> {
+    pub fn nodes(&self, cluster: &ClusterName) -> Vec<SummaryNode> {
         let by_name: BTreeMap<String, Arc<InstanceRecord>> = self
             .twin
             .instances()
@@ -127,7 +127,7 @@ impl Region {
             .into_iter()
             .filter_map(|(name, pods)| {
                 let instance = &by_name.get(&name)?.instance;
-                Some(NodeView {
+                Some(SummaryNode {
                     instance_type: instance.instance_type.to_string(),
                     zone: instance.zone.to_string(),
                     capacity_type: instance.capacity_type.as_str().to_owned(),

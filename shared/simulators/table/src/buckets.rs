@@ -33,13 +33,13 @@ impl Side {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
+struct ThroughputBucket {
     /// Millionths of units; below zero: debt.
     left: i64,
     at: Timestamp,
 }
 
-impl Bucket {
+impl ThroughputBucket {
     fn left_at(self, side: Side, now: Timestamp) -> i64 {
         let micros = i64::try_from(now.duration_since(self.at).as_micros()).unwrap_or(i64::MAX).max(0);
         self.left.saturating_add(micros.saturating_mul(side.a_second())).min(side.full())
@@ -48,16 +48,16 @@ impl Bucket {
 
 /// The buckets of all keys. A full bucket needn't be kept.
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub(super) struct ThroughputBuckets {
     throughput: Throughput,
-    buckets: BTreeMap<(Side, String), Bucket>,
+    buckets: BTreeMap<(Side, String), ThroughputBucket>,
     swept_at: Option<Timestamp>,
 }
 
 /// How often full buckets are dropped: each is dropped once for each time that it was charged, at most.
 const SWEEP_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
-impl Buckets {
+impl ThroughputBuckets {
     pub(super) fn new(throughput: Throughput) -> Self {
         Self { throughput, buckets: BTreeMap::new(), swept_at: None }
     }
@@ -84,9 +84,11 @@ impl Buckets {
         }
         self.sweep(now);
         let cost = i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-        let bucket =
-            self.buckets.entry((side, pk.to_owned())).or_insert(Bucket { left: side.full(), at: now });
-        *bucket = Bucket { left: bucket.left_at(side, now).saturating_sub(cost), at: now };
+        let bucket = self
+            .buckets
+            .entry((side, pk.to_owned()))
+            .or_insert(ThroughputBucket { left: side.full(), at: now });
+        *bucket = ThroughputBucket { left: bucket.left_at(side, now).saturating_sub(cost), at: now };
     }
 
     fn sweep(&mut self, now: Timestamp) {

@@ -14,24 +14,24 @@ mod read;
 mod store;
 mod transact;
 
-use buckets::Buckets;
+use buckets::ThroughputBuckets;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::Store;
+use store::ItemStore;
 use tenon_table::commit::{Commit, CommitError};
 use tenon_table::key::Key;
-use tenon_table::port::{Consistency, Page, Query, Table, TableError};
+use tenon_table::port::{Consistency, Query, QueryPage, Table, TableError};
 use tenon_table::value::Item;
 use transact::Tokens;
 
 pub use block_on::block_on;
-pub use meter::{Meter, Operation, Usage};
-pub use store::{Backup, Stored};
+pub use meter::{Meter, Operation, OperationUsage};
+pub use store::{Backup, StoredItem};
 
 /// Tells the table what time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub type TableClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Whether the throughput of a partition key is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,14 +71,14 @@ impl MemoryConfig {
 /// A handle to a table in memory; clones are the same table.
 #[derive(Clone)]
 pub struct MemoryTable {
-    state: Arc<Mutex<State>>,
-    clock: Clock,
+    state: Arc<Mutex<TableState>>,
+    clock: TableClock,
 }
 
 /// What is behind the handles.
-struct State {
-    store: Store,
-    buckets: Buckets,
+struct TableState {
+    store: ItemStore,
+    buckets: ThroughputBuckets,
     tokens: Tokens,
     meter: Meter,
 }
@@ -86,10 +86,10 @@ struct State {
 impl MemoryTable {
     /// An empty table.
     #[must_use]
-    pub fn new(config: MemoryConfig, clock: Clock) -> Self {
-        let state = State {
-            store: Store::new(&config),
-            buckets: Buckets::new(config.throughput),
+    pub fn new(config: MemoryConfig, clock: TableClock) -> Self {
+        let state = TableState {
+            store: ItemStore::new(&config),
+            buckets: ThroughputBuckets::new(config.throughput),
             tokens: Tokens::default(),
             meter: Meter::default(),
         };
@@ -142,10 +142,10 @@ impl MemoryTable {
 
     /// The items of a partition whose sort keys begin so, as they are now, unmetered and shared: for inspection.
     #[must_use]
-    pub fn peek_prefix(&self, pk: &str, prefix: &str) -> Vec<(Arc<str>, Arc<Stored>)> {
+    pub fn peek_prefix(&self, pk: &str, prefix: &str) -> Vec<(Arc<str>, Arc<StoredItem>)> {
         let (state, _) = self.at_now();
         let from = (std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded);
-        let items = state.store.range(pk, from, store::Moment::Now);
+        let items = state.store.range(pk, from, store::ReadMoment::Now);
         items
             .take_while(|(sk, _)| sk.starts_with(prefix))
             .map(|(sk, stored)| (Arc::clone(sk), Arc::clone(stored)))
@@ -153,7 +153,7 @@ impl MemoryTable {
     }
 
     /// The state, with what is due by now done, and the time.
-    fn at_now(&self) -> (MutexGuard<'_, State>, Timestamp) {
+    fn at_now(&self) -> (MutexGuard<'_, TableState>, Timestamp) {
         // The clock may take locks of its own: it is asked before ours is held.
         let now = (self.clock)();
         // A panic elsewhere can't leave a commit half applied: it is applied after everything that may fail.
@@ -184,7 +184,7 @@ impl Table for MemoryTable {
         state.batch_get(keys, consistency, now)
     }
 
-    async fn query(&self, query: &Query) -> Result<Page, TableError> {
+    async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
         let (mut state, now) = self.at_now();
         state.query(query, now)
     }

@@ -49,7 +49,7 @@ impl fmt::Display for Operation {
 
 /// What the calls of one operation used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct OperationUsage {
     /// Calls that the table answered, whatever the answer; refused before they were sent don't count.
     pub calls: u64,
     /// Of them, those that were throttled; these cost nothing.
@@ -62,7 +62,7 @@ pub struct Usage {
     pub write_units: u64,
 }
 
-impl Usage {
+impl OperationUsage {
     fn zip(self, other: Self, with: fn(u64, u64) -> u64) -> Self {
         Self {
             calls: with(self.calls, other.calls),
@@ -78,7 +78,7 @@ impl Usage {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meter {
     /// What was used; operations that weren't called may be missing.
-    pub operations: BTreeMap<Operation, Usage>,
+    pub operations: BTreeMap<Operation, OperationUsage>,
     /// What is stored now, with 100 bytes more for each item, as it is billed.
     pub storage_bytes: u64,
 }
@@ -87,7 +87,7 @@ impl Meter {
     /// What was used since the earlier reading. Storage is that of the later one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let used = |(operation, usage): (&Operation, &Usage)| {
+        let used = |(operation, usage): (&Operation, &OperationUsage)| {
             let before = earlier.operations.get(operation).copied().unwrap_or_default();
             (*operation, usage.zip(before, u64::saturating_sub))
         };
@@ -96,18 +96,20 @@ impl Meter {
 
     /// All operations together.
     #[must_use]
-    pub fn total(&self) -> Usage {
-        self.operations.values().fold(Usage::default(), |sum, usage| sum.zip(*usage, u64::saturating_add))
+    pub fn total(&self) -> OperationUsage {
+        self.operations
+            .values()
+            .fold(OperationUsage::default(), |sum, usage| sum.zip(*usage, u64::saturating_add))
     }
 
     /// What one operation used.
     #[must_use]
-    pub fn of(&self, operation: Operation) -> Usage {
+    pub fn of(&self, operation: Operation) -> OperationUsage {
         self.operations.get(&operation).copied().unwrap_or_default()
     }
 
     /// Counts a call.
-    pub(crate) fn count(&mut self, operation: Operation, usage: Usage) {
+    pub(crate) fn count(&mut self, operation: Operation, usage: OperationUsage) {
         let sum = self.operations.entry(operation).or_default();
         *sum = sum.zip(usage, u64::saturating_add);
     }
@@ -151,12 +153,27 @@ mod tests {
     #[test]
     fn meters_subtract() {
         let mut meter = Meter::default();
-        meter.count(Operation::Query, Usage { calls: 1, read_half_units: 3, ..Usage::default() });
+        meter.count(
+            Operation::Query,
+            OperationUsage { calls: 1, read_half_units: 3, ..OperationUsage::default() },
+        );
         let earlier = meter.clone();
-        meter.count(Operation::Query, Usage { calls: 1, read_half_units: 5, ..Usage::default() });
-        meter.count(Operation::PutItem, Usage { calls: 1, write_units: 2, ..Usage::default() });
+        meter.count(
+            Operation::Query,
+            OperationUsage { calls: 1, read_half_units: 5, ..OperationUsage::default() },
+        );
+        meter.count(
+            Operation::PutItem,
+            OperationUsage { calls: 1, write_units: 2, ..OperationUsage::default() },
+        );
         let used = meter.since(&earlier);
-        assert_eq!(used.of(Operation::Query), Usage { calls: 1, read_half_units: 5, ..Usage::default() });
-        assert_eq!(used.total(), Usage { calls: 2, read_half_units: 5, write_units: 2, ..Usage::default() });
+        assert_eq!(
+            used.of(Operation::Query),
+            OperationUsage { calls: 1, read_half_units: 5, ..OperationUsage::default() }
+        );
+        assert_eq!(
+            used.total(),
+            OperationUsage { calls: 2, read_half_units: 5, write_units: 2, ..OperationUsage::default() }
+        );
     }
 }

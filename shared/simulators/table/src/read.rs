@@ -1,18 +1,18 @@
 //! Reads of the table in memory: what they see, what they cost, where a page ends.
 
-use super::State;
+use super::TableState;
 use super::buckets::Side;
-use super::store::Moment;
-use crate::meter::{self, Operation, Usage};
+use super::store::ReadMoment;
+use crate::meter::{self, Operation, OperationUsage};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use tenon_table::key::Key;
 use tenon_table::limits;
-use tenon_table::port::{Consistency, Order, Page, Query, SkRange, TableError, check_batch};
+use tenon_table::port::{Consistency, Query, QueryOrder, QueryPage, SkRange, TableError, check_batch};
 use tenon_table::value::Item;
 
-impl State {
+impl TableState {
     pub(super) fn get(
         &mut self,
         key: &Key,
@@ -26,7 +26,10 @@ impl State {
         let units = meter::read_half_units(found.map_or(0, |stored| stored.size), consistency);
         let item = found.map(|stored| stored.item.clone());
         self.charge_read(&key.pk, units, now);
-        self.meter.count(Operation::GetItem, Usage { calls: 1, read_half_units: units, ..Usage::default() });
+        self.meter.count(
+            Operation::GetItem,
+            OperationUsage { calls: 1, read_half_units: units, ..OperationUsage::default() },
+        );
         Ok(item)
     }
 
@@ -55,7 +58,7 @@ impl State {
             }
             self.charge_read(&key.pk, units, now);
         }
-        let usage = Usage { calls: 1, read_half_units: total, ..Usage::default() };
+        let usage = OperationUsage { calls: 1, read_half_units: total, ..OperationUsage::default() };
         self.meter.count(Operation::BatchGetItem, usage);
         if bytes > limits::BATCH_BYTES {
             let what = format!("the batch of {} keys, {bytes} bytes,", keys.len());
@@ -64,27 +67,30 @@ impl State {
         Ok(items)
     }
 
-    pub(super) fn query(&mut self, query: &Query, now: Timestamp) -> Result<Page, TableError> {
+    pub(super) fn query(&mut self, query: &Query, now: Timestamp) -> Result<QueryPage, TableError> {
         query.check()?;
         self.admit_read(Operation::Query, &query.pk, now)?;
         let moment = self.moment(query.consistency, now);
         let (page, bytes) = self.page(query, moment);
         let units = meter::read_half_units(bytes, query.consistency);
         self.charge_read(&query.pk, units, now);
-        self.meter.count(Operation::Query, Usage { calls: 1, read_half_units: units, ..Usage::default() });
+        self.meter.count(
+            Operation::Query,
+            OperationUsage { calls: 1, read_half_units: units, ..OperationUsage::default() },
+        );
         Ok(page)
     }
 
     /// The page and its bytes.
-    fn page(&self, query: &Query, moment: Moment) -> (Page, u64) {
+    fn page(&self, query: &Query, moment: ReadMoment) -> (QueryPage, u64) {
         let successor = match &query.range {
             SkRange::Prefix(prefix) | SkRange::After { prefix, .. } => successor(prefix),
             SkRange::All | SkRange::Between(..) => None,
         };
         let range = self.store.range(&query.pk, bounds(query, successor.as_deref()), moment);
         let (mut up, mut down) = match query.order {
-            Order::Ascending => (Some(range), None),
-            Order::Descending => (None, Some(range.rev())),
+            QueryOrder::Ascending => (Some(range), None),
+            QueryOrder::Descending => (None, Some(range.rev())),
         };
         let found = std::iter::from_fn(|| match (&mut up, &mut down) {
             (Some(up), _) => up.next(),
@@ -92,7 +98,7 @@ impl State {
             (None, None) => None,
         });
         let most = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let mut page = Page { items: Vec::new(), next: None };
+        let mut page = QueryPage { items: Vec::new(), next: None };
         let mut bytes = 0;
         for (sk, stored) in found {
             if !page.items.is_empty() && bytes + stored.size > limits::PAGE_BYTES {
@@ -109,9 +115,9 @@ impl State {
         (page, bytes)
     }
 
-    fn moment(&mut self, consistency: Consistency, now: Timestamp) -> Moment {
+    fn moment(&mut self, consistency: Consistency, now: Timestamp) -> ReadMoment {
         match consistency {
-            Consistency::Strong => Moment::Now,
+            Consistency::Strong => ReadMoment::Now,
             Consistency::Eventual => self.store.stale_moment(now),
         }
     }
@@ -120,7 +126,7 @@ impl State {
         if self.buckets.admits(Side::ReadHalves, pk, now) {
             return Ok(());
         }
-        self.meter.count(operation, Usage { calls: 1, throttled: 1, ..Usage::default() });
+        self.meter.count(operation, OperationUsage { calls: 1, throttled: 1, ..OperationUsage::default() });
         Err(TableError::Throttled { pk: pk.to_owned() })
     }
 
@@ -141,8 +147,8 @@ fn bounds<'a>(query: &'a Query, successor: Option<&'a str>) -> (Bound<&'a str>, 
     };
     if let Some(start) = &query.start_after {
         match query.order {
-            Order::Ascending => low = Bound::Excluded(start.as_str()),
-            Order::Descending => high = Bound::Excluded(start.as_str()),
+            QueryOrder::Ascending => low = Bound::Excluded(start.as_str()),
+            QueryOrder::Descending => high = Bound::Excluded(start.as_str()),
         }
     }
     (low, high)

@@ -19,12 +19,12 @@ use tenon_table::value::{self, Item};
 /// An item with its size by DynamoDB's rules. Nobody changes one: a write puts another in its place, so that the same
 /// one is the same content.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredItem {
     pub(super) item: Item,
     pub(super) size: u64,
 }
 
-impl Stored {
+impl StoredItem {
     /// The item.
     #[must_use]
     pub const fn item(&self) -> &Item {
@@ -38,25 +38,25 @@ impl Stored {
 }
 
 #[derive(Debug, Clone)]
-struct Version {
+struct ItemVersion {
     /// Since when it holds; nothing: since ever.
     at: Option<Timestamp>,
-    stored: Option<Arc<Stored>>,
+    stored: Option<Arc<StoredItem>>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Record {
-    versions: Vec<Version>,
+    versions: Vec<ItemVersion>,
     /// When its item is deleted because it expired.
     deleted_at: Option<Timestamp>,
 }
 
 impl Record {
-    fn current(&self) -> Option<&Arc<Stored>> {
+    fn current(&self) -> Option<&Arc<StoredItem>> {
         self.versions.last()?.stored.as_ref()
     }
 
-    fn at(&self, moment: Timestamp) -> Option<&Arc<Stored>> {
+    fn at(&self, moment: Timestamp) -> Option<&Arc<StoredItem>> {
         let version = self.versions.iter().rev().find(|v| v.at.is_none_or(|at| at <= moment))?;
         version.stored.as_ref()
     }
@@ -113,7 +113,7 @@ impl Backup {
 
 /// The moment that a read sees.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Moment {
+pub(super) enum ReadMoment {
     /// The present, all writes included.
     Now,
     /// The state of a moment ago.
@@ -121,7 +121,7 @@ pub(super) enum Moment {
 }
 
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct ItemStore {
     partitions: BTreeMap<Arc<str>, Arc<Partition>>,
     /// Records that have a past to forget, by the time of the change that made it one.
     changed: VecDeque<(Timestamp, Key)>,
@@ -135,7 +135,7 @@ pub(super) struct Store {
     rng: ChaCha8Rng,
 }
 
-impl Store {
+impl ItemStore {
     pub(super) fn new(config: &MemoryConfig) -> Self {
         Self {
             partitions: BTreeMap::new(),
@@ -158,15 +158,15 @@ impl Store {
         self.version
     }
 
-    pub(super) fn current(&self, key: &Key) -> Option<&Arc<Stored>> {
+    pub(super) fn current(&self, key: &Key) -> Option<&Arc<StoredItem>> {
         self.partitions.get(key.pk.as_str())?.get(key.sk.as_str())?.current()
     }
 
-    pub(super) fn at(&self, key: &Key, moment: Moment) -> Option<&Arc<Stored>> {
+    pub(super) fn at(&self, key: &Key, moment: ReadMoment) -> Option<&Arc<StoredItem>> {
         let record = self.partitions.get(key.pk.as_str())?.get(key.sk.as_str())?;
         match moment {
-            Moment::Now => record.current(),
-            Moment::Past(moment) => record.at(moment),
+            ReadMoment::Now => record.current(),
+            ReadMoment::Past(moment) => record.at(moment),
         }
     }
 
@@ -175,34 +175,34 @@ impl Store {
         &'a self,
         pk: &str,
         bounds: (std::ops::Bound<&str>, std::ops::Bound<&str>),
-        moment: Moment,
-    ) -> impl DoubleEndedIterator<Item = (&'a Arc<str>, &'a Arc<Stored>)> + use<'a> {
+        moment: ReadMoment,
+    ) -> impl DoubleEndedIterator<Item = (&'a Arc<str>, &'a Arc<StoredItem>)> + use<'a> {
         let records = self.partitions.get(pk).map(|partition| partition.range::<str, _>(bounds));
         records.into_iter().flatten().filter_map(move |(sk, record)| {
             let stored = match moment {
-                Moment::Now => record.current(),
-                Moment::Past(moment) => record.at(moment),
+                ReadMoment::Now => record.current(),
+                ReadMoment::Past(moment) => record.at(moment),
             };
             Some((sk, stored?))
         })
     }
 
     /// The moment that an eventually consistent read sees.
-    pub(super) fn stale_moment(&mut self, now: Timestamp) -> Moment {
+    pub(super) fn stale_moment(&mut self, now: Timestamp) -> ReadMoment {
         let most = u64::try_from(self.staleness_max.as_micros()).unwrap_or(u64::MAX);
         if most == 0 {
-            return Moment::Now;
+            return ReadMoment::Now;
         }
         match self.rng.next_u64() % most.saturating_add(1) {
-            0 => Moment::Now,
-            micros => Moment::Past(before(now, micros_duration(micros))),
+            0 => ReadMoment::Now,
+            micros => ReadMoment::Past(before(now, micros_duration(micros))),
         }
     }
 
     /// Makes this the item, or deletes it.
-    pub(super) fn write(&mut self, key: &Key, stored: Option<Arc<Stored>>, now: Timestamp) {
+    pub(super) fn write(&mut self, key: &Key, stored: Option<Arc<StoredItem>>, now: Timestamp) {
         let due = stored.as_ref().and_then(|stored| self.deleted_at(key, &stored.item, now));
-        let billed = |stored: &Arc<Stored>| stored.size + limits::STORAGE_OVERHEAD_BYTES;
+        let billed = |stored: &Arc<StoredItem>| stored.size + limits::STORAGE_OVERHEAD_BYTES;
         let added = stored.as_ref().map_or(0, billed);
         self.version += 1;
         let record = self.record(key);
@@ -211,7 +211,7 @@ impl Store {
         match record.versions.last_mut() {
             // Of two changes at one time only the later can be seen.
             Some(last) if last.at == Some(now) => last.stored = stored,
-            Some(_) | None => record.versions.push(Version { at: Some(now), stored }),
+            Some(_) | None => record.versions.push(ItemVersion { at: Some(now), stored }),
         }
         self.storage_bytes = (self.storage_bytes + added).saturating_sub(removed);
         if let Some(at) = was_due {
@@ -260,7 +260,7 @@ impl Store {
                 if let Some(at) = record.deleted_at {
                     self.expiring.insert((at, Key::new(&**pk, &**sk)));
                 }
-                let versions = vec![Version { at: None, stored: Some(Arc::clone(stored)) }];
+                let versions = vec![ItemVersion { at: None, stored: Some(Arc::clone(stored)) }];
                 restored.insert(Arc::clone(sk), Record { versions, deleted_at: record.deleted_at });
             }
             if !restored.is_empty() {
@@ -283,7 +283,7 @@ impl Store {
         let partition = Arc::make_mut(partition);
         let Some(record) = partition.get_mut(key.sk.as_str()) else { return };
         record.forget(horizon);
-        if let [Version { stored: None, at }] = record.versions.as_slice()
+        if let [ItemVersion { stored: None, at }] = record.versions.as_slice()
             && at.is_none_or(|at| at <= horizon)
         {
             partition.remove(key.sk.as_str());

@@ -2,16 +2,16 @@
 //!
 //! Invariant: nothing is written before everything that can fail has been tried.
 
-use super::State;
+use super::TableState;
 use super::buckets::Side;
-use super::store::Stored;
-use crate::meter::{self, Operation, Usage};
+use super::store::StoredItem;
+use crate::meter::{self, Operation, OperationUsage};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tenon_table::action::{Action, Effect, Form, form_of, revision_attributes};
-use tenon_table::commit::{Commit, CommitError, CommitToken, Condition, Expect};
+use tenon_table::action::{CommitForm, WriteAction, WriteEffect, form_of, revision_attributes};
+use tenon_table::commit::{Commit, CommitError, CommitToken, Expect, WriteCondition};
 use tenon_table::key;
 use tenon_table::limits;
 use tenon_table::number::Number;
@@ -26,7 +26,7 @@ pub(super) struct Tokens {
 }
 
 /// What is known of a token.
-enum Known {
+enum TokenKnown {
     /// Nothing.
     New,
     /// This very commit went through.
@@ -36,16 +36,16 @@ enum Known {
 }
 
 impl Tokens {
-    fn look_up(&mut self, commit: &Commit, now: Timestamp) -> Known {
+    fn look_up(&mut self, commit: &Commit, now: Timestamp) -> TokenKnown {
         while self.order.front().is_some_and(|(at, _)| now.duration_since(*at) > limits::TOKEN_LIFE) {
             if let Some((_, token)) = self.order.pop_front() {
                 self.contents.remove(&token);
             }
         }
         match self.contents.get(&commit.token) {
-            None => Known::New,
-            Some(content) if *content == content_of(commit) => Known::Same,
-            Some(_) => Known::Other,
+            None => TokenKnown::New,
+            Some(content) if *content == content_of(commit) => TokenKnown::Same,
+            Some(_) => TokenKnown::Other,
         }
     }
 
@@ -62,75 +62,76 @@ fn content_of(commit: &Commit) -> u64 {
     hasher.finish()
 }
 
-impl State {
+impl TableState {
     pub(super) fn commit(&mut self, commit: &Commit, now: Timestamp) -> Result<(), CommitError> {
         let actions = commit.actions()?;
         let form = form_of(&actions);
         let operation = operation_of(form, &actions);
         if let Some(full) = actions.iter().find(|a| !self.buckets.admits(Side::Write, &a.key.pk, now)) {
-            self.meter.count(operation, Usage { calls: 1, throttled: 1, ..Usage::default() });
+            self.meter
+                .count(operation, OperationUsage { calls: 1, throttled: 1, ..OperationUsage::default() });
             return Err(CommitError::Throttled { pk: full.key.pk.clone() });
         }
-        if form == Form::Transaction {
+        if form == CommitForm::Transaction {
             match self.tokens.look_up(commit, now) {
-                Known::New => {}
-                Known::Same => {
+                TokenKnown::New => {}
+                TokenKnown::Same => {
                     self.charge_repetition(&actions, now);
                     return Ok(());
                 }
-                Known::Other => return Err(CommitError::TokenMismatch { token: commit.token.clone() }),
+                TokenKnown::Other => return Err(CommitError::TokenMismatch { token: commit.token.clone() }),
             }
         }
         let lost = self.lost(&actions);
         if !lost.is_empty() {
-            let after: Vec<u64> = actions.iter().map(Action::request_bytes).collect();
+            let after: Vec<u64> = actions.iter().map(WriteAction::request_bytes).collect();
             self.charge(&actions, &after, operation, now);
-            self.meter.count(operation, Usage { lost: 1, ..Usage::default() });
+            self.meter.count(operation, OperationUsage { lost: 1, ..OperationUsage::default() });
             return Err(CommitError::LostRace { lost });
         }
         let outcomes = actions.iter().map(|a| self.outcome(a)).collect::<Result<Vec<_>, _>>()?;
-        let after: Vec<u64> = outcomes.iter().map(Outcome::size).collect();
+        let after: Vec<u64> = outcomes.iter().map(ActionOutcome::size).collect();
         let bytes = after.iter().sum();
         if bytes > limits::TRANSACTION_BYTES {
             return Err(CommitError::TooLarge { actions: actions.len(), bytes });
         }
         self.charge(&actions, &after, operation, now);
-        if form == Form::Transaction {
+        if form == CommitForm::Transaction {
             self.tokens.remember(commit, now);
         }
         for (action, outcome) in actions.iter().zip(outcomes) {
             match outcome {
-                Outcome::Checked(_) => {}
-                Outcome::Becomes(stored) => self.store.write(&action.key, Some(Arc::new(stored)), now),
+                ActionOutcome::Checked(_) => {}
+                ActionOutcome::Becomes(stored) => self.store.write(&action.key, Some(Arc::new(stored)), now),
                 // Deleting what isn't there leaves no trace.
-                Outcome::Deleted if self.store.current(&action.key).is_none() => {}
-                Outcome::Deleted => self.store.write(&action.key, None, now),
+                ActionOutcome::Deleted if self.store.current(&action.key).is_none() => {}
+                ActionOutcome::Deleted => self.store.write(&action.key, None, now),
             }
         }
         Ok(())
     }
 
-    fn lost(&self, actions: &[Action<'_>]) -> Vec<Condition> {
-        let failed = |action: &Action<'_>| {
+    fn lost(&self, actions: &[WriteAction<'_>]) -> Vec<WriteCondition> {
+        let failed = |action: &WriteAction<'_>| {
             let current = self.store.current(&action.key).map(|stored| &stored.item);
             action.condition.filter(|condition| !holds(condition, current)).cloned()
         };
         actions.iter().filter_map(failed).collect()
     }
 
-    fn outcome(&self, action: &Action<'_>) -> Result<Outcome, CommitError> {
+    fn outcome(&self, action: &WriteAction<'_>) -> Result<ActionOutcome, CommitError> {
         let current = self.store.current(&action.key);
         let kept = || current.map(|stored| stored.item.clone()).unwrap_or_default();
         let item = match action.effect {
-            Effect::Check => return Ok(Outcome::Checked(current.map_or(0, |stored| stored.size))),
-            Effect::Delete => return Ok(Outcome::Deleted),
-            Effect::Put(item) => item.clone(),
-            Effect::BumpRevision { next } => {
+            WriteEffect::Check => return Ok(ActionOutcome::Checked(current.map_or(0, |stored| stored.size))),
+            WriteEffect::Delete => return Ok(ActionOutcome::Deleted),
+            WriteEffect::Put(item) => item.clone(),
+            WriteEffect::BumpRevision { next } => {
                 let mut item = kept();
                 item.extend(revision_attributes(next));
                 item
             }
-            Effect::Set { set, remove } => {
+            WriteEffect::Set { set, remove } => {
                 let mut item = kept();
                 item.extend(set.iter().map(|(name, value)| (name.clone(), value.clone())));
                 for name in remove {
@@ -138,7 +139,7 @@ impl State {
                 }
                 item
             }
-            Effect::Add { attribute, amount } => {
+            WriteEffect::Add { attribute, amount } => {
                 let mut item = kept();
                 let sum = add(item.get(attribute), amount).ok_or_else(|| CommitError::Invalid {
                     message: format!(
@@ -150,15 +151,15 @@ impl State {
                 item
             }
         };
-        let stored = Stored::new(&action.key, item);
+        let stored = StoredItem::new(&action.key, item);
         if stored.size > limits::ITEM_BYTES {
             return Err(CommitError::ItemTooLarge { key: action.key.clone(), bytes: Some(stored.size) });
         }
-        Ok(Outcome::Becomes(stored))
+        Ok(ActionOutcome::Becomes(stored))
     }
 
     /// Charges each item by the larger of its sizes before and after.
-    fn charge(&mut self, actions: &[Action<'_>], after: &[u64], operation: Operation, now: Timestamp) {
+    fn charge(&mut self, actions: &[WriteAction<'_>], after: &[u64], operation: Operation, now: Timestamp) {
         let factor = if operation == Operation::TransactWriteItems { 2 } else { 1 };
         let mut total = 0;
         for (action, after) in actions.iter().zip(after) {
@@ -167,11 +168,12 @@ impl State {
             self.buckets.charge(Side::Write, &action.key.pk, units, now);
             total += units;
         }
-        self.meter.count(operation, Usage { calls: 1, write_units: total, ..Usage::default() });
+        self.meter
+            .count(operation, OperationUsage { calls: 1, write_units: total, ..OperationUsage::default() });
     }
 
     /// A repeated transaction reads its items: two units for 4 KB.
-    fn charge_repetition(&mut self, actions: &[Action<'_>], now: Timestamp) {
+    fn charge_repetition(&mut self, actions: &[WriteAction<'_>], now: Timestamp) {
         let mut total = 0;
         for action in actions {
             let size = self.store.current(&action.key).map_or(0, |stored| stored.size);
@@ -179,20 +181,20 @@ impl State {
             self.charge_read(&action.key.pk, units, now);
             total += units;
         }
-        let usage = Usage { calls: 1, read_half_units: total, ..Usage::default() };
+        let usage = OperationUsage { calls: 1, read_half_units: total, ..OperationUsage::default() };
         self.meter.count(Operation::TransactWriteItems, usage);
     }
 }
 
 /// What an action leaves behind.
-enum Outcome {
+enum ActionOutcome {
     /// The item as it was, of this size.
     Checked(u64),
-    Becomes(Stored),
+    Becomes(StoredItem),
     Deleted,
 }
 
-impl Outcome {
+impl ActionOutcome {
     fn size(&self) -> u64 {
         match self {
             Self::Checked(size) => *size,
@@ -202,27 +204,32 @@ impl Outcome {
     }
 }
 
-fn operation_of(form: Form, actions: &[Action<'_>]) -> Operation {
+fn operation_of(form: CommitForm, actions: &[WriteAction<'_>]) -> Operation {
     match (form, actions.first().map(|action| action.effect)) {
-        (Form::Transaction, _) | (Form::Single, None) => Operation::TransactWriteItems,
-        (Form::Single, Some(Effect::Put(_))) => Operation::PutItem,
-        (Form::Single, Some(Effect::Delete)) => Operation::DeleteItem,
+        (CommitForm::Transaction, _) | (CommitForm::Single, None) => Operation::TransactWriteItems,
+        (CommitForm::Single, Some(WriteEffect::Put(_))) => Operation::PutItem,
+        (CommitForm::Single, Some(WriteEffect::Delete)) => Operation::DeleteItem,
         (
-            Form::Single,
-            Some(Effect::Set { .. } | Effect::Add { .. } | Effect::Check | Effect::BumpRevision { .. }),
+            CommitForm::Single,
+            Some(
+                WriteEffect::Set { .. }
+                | WriteEffect::Add { .. }
+                | WriteEffect::Check
+                | WriteEffect::BumpRevision { .. },
+            ),
         ) => Operation::UpdateItem,
     }
 }
 
-fn holds(condition: &Condition, current: Option<&Item>) -> bool {
+fn holds(condition: &WriteCondition, current: Option<&Item>) -> bool {
     let revision = || current?.get(key::REVISION)?.as_number()?.to_u64();
     match condition {
-        Condition::Cluster { revision: 0, .. } => {
+        WriteCondition::Cluster { revision: 0, .. } => {
             current.is_none_or(|item| !item.contains_key(key::REVISION)) || revision() == Some(0)
         }
-        Condition::Cluster { revision: expected, .. } => revision() == Some(*expected),
-        Condition::Item { expect: Expect::Absent, .. } => current.is_none(),
-        Condition::Item { expect: Expect::Revision(expected), .. } => revision() == Some(*expected),
+        WriteCondition::Cluster { revision: expected, .. } => revision() == Some(*expected),
+        WriteCondition::Item { expect: Expect::Absent, .. } => current.is_none(),
+        WriteCondition::Item { expect: Expect::Revision(expected), .. } => revision() == Some(*expected),
     }
 }
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
 
-use crate::history::{History, Moment};
+use crate::history::{ClusterMoment, History};
 use crate::invariants::Invariant;
 
 /// The budgets of a NodePool, as its manifest has them: `1`, or `50%`. Those of the worlds have neither a schedule nor
@@ -47,7 +47,7 @@ impl PoolBudgets {
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_budgets_hold(
-    moment: &Moment,
+    moment: &ClusterMoment,
     pools: &[PoolBudgets],
     history: &mut History,
 ) -> Result<(), (Invariant, String)> {

@@ -8,19 +8,19 @@ use std::sync::{Mutex, PoisonError};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
-use tenon_region::gate::{CallSite, Evicting, Fate, Hooks};
-use tenon_table::{Commit, Item, Key, Page};
+use tenon_region::gate::{CallFate, CallSite, Evicting, Hooks};
+use tenon_table::{Commit, Item, Key, QueryPage};
 
 use crate::random::Dice;
 use crate::sabotage::Sabotage;
 
 /// The faults of one history, and its sabotage.
 pub struct Chaos {
-    state: Mutex<State>,
+    state: Mutex<ChaosState>,
     sabotage: Option<Sabotage>,
 }
 
-struct State {
+struct ChaosState {
     dice: Dice,
     weather: Weather,
     crashes: u64,
@@ -44,7 +44,7 @@ impl Chaos {
     /// The faults of a seed.
     #[must_use]
     pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
-        let state = State {
+        let state = ChaosState {
             dice: Dice::new(seed, 1),
             weather: Weather::Storm,
             crashes: 0,
@@ -70,11 +70,11 @@ impl Chaos {
         self.with(|state| state.crashes)
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut ChaosState) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn learn_launches(&self, page: &Page) {
+    fn learn_launches(&self, page: &QueryPage) {
         let launches: BTreeSet<String> = page
             .items
             .iter()
@@ -99,20 +99,20 @@ fn milliseconds(number: u64) -> SignedDuration {
 }
 
 impl Hooks for Chaos {
-    fn call(&self, site: CallSite) -> Fate {
+    fn call(&self, site: CallSite) -> CallFate {
         self.with(|state| match (state.weather, state.dice.below(1000)) {
-            (Weather::Calm, _) => Fate::Go,
-            (Weather::Slow, _) => Fate::Delay(milliseconds(state.dice.between(1, 100))),
+            (Weather::Calm, _) => CallFate::Go,
+            (Weather::Slow, _) => CallFate::Delay(milliseconds(state.dice.between(1, 100))),
             (Weather::Storm, 0..=2) => {
                 state.crashes += 1;
-                Fate::Crash
+                CallFate::Crash
             }
-            (Weather::Storm, 3..=9) => Fate::Fail,
+            (Weather::Storm, 3..=9) => CallFate::Fail,
             // A table that only throttles is waited for.
-            (Weather::Storm, 10..=12) => Fate::Break,
-            (Weather::Storm, 13..=212) => Fate::Delay(milliseconds(state.dice.between(1, 400))),
-            (Weather::Storm, 213..=222) if site.call == "table.commit" => Fate::Conflict,
-            (Weather::Storm, _) => Fate::Go,
+            (Weather::Storm, 10..=12) => CallFate::Break,
+            (Weather::Storm, 13..=212) => CallFate::Delay(milliseconds(state.dice.between(1, 400))),
+            (Weather::Storm, 213..=222) if site.call == "table.commit" => CallFate::Conflict,
+            (Weather::Storm, _) => CallFate::Go,
         })
     }
 
@@ -137,7 +137,7 @@ impl Hooks for Chaos {
         }
     }
 
-    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+    fn tamper_page(&self, task: &'static str, page: &mut QueryPage) {
         if let Some(sabotage) = self.sabotage {
             self.learn_launches(page);
             sabotage.tamper_page(task, page);

@@ -13,7 +13,7 @@ use tenon_domain::resources::ResourceList;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 
-use crate::history::Moment;
+use crate::history::ClusterMoment;
 
 /// The pods that found no room, with the claims on which they were counted.
 #[derive(Debug, Default)]
@@ -27,7 +27,12 @@ impl CrowdedOut {
     }
 
     /// Looks at the Nodes of claims on which pods are counted that wait.
-    pub fn observe(&mut self, moment: &Moment, waiting: &BTreeSet<String>, cluster: &SimulatedCluster) {
+    pub fn observe(
+        &mut self,
+        moment: &ClusterMoment,
+        waiting: &BTreeSet<String>,
+        cluster: &SimulatedCluster,
+    ) {
         let counted = moment.launches.iter().flat_map(|launch| &launch.claims);
         let mut claims = counted
             .filter(|claim| claim.pods.iter().any(|pod| waiting.contains(pod.uid.as_str())))

@@ -6,15 +6,15 @@ use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{Architecture, InstanceState, TargetCapacityType, cluster_arn};
-use tenon_region::engine::Region;
+use tenon_ec2::port::{ImageArchitecture, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::site::Voice;
 use tenon_snapshot::{Kind, object};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, NewImage};
 
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
-use crate::selected::Strangers;
+use crate::selected::ForeignImages;
 use crate::silence;
 use crate::world::{DEPLOYMENTS, image, node_class, set};
 
@@ -30,7 +30,7 @@ pub(crate) struct Doings {
     made: u64,
     /// Pods that fit nowhere.
     asked: u64,
-    strangers: Strangers,
+    strangers: ForeignImages,
     selection: Selection,
     sizes: Sizes,
 }
@@ -59,7 +59,7 @@ const STRANGER: &str = "999988887777";
 
 impl Doings {
     /// Does one thing.
-    pub(crate) fn act(&mut self, region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    pub(crate) fn act(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         if self.speaks_at.is_some_and(|at| at <= region.now()) {
             self.speak(region, cluster);
         }
@@ -91,7 +91,7 @@ impl Doings {
     }
 
     /// Undoes what would keep pods from running for ever.
-    pub(crate) fn make_peace(&mut self, region: &mut Region, cluster: &ClusterName) {
+    pub(crate) fn make_peace(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName) {
         self.speak(region, cluster);
         self.scarcity.end(region);
         self.shift_back(region, cluster);
@@ -100,7 +100,7 @@ impl Doings {
     }
 
     /// A user deletes a NodePool, or makes the one again that was deleted.
-    fn delete_pool(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+    fn delete_pool(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         if self.pool.is_some() {
             self.make_pool(region, cluster);
             return;
@@ -113,7 +113,7 @@ impl Doings {
         }
     }
 
-    fn make_pool(&mut self, region: &Region, cluster: &ClusterName) {
+    fn make_pool(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let (Some(pool), Some(site)) = (self.pool.take(), region.site(cluster)) else { return };
         let metadata = json!({"name": object::name(&pool)});
         let made = json!({"apiVersion": pool.get("apiVersion"), "kind": pool.get("kind"),
@@ -122,12 +122,12 @@ impl Doings {
     }
 
     /// Images of strangers, and when each was made.
-    pub(crate) const fn strangers(&self) -> &Strangers {
+    pub(crate) const fn strangers(&self) -> &ForeignImages {
         &self.strangers
     }
 
     /// A user selects images in another way, while EC2 answers some calls not at once.
-    fn edit_class(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+    fn edit_class(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         let Some(site) = region.site(cluster) else { return };
         self.selection = match self.selection {
             Selection::Tags => Selection::First,
@@ -149,7 +149,7 @@ impl Doings {
 
     /// A user lets the pool have larger types alone, then large ones alone, then all again. Every pod fits on one of each,
     /// so that needs no undoing; what is replaced meanwhile may need several in its place.
-    fn edit_pool(&mut self, region: &Region, cluster: &ClusterName) {
+    fn edit_pool(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         self.sizes = match self.sizes {
             Sizes::All => Sizes::Larger,
             Sizes::Larger => Sizes::Large,
@@ -177,22 +177,22 @@ impl Doings {
     }
 
     /// Somebody else shares an image that looks like ours.
-    fn make_strangers_image(&mut self, region: &Region) {
+    fn make_strangers_image(&mut self, region: &SimulatedRegion) {
         let ours = image("node-0");
-        let mut theirs = NewImage::named(ours.name, Architecture::X86_64);
+        let mut theirs = NewImage::named(ours.name, ImageArchitecture::X86_64);
         theirs.tags.extend(ours.tags);
         theirs.owner = Some(STRANGER.to_owned());
         self.strangers.insert(region.twin().add_image(theirs), region.now());
     }
 
     /// A user makes a pod that gets no node.
-    fn ask_for_what_isnt_there(&mut self, region: &Region, cluster: &ClusterName) {
+    fn ask_for_what_isnt_there(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         self.asked += 1;
         silence::ask_for_what_isnt_there(region, cluster, self.asked);
     }
 
     /// Shifts the cluster away from a zone, or back; where zonal shift isn't on for it that is refused.
-    fn shift(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+    fn shift(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         if self.shifted.is_some() {
             self.shift_back(region, cluster);
             return;
@@ -208,24 +208,24 @@ impl Doings {
         }
     }
 
-    fn shift_back(&mut self, region: &Region, cluster: &ClusterName) {
+    fn shift_back(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         if let Some(zone) = self.shifted.take() {
             let _ = region.twin().end_shift(&arn(region, cluster), &zone);
         }
     }
 
-    fn speak(&mut self, region: &mut Region, cluster: &ClusterName) {
+    fn speak(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName) {
         self.speaks_at = None;
         region.set_voice(cluster, Voice::Speaks);
     }
 
-    fn silence(&mut self, region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+    fn silence(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         let seconds = i64::try_from(dice.between(20, 240)).unwrap_or(60);
         self.speaks_at = region.now().checked_add(SignedDuration::from_secs(seconds)).ok();
         region.set_voice(cluster, Voice::Silent);
     }
 
-    fn make_image(&mut self, region: &mut Region, dice: &mut Dice) {
+    fn make_image(&mut self, region: &mut SimulatedRegion, dice: &mut Dice) {
         self.made += 1;
         let mut form = crate::world::image(&format!("node-{}", self.made));
         form.fails = dice.permille(200);
@@ -234,7 +234,7 @@ impl Doings {
     }
 
     /// Takes an image away, but never the first: something must be left to launch from.
-    fn drop_image(&mut self, region: &mut Region, dice: &mut Dice) {
+    fn drop_image(&mut self, region: &mut SimulatedRegion, dice: &mut Dice) {
         let index = usize::try_from(dice.below(u64::try_from(self.images.len()).unwrap_or(0))).unwrap_or(0);
         if index < self.images.len() {
             let image = self.images.remove(index);
@@ -246,25 +246,25 @@ impl Doings {
     }
 }
 
-fn arn(region: &Region, cluster: &ClusterName) -> String {
+fn arn(region: &SimulatedRegion, cluster: &ClusterName) -> String {
     cluster_arn(&region.installation().region, &region.installation().account, cluster)
 }
 
-fn running(region: &Region) -> Vec<tenon_ec2::port::Instance> {
+fn running(region: &SimulatedRegion) -> Vec<tenon_ec2::port::Instance> {
     let records = region.twin().instances().into_iter();
     let running = records.filter(|record| record.instance.state == InstanceState::Running);
     running.map(|record| record.instance.clone()).collect()
 }
 
 /// Gives one of the Deployments fewer pods than so many.
-pub(crate) fn scale(region: &Region, cluster: &ClusterName, below: u64, dice: &mut Dice) {
+pub(crate) fn scale(region: &SimulatedRegion, cluster: &ClusterName, below: u64, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     let Some(name) = dice.pick(&DEPLOYMENTS) else { return };
     let replicas = i64::try_from(dice.below(below)).unwrap_or(0);
     let _ = site.cluster().scale(name, |_| replicas);
 }
 
-fn interrupt(region: &mut Region, dice: &mut Dice) {
+fn interrupt(region: &mut SimulatedRegion, dice: &mut Dice) {
     let spot: Vec<InstanceId> = running(region)
         .into_iter()
         .filter(|instance| instance.capacity_type == TargetCapacityType::Spot)
@@ -279,21 +279,21 @@ fn interrupt(region: &mut Region, dice: &mut Dice) {
     }
 }
 
-fn delete_node(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+fn delete_node(region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     if let Some(node) = dice.pick(&site.node_names()) {
         site.cluster().delete(Kind::Node, "", node);
     }
 }
 
-fn delete_claim(region: &mut Region, cluster: &ClusterName, dice: &mut Dice) {
+fn delete_claim(region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     if let Some(claim) = dice.pick(&site.cluster().objects(Kind::NodeClaim)) {
         site.cluster().delete(Kind::NodeClaim, "", object::name(claim));
     }
 }
 
-fn announce(region: &mut Region, dice: &mut Dice) {
+fn announce(region: &mut SimulatedRegion, dice: &mut Dice) {
     let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
     if let Some(id) = dice.pick(&ids) {
         let _ = region.twin().announce(&HealthEvent {
@@ -305,7 +305,7 @@ fn announce(region: &mut Region, dice: &mut Dice) {
     }
 }
 
-fn stop_instance(region: &mut Region, dice: &mut Dice) {
+fn stop_instance(region: &mut SimulatedRegion, dice: &mut Dice) {
     let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
     if let Some(id) = dice.pick(&ids) {
         let to = if dice.permille(500) { InstanceState::Stopping } else { InstanceState::ShuttingDown };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::id::ClusterName;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
@@ -22,7 +22,7 @@ pub(crate) const TAINTED_WITHIN: SignedDuration = SignedDuration::from_secs(3);
 /// # Errors
 /// The invariant and what was found.
 pub(crate) fn invariant_deleted_are_tainted(
-    region: &Region,
+    region: &SimulatedRegion,
     cluster: &ClusterName,
 ) -> Result<(), (Invariant, String)> {
     let Some(site) = region.site(cluster) else { return Ok(()) };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, Zone};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
 use tenon_snapshot::Kind;
@@ -21,7 +21,7 @@ use crate::invariants::{Invariant, Violation};
 use crate::marks::{self, MarksSeen, launches};
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
-use crate::simulate::Options;
+use crate::simulate::SimulationOptions;
 use crate::storm::uncounted;
 use crate::world::{DEPLOYMENTS, TYPES, ZONES, deployment, image, node_class};
 
@@ -39,7 +39,7 @@ pub const LOOK_SLACK: SignedDuration = SignedDuration::from_secs(240);
 ///
 /// # Errors
 /// A [`Violation`] of one of the invariants of marks.
-pub fn drought(options: Options) -> Result<(), Box<Violation>> {
+pub fn drought(options: SimulationOptions) -> Result<(), Box<Violation>> {
     let violation =
         |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
     let Some(mut drought) = Drought::new(options) else {
@@ -57,7 +57,7 @@ pub fn drought(options: Options) -> Result<(), Box<Violation>> {
 }
 
 struct Drought {
-    region: Region,
+    region: SimulatedRegion,
     clusters: Vec<ClusterName>,
     dice: Dice,
     scarcity: Scarcity,
@@ -68,12 +68,15 @@ struct Drought {
 }
 
 impl Drought {
-    fn new(options: Options) -> Option<Self> {
+    fn new(options: SimulationOptions) -> Option<Self> {
         let weather = if options.seed.is_multiple_of(2) { Weather::Slow } else { Weather::Storm };
         let hooks = Chaos::new(options.seed, options.sabotage);
         hooks.set_weather(Weather::Calm);
         let hooks = Arc::new(hooks);
-        let made = scenario::Options { hooks: Arc::<Chaos>::clone(&hooks), ..scenario::Options::default() };
+        let made = scenario::SetupOptions {
+            hooks: Arc::<Chaos>::clone(&hooks),
+            ..scenario::SetupOptions::default()
+        };
         let mut region = build(&world(options.seed), &made).ok()?;
         region.set_listeners(Listeners::None);
         let clusters = CLUSTERS.iter().map(|name| ClusterName::parse(*name).ok()).collect::<Option<_>>()?;

@@ -14,12 +14,12 @@ use tenon_domain::journal::{Decision, JournalRecord, SubjectKind};
 use tenon_domain::wake::FunctionName;
 use tenon_memory_table::block_on;
 use tenon_memory_table::{Backup, MemoryConfig, MemoryTable, Throughput};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_table::items::packed::parts_of;
 use tenon_table::items::{self, CatalogCache, CatalogMeta, PartMeta, keys};
 use tenon_table::{Item, Key};
 
-use crate::invariants::Invariant;
+use crate::invariants::{Found, Invariant};
 
 /// A look is dated by its beginning, and reads what arrives while it is under way: ten calls of which each may take 400 ms.
 const READS_TAKE: SignedDuration = SignedDuration::from_secs(4);
@@ -62,8 +62,6 @@ pub struct EvidenceSeen {
     judged: BTreeSet<Key>,
 }
 
-type Found = Result<(), (Invariant, String)>;
-
 fn found(text: String) -> Found {
     Err((Invariant::EvidenceHeld, text))
 }
@@ -73,7 +71,11 @@ fn found(text: String) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_evidence_held(region: &Region, cluster: &ClusterName, seen: &mut EvidenceSeen) -> Found {
+pub fn invariant_evidence_held(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    seen: &mut EvidenceSeen,
+) -> Found {
     let version = region.table().version();
     if version == seen.version {
         seen.looked[1] = region.now();
@@ -90,7 +92,7 @@ pub fn invariant_evidence_held(region: &Region, cluster: &ClusterName, seen: &mu
 
 impl EvidenceSeen {
     /// Learns when the agent last spoke.
-    fn hear(&mut self, region: &Region, cluster: &ClusterName) {
+    fn hear(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let time = |key: &Key, name: &str| -> Option<Timestamp> {
             region.table().peek(key)?.get(name)?.as_text()?.parse().ok()
         };
@@ -103,7 +105,7 @@ impl EvidenceSeen {
     }
 
     /// Learns what the pointers are, and whether what they point to is whole.
-    fn read_catalog(&mut self, region: &Region) -> Found {
+    fn read_catalog(&mut self, region: &SimulatedRegion) -> Found {
         let name = &region.installation().region;
         let key = keys::catalog(name);
         let item = region.table().peek(&key);
@@ -211,13 +213,13 @@ fn parts_needed(record: &JournalRecord) -> Vec<CatalogPart> {
 
 /// What a pointer names is there, is what it says, and isn't empty. Read from a copy: the region's own table counts
 /// every read.
-fn check_whole(region: &Region, meta: &CatalogMeta, part: CatalogPart, pointer: &PartMeta) -> Found {
+fn check_whole(region: &SimulatedRegion, meta: &CatalogMeta, part: CatalogPart, pointer: &PartMeta) -> Found {
     let config = MemoryConfig { throughput: Throughput::Off, ..MemoryConfig::strict(0) };
     let now = region.now();
     let copy = MemoryTable::new(config, Arc::new(move || now));
     copy.restore(&region.table().backup());
     let name = &region.installation().region;
-    let read = block_on(parts_of(&copy, name, (meta, &[part]), &CatalogCache::new()));
+    let read = block_on(parts_of(&copy, name, meta, &[part], &CatalogCache::new()));
     let generation = pointer.generation;
     match read.map(|mut parts| parts.remove(&part)) {
         Ok(Some(whole)) if whole.data.count() as u64 == pointer.count && pointer.count > 0 => Ok(()),

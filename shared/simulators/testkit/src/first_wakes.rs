@@ -15,12 +15,12 @@ use serde_json::json;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
-use tenon_region::engine::Region;
-use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
 use tenon_region::site::Voice;
-use tenon_table::{Commit, Item, Key, Page};
+use tenon_table::{Commit, Item, Key, QueryPage};
 
 use crate::deeds::wake;
 use crate::evidence::{EvidenceSeen, invariant_evidence_held};
@@ -43,13 +43,13 @@ const LOOKS: [i64; 6] = [150, 210, 330, 570, 1170, 1770];
 /// How many orders there are.
 pub const ORDERS: u64 = 5040;
 /// The order in which template.yaml lists the functions, the agent first.
-pub const CANONICAL: Order = Order(0);
+pub const CANONICAL: WakeOrder = WakeOrder(0);
 
 /// An order of the first wakes, by its number below [`ORDERS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order(pub u64);
+pub struct WakeOrder(pub u64);
 
-impl Order {
+impl WakeOrder {
     /// The functions, in this order.
     #[must_use]
     pub fn functions(self) -> Vec<FunctionName> {
@@ -94,21 +94,23 @@ impl Failing {
     pub const ALL: [Self; 6] =
         [Self::Throttled, Self::Denied, Self::Refused, Self::Unanswered, Self::CrashBefore, Self::CrashAfter];
 
-    const fn fate(self, moment: Moment) -> Fate {
+    const fn fate(self, moment: CallMoment) -> CallFate {
         match (self, moment) {
-            (Self::Throttled, Moment::Before) | (Self::Unanswered, Moment::After) => Fate::Fail,
-            (Self::Denied, Moment::Before) => Fate::Deny,
-            (Self::Refused, Moment::Before) => Fate::Break,
-            (Self::CrashBefore, Moment::Before) | (Self::CrashAfter, Moment::After) => Fate::Crash,
-            (Self::Throttled | Self::Denied | Self::Refused | Self::CrashBefore, Moment::After)
-            | (Self::Unanswered | Self::CrashAfter, Moment::Before) => Fate::Go,
+            (Self::Throttled, CallMoment::Before) | (Self::Unanswered, CallMoment::After) => CallFate::Fail,
+            (Self::Denied, CallMoment::Before) => CallFate::Deny,
+            (Self::Refused, CallMoment::Before) => CallFate::Break,
+            (Self::CrashBefore, CallMoment::Before) | (Self::CrashAfter, CallMoment::After) => {
+                CallFate::Crash
+            }
+            (Self::Throttled | Self::Denied | Self::Refused | Self::CrashBefore, CallMoment::After)
+            | (Self::Unanswered | Self::CrashAfter, CallMoment::Before) => CallFate::Go,
         }
     }
 }
 
 /// A call that fails: the how-manieth of all tasks' calls, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct CallFault {
     /// Which call.
     pub call: u64,
     /// How.
@@ -119,16 +121,16 @@ pub struct Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstWakes {
     /// In which order functions wake.
-    pub order: Order,
+    pub order: WakeOrder,
     /// What fails.
-    pub fault: Option<Fault>,
+    pub fault: Option<CallFault>,
     /// Where the code is broken, if it is.
     pub sabotage: Option<Sabotage>,
 }
 
 /// What a history came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Played {
+pub struct FirstWakesOutcome {
     /// How the region stands at the end, a line each.
     pub standing: Vec<String>,
     /// How many calls of ports its tasks made until it had settled.
@@ -138,7 +140,7 @@ pub struct Played {
 impl FirstWakes {
     /// An order without faults.
     #[must_use]
-    pub const fn of(order: Order) -> Self {
+    pub const fn of(order: WakeOrder) -> Self {
         Self { order, fault: None, sabotage: None }
     }
 
@@ -146,9 +148,9 @@ impl FirstWakes {
     #[must_use]
     pub fn random(seed: u64, sabotage: Option<Sabotage>) -> Self {
         let mut dice = Dice::new(seed, 5);
-        let order = Order(dice.below(ORDERS));
+        let order = WakeOrder(dice.below(ORDERS));
         let failing = dice.pick(&Failing::ALL).copied().unwrap_or(Failing::Throttled);
-        let fault = Some(Fault { call: dice.below(calls()), failing });
+        let fault = Some(CallFault { call: dice.below(calls()), failing });
         Self { order, fault, sabotage }
     }
 
@@ -168,32 +170,34 @@ impl FirstWakes {
             Some((is, expected)) => format!("`{is}` where the canonical order has `{expected}`"),
             None => format!("{} lines, {} in the canonical order", played.standing.len(), expected.len()),
         };
-        Err(self.violation(at, (Invariant::OrdersAgree, text)))
+        Err(self.violation(at, Invariant::OrdersAgree, text))
     }
 
     /// Plays it, and tells what it came to.
     ///
     /// # Errors
     /// A [`Violation`] of [`Invariant::EvidenceHeld`].
-    pub fn play(self) -> Result<Played, Box<Violation>> {
+    pub fn play(self) -> Result<FirstWakesOutcome, Box<Violation>> {
         self.play_until_settled(&LOOKS).map(|(played, _)| played)
     }
 
     /// Plays it until it has settled at one of the looks, or to the last of them; when that is.
-    fn play_until_settled(self, looks: &[i64]) -> Result<(Played, Timestamp), Box<Violation>> {
+    fn play_until_settled(self, looks: &[i64]) -> Result<(FirstWakesOutcome, Timestamp), Box<Violation>> {
         let hooks = Arc::new(OneFault::new(self.fault, self.sabotage));
         let unmade = |what: &str| {
-            self.violation(Timestamp::UNIX_EPOCH, (Invariant::OrdersAgree, format!("no {what} can be made")))
+            self.violation(Timestamp::UNIX_EPOCH, Invariant::OrdersAgree, format!("no {what} can be made"))
         };
-        let options =
-            scenario::Options { hooks: Arc::<OneFault>::clone(&hooks), ..scenario::Options::default() };
+        let options = scenario::SetupOptions {
+            hooks: Arc::<OneFault>::clone(&hooks),
+            ..scenario::SetupOptions::default()
+        };
         let mut region = build(&world(), &options).map_err(|_| unmade("world"))?;
         let cluster = ClusterName::parse(CLUSTER).map_err(|_| unmade("cluster"))?;
         region.set_listeners(Listeners::None);
         region.set_voice(&cluster, Voice::Silent);
         let start = region.now();
         region.hold_schedules(after(start, SCHEDULES_FROM));
-        let mut run = Run { first: self, region, cluster, seen: EvidenceSeen::default() };
+        let mut run = FirstWakesRun { first: self, region, cluster, seen: EvidenceSeen::default() };
         run.pass(after(start, BEFORE))?;
         let functions = self.order.functions().into_iter().map(Some).chain([None]);
         for (place, function) in (0..).zip(functions) {
@@ -213,10 +217,10 @@ impl FirstWakes {
             }
         }
         let at = run.region.now();
-        Ok((Played { standing: standing(&run.region, &run.cluster), calls: hooks.calls() }, at))
+        Ok((FirstWakesOutcome { standing: standing(&run.region, &run.cluster), calls: hooks.calls() }, at))
     }
 
-    fn violation(self, at: Timestamp, (invariant, found): (Invariant, String)) -> Box<Violation> {
+    fn violation(self, at: Timestamp, invariant: Invariant, found: String) -> Box<Violation> {
         let step = self.fault.map_or(0, |fault| u32::try_from(fault.call).unwrap_or(u32::MAX));
         let found = match self.fault {
             Some(fault) => format!("{:?} at call {}: {found}", fault.failing, fault.call),
@@ -237,7 +241,7 @@ pub fn calls() -> u64 {
 fn reference(at: Timestamp) -> Vec<String> {
     static KEPT: Mutex<BTreeMap<Timestamp, Vec<String>>> = Mutex::new(BTreeMap::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let start = scenario::Options::default().start;
+    let start = scenario::SetupOptions::default().start;
     let look = at.duration_since(start).as_secs();
     let played = || match FirstWakes::of(CANONICAL).play_until_settled(&[look]) {
         Ok((played, _)) => played.standing,
@@ -247,7 +251,7 @@ fn reference(at: Timestamp) -> Vec<String> {
 }
 
 /// Whether nothing is left to do, and nothing is missing that only comes.
-fn has_settled(region: &Region, cluster: &ClusterName) -> bool {
+fn has_settled(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
     let pods = region.pod_counts(cluster);
     region.unsettled().0.is_empty()
         && pods.running > 0
@@ -255,19 +259,19 @@ fn has_settled(region: &Region, cluster: &ClusterName) -> bool {
         && region.classes(cluster).iter().all(ClassStatus::ready)
 }
 
-struct Run {
+struct FirstWakesRun {
     first: FirstWakes,
-    region: Region,
+    region: SimulatedRegion,
     cluster: ClusterName,
     seen: EvidenceSeen,
 }
 
-impl Run {
+impl FirstWakesRun {
     /// Lets the region go on until then, and asks at every moment.
     fn pass(&mut self, until: Timestamp) -> Result<(), Box<Violation>> {
         while self.region.step(until).is_some() {
             invariant_evidence_held(&self.region, &self.cluster, &mut self.seen)
-                .map_err(|found| self.first.violation(self.region.now(), found))?;
+                .map_err(|(invariant, found)| self.first.violation(self.region.now(), invariant, found))?;
         }
         self.region.run_until(until);
         self.region.take_happenings();
@@ -285,8 +289,8 @@ fn world() -> Scenario {
         node_class(CLUSTER),
         pool("on-demand"),
         pool("spot"),
-        deployment("web", ("on-demand", "us-east-1a"), 3),
-        deployment("batch", ("spot", "us-east-1b"), 4),
+        deployment("web", "on-demand", "us-east-1a", 3),
+        deployment("batch", "spot", "us-east-1b", 4),
     ];
     Scenario {
         title: "first wakes".to_owned(),
@@ -322,7 +326,7 @@ fn pool(capacity_type: &str) -> serde_json::Value {
     })
 }
 
-fn deployment(name: &str, (capacity_type, zone): (&str, &str), replicas: u32) -> serde_json::Value {
+fn deployment(name: &str, capacity_type: &str, zone: &str, replicas: u32) -> serde_json::Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {
@@ -343,23 +347,23 @@ fn deployment(name: &str, (capacity_type, zone): (&str, &str), replicas: u32) ->
 
 /// Lets every call go but one.
 struct OneFault {
-    fault: Option<Fault>,
+    fault: Option<CallFault>,
     sabotage: Option<Sabotage>,
-    state: Mutex<Counts>,
+    state: Mutex<FirstWakesCounts>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct FirstWakesCounts {
     calls: u64,
     tampered: u64,
 }
 
 impl OneFault {
-    fn new(fault: Option<Fault>, sabotage: Option<Sabotage>) -> Self {
+    fn new(fault: Option<CallFault>, sabotage: Option<Sabotage>) -> Self {
         Self { fault, sabotage, state: Mutex::default() }
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Counts) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut FirstWakesCounts) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -370,16 +374,16 @@ impl OneFault {
 
 impl Hooks for OneFault {
     /// No call takes time here, so a call's answer comes before the next call.
-    fn call(&self, site: CallSite) -> Fate {
+    fn call(&self, site: CallSite) -> CallFate {
         let call = self.with(|counts| match site.moment {
-            Moment::Before => {
+            CallMoment::Before => {
                 counts.calls += 1;
                 counts.calls - 1
             }
-            Moment::After => counts.calls.saturating_sub(1),
+            CallMoment::After => counts.calls.saturating_sub(1),
         });
         let its = self.fault.filter(|fault| fault.call == call);
-        its.map_or(Fate::Go, |fault| fault.failing.fate(site.moment))
+        its.map_or(CallFate::Go, |fault| fault.failing.fate(site.moment))
     }
 
     fn delivery(&self) -> Vec<SignedDuration> {
@@ -398,7 +402,7 @@ impl Hooks for OneFault {
         }
     }
 
-    fn tamper_page(&self, task: &'static str, page: &mut Page) {
+    fn tamper_page(&self, task: &'static str, page: &mut QueryPage) {
         if let Some(sabotage) = self.sabotage {
             sabotage.tamper_page(task, page);
         }
@@ -418,11 +422,11 @@ mod tests {
 
     #[test]
     fn orders_are_all_orders_and_the_agent_has_every_place_in_about_as_many() {
-        let orders: BTreeSet<Vec<FunctionName>> = (0..ORDERS).map(|n| Order(n).functions()).collect();
+        let orders: BTreeSet<Vec<FunctionName>> = (0..ORDERS).map(|n| WakeOrder(n).functions()).collect();
         assert_eq!(orders.len(), 5040);
         assert_eq!((CANONICAL.functions(), CANONICAL.agent()), (FunctionName::ALL.to_vec(), 0));
         for place in 0..8 {
-            let count = (0..ORDERS).filter(|n| Order(*n).agent() == place).count();
+            let count = (0..ORDERS).filter(|n| WakeOrder(*n).agent() == place).count();
             assert!((620..=640).contains(&count), "{place}: {count}");
         }
     }

@@ -10,7 +10,7 @@ use tenon_domain::id::{ClaimName, ClusterName, InstanceId, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_ec2::port::InstanceState;
 use tenon_memory_table::Backup;
-use tenon_region::engine::{PodDeletion, Region};
+use tenon_region::engine::{PodDeletion, SimulatedRegion};
 use tenon_table::items;
 use tenon_twin::InstanceRecord;
 
@@ -19,7 +19,7 @@ use crate::evidence::EvidenceSeen;
 use crate::shifts::ShiftsSeen;
 
 /// A cluster of the region at one step, read once for all invariants.
-pub struct Moment {
+pub struct ClusterMoment {
     /// When.
     pub at: Timestamp,
     /// All claims.
@@ -56,7 +56,7 @@ pub struct History {
     /// What the table said of the evidence.
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
-    pub journal: Journal,
+    pub journal: JournalExplained,
     /// What the classes' statuses said of zones.
     pub shifts: ShiftsSeen,
     /// Launches whose claims' memory was judged.
@@ -69,7 +69,7 @@ pub struct History {
 
 /// What the journal explains.
 #[derive(Default)]
-pub struct Journal {
+pub struct JournalExplained {
     /// Names of launches in records of planned claims.
     pub launches: BTreeSet<String>,
     /// Instances in records of terminations.
@@ -78,10 +78,10 @@ pub struct Journal {
     read: Option<Backup>,
 }
 
-impl Moment {
+impl ClusterMoment {
     /// Reads a cluster of a region.
     #[must_use]
-    pub fn of(region: &Region, cluster: &ClusterName) -> Self {
+    pub fn of(region: &SimulatedRegion, cluster: &ClusterName) -> Self {
         let of_cluster = |record: &Arc<InstanceRecord>| {
             record.instance.tags.get(tenon_domain::tags::CLUSTER).is_none_or(|name| name == cluster.as_str())
         };
@@ -119,9 +119,9 @@ impl Moment {
     }
 }
 
-impl Journal {
+impl JournalExplained {
     /// Reads the records that a region has more than when it was read last.
-    pub fn read(&mut self, region: &Region) {
+    pub fn read(&mut self, region: &SimulatedRegion) {
         let now = region.table().backup();
         for (key, item) in now.changed_since(self.read.as_ref(), "JOURNAL#") {
             let Ok(record) = items::journal_from_item(&key, item) else { continue };

@@ -15,7 +15,7 @@ use tenon_domain::launch::{CountedPod, LaunchState};
 use tenon_ec2::port::ImageState;
 
 use crate::crowded::CrowdedOut;
-use crate::history::{History, Moment};
+use crate::history::{ClusterMoment, History};
 
 /// How long an instance of ours may be without a claim: EC2 shows it late, the audit comes every ten minutes, and
 /// some fail under faults; five go in an hour.
@@ -138,7 +138,7 @@ impl fmt::Display for Violation {
     }
 }
 
-type Found = Result<(), (Invariant, String)>;
+pub(crate) type Found = Result<(), (Invariant, String)>;
 
 fn found<T>(invariant: Invariant, text: String) -> Result<T, (Invariant, String)> {
     Err((invariant, text))
@@ -148,7 +148,7 @@ fn found<T>(invariant: Invariant, text: String) -> Result<T, (Invariant, String)
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_one_instance_per_claim(moment: &Moment) -> Found {
+pub fn invariant_one_instance_per_claim(moment: &ClusterMoment) -> Found {
     let mut owners: BTreeMap<&InstanceId, &Claim> = BTreeMap::new();
     for claim in &moment.claims {
         let Some(instance) = claim.state.instance() else { continue };
@@ -164,7 +164,7 @@ pub fn invariant_one_instance_per_claim(moment: &Moment) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_nothing_unowned(moment: &Moment, history: &mut History) -> Found {
+pub fn invariant_nothing_unowned(moment: &ClusterMoment, history: &mut History) -> Found {
     let owned: BTreeSet<&InstanceId> = moment
         .claims
         .iter()
@@ -188,7 +188,7 @@ pub fn invariant_nothing_unowned(moment: &Moment, history: &mut History) -> Foun
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_states_go_forward(moment: &Moment, history: &mut History) -> Found {
+pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History) -> Found {
     for claim in &moment.claims {
         if let Some(before) = history.claims.get(&claim.name) {
             if claim.phase() < before.phase() {
@@ -211,7 +211,7 @@ pub fn invariant_states_go_forward(moment: &Moment, history: &mut History) -> Fo
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_pods_counted_once(
-    moment: &Moment,
+    moment: &ClusterMoment,
     waiting: &BTreeSet<String>,
     crowded_out: &CrowdedOut,
 ) -> Found {
@@ -286,7 +286,7 @@ pub fn counts_pods(claim: &Claim, now: Timestamp) -> bool {
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_pod_budgets_hold(
-    moment: &Moment,
+    moment: &ClusterMoment,
     evictions: &[tenon_simulated_cluster::Evicted],
     history: &mut History,
 ) -> Found {
@@ -367,7 +367,7 @@ pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, hist
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_journal_explains(moment: &Moment, history: &History) -> Found {
+pub fn invariant_journal_explains(moment: &ClusterMoment, history: &History) -> Found {
     for record in &moment.instances {
         let Some(launch) = record.instance.tags.get(tenon_domain::tags::LAUNCH) else { continue };
         if !history.journal.launches.contains(launch) {
@@ -388,7 +388,7 @@ pub fn invariant_journal_explains(moment: &Moment, history: &History) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_restore_kills_nothing(moment: &Moment, history: &History) -> Found {
+pub fn invariant_restore_kills_nothing(moment: &ClusterMoment, history: &History) -> Found {
     for record in moment.instances.iter().filter(|r| history.well_at_restore.contains(&r.instance.id)) {
         let by_us =
             record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
@@ -403,7 +403,7 @@ pub fn invariant_restore_kills_nothing(moment: &Moment, history: &History) -> Fo
 
 /// What a settled region must not do any more: its claims, launches, commands and instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SettledRegion {
     claims: Vec<(String, u64)>,
     launches: usize,
     commands: usize,
@@ -411,10 +411,10 @@ pub struct Standing {
     requests: usize,
 }
 
-impl Standing {
+impl SettledRegion {
     /// What stands at a moment.
     #[must_use]
-    pub fn of(moment: &Moment, requests: usize) -> Self {
+    pub fn of(moment: &ClusterMoment, requests: usize) -> Self {
         let open = |claim: &&Arc<Claim>| !claim.phase().is_final();
         Self {
             claims: moment.claims.iter().filter(open).map(|c| (c.name.to_string(), c.revision)).collect(),
@@ -434,7 +434,7 @@ impl Standing {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_settled_stays(before: &Standing, after: &Standing) -> Found {
+pub fn invariant_settled_stays(before: &SettledRegion, after: &SettledRegion) -> Found {
     if before == after {
         return Ok(());
     }

@@ -11,15 +11,13 @@ use tenon_domain::id::{ClaimName, ImageId, InstanceType, LaunchId};
 use tenon_domain::launch::Launch;
 use tenon_domain::resources::ResourceName;
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::kubelet::reported_memory;
 use tenon_table::Key;
 use tenon_table::items::{from_item, keys};
 
-use crate::history::Moment;
-use crate::invariants::Invariant;
-
-type Found = Result<(), (Invariant, String)>;
+use crate::history::ClusterMoment;
+use crate::invariants::{Found, Invariant};
 
 fn found(invariant: Invariant, text: String) -> Found {
     Err((invariant, text))
@@ -30,7 +28,7 @@ fn found(invariant: Invariant, text: String) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_learned_is_reported(region: &Region) -> Found {
+pub fn invariant_learned_is_reported(region: &SimulatedRegion) -> Found {
     let pk = keys::region_pk(&region.installation().region);
     for (sk, stored) in region.table().peek_prefix(&pk, keys::LEARNED) {
         let key = Key::new(pk.as_str(), &*sk);
@@ -61,7 +59,7 @@ pub fn invariant_learned_is_reported(region: &Region) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_planned_memory_is_there(moment: &Moment, judged: &mut BTreeSet<LaunchId>) -> Found {
+pub fn invariant_planned_memory_is_there(moment: &ClusterMoment, judged: &mut BTreeSet<LaunchId>) -> Found {
     for launch in &moment.launches {
         if !judged.insert(launch.id.clone()) {
             continue;

@@ -30,10 +30,12 @@ mod world;
 
 pub use chaos::Chaos;
 pub use drought::{LOOK_SLACK, drought};
-pub use first_wakes::{CANONICAL, Failing, Fault, FirstWakes, ORDERS, Order, Played, calls};
+pub use first_wakes::{
+    CANONICAL, CallFault, Failing, FirstWakes, FirstWakesOutcome, ORDERS, WakeOrder, calls,
+};
 pub use history::History;
 pub use invariants::{Invariant, Violation};
-pub use reached::Reach;
+pub use reached::Situation;
 pub use sabotage::Sabotage;
-pub use simulate::{Options, Outcome, Pace, simulate, simulate_digest};
+pub use simulate::{HistoryPace, SimulationOptions, SimulationOutcome, simulate, simulate_digest};
 pub use storm::storm;

@@ -12,20 +12,18 @@ use tenon_domain::id::{ClusterName, LaunchId, Zone, ZoneId};
 use tenon_domain::launch::{Launch, LaunchState};
 use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_memory_table::Stored;
-use tenon_region::engine::Region;
+use tenon_memory_table::StoredItem;
+use tenon_region::engine::SimulatedRegion;
 use tenon_table::Key;
 use tenon_table::items::{self, keys};
 
-use crate::invariants::Invariant;
+use crate::invariants::{Found, Invariant};
 
 /// The bounds of a hold, and how long a mark is remembered that nobody asked after: those of ARCHITECTURE.md, "Asking
 /// again".
 const FIRST_HOLD: SignedDuration = SignedDuration::from_mins(1);
 const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
 const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
-
-type Found = Result<(), (Invariant, String)>;
 
 fn found(invariant: Invariant, text: String) -> Found {
     Err((invariant, text))
@@ -35,7 +33,7 @@ fn found(invariant: Invariant, text: String) -> Found {
 #[derive(Default)]
 pub struct MarksSeen {
     marks: BTreeMap<Arc<str>, SeenMark>,
-    changes: Vec<Change>,
+    changes: Vec<MarkChange>,
     /// What launches ask for.
     asked: BTreeMap<(ClusterName, LaunchId), BTreeSet<OfferingKey>>,
     /// Launches that weren't there at the look before.
@@ -44,21 +42,21 @@ pub struct MarksSeen {
 }
 
 struct SeenMark {
-    stored: Arc<Stored>,
+    stored: Arc<StoredItem>,
     mark: Mark,
     /// At the first look at which EC2's last word on it was this.
     known_since: Timestamp,
 }
 
 /// A mark that was another one at the look before.
-struct Change {
+struct MarkChange {
     before: Option<Mark>,
     after: Mark,
 }
 
 impl MarksSeen {
     /// Looks at the marks of a region, and at its clusters' launches.
-    pub fn look(&mut self, region: &Region) {
+    pub fn look(&mut self, region: &SimulatedRegion) {
         let pk = keys::region_pk(&region.installation().region);
         let mut before = std::mem::take(&mut self.marks);
         self.changes.clear();
@@ -75,7 +73,7 @@ impl MarksSeen {
                         .filter(|known| known.mark.asked_at == mark.asked_at)
                         .map_or(region.now(), |known| known.known_since);
                     let before = known.map(|known| known.mark);
-                    self.changes.push(Change { before, after: mark.clone() });
+                    self.changes.push(MarkChange { before, after: mark.clone() });
                     SeenMark { stored, mark, known_since }
                 }
             };
@@ -87,7 +85,7 @@ impl MarksSeen {
     }
 
     /// Learns what a cluster's launches ask for.
-    fn learn(&mut self, region: &Region, cluster: &ClusterName) {
+    fn learn(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
         self.zones.extend(subnets.map(|subnet| (subnet.zone, subnet.zone_id)));
         for launch in region.launches(cluster) {
@@ -150,7 +148,7 @@ fn says_something(mark: &Mark, now: Timestamp) -> bool {
 }
 
 /// Launches of all clusters.
-pub(crate) fn launches(region: &Region) -> Vec<(ClusterName, Arc<Launch>)> {
+pub(crate) fn launches(region: &SimulatedRegion) -> Vec<(ClusterName, Arc<Launch>)> {
     let of = |cluster: &ClusterName| {
         let cluster = cluster.clone();
         region.launches(&cluster).into_iter().map(move |launch| (cluster.clone(), launch))
@@ -164,7 +162,7 @@ pub(crate) fn launches(region: &Region) -> Vec<(ClusterName, Arc<Launch>)> {
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
-    for Change { before, after } in &seen.changes {
+    for MarkChange { before, after } in &seen.changes {
         let hold = after.until.duration_since(after.asked_at);
         if after.count > 0 && !(FIRST_HOLD..=MOST_HOLD).contains(&hold) {
             let text = format!("{} holds for {hold:#} after {} refusals", after.key, after.count);
@@ -195,7 +193,7 @@ pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_marks_clear(region: &Region, seen: &MarksSeen) -> Found {
+pub fn invariant_marks_clear(region: &SimulatedRegion, seen: &MarksSeen) -> Found {
     let marked: BTreeMap<&OfferingKey, &SeenMark> = seen.offerings_marked(region.now()).collect();
     if marked.is_empty() {
         return Ok(());
@@ -228,14 +226,14 @@ pub fn invariant_marks_clear(region: &Region, seen: &MarksSeen) -> Found {
 ///
 /// # Errors
 /// The invariant and what was found.
-pub fn invariant_one_probe(region: &Region, seen: &MarksSeen) -> Found {
+pub fn invariant_one_probe(region: &SimulatedRegion, seen: &MarksSeen) -> Found {
     if seen.new.is_empty() {
         return Ok(());
     }
     for (offering, known) in seen.offerings_marked(region.now()) {
         let key = &known.mark.key;
         // Between two looks a lease can be taken and given back, and be taken by another one then.
-        let moved_on = |change: &Change| {
+        let moved_on = |change: &MarkChange| {
             let written = change.before.as_ref().map_or(0, |before| before.revision).saturating_add(1);
             change.after.key == *key && (change.after.probe.is_none() || change.after.revision > written)
         };

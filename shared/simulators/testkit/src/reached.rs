@@ -14,13 +14,13 @@ use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::manifest;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
-use crate::history::Moment;
-use crate::selected::Strangers;
+use crate::history::ClusterMoment;
+use crate::selected::ForeignImages;
 use crate::silence::never_fits;
 
 /// Launches that are planned no further apart may meet: a pass takes about as long.
@@ -28,7 +28,7 @@ const AT_ONCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A situation that histories are to come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum Situation {
     /// A pod waits that has room on a Node whose taints it doesn't tolerate.
     TaintedRoom,
     /// Pods of several groups wait, and a Node has room for one of each, but not for all.
@@ -47,7 +47,7 @@ pub enum Reach {
     FitsNowhere,
 }
 
-impl Reach {
+impl Situation {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::TaintedRoom,
@@ -78,21 +78,26 @@ impl Reach {
 
 /// What was reached so far.
 #[derive(Debug, Default)]
-pub(crate) struct Reached(pub(crate) BTreeSet<Reach>);
+pub(crate) struct Reached(pub(crate) BTreeSet<Situation>);
 
 impl Reached {
     /// Looks at a cluster at one step.
     pub(crate) fn look(
         &mut self,
-        region: &Region,
+        region: &SimulatedRegion,
         cluster: &ClusterName,
-        moment: &Moment,
-        strangers: &Strangers,
+        moment: &ClusterMoment,
+        strangers: &ForeignImages,
     ) {
-        self.note(Reach::ReplacementsApart, || replacements_apart(moment));
-        self.note(Reach::EditedUnanswered, || edited_unanswered(region, cluster));
-        self.note(Reach::ForeignImages, || foreign_images(region, cluster, strangers));
-        let of_nodes = [Reach::TaintedRoom, Reach::SharedRoom, Reach::IntolerantDaemons, Reach::FitsNowhere];
+        self.note(Situation::ReplacementsApart, || replacements_apart(moment));
+        self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
+        self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
+        let of_nodes = [
+            Situation::TaintedRoom,
+            Situation::SharedRoom,
+            Situation::IntolerantDaemons,
+            Situation::FitsNowhere,
+        ];
         if let Some(site) = region.site(cluster)
             && of_nodes.iter().any(|reach| !self.0.contains(reach))
         {
@@ -101,11 +106,11 @@ impl Reached {
     }
 
     /// Looks at all clusters at one step.
-    pub(crate) fn look_at_launches(&mut self, moments: &[Moment]) {
-        let times = |moment: &Moment| -> Vec<Timestamp> {
+    pub(crate) fn look_at_launches(&mut self, moments: &[ClusterMoment]) {
+        let times = |moment: &ClusterMoment| -> Vec<Timestamp> {
             moment.launches.iter().map(|launch| launch.created_at).collect()
         };
-        self.note(Reach::ClustersAtOnce, || match moments {
+        self.note(Situation::ClustersAtOnce, || match moments {
             [one, other] => {
                 let others = times(other);
                 let near =
@@ -116,7 +121,7 @@ impl Reached {
         });
     }
 
-    fn note(&mut self, reach: Reach, is_reached: impl FnOnce() -> bool) {
+    fn note(&mut self, reach: Situation, is_reached: impl FnOnce() -> bool) {
         if !self.0.contains(&reach) && is_reached() {
             self.0.insert(reach);
         }
@@ -129,12 +134,12 @@ impl Reached {
         if ready.is_empty() {
             return;
         }
-        self.note(Reach::IntolerantDaemons, || {
+        self.note(Situation::IntolerantDaemons, || {
             let sets = cluster.objects(Kind::DaemonSet);
             sets.iter().any(|set| ready.iter().any(|node| !tolerates(&tolerations(set), node)))
         });
         let pods = cluster.objects(Kind::Pod);
-        self.note(Reach::FitsNowhere, || pods.iter().any(|pod| never_fits(pod)));
+        self.note(Situation::FitsNowhere, || pods.iter().any(|pod| never_fits(pod)));
         let pods: Vec<Pod> = pods.iter().filter_map(|pod| manifest::pod_from_value(pod).ok()).collect();
         let mut groups: BTreeMap<String, &Pod> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| pod.is_unbound() && pod.deleted_at.is_none()) {
@@ -146,14 +151,14 @@ impl Reached {
                 groups.values().filter(|pod| selects(pod, node) && fits(pod, &room)).collect();
             let (welcome, kept_out): (Vec<&Pod>, Vec<&Pod>) =
                 here.into_iter().copied().partition(|pod| tolerates(&pod.shape.tolerations, node));
-            self.note(Reach::TaintedRoom, || !kept_out.is_empty());
+            self.note(Situation::TaintedRoom, || !kept_out.is_empty());
             let together = ResourceList::sum(welcome.iter().map(|pod| &pod.shape.requests));
-            self.note(Reach::SharedRoom, || welcome.len() > 1 && !together.fits(&room));
+            self.note(Situation::SharedRoom, || welcome.len() > 1 && !together.fits(&room));
         }
     }
 }
 
-fn replacements_apart(moment: &Moment) -> bool {
+fn replacements_apart(moment: &ClusterMoment) -> bool {
     let ready_at = |name: &ClaimName| {
         let claim = moment.claims.iter().find(|claim| claim.name == *name)?;
         claim.state.since().filter(|_| claim.phase() == ClaimPhase::Initialized)
@@ -164,14 +169,14 @@ fn replacements_apart(moment: &Moment) -> bool {
     })
 }
 
-fn edited_unanswered(region: &Region, cluster: &ClusterName) -> bool {
+fn edited_unanswered(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
     region.classes(cluster).iter().any(|class| {
         let unknown = |status| status == ConditionStatus::Unknown;
         class.generation > 1 && class.conditions.iter().any(|condition| unknown(condition.status))
     })
 }
 
-fn foreign_images(region: &Region, cluster: &ClusterName, strangers: &Strangers) -> bool {
+fn foreign_images(region: &SimulatedRegion, cluster: &ClusterName, strangers: &ForeignImages) -> bool {
     let Some(newest) = strangers.values().max() else { return false };
     let older = |image: &tenon_domain::class_status::ResolvedImage| image.created_at < *newest;
     region.classes(cluster).iter().any(|class| class.resolved_at > *newest && class.images.iter().any(older))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
-use tenon_domain::evidence::{CatalogPart, Origin};
+use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClientToken, Region};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::taint::DISRUPTED;
@@ -16,7 +16,7 @@ use tenon_domain::unavailable::{FIRST_HOLD, Mark};
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
 use tenon_table::items::{CatalogMeta, Refresh, from_item, refresh, to_item};
-use tenon_table::{Commit, Condition, Item, Key, Number, Page, Value, Write};
+use tenon_table::{Commit, Item, Key, Number, QueryPage, Value, Write, WriteCondition};
 
 /// The account of a scenario's region.
 const ACCOUNT: &str = "111122223333";
@@ -157,7 +157,7 @@ impl Sabotage {
         }
     }
 
-    pub(crate) fn tamper_page(self, task: &str, page: &mut Page) {
+    pub(crate) fn tamper_page(self, task: &str, page: &mut QueryPage) {
         match self {
             Self::CountsForgotten if task == "provisioner" => {
                 page.items.retain(|(key, _)| !key.sk.starts_with("LAUNCH#"));
@@ -299,9 +299,7 @@ fn empty_parts(region: &Region) -> Vec<(CatalogPart, Refresh)> {
         PartData::OnDemandPrices(BTreeMap::new()),
         PartData::SpotPrices(BTreeMap::new()),
     ];
-    let empty = |data: &PartData| {
-        refresh(region, &CatalogMeta::default(), (data, Origin::Answered), Timestamp::MAX).ok()
-    };
+    let empty = |data: &PartData| refresh(region, &CatalogMeta::default(), data, Timestamp::MAX).ok();
     parts.iter().filter_map(|data| Some((data.part(), empty(data)?))).collect()
 }
 
@@ -399,7 +397,7 @@ fn mix_up_images(commit: &mut Commit) {
         }
     }
     for condition in &mut commit.conditions {
-        if let Condition::Item { key, .. } = condition {
+        if let WriteCondition::Item { key, .. } = condition {
             another(key);
         }
     }
@@ -420,7 +418,8 @@ fn deal_twice(commit: &mut Commit) {
 }
 
 fn raise_revision(task: &str, commit: &mut Commit) {
-    let about_set = commit.conditions.iter().any(|condition| matches!(condition, Condition::Cluster { .. }));
+    let about_set =
+        commit.conditions.iter().any(|condition| matches!(condition, WriteCondition::Cluster { .. }));
     let cluster = commit.writes.iter().find_map(|write| {
         let cluster = write.key().pk.strip_prefix("CLUSTER#")?;
         write.key().sk.starts_with("NODECLAIM#").then(|| cluster.to_owned())

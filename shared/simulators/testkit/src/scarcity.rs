@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use tenon_domain::id::{ClusterName, InstanceType, SubnetId, Zone};
 use tenon_ec2::port::{InstanceState, TargetCapacityType};
-use tenon_region::engine::Region;
-use tenon_twin::{Pool, Quota, QuotaFamily};
+use tenon_region::engine::SimulatedRegion;
+use tenon_twin::{CapacityPool, Quota, QuotaFamily};
 
 use crate::random::Dice;
 use crate::world::TYPES;
@@ -14,24 +14,24 @@ use crate::world::TYPES;
 /// What is scarce.
 #[derive(Default)]
 pub(crate) struct Scarcity {
-    dry: BTreeSet<Pool>,
-    failing: BTreeSet<Pool>,
+    dry: BTreeSet<CapacityPool>,
+    failing: BTreeSet<CapacityPool>,
     quotas: BTreeSet<Quota>,
     subnets: BTreeSet<SubnetId>,
 }
 
 impl Scarcity {
     /// A pool that is used runs dry, but for one instance at most.
-    pub(crate) fn dry_up(&mut self, region: &Region, dice: &mut Dice) {
+    pub(crate) fn dry_up(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let used = used(region);
         let Some((instance_type, zone)) = dice.pick(&used).cloned() else { return };
-        let pool = Pool { capacity_type: capacity_type(dice), instance_type, zone };
+        let pool = CapacityPool { capacity_type: capacity_type(dice), instance_type, zone };
         region.twin().set_capacity(pool.clone(), Some(u32::try_from(dice.below(2)).unwrap_or(0)));
         self.dry.insert(pool);
     }
 
     /// Several pools run dry at once: those of one zone, or all, by one way to pay.
-    pub(crate) fn dry_up_many(&mut self, region: &Region, dice: &mut Dice) {
+    pub(crate) fn dry_up_many(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let capacity_type = capacity_type(dice);
         let only = if dice.permille(500) { dice.pick(&region.zones()).cloned() } else { None };
         for pool in pools(region, capacity_type) {
@@ -43,7 +43,7 @@ impl Scarcity {
     }
 
     /// All pools run dry.
-    pub(crate) fn dry_up_all(&mut self, region: &Region) {
+    pub(crate) fn dry_up_all(&mut self, region: &SimulatedRegion) {
         for capacity_type in [TargetCapacityType::Spot, TargetCapacityType::OnDemand] {
             for pool in pools(region, capacity_type) {
                 region.twin().set_capacity(pool.clone(), Some(0));
@@ -53,12 +53,12 @@ impl Scarcity {
     }
 
     /// Pools get capacity again: all that are dry, or one of them.
-    pub(crate) fn refill(&mut self, region: &Region, dice: &mut Dice) {
+    pub(crate) fn refill(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         if dice.permille(300) {
             self.end(region);
             return;
         }
-        let dry: Vec<Pool> = self.dry.iter().cloned().collect();
+        let dry: Vec<CapacityPool> = self.dry.iter().cloned().collect();
         if let Some(pool) = dice.pick(&dry) {
             self.dry.remove(pool);
             region.twin().set_capacity(pool.clone(), None);
@@ -66,14 +66,14 @@ impl Scarcity {
     }
 
     /// A quota of vCPUs is a little above what runs at most, or below it.
-    pub(crate) fn limit(&mut self, region: &Region, dice: &mut Dice) {
+    pub(crate) fn limit(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let quota = Quota { capacity_type: capacity_type(dice), family: QuotaFamily::Standard };
         region.twin().set_quota(quota, Some(u32::try_from(dice.between(2, 24)).unwrap_or(2)));
         self.quotas.insert(quota);
     }
 
     /// A subnet has no free address left, or one.
-    pub(crate) fn fill_subnet(&mut self, region: &Region, cluster: &ClusterName, dice: &mut Dice) {
+    pub(crate) fn fill_subnet(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         let subnets: Vec<SubnetId> = region
             .classes(cluster)
             .into_iter()
@@ -88,7 +88,7 @@ impl Scarcity {
     }
 
     /// A pool refuses what a request is, such as its tenancy.
-    pub(crate) fn refuse(&mut self, region: &Region, dice: &mut Dice) {
+    pub(crate) fn refuse(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let all = pools(region, capacity_type(dice));
         let Some(pool) = dice.pick(&all).cloned() else { return };
         let error =
@@ -98,7 +98,7 @@ impl Scarcity {
     }
 
     /// Nothing is scarce any more.
-    pub(crate) fn end(&mut self, region: &Region) {
+    pub(crate) fn end(&mut self, region: &SimulatedRegion) {
         let Self { dry, failing, quotas, subnets } = std::mem::take(self);
         dry.into_iter().for_each(|pool| region.twin().set_capacity(pool, None));
         failing.into_iter().for_each(|pool| region.twin().fail_pool(pool, None));
@@ -113,11 +113,11 @@ fn capacity_type(dice: &mut Dice) -> TargetCapacityType {
     if dice.permille(500) { TargetCapacityType::Spot } else { TargetCapacityType::OnDemand }
 }
 
-fn pools(region: &Region, capacity_type: TargetCapacityType) -> Vec<Pool> {
+fn pools(region: &SimulatedRegion, capacity_type: TargetCapacityType) -> Vec<CapacityPool> {
     let zones = region.zones();
     let types = TYPES.into_iter().filter_map(|name| InstanceType::parse(name).ok());
     let of = |instance_type: InstanceType| {
-        let pool = move |zone: &Zone| Pool {
+        let pool = move |zone: &Zone| CapacityPool {
             capacity_type,
             instance_type: instance_type.clone(),
             zone: zone.clone(),
@@ -128,7 +128,7 @@ fn pools(region: &Region, capacity_type: TargetCapacityType) -> Vec<Pool> {
 }
 
 /// The types and zones of what runs.
-fn used(region: &Region) -> Vec<(InstanceType, Zone)> {
+fn used(region: &SimulatedRegion) -> Vec<(InstanceType, Zone)> {
     let records = region.twin().instances().into_iter();
     let running = records.filter(|record| record.instance.state == InstanceState::Running);
     running.map(|record| (record.instance.instance_type.clone(), record.instance.zone.clone())).collect()

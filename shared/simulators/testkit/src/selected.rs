@@ -9,23 +9,23 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, ImageId};
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
 use crate::invariants::Invariant;
 
 /// Images of other accounts, with the time at which each was made.
-pub type Strangers = BTreeMap<ImageId, Timestamp>;
+pub type ForeignImages = BTreeMap<ImageId, Timestamp>;
 
 /// A class resolves to images of its own spec alone, and to none of a stranger.
 ///
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_images_selected(
-    region: &Region,
+    region: &SimulatedRegion,
     cluster: &ClusterName,
-    strangers: &Strangers,
+    strangers: &ForeignImages,
 ) -> Result<(), (Invariant, String)> {
     let Some(site) = region.site(cluster) else { return Ok(()) };
     let manifests = site.cluster().objects(Kind::Ec2NodeClass);

@@ -9,9 +9,9 @@ use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::id::{ClusterName, LaunchId, Zone};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 
-use crate::history::Moment;
+use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
 
 /// A plan is made from statuses that are a look old at most, and a function may be slow.
@@ -27,7 +27,7 @@ pub struct ShiftsSeen {
 
 impl ShiftsSeen {
     /// Sees what the statuses say now.
-    pub fn look(&mut self, region: &Region, cluster: &ClusterName) {
+    pub fn look(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let now = region.now();
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
         let shifted: BTreeSet<Zone> =
@@ -55,7 +55,7 @@ fn is_shifted(subnet: &ClassSubnet, now: Timestamp) -> bool {
 /// # Errors
 /// The invariant and what was found.
 pub fn invariant_shifted_zones_are_left_alone(
-    moment: &Moment,
+    moment: &ClusterMoment,
     shifts: &mut ShiftsSeen,
 ) -> Result<(), (Invariant, String)> {
     for launch in &moment.launches {

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tenon_domain::id::ClusterName;
 use tenon_domain::journal::SubjectKind;
 use tenon_domain::wake::FunctionName;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::object::text;
 use tenon_snapshot::{Kind, object};
-use tenon_table::items::{Told, from_item, keys};
+use tenon_table::items::{ToldFindings, from_item, keys};
 
 use crate::invariants::Invariant;
 use crate::world::set;
@@ -32,7 +32,7 @@ pub(crate) fn never_fits(pod: &Value) -> bool {
 
 /// Makes a pod that asks for more than any type has. Every second one has a placement field of a newer Kubernetes as
 /// well. Those that are there already go.
-pub(crate) fn ask_for_what_isnt_there(region: &Region, cluster: &ClusterName, number: u64) {
+pub(crate) fn ask_for_what_isnt_there(region: &SimulatedRegion, cluster: &ClusterName, number: u64) {
     let Some(site) = region.site(cluster) else { return };
     withdraw(region, cluster);
     let mut spec = json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": "4000"}}}]});
@@ -45,7 +45,7 @@ pub(crate) fn ask_for_what_isnt_there(region: &Region, cluster: &ClusterName, nu
 }
 
 /// Deletes the pods that never fit.
-pub(crate) fn withdraw(region: &Region, cluster: &ClusterName) {
+pub(crate) fn withdraw(region: &SimulatedRegion, cluster: &ClusterName) {
     let Some(site) = region.site(cluster) else { return };
     for pod in site.cluster().objects(Kind::Pod).iter().filter(|pod| never_fits(pod)) {
         site.cluster().delete(Kind::Pod, object::namespace(pod), object::name(pod));
@@ -53,10 +53,10 @@ pub(crate) fn withdraw(region: &Region, cluster: &ClusterName) {
 }
 
 /// Pods that fit nowhere of which nobody is told, of a cluster: the provisioner tells in the table, the agent in an Event.
-pub(crate) fn untold(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+pub(crate) fn untold(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
     let key = keys::told(cluster, FunctionName::Provisioner);
-    let told: Option<Told> = region.table().peek(&key).and_then(|item| from_item(&key, &item).ok());
+    let told: Option<ToldFindings> = region.table().peek(&key).and_then(|item| from_item(&key, &item).ok());
     let findings = told.into_iter().flat_map(|told| told.findings);
     let in_table: BTreeSet<String> =
         findings.filter(|found| found.kind == SubjectKind::Pod).flat_map(|found| found.names).collect();

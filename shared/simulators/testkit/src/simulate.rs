@@ -10,7 +10,7 @@ use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 use tenon_memory_table::Backup;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, build};
 use tenon_snapshot::Kind;
@@ -21,12 +21,12 @@ use crate::chaos::{Chaos, Weather};
 use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::evidence::invariant_evidence_held;
-use crate::history::{History, Moment};
-use crate::invariants::{self, Invariant, Standing, Violation};
+use crate::history::{ClusterMoment, History};
+use crate::invariants::{self, Invariant, SettledRegion, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks::{self, MarksSeen};
 use crate::random::Dice;
-use crate::reached::{Reach, Reached};
+use crate::reached::{Reached, Situation};
 use crate::sabotage::Sabotage;
 use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
@@ -43,7 +43,7 @@ const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 
 /// What to play.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct SimulationOptions {
     /// The seed.
     pub seed: u64,
     /// How many steps.
@@ -51,12 +51,12 @@ pub struct Options {
     /// Where the code is broken, if it is.
     pub sabotage: Option<Sabotage>,
     /// How fast it is played; as the seed says where that isn't given.
-    pub pace: Option<Pace>,
+    pub pace: Option<HistoryPace>,
 }
 
 /// What a history came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// Instances that were launched.
     pub launches: usize,
     /// Tasks that crashed.
@@ -66,14 +66,14 @@ pub struct Outcome {
     /// Whether the table was restored on the way.
     pub restored: bool,
     /// The situations that it came to.
-    pub reached: BTreeSet<Reach>,
+    pub reached: BTreeSet<Situation>,
 }
 
 /// Plays a seed.
 ///
 /// # Errors
 /// The first [`Violation`].
-pub fn simulate(options: Options) -> Result<Outcome, Box<Violation>> {
+pub fn simulate(options: SimulationOptions) -> Result<SimulationOutcome, Box<Violation>> {
     play(options).map(|play| play.outcome())
 }
 
@@ -81,13 +81,13 @@ pub fn simulate(options: Options) -> Result<Outcome, Box<Violation>> {
 ///
 /// # Errors
 /// The first [`Violation`].
-pub fn simulate_digest(options: Options) -> Result<(Outcome, Digest), Box<Violation>> {
+pub fn simulate_digest(options: SimulationOptions) -> Result<(SimulationOutcome, Digest), Box<Violation>> {
     let play = play(options)?;
     let items: Vec<String> = play.region.table().dump().map(|item| format!("{item:?}")).collect();
     Ok((play.outcome(), Digest::of_texts(items.iter().map(String::as_str))))
 }
 
-fn play(options: Options) -> Result<Play, Box<Violation>> {
+fn play(options: SimulationOptions) -> Result<Play, Box<Violation>> {
     let mut play = Play::new(options)?;
     for step in 0..options.steps {
         play.step = step;
@@ -102,7 +102,7 @@ fn play(options: Options) -> Result<Play, Box<Violation>> {
 }
 
 /// UIDs of pods that wait for a node, without those that fit nowhere.
-pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+pub(crate) fn waiting_pods(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
     let waits =
         |pod: &Value| at(pod, "/spec/nodeName").is_none() && at(pod, "/metadata/deletionTimestamp").is_none();
@@ -112,9 +112,9 @@ pub(crate) fn waiting_pods(region: &Region, cluster: &ClusterName) -> BTreeSet<S
 }
 
 struct Play {
-    options: Options,
+    options: SimulationOptions,
     step: u32,
-    region: Region,
+    region: SimulatedRegion,
     chaos: Arc<Chaos>,
     /// The cluster that deeds are done to.
     cluster: ClusterName,
@@ -128,7 +128,7 @@ struct Play {
     doings: Doings,
     reached: Reached,
     backups: Vec<(Timestamp, Backup)>,
-    pace: Pace,
+    pace: HistoryPace,
 }
 
 /// A cluster that is held to the invariants.
@@ -144,7 +144,7 @@ const SECOND_SCALES: u64 = 350;
 /// How much time passes from step to step. Most histories are quick: much happens at once. Some are slow, so that
 /// audits, timeouts and the restore of an hour-old table are met too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum HistoryPace {
     /// A step is a few seconds.
     Quick,
     /// A step is up to a minute.
@@ -153,7 +153,7 @@ pub enum Pace {
     Restored,
 }
 
-impl Pace {
+impl HistoryPace {
     /// Seconds.
     const fn longest_step(self) -> u64 {
         match self {
@@ -172,11 +172,11 @@ impl Pace {
 }
 
 impl Play {
-    fn new(options: Options) -> Result<Self, Box<Violation>> {
+    fn new(options: SimulationOptions) -> Result<Self, Box<Violation>> {
         let chaos = Arc::new(Chaos::new(options.seed, options.sabotage));
         let world = crate::world::scenario(options.seed);
         let hooks = Arc::clone(&chaos);
-        let made = build(&world, &scenario::Options { hooks, ..scenario::Options::default() });
+        let made = build(&world, &scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() });
         let cluster = ClusterName::parse(CLUSTER);
         let (Ok(mut region), Ok(cluster)) = (made, cluster) else {
             return Err(Box::new(Violation {
@@ -195,9 +195,9 @@ impl Play {
         };
         let mut dice = Dice::new(options.seed, 3);
         let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
-            (false, _) => Pace::Quick,
-            (true, false) => Pace::Slow,
-            (true, true) => Pace::Restored,
+            (false, _) => HistoryPace::Quick,
+            (true, false) => HistoryPace::Slow,
+            (true, true) => HistoryPace::Restored,
         });
         Ok(Self {
             options,
@@ -226,7 +226,7 @@ impl Play {
         }
         let seconds = i64::try_from(self.dice.between(1, self.pace.longest_step())).unwrap_or(1);
         self.pass(SignedDuration::from_secs(seconds))?;
-        if self.pace == Pace::Restored {
+        if self.pace == HistoryPace::Restored {
             self.maybe_restore();
         }
         Ok(())
@@ -253,7 +253,7 @@ impl Play {
                 matches!(claim.phase(), Launched | Registered | Initialized)
             };
             for watched in &mut self.watched {
-                let moment = Moment::of(&self.region, &watched.cluster);
+                let moment = ClusterMoment::of(&self.region, &watched.cluster);
                 let instances = moment.claims.iter().filter(well).filter_map(|c| c.state.instance());
                 watched.history.well_at_restore = instances.map(|i| i.id.clone()).collect();
                 watched.history.restored_at = Some(now);
@@ -275,7 +275,7 @@ impl Play {
             self.region.run_until(until);
             self.region.take_happenings();
             for watched in &self.watched {
-                let moment = Moment::of(&self.region, &watched.cluster);
+                let moment = ClusterMoment::of(&self.region, &watched.cluster);
                 let found = invariants::invariant_restore_kills_nothing(&moment, &watched.history);
                 self.check(moment.at, found)?;
             }
@@ -351,16 +351,19 @@ impl Play {
         Ok(())
     }
 
-    fn standing(&self) -> Vec<Standing> {
+    fn standing(&self) -> Vec<SettledRegion> {
         let requests = self.region.twin().requests().len();
-        let of = |watched: &Watched| Standing::of(&Moment::of(&self.region, &watched.cluster), requests);
+        let of = |watched: &Watched| {
+            SettledRegion::of(&ClusterMoment::of(&self.region, &watched.cluster), requests)
+        };
         self.watched.iter().map(of).collect()
     }
 
     fn judge(&mut self) -> Result<(), Box<Violation>> {
         let deletions = self.region.take_pod_deletions();
-        let of = |watched: &Watched| Moment::of(&self.region, &watched.cluster).with_deletions(&deletions);
-        let moments: Vec<Moment> = self.watched.iter().map(of).collect();
+        let of =
+            |watched: &Watched| ClusterMoment::of(&self.region, &watched.cluster).with_deletions(&deletions);
+        let moments: Vec<ClusterMoment> = self.watched.iter().map(of).collect();
         let at = self.region.now();
         let judged = self.judge_marks();
         self.check(at, judged)?;
@@ -393,8 +396,8 @@ impl Play {
         found.map_err(violation)
     }
 
-    fn outcome(&self) -> Outcome {
-        Outcome {
+    fn outcome(&self) -> SimulationOutcome {
+        SimulationOutcome {
             launches: self.region.twin().launches().len(),
             crashes: self.chaos.crashes(),
             invocations: self.region.usage().invocations.values().sum(),
@@ -406,7 +409,12 @@ impl Play {
 
 impl Watched {
     /// Asks the invariants of one cluster.
-    fn judge(&mut self, region: &Region, moment: &Moment, step: u32) -> Result<(), (Invariant, String)> {
+    fn judge(
+        &mut self,
+        region: &SimulatedRegion,
+        moment: &ClusterMoment,
+        step: u32,
+    ) -> Result<(), (Invariant, String)> {
         let history = &mut self.history;
         invariants::invariant_one_instance_per_claim(moment)?;
         invariants::invariant_states_go_forward(moment, history)?;

@@ -6,11 +6,11 @@
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
 use tenon_ec2::port::InstanceState;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_table::items::{self, CatalogMeta, keys};
 
 /// The lines: what isn't settled, pods, claims, nodes, instances, classes and the catalogue's parts.
-pub(crate) fn standing(region: &Region, cluster: &ClusterName) -> Vec<String> {
+pub(crate) fn standing(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
     let mut lines: Vec<String> =
         region.unsettled().0.into_iter().map(|left| format!("not settled: {left}")).collect();
     let pods = region.pod_counts(cluster);
@@ -33,7 +33,7 @@ fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-fn claims(region: &Region, cluster: &ClusterName) -> Vec<String> {
+fn claims(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
     let claims = region.claims(cluster);
     let open = claims.iter().filter(|claim| !claim.phase().is_final());
     open.map(|claim| {
@@ -71,7 +71,7 @@ fn sorted_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     ids
 }
 
-fn catalog(region: &Region) -> Vec<String> {
+fn catalog(region: &SimulatedRegion) -> Vec<String> {
     let key = keys::catalog(&region.installation().region);
     let item = region.table().peek(&key);
     let Some(meta) = item.and_then(|item| items::from_item::<CatalogMeta>(&key, &item).ok()) else {

@@ -12,8 +12,8 @@ use tenon_domain::claim::{Claim, ClaimState, CommandRole};
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
 use tenon_domain::resources::ResourceList;
 use tenon_memory_table::block_on;
-use tenon_region::engine::Region;
-use tenon_region::gate::Gate;
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::gate::TaskGate;
 use tenon_region::ports::{GatedTable, Outbox};
 use tenon_region::scenario::{self, build};
 use tenon_state::step::Change;
@@ -24,7 +24,7 @@ use crate::chaos::{Chaos, Weather};
 use crate::history::History;
 use crate::invariants::{Invariant, Violation, counts_pods, invariant_no_starvation};
 use crate::random::Dice;
-use crate::simulate::Options;
+use crate::simulate::SimulationOptions;
 use crate::world::{CLUSTER, DEPLOYMENTS};
 
 /// A claim's step is committed so often.
@@ -38,7 +38,7 @@ const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
 ///
 /// # Errors
 /// A [`Violation`] of [`Invariant::NoStarvation`].
-pub fn storm(options: Options) -> Result<(), Box<Violation>> {
+pub fn storm(options: SimulationOptions) -> Result<(), Box<Violation>> {
     let violation =
         |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
     let Some(mut storm) = Storm::new(options) else {
@@ -63,7 +63,7 @@ pub fn storm(options: Options) -> Result<(), Box<Violation>> {
 }
 
 struct Storm {
-    region: Region,
+    region: SimulatedRegion,
     cluster: ClusterName,
     table: GatedTable,
     claim: Claim,
@@ -71,7 +71,7 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(options: Options) -> Option<Self> {
+    fn new(options: SimulationOptions) -> Option<Self> {
         let chaos = |weather| {
             let chaos = Chaos::new(options.seed, options.sabotage);
             chaos.set_weather(weather);
@@ -79,10 +79,11 @@ impl Storm {
         };
         let hooks = chaos(Weather::Slow);
         let world = crate::world::scenario(options.seed);
-        let region = build(&world, &scenario::Options { hooks, ..scenario::Options::default() }).ok()?;
+        let region =
+            build(&world, &scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() }).ok()?;
         let cluster = ClusterName::parse(CLUSTER).ok()?;
         // Its steps are a function's, and what is broken for functions is broken here; its calls take no time.
-        let gate = Gate::new("lifecycle", chaos(Weather::Calm));
+        let gate = TaskGate::new("lifecycle", chaos(Weather::Calm));
         let outbox = Arc::new(Mutex::new(Outbox::default()));
         let table = GatedTable::new(region.table().clone(), gate, outbox);
         let mut dice = Dice::new(options.seed, 4);
@@ -131,7 +132,7 @@ impl Storm {
 }
 
 /// UIDs of pods that wait and that no claim was planned for.
-pub(crate) fn uncounted(region: &Region, cluster: &ClusterName) -> BTreeSet<String> {
+pub(crate) fn uncounted(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let now = region.now();
     let claims = region.claims(cluster);
     let live: BTreeSet<&ClaimName> = claims.iter().filter(|c| counts_pods(c, now)).map(|c| &c.name).collect();

@@ -1,7 +1,7 @@
 //! From an empty table every order of first wakes, whatever call fails, ends in the same state. All orders and all calls
 //! are played by `tenon-simulation first-wakes`; here some of both are.
 
-use tenon_testkit::{CANONICAL, Failing, Fault, FirstWakes, ORDERS, Order, calls};
+use tenon_testkit::{CANONICAL, CallFault, Failing, FirstWakes, ORDERS, WakeOrder, calls};
 
 /// So many random orders with a random fault each.
 const RANDOM: u64 = 300;
@@ -15,7 +15,7 @@ fn the_canonical_order_runs_every_pod() {
 #[test]
 fn orders_without_faults_agree() {
     for number in (0..ORDERS).step_by(97) {
-        FirstWakes::of(Order(number)).check().unwrap();
+        FirstWakes::of(WakeOrder(number)).check().unwrap();
     }
 }
 
@@ -28,6 +28,6 @@ fn random_orders_with_a_random_fault_agree() {
 
 #[test]
 fn a_call_that_never_comes_is_no_fault() {
-    let fault = Some(Fault { call: calls() * 2, failing: Failing::CrashAfter });
+    let fault = Some(CallFault { call: calls() * 2, failing: Failing::CrashAfter });
     FirstWakes { fault, ..FirstWakes::of(CANONICAL) }.check().unwrap();
 }

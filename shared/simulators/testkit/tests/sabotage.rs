@@ -1,31 +1,32 @@
 //! Each invariant fails where the code is broken, and only there: an invariant that can't fail is none.
 
 use tenon_testkit::{
-    FirstWakes, Invariant, Options, Pace, Sabotage, Violation, drought, simulate, simulate_digest, storm,
+    FirstWakes, HistoryPace, Invariant, Sabotage, SimulationOptions, Violation, drought, simulate,
+    simulate_digest, storm,
 };
 
 /// A break, what it must be found by, and how it is played.
-const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
-    (Sabotage::InstanceDealtTwice, Invariant::OneInstancePerClaim, Pace::Quick, 60),
-    (Sabotage::ExtraInstances, Invariant::NothingUnowned, Pace::Slow, 200),
-    (Sabotage::FreshTokens, Invariant::NothingUnowned, Pace::Slow, 200),
-    (Sabotage::StatesGoBack, Invariant::StatesGoForward, Pace::Quick, 100),
-    (Sabotage::EmptyLaunches, Invariant::PodsRun, Pace::Quick, 3),
-    (Sabotage::CountsForgotten, Invariant::PodsCountedOnce, Pace::Quick, 60),
-    (Sabotage::LaunchesLost, Invariant::SettledStays, Pace::Quick, 15),
-    (Sabotage::NewestFlaps, Invariant::SettledStays, Pace::Slow, 40),
-    (Sabotage::PendingLooksAvailable, Invariant::ImagesAvailable, Pace::Slow, 60),
-    (Sabotage::GoingNotCounted, Invariant::BudgetsHold, Pace::Slow, 60),
-    (Sabotage::BudgetsOfPodsIgnored, Invariant::PodBudgetsHold, Pace::Slow, 60),
-    (Sabotage::JournalLost, Invariant::JournalExplains, Pace::Quick, 60),
-    (Sabotage::MemoryDoubled, Invariant::LearnedWithinStated, Pace::Quick, 60),
-    (Sabotage::ImagesMixedUp, Invariant::LearnedIsReported, Pace::Quick, 60),
-    (Sabotage::ClaimsOverfilled, Invariant::PlannedMemoryIsThere, Pace::Quick, 60),
-    (Sabotage::ShiftsUnseen, Invariant::ShiftedZonesLeftAlone, Pace::Slow, 100),
-    (Sabotage::DeletionsUntainted, Invariant::DeletedAreTainted, Pace::Quick, 100),
-    (Sabotage::StrangersOwned, Invariant::ImagesSelected, Pace::Quick, 60),
-    (Sabotage::RefusalsUntold, Invariant::NothingSilent, Pace::Quick, 60),
-    (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, Pace::Restored, 200),
+const BREAKS: &[(Sabotage, Invariant, HistoryPace, u32)] = &[
+    (Sabotage::InstanceDealtTwice, Invariant::OneInstancePerClaim, HistoryPace::Quick, 60),
+    (Sabotage::ExtraInstances, Invariant::NothingUnowned, HistoryPace::Slow, 200),
+    (Sabotage::FreshTokens, Invariant::NothingUnowned, HistoryPace::Slow, 200),
+    (Sabotage::StatesGoBack, Invariant::StatesGoForward, HistoryPace::Quick, 100),
+    (Sabotage::EmptyLaunches, Invariant::PodsRun, HistoryPace::Quick, 3),
+    (Sabotage::CountsForgotten, Invariant::PodsCountedOnce, HistoryPace::Quick, 60),
+    (Sabotage::LaunchesLost, Invariant::SettledStays, HistoryPace::Quick, 15),
+    (Sabotage::NewestFlaps, Invariant::SettledStays, HistoryPace::Slow, 40),
+    (Sabotage::PendingLooksAvailable, Invariant::ImagesAvailable, HistoryPace::Slow, 60),
+    (Sabotage::GoingNotCounted, Invariant::BudgetsHold, HistoryPace::Slow, 60),
+    (Sabotage::BudgetsOfPodsIgnored, Invariant::PodBudgetsHold, HistoryPace::Slow, 60),
+    (Sabotage::JournalLost, Invariant::JournalExplains, HistoryPace::Quick, 60),
+    (Sabotage::MemoryDoubled, Invariant::LearnedWithinStated, HistoryPace::Quick, 60),
+    (Sabotage::ImagesMixedUp, Invariant::LearnedIsReported, HistoryPace::Quick, 60),
+    (Sabotage::ClaimsOverfilled, Invariant::PlannedMemoryIsThere, HistoryPace::Quick, 60),
+    (Sabotage::ShiftsUnseen, Invariant::ShiftedZonesLeftAlone, HistoryPace::Slow, 100),
+    (Sabotage::DeletionsUntainted, Invariant::DeletedAreTainted, HistoryPace::Quick, 100),
+    (Sabotage::StrangersOwned, Invariant::ImagesSelected, HistoryPace::Quick, 60),
+    (Sabotage::RefusalsUntold, Invariant::NothingSilent, HistoryPace::Quick, 60),
+    (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, HistoryPace::Restored, 200),
 ];
 /// The break that a history of its own shows, with its arrivals of pods.
 const STORM: (Sabotage, Invariant, u32) = (Sabotage::StepsRaiseRevision, Invariant::NoStarvation, 6);
@@ -56,7 +57,7 @@ fn check(sabotage: Sabotage, expected: Invariant, play: impl Fn(u64, Option<Sabo
 fn every_break_is_found_by_its_invariant() {
     for (sabotage, expected, pace, steps) in BREAKS {
         check(*sabotage, *expected, |seed, sabotage| {
-            let options = Options { seed, steps: *steps, sabotage, pace: Some(*pace) };
+            let options = SimulationOptions { seed, steps: *steps, sabotage, pace: Some(*pace) };
             simulate(options).err().map(|found| *found)
         });
     }
@@ -66,7 +67,7 @@ fn every_break_is_found_by_its_invariant() {
 fn steps_that_count_as_decisions_starve_the_provisioner() {
     let (sabotage, expected, steps) = STORM;
     check(sabotage, expected, |seed, sabotage| {
-        storm(Options { seed, steps, sabotage, pace: None }).err().map(|found| *found)
+        storm(SimulationOptions { seed, steps, sabotage, pace: None }).err().map(|found| *found)
     });
 }
 
@@ -74,7 +75,7 @@ fn steps_that_count_as_decisions_starve_the_provisioner() {
 fn droughts_find_what_their_invariants_are_for() {
     for (sabotage, expected, steps) in DROUGHTS {
         check(sabotage, expected, |seed, sabotage| {
-            drought(Options { seed, steps, sabotage, pace: None }).err().map(|found| *found)
+            drought(SimulationOptions { seed, steps, sabotage, pace: None }).err().map(|found| *found)
         });
     }
 }
@@ -104,10 +105,10 @@ fn every_break_and_every_invariant_is_in_the_list() {
 
 #[test]
 fn one_seed_is_one_history() {
-    for pace in [Pace::Quick, Pace::Slow] {
-        let options = Options { seed: 11, steps: 60, sabotage: None, pace: Some(pace) };
+    for pace in [HistoryPace::Quick, HistoryPace::Slow] {
+        let options = SimulationOptions { seed: 11, steps: 60, sabotage: None, pace: Some(pace) };
         let first = simulate_digest(options).unwrap();
         assert_eq!(simulate_digest(options).unwrap(), first);
-        assert_ne!(simulate_digest(Options { seed: 12, ..options }).unwrap().1, first.1);
+        assert_ne!(simulate_digest(SimulationOptions { seed: 12, ..options }).unwrap().1, first.1);
     }
 }

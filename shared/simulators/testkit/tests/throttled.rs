@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::claim::{ClaimPhase, ClaimState};
 use tenon_domain::id::{ClusterName, InstanceId};
-use tenon_region::asked::Asked;
-use tenon_region::clock::Clock;
-use tenon_region::engine::Region;
-use tenon_region::gate::{CallSite, Fate, Hooks, Moment};
+use tenon_region::asked::AskedCall;
+use tenon_region::clock::RegionClock;
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, ImageForm, Scenario, build};
 
@@ -22,30 +22,30 @@ const CALM: SignedDuration = SignedDuration::from_mins(3);
 /// Hears launches, and throttles every second call of the table while it is told to.
 #[derive(Default)]
 struct Listener {
-    clock: Mutex<Option<Clock>>,
+    clock: Mutex<Option<RegionClock>>,
     throttles: AtomicBool,
     calls: AtomicU64,
     fleets: Mutex<Vec<Timestamp>>,
 }
 
 impl Hooks for Listener {
-    fn call(&self, site: CallSite) -> Fate {
-        let is_read_or_write = site.call.starts_with("table.") && site.moment == Moment::Before;
+    fn call(&self, site: CallSite) -> CallFate {
+        let is_read_or_write = site.call.starts_with("table.") && site.moment == CallMoment::Before;
         if is_read_or_write && self.throttles.load(Ordering::Relaxed) {
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
             // Half of the calls, in no order that a function's calls could share.
             let drawn = (call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % 2;
-            return if drawn == 0 { Fate::Fail } else { Fate::Go };
+            return if drawn == 0 { CallFate::Fail } else { CallFate::Go };
         }
-        Fate::Go
+        CallFate::Go
     }
 
     fn delivery(&self) -> Vec<SignedDuration> {
         vec![SignedDuration::ZERO]
     }
 
-    fn hear(&self, _: &'static str, asked: Asked<'_>) {
-        if let Asked::CreateFleet(_) = asked {
+    fn hear(&self, _: &'static str, asked: AskedCall<'_>) {
+        if let AskedCall::CreateFleet(_) = asked {
             let now = self.clock.lock().unwrap().as_ref().unwrap().now();
             self.fleets.lock().unwrap().push(now);
         }
@@ -53,7 +53,7 @@ impl Hooks for Listener {
 }
 
 struct Throttled {
-    region: Region,
+    region: SimulatedRegion,
     listener: Arc<Listener>,
     cluster: ClusterName,
 }
@@ -63,7 +63,7 @@ impl Throttled {
     fn new(capacity_type: &str, deployments: Vec<Value>) -> Self {
         let listener = Arc::<Listener>::default();
         let hooks: Arc<dyn Hooks> = Arc::<Listener>::clone(&listener);
-        let options = scenario::Options { hooks, ..scenario::Options::default() };
+        let options = scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() };
         let mut region = build(&world(capacity_type, deployments), &options).unwrap();
         region.set_listeners(Listeners::None);
         *listener.clock.lock().unwrap() = Some(region.clock().clone());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tenon_domain::digest::Digest;
 use tenon_table::{Item, Value as Attribute};
 
-use super::size::{Budget, TooLarge, size_of};
+use super::size::{SizeBudget, SnapshotTooLarge, size_of};
 use super::{ChunkKind, VERSION};
 
 /// Hexadecimal digits of a digest: 64 bits, of which a cluster's chunks of an hour never share one.
@@ -71,13 +71,13 @@ pub enum ChunkError {
     Json(#[source] serde_json::Error),
     /// It is more than is left for the snapshot.
     #[error(transparent)]
-    TooLarge(#[from] TooLarge),
+    TooLarge(#[from] SnapshotTooLarge),
 }
 
 impl Chunk {
     /// Packs a content, given as JSON text.
     #[must_use]
-    pub fn pack((kind, bucket): (ChunkKind, u32), content: &str) -> Self {
+    pub fn pack(kind: ChunkKind, bucket: u32, content: &str) -> Self {
         let digest = content_digest(content);
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
         // Writing into memory can't fail; an empty chunk would be refused by its reader.
@@ -99,7 +99,7 @@ impl Chunk {
     ///
     /// # Errors
     /// [`ChunkError`] says what is wrong with it.
-    pub(super) fn unpack(item: &Item, budget: Budget) -> Result<(Value, u64), ChunkError> {
+    pub(super) fn unpack(item: &Item, budget: SizeBudget) -> Result<(Value, u64), ChunkError> {
         let data = item.get("data").and_then(Attribute::as_bytes).ok_or(ChunkError::NoData)?;
         let text = budget.unpack(data)??;
         let size = size_of(&text);
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn a_chunk_unpacks_to_what_was_packed() {
         let content = json!({"v": 1, "items": ["a"]});
-        let chunk = Chunk::pack((ChunkKind::Nodes, 3), &content.to_string());
-        let budget = Budget::new(1000);
+        let chunk = Chunk::pack(ChunkKind::Nodes, 3, &content.to_string());
+        let budget = SizeBudget::new(1000);
         assert_eq!(Chunk::unpack(&chunk.to_item(), budget).unwrap().0, content);
         assert_eq!(ChunkRef::parse(&chunk.name.to_string()), Some(chunk.name));
         assert_eq!(Chunk::unpack(&Item::new(), budget).unwrap_err().to_string(), "the chunk has no `data`");
@@ -131,13 +131,13 @@ mod tests {
 
     #[test]
     fn a_chunk_that_inflates_to_more_than_is_left_is_refused_before_it_is_read() {
-        let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(64 * 1024 * 1024));
+        let bomb = Chunk::pack(ChunkKind::Nodes, 0, &" ".repeat(64 * 1024 * 1024));
         assert!(bomb.data.len() < 70_000, "{}", bomb.data.len());
-        let refused = Chunk::unpack(&bomb.to_item(), Budget::new(1024 * 1024)).unwrap_err();
+        let refused = Chunk::unpack(&bomb.to_item(), SizeBudget::new(1024 * 1024)).unwrap_err();
         assert!(matches!(refused, ChunkError::TooLarge(_)), "{refused}");
         // Few bytes with many values are no better.
-        let values = Chunk::pack((ChunkKind::Nodes, 0), &format!("[{}0]", "0,".repeat(100_000)));
-        let refused = Chunk::unpack(&values.to_item(), Budget::new(1024 * 1024)).unwrap_err();
+        let values = Chunk::pack(ChunkKind::Nodes, 0, &format!("[{}0]", "0,".repeat(100_000)));
+        let refused = Chunk::unpack(&values.to_item(), SizeBudget::new(1024 * 1024)).unwrap_err();
         assert!(matches!(refused, ChunkError::TooLarge(_)), "{refused}");
     }
 }

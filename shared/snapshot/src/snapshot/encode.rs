@@ -18,7 +18,7 @@ use super::parts::{Groups, parts};
 use super::project::sent;
 use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION};
 use crate::object::{self, Object, text};
-use crate::pod::{PodLife, PodRef, SeenPod, Shape};
+use crate::pod::{PodLife, PodNeeds, PodRef, SeenPod};
 
 /// What the agent saw, and what it did.
 #[derive(Debug, Clone, Default)]
@@ -64,9 +64,9 @@ pub struct Encoded {
 pub struct Encoder {
     seen: Vec<PodRef>,
     rows: Vec<PodRef>,
-    shapes: BTreeMap<String, Arc<Shape>>,
+    shapes: BTreeMap<String, Arc<PodNeeds>>,
     pending: usize,
-    plain: BTreeMap<ChunkKind, Plain>,
+    plain: BTreeMap<ChunkKind, PlainObjects>,
     digests: BTreeMap<ChunkKind, Digests>,
 }
 
@@ -75,7 +75,7 @@ type Entry = (String, Box<str>);
 
 /// The objects of a kind, and what of them goes into chunks.
 #[derive(Debug, Default)]
-struct Plain {
+struct PlainObjects {
     seen: Vec<Object>,
     entries: BTreeMap<String, (Object, Box<str>)>,
 }
@@ -103,7 +103,7 @@ impl Encoder {
         let Self { rows, shapes, plain, digests, .. } = self;
         build.add(ChunkKind::Pods, rows.len(), digests, |buckets| pod_chunks(rows, buckets));
         build.add(ChunkKind::Shapes, shapes.len(), digests, |buckets| shape_chunks(shapes, buckets));
-        for (kind, Plain { entries, .. }) in plain {
+        for (kind, PlainObjects { entries, .. }) in plain {
             let texts = || entries.iter().map(|(name, (_, text))| (name.as_str(), &**text));
             build.add(*kind, entries.len(), digests, |buckets| item_chunks(texts(), buckets));
         }
@@ -121,7 +121,7 @@ impl Encoder {
         }
         let mut rows: Vec<PodRef> = pods.iter().filter(|pod| pod.life == PodLife::Active).cloned().collect();
         rows.sort_by(|one, other| (&one.key, &one.uid).cmp(&(&other.key, &other.uid)));
-        let shapes: BTreeMap<String, Arc<Shape>> =
+        let shapes: BTreeMap<String, Arc<PodNeeds>> =
             rows.iter().map(|pod| (pod.shape().digest().to_owned(), Arc::clone(pod.shape()))).collect();
         if !shapes.keys().eq(self.shapes.keys()) {
             self.digests.remove(&ChunkKind::Shapes);
@@ -243,7 +243,7 @@ impl<'a> Build<'a> {
             match self.known.get(&(kind, bucket)) {
                 Some(known) if known.digest == digest => ((*known).clone(), None),
                 Some(_) | None => {
-                    let chunk = Chunk::pack((kind, bucket), &content);
+                    let chunk = Chunk::pack(kind, bucket, &content);
                     (chunk.name.clone(), Some(chunk))
                 }
             }
@@ -290,7 +290,7 @@ fn pod_chunks(pods: &[PodRef], buckets: u32) -> BTreeMap<u32, String> {
 }
 
 /// `{"shapes": {<digest>: <shape>}, "v": 1}` by bucket.
-fn shape_chunks(shapes: &BTreeMap<String, Arc<Shape>>, buckets: u32) -> BTreeMap<u32, String> {
+fn shape_chunks(shapes: &BTreeMap<String, Arc<PodNeeds>>, buckets: u32) -> BTreeMap<u32, String> {
     let mut contents: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for (digest, shape) in shapes {
         let named = format!("\"{digest}\":{}", shape.text());

@@ -15,7 +15,7 @@ use tenon_domain::id::ClusterName;
 use tenon_table::{Item, Key, Value};
 
 use super::chunk::content_digest;
-use super::size::Budget;
+use super::size::SizeBudget;
 use super::{CHUNK_PREFIX, ChunkError, ChunkKind, ChunkRef, VERSION, partition};
 
 /// A manifest names so many chunks itself: some 2 KB, as much as an index would save.
@@ -66,7 +66,7 @@ impl Index {
     /// Reads an item. Chunks of kinds that aren't known are left out.
     pub(super) fn from_item(digest: String, item: &Item) -> Result<Self, ChunkError> {
         let data = item.get("data").and_then(Value::as_bytes).ok_or(ChunkError::NoData)?;
-        let text = Budget::new(UNPACKED_BYTES).unpack(data)??;
+        let text = SizeBudget::new(UNPACKED_BYTES).unpack(data)??;
         let text = String::from_utf8_lossy(&text);
         Ok(Self { digest, chunks: Arc::new(by_place(text.lines().filter_map(ChunkRef::parse))) })
     }

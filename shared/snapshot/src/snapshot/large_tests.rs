@@ -9,10 +9,10 @@ use tenon_domain::digest::Digest;
 use tenon_table::Item;
 use tenon_table::value::attributes_size;
 
-use super::size::Budget;
+use super::size::SizeBudget;
 use super::{CHUNKS_MOST, Chunk, ChunkKind, ClusterObjects, Encoded, Encoder, Manifest, SNAPSHOT_SIZE_MOST};
 use crate::object::Object;
-use crate::pod::Shapes;
+use crate::pod::PodNeedsSet;
 
 const NODES: usize = 1_000;
 const PODS: usize = 20_000;
@@ -151,8 +151,8 @@ fn node_of(n: usize) -> usize {
     usize::from_str_radix(&random(&format!("node/{n}"), 8), 16).unwrap() % NODES
 }
 
-fn objects() -> (ClusterObjects, Shapes) {
-    let mut shapes = Shapes::default();
+fn objects() -> (ClusterObjects, PodNeedsSet) {
+    let mut shapes = PodNeedsSet::default();
     let pods = (0..PODS).map(|n| Arc::new(shapes.read(&pod(n, Some(node_of(n)))).unwrap())).collect();
     let objects = ClusterObjects {
         pods,
@@ -205,7 +205,7 @@ fn a_large_snapshot_is_read_with_room_to_spare() {
     let size: u64 = encoded
         .new
         .iter()
-        .map(|chunk| Chunk::unpack(&chunk.to_item(), Budget::new(SNAPSHOT_SIZE_MOST)).unwrap().1)
+        .map(|chunk| Chunk::unpack(&chunk.to_item(), SizeBudget::new(SNAPSHOT_SIZE_MOST)).unwrap().1)
         .sum();
     println!("{size} of {SNAPSHOT_SIZE_MOST} in {} chunks", encoded.new.len());
     assert!(size * 2 <= SNAPSHOT_SIZE_MOST, "{size}");

@@ -33,14 +33,14 @@ pub struct Manifest {
 
 /// A manifest as its item says it, before its index was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct UnindexedManifest {
     manifest: Manifest,
     gone: Vec<(ChunkKind, u32)>,
     /// The digest of its index.
     pub(super) index: Option<String>,
 }
 
-impl Named {
+impl UnindexedManifest {
     /// The manifest with what its index names.
     pub(super) fn whole(self, index: Option<Index>) -> Manifest {
         let Self { mut manifest, gone, .. } = self;
@@ -68,7 +68,7 @@ pub struct Heartbeat {
 
 /// A manifest or heartbeat that can't be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
+pub enum SnapshotManifestError {
     /// The item isn't of the form.
     #[error("the agent's item isn't of the form `v: {VERSION}`")]
     Form(#[source] ItemError),
@@ -117,8 +117,8 @@ impl Manifest {
     /// The manifest as an item.
     ///
     /// # Errors
-    /// [`ManifestError::Form`], where the table can't hold it.
-    pub fn to_item(&self) -> Result<Item, ManifestError> {
+    /// [`SnapshotManifestError::Form`], where the table can't hold it.
+    pub fn to_item(&self) -> Result<Item, SnapshotManifestError> {
         let differences = match &self.index {
             Some(index) => index.differences(&self.chunks),
             None => Differences { changed: self.chunks.clone(), gone: Vec::new() },
@@ -136,15 +136,15 @@ impl Manifest {
             index: self.index.as_ref().map(|index| index.digest.clone()),
             gone: differences.gone.iter().map(|(kind, bucket)| format!("{kind}/{bucket}")).collect(),
         };
-        to_item(&form).map_err(ManifestError::Form)
+        to_item(&form).map_err(SnapshotManifestError::Form)
     }
 
     /// Reads an item. Chunks of kinds that aren't known are left out: a newer agent may report more.
     ///
     /// # Errors
-    /// [`ManifestError`] says what is wrong with it.
-    pub(super) fn from_item(item: &Item) -> Result<Named, ManifestError> {
-        let form: ManifestForm = from_item(item).map_err(ManifestError::Form)?;
+    /// [`SnapshotManifestError`] says what is wrong with it.
+    pub(super) fn from_item(item: &Item) -> Result<UnindexedManifest, SnapshotManifestError> {
+        let form: ManifestForm = from_item(item).map_err(SnapshotManifestError::Form)?;
         check_version(form.v)?;
         let buckets = form.buckets.iter().filter_map(|(kind, count)| Some((ChunkKind::parse(kind)?, *count)));
         let restored_at = match &form.restored_at {
@@ -165,7 +165,11 @@ impl Manifest {
             chunks: form.chunks.iter().filter_map(|chunk| ChunkRef::parse(chunk)).collect(),
             index: None,
         };
-        Ok(Named { manifest, gone: form.gone.iter().filter_map(place).collect(), index: form.index })
+        Ok(UnindexedManifest {
+            manifest,
+            gone: form.gone.iter().filter_map(place).collect(),
+            index: form.index,
+        })
     }
 }
 
@@ -173,30 +177,30 @@ impl Heartbeat {
     /// The heartbeat as an item.
     ///
     /// # Errors
-    /// [`ManifestError::Form`], where the table can't hold it.
-    pub fn to_item(&self) -> Result<Item, ManifestError> {
+    /// [`SnapshotManifestError::Form`], where the table can't hold it.
+    pub fn to_item(&self) -> Result<Item, SnapshotManifestError> {
         let form =
             HeartbeatForm { v: VERSION, generation: self.generation, seen_at: self.seen_at.to_string() };
-        to_item(&form).map_err(ManifestError::Form)
+        to_item(&form).map_err(SnapshotManifestError::Form)
     }
 
     /// Reads an item.
     ///
     /// # Errors
-    /// [`ManifestError`] says what is wrong with it.
-    pub fn from_item(item: &Item) -> Result<Self, ManifestError> {
-        let form: HeartbeatForm = from_item(item).map_err(ManifestError::Form)?;
+    /// [`SnapshotManifestError`] says what is wrong with it.
+    pub fn from_item(item: &Item) -> Result<Self, SnapshotManifestError> {
+        let form: HeartbeatForm = from_item(item).map_err(SnapshotManifestError::Form)?;
         check_version(form.v)?;
         Ok(Self { generation: form.generation, seen_at: read_time("seen_at", &form.seen_at)? })
     }
 }
 
-fn check_version(found: u32) -> Result<(), ManifestError> {
-    if found > VERSION + 1 { Err(ManifestError::Version { found }) } else { Ok(()) }
+fn check_version(found: u32) -> Result<(), SnapshotManifestError> {
+    if found > VERSION + 1 { Err(SnapshotManifestError::Version { found }) } else { Ok(()) }
 }
 
-fn read_time(field: &'static str, text: &str) -> Result<Timestamp, ManifestError> {
-    text.parse().map_err(|_| ManifestError::Field { field, value: text.to_owned() })
+fn read_time(field: &'static str, text: &str) -> Result<Timestamp, SnapshotManifestError> {
+    text.parse().map_err(|_| SnapshotManifestError::Field { field, value: text.to_owned() })
 }
 
 #[cfg(test)]

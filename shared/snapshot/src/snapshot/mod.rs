@@ -39,10 +39,10 @@ use tenon_table::Key;
 pub use chunk::{Chunk, ChunkError, ChunkRef};
 pub use encode::{ClusterObjects, Encoded, Encoder};
 pub use index::Index;
-pub use manifest::{Heartbeat, Manifest, ManifestError};
+pub use manifest::{Heartbeat, Manifest, SnapshotManifestError};
 pub use project::keep;
 pub use read::{ChunkCache, ChunkCaches, ReadError, read, read_classes, read_manifest};
-pub use size::{CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, TooLarge};
+pub use size::{CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, SnapshotTooLarge};
 pub use write::{WriteError, beat, retire_orphans, write};
 
 pub(crate) use chunk::content_digest as shape_digest;

@@ -49,16 +49,16 @@ pub(super) fn parts(pods: &[PodRef], buckets: u32) -> BTreeMap<u32, Groups<'_>> 
 
 /// Rows whose places begin with the same bits.
 #[derive(Debug, Clone, Copy)]
-struct Part<'p, 'a> {
+struct RowRange<'p, 'a> {
     rows: &'p [(u64, &'a SeenPod)],
     cuts: u32,
 }
 
 /// Cuts rows, given by their places, into parts.
-fn cut<'a>(rows: &[(u64, &'a SeenPod)], cuts: u32, found: &mut impl FnMut(Part<'_, 'a>)) {
+fn cut<'a>(rows: &[(u64, &'a SeenPod)], cuts: u32, found: &mut impl FnMut(RowRange<'_, 'a>)) {
     if rows.len() <= ROWS_A_PART || cuts >= MOST_CUTS {
         if !rows.is_empty() {
-            found(Part { rows, cuts });
+            found(RowRange { rows, cuts });
         }
         return;
     }
@@ -69,7 +69,7 @@ fn cut<'a>(rows: &[(u64, &'a SeenPod)], cuts: u32, found: &mut impl FnMut(Part<'
 }
 
 /// What decides a part's bucket: where it begins. So the lower half of a part that is cut stays where it was.
-fn part_name(digest: &str, part: Part<'_, '_>) -> String {
+fn part_name(digest: &str, part: RowRange<'_, '_>) -> String {
     let mask = u64::MAX.checked_shr(part.cuts).map_or(u64::MAX, |below| !below);
     let begins = part.rows.first().map_or(0, |(place, _)| place & mask);
     format!("{digest}/{begins:016x}")

@@ -11,17 +11,17 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::api::pod::{Pod, PodPhase, PodShape, Readiness, SchedulingVerdict};
 use tenon_domain::id::{ClusterName, NamespacedName, NodeName, Uid};
-use tenon_domain::manifest::{self, Object as Read};
+use tenon_domain::manifest::{self, ManifestObject};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot, Unreadable};
 use tenon_table::{Consistency, Item, Key, Table, TableError, limits};
 
 use super::index::index_key;
 use super::size::{
-    Budget, CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, TooLarge, first, kept,
-    size_of,
+    CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, SizeBudget, SnapshotTooLarge, first,
+    kept, size_of,
 };
 use super::{
-    Chunk, ChunkError, ChunkKind, ChunkRef, Heartbeat, Index, Manifest, ManifestError, chunk_key,
+    Chunk, ChunkError, ChunkKind, ChunkRef, Heartbeat, Index, Manifest, SnapshotManifestError, chunk_key,
     heartbeat_key, manifest_key,
 };
 use crate::object::{self, text};
@@ -45,10 +45,10 @@ pub enum ReadError {
     },
     /// The manifest can't be read.
     #[error("invalid manifest")]
-    Manifest(#[source] ManifestError),
+    Manifest(#[source] SnapshotManifestError),
     /// It is more than a function reads: the cluster waits until its agent reports less.
     #[error(transparent)]
-    TooLarge(TooLarge),
+    TooLarge(SnapshotTooLarge),
     /// A chunk can't be read.
     #[error("invalid chunk `{chunk}`")]
     Chunk {
@@ -64,7 +64,7 @@ pub enum ReadError {
 #[derive(Debug, Default)]
 pub struct ChunkCache {
     manifest: Option<Manifest>,
-    chunks: BTreeMap<Name, Arc<Content>>,
+    chunks: BTreeMap<Name, Arc<ChunkContent>>,
 }
 
 type Name = (ChunkKind, String);
@@ -131,7 +131,7 @@ impl ChunkCaches {
 
 /// A chunk's content, read.
 #[derive(Debug)]
-struct Content {
+struct ChunkContent {
     size: u64,
     of: Objects,
 }
@@ -142,7 +142,7 @@ enum Objects {
     Rows(Vec<(String, Vec<Value>)>),
     /// With the size of each.
     Shapes(Vec<(String, ReadShape, u64)>),
-    Plain(Vec<Result<Read, Unreadable>>),
+    Plain(Vec<Result<ManifestObject, Unreadable>>),
     Reports(Vec<ActionReport>),
 }
 
@@ -189,7 +189,7 @@ async fn whole<T: Table>(
     let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
     let (size, most) = (count(manifest.chunks.len()), count(CHUNKS_MOST));
     if size > most {
-        return Err(ReadError::TooLarge(TooLarge { size, most, unit: "chunks" }));
+        return Err(ReadError::TooLarge(SnapshotTooLarge { size, most, unit: "chunks" }));
     }
     Ok(manifest)
 }
@@ -213,7 +213,7 @@ pub async fn read<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
-    read_part(table, cluster, consistency, (cache, Part::Whole)).await
+    read_part(table, cluster, consistency, cache, SnapshotPart::Whole).await
 }
 
 /// Reads the EC2NodeClasses of the cluster's snapshot and nothing else of it; nothing where the agent never reported.
@@ -226,17 +226,17 @@ pub async fn read_classes<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
-    read_part(table, cluster, consistency, (cache, Part::Classes)).await
+    read_part(table, cluster, consistency, cache, SnapshotPart::Classes).await
 }
 
 /// What of a snapshot is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum SnapshotPart {
     Whole,
     Classes,
 }
 
-impl Part {
+impl SnapshotPart {
     const fn size_most(self) -> u64 {
         match self {
             Self::Whole => SNAPSHOT_SIZE_MOST,
@@ -258,7 +258,8 @@ async fn read_part<T: Table>(
     table: &T,
     cluster: &ClusterName,
     consistency: Consistency,
-    (cache, part): (&mut ChunkCache, Part),
+    cache: &mut ChunkCache,
+    part: SnapshotPart,
 ) -> Result<Option<Snapshot>, ReadError> {
     let keys = [manifest_key(cluster), heartbeat_key(cluster)];
     let found = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
@@ -272,9 +273,10 @@ async fn read_part<T: Table>(
     cache.chunks.retain(|name, _| named.contains(name));
     let most = part.size_most();
     let fetched = async {
-        fetch(table, cluster, (&chunks, consistency), (cache, most)).await?;
+        let fetch = ChunkFetch { table, cluster, chunks: &chunks, most };
+        fetch.missing(cache, consistency).await?;
         // Eventually consistent reads may not see a chunk yet that was written before its manifest.
-        fetch(table, cluster, (&chunks, Consistency::Strong), (cache, most)).await
+        fetch.missing(cache, Consistency::Strong).await
     };
     let assembled = fetched.await.and_then(|()| {
         for chunk in &chunks {
@@ -282,7 +284,7 @@ async fn read_part<T: Table>(
                 return Err(ReadError::Torn { chunk: chunk.to_string(), generation: manifest.generation });
             }
         }
-        assemble(&chunks, cache, Budget::new(most)).map_err(ReadError::TooLarge)
+        assemble(&chunks, cache, SizeBudget::new(most)).map_err(ReadError::TooLarge)
     });
     if matches!(assembled, Err(ReadError::TooLarge(_))) {
         cache.chunks.clear();
@@ -297,33 +299,40 @@ async fn read_part<T: Table>(
     Ok(Some(snapshot))
 }
 
-/// Reads those chunks that the cache doesn't hold.
-async fn fetch<T: Table>(
-    table: &T,
-    cluster: &ClusterName,
-    (chunks, consistency): (&[&ChunkRef], Consistency),
-    (cache, most): (&mut ChunkCache, u64),
-) -> Result<(), ReadError> {
-    let mut budget = Budget::new(most);
-    budget.take(cache.size()).map_err(ReadError::TooLarge)?;
-    let missing: BTreeMap<Name, &ChunkRef> = chunks
-        .iter()
-        .map(|chunk| ((chunk.kind, chunk.digest.clone()), *chunk))
-        .filter(|(name, _)| !cache.chunks.contains_key(name))
-        .collect();
-    for batch in batches(missing.into_values()) {
-        let keys: Vec<Key> = batch.iter().map(|chunk| chunk_key(cluster, chunk)).collect();
-        let items = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
-        for chunk in batch {
-            if let Some(item) = items.get(&chunk_key(cluster, chunk)) {
-                let wrong = |error| chunk_error(chunk.to_string(), error);
-                let content = read_content(chunk.kind, item, budget).map_err(wrong)?;
-                budget.take(content.size).map_err(ReadError::TooLarge)?;
-                cache.chunks.insert((chunk.kind, chunk.digest.clone()), Arc::new(content));
+/// The chunks that a snapshot is read from.
+struct ChunkFetch<'a, T> {
+    table: &'a T,
+    cluster: &'a ClusterName,
+    chunks: &'a [&'a ChunkRef],
+    /// The largest size that is read, in bytes.
+    most: u64,
+}
+
+impl<T: Table> ChunkFetch<'_, T> {
+    /// Reads those that the cache doesn't hold.
+    async fn missing(&self, cache: &mut ChunkCache, consistency: Consistency) -> Result<(), ReadError> {
+        let mut budget = SizeBudget::new(self.most);
+        budget.take(cache.size()).map_err(ReadError::TooLarge)?;
+        let missing: BTreeMap<Name, &ChunkRef> = self
+            .chunks
+            .iter()
+            .map(|chunk| ((chunk.kind, chunk.digest.clone()), *chunk))
+            .filter(|(name, _)| !cache.chunks.contains_key(name))
+            .collect();
+        for batch in batches(missing.into_values()) {
+            let keys: Vec<Key> = batch.iter().map(|chunk| chunk_key(self.cluster, chunk)).collect();
+            let items = self.table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
+            for chunk in batch {
+                if let Some(item) = items.get(&chunk_key(self.cluster, chunk)) {
+                    let wrong = |error| chunk_error(chunk.to_string(), error);
+                    let content = read_content(chunk.kind, item, budget).map_err(wrong)?;
+                    budget.take(content.size).map_err(ReadError::TooLarge)?;
+                    cache.chunks.insert((chunk.kind, chunk.digest.clone()), Arc::new(content));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Batches that one answer holds.
@@ -345,7 +354,7 @@ fn batches<'a>(chunks: impl Iterator<Item = &'a ChunkRef>) -> Vec<Vec<&'a ChunkR
     batches
 }
 
-fn read_content(kind: ChunkKind, item: &Item, budget: Budget) -> Result<Content, ChunkError> {
+fn read_content(kind: ChunkKind, item: &Item, budget: SizeBudget) -> Result<ChunkContent, ChunkError> {
     let (content, size) = Chunk::unpack(item, budget)?;
     let of = match kind {
         ChunkKind::Pods => {
@@ -376,10 +385,10 @@ fn read_content(kind: ChunkKind, item: &Item, budget: Budget) -> Result<Content,
             Objects::Plain(object::list(&content, "/items").iter().map(read_object).collect())
         }
     };
-    Ok(Content { size, of })
+    Ok(ChunkContent { size, of })
 }
 
-fn read_object(value: &Value) -> Result<Read, Unreadable> {
+fn read_object(value: &Value) -> Result<ManifestObject, Unreadable> {
     let kind = text(value, "/kind").unwrap_or_default();
     let name = match object::namespace(value) {
         "" => object::name(value).to_owned(),
@@ -405,7 +414,11 @@ fn report(value: &Value) -> Option<ActionReport> {
 }
 
 /// The snapshot of these chunks: each counts as often as it is named.
-fn assemble(chunks: &[&ChunkRef], cache: &ChunkCache, mut budget: Budget) -> Result<Snapshot, TooLarge> {
+fn assemble(
+    chunks: &[&ChunkRef],
+    cache: &ChunkCache,
+    mut budget: SizeBudget,
+) -> Result<Snapshot, SnapshotTooLarge> {
     let mut snapshot = Snapshot::default();
     let mut shapes: BTreeMap<&str, (&ReadShape, u64)> = BTreeMap::new();
     let mut groups: Vec<(&str, &[Value])> = Vec::new();
@@ -448,23 +461,32 @@ fn own_labels(row: &Value) -> Option<&serde_json::Map<String, Value>> {
     row.get(8).and_then(Value::as_object)
 }
 
-fn add_object(snapshot: &mut Snapshot, object: &Result<Read, Unreadable>) {
+fn add_object(snapshot: &mut Snapshot, object: &Result<ManifestObject, Unreadable>) {
     match object {
         Err(unreadable) => snapshot.unreadable.push(unreadable.clone()),
-        Ok(Read::Node(node)) => snapshot.nodes.push(Clone::clone(node)),
-        Ok(Read::DaemonSet(set)) => snapshot.daemon_sets.push(Clone::clone(set)),
-        Ok(Read::PodDisruptionBudget(pdb)) => snapshot.pdbs.push(Clone::clone(pdb)),
-        Ok(Read::PersistentVolume(volume)) => snapshot.persistent_volumes.push(Clone::clone(volume)),
-        Ok(Read::PersistentVolumeClaim(claim)) => snapshot.persistent_volume_claims.push(Clone::clone(claim)),
-        Ok(Read::StorageClass(class)) => snapshot.storage_classes.push(Clone::clone(class)),
-        Ok(Read::NodePool(pool)) => snapshot.node_pools.push(Clone::clone(pool)),
-        Ok(Read::NodeClass(class)) => snapshot.node_classes.push(Clone::clone(class)),
-        Ok(Read::NodeClaim(claim)) => snapshot.node_claims.push(Clone::clone(claim)),
-        Ok(Read::Namespace(meta)) => {
+        Ok(ManifestObject::Node(node)) => snapshot.nodes.push(Clone::clone(node)),
+        Ok(ManifestObject::DaemonSet(set)) => snapshot.daemon_sets.push(Clone::clone(set)),
+        Ok(ManifestObject::PodDisruptionBudget(pdb)) => snapshot.pdbs.push(Clone::clone(pdb)),
+        Ok(ManifestObject::PersistentVolume(volume)) => {
+            snapshot.persistent_volumes.push(Clone::clone(volume))
+        }
+        Ok(ManifestObject::PersistentVolumeClaim(claim)) => {
+            snapshot.persistent_volume_claims.push(Clone::clone(claim))
+        }
+        Ok(ManifestObject::StorageClass(class)) => snapshot.storage_classes.push(Clone::clone(class)),
+        Ok(ManifestObject::NodePool(pool)) => snapshot.node_pools.push(Clone::clone(pool)),
+        Ok(ManifestObject::NodeClass(class)) => snapshot.node_classes.push(Clone::clone(class)),
+        Ok(ManifestObject::NodeClaim(claim)) => snapshot.node_claims.push(Clone::clone(claim)),
+        Ok(ManifestObject::Namespace(meta)) => {
             snapshot.namespaces.insert(meta.name.clone(), meta.labels.clone());
         }
         // Kinds that no chunk of objects holds.
-        Ok(Read::Pod(_) | Read::Workload(_) | Read::PriorityClass(_) | Read::Skipped(_)) => {}
+        Ok(
+            ManifestObject::Pod(_)
+            | ManifestObject::Workload(_)
+            | ManifestObject::PriorityClass(_)
+            | ManifestObject::Skipped(_),
+        ) => {}
     }
 }
 

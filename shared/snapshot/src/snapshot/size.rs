@@ -36,7 +36,7 @@ const SENTENCE_BYTES: usize = 256;
 /// A snapshot that is more than its reader takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the snapshot is too large: at least {size} of {most} {unit}")]
-pub struct TooLarge {
+pub struct SnapshotTooLarge {
     /// As far as it was read.
     pub size: u64,
     /// The most that is read.
@@ -47,24 +47,24 @@ pub struct TooLarge {
 
 /// What is left of a snapshot's size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(super) struct SizeBudget {
     used: u64,
     most: u64,
 }
 
-impl Budget {
+impl SizeBudget {
     pub(super) const fn new(most: u64) -> Self {
         Self { used: 0, most }
     }
 
     /// Takes a part of it.
-    pub(super) fn take(&mut self, size: u64) -> Result<(), TooLarge> {
+    pub(super) fn take(&mut self, size: u64) -> Result<(), SnapshotTooLarge> {
         self.used = self.used.saturating_add(size);
         if self.used > self.most { Err(self.too_large()) } else { Ok(()) }
     }
 
     /// Unpacks what has a place in it.
-    pub(super) fn unpack(&self, data: &[u8]) -> Result<Result<Vec<u8>, TooLarge>, ChunkError> {
+    pub(super) fn unpack(&self, data: &[u8]) -> Result<Result<Vec<u8>, SnapshotTooLarge>, ChunkError> {
         let left = self.most.saturating_sub(self.used);
         let mut text = Vec::new();
         let unpacked = DeflateDecoder::new(data).take(left.saturating_add(1)).read_to_end(&mut text);
@@ -74,8 +74,8 @@ impl Budget {
         Ok(if fits { Ok(text) } else { Err(more.too_large()) })
     }
 
-    const fn too_large(self) -> TooLarge {
-        TooLarge { size: self.used, most: self.most, unit: "bytes, values counted" }
+    const fn too_large(self) -> SnapshotTooLarge {
+        SnapshotTooLarge { size: self.used, most: self.most, unit: "bytes, values counted" }
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     fn text_and_values_count() {
         assert_eq!(size_of(b"1"), 1 + 256);
         assert_eq!(size_of(b"[0,0]"), 5 + 2 * 96 + 256);
-        let mut budget = Budget::new(1000);
+        let mut budget = SizeBudget::new(1000);
         budget.take(600).unwrap();
         assert_eq!(budget.take(500).unwrap_err().size, 1100);
     }

@@ -118,8 +118,7 @@ impl Fixture {
     fn write(&mut self, objects: &ClusterObjects, now: i64) -> Encoded {
         let encoded = self.encoder.encode(objects, self.manifest.as_ref(), at(now));
         let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
-        let written =
-            block_on(write(&self.table, &cluster(), &encoded, (generation, self.manifest.as_ref())));
+        let written = block_on(write(&self.table, &cluster(), &encoded, generation, self.manifest.as_ref()));
         self.manifest = Some(written.unwrap());
         block_on(encoded.retire_dropped(&self.table, &cluster(), at(now))).unwrap();
         encoded
@@ -135,7 +134,7 @@ fn the_forms_of_chunks_are_stable() {
     let encoded = Encoder::default().encode(&objects(), None, at(0));
     let mut text = String::new();
     for chunk in &encoded.new {
-        let content = Chunk::unpack(&chunk.to_item(), size::Budget::new(1 << 20)).unwrap().0;
+        let content = Chunk::unpack(&chunk.to_item(), size::SizeBudget::new(1 << 20)).unwrap().0;
         text.push_str(&format!(
             "{}/{}\n{}\n",
             chunk.name.kind,
@@ -203,11 +202,11 @@ fn rows_of_older_agents_are_read() {
         "r",
         1_700_000_100
     ]);
-    let older = Chunk::pack((ChunkKind::Pods, 0), &json!({"v": 1, "groups": {shape: [row]}}).to_string());
+    let older = Chunk::pack(ChunkKind::Pods, 0, &json!({"v": 1, "groups": {shape: [row]}}).to_string());
     encoded.manifest.chunks.retain(|chunk| chunk.kind != ChunkKind::Pods);
     encoded.manifest.chunks.push(older.name.clone());
     encoded.new.push(older);
-    block_on(write(&fixture.table, &cluster(), &encoded, (1, None))).unwrap();
+    block_on(write(&fixture.table, &cluster(), &encoded, 1, None)).unwrap();
     let snapshot = fixture.read(&mut ChunkCache::default());
     let [bound] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
     assert_eq!(bound.uid.as_str(), "5a1c0e52-bound");
@@ -288,11 +287,11 @@ fn chunks_of_older_agents_are_read() {
         ),
         (ChunkKind::DaemonSets, format!(r#"{{"items":[{set}],"v":1}}"#)),
     ] {
-        let chunk = Chunk::pack((kind, 0), &content);
+        let chunk = Chunk::pack(kind, 0, &content);
         encoded.manifest.chunks.push(chunk.name.clone());
         encoded.new.push(chunk);
     }
-    block_on(write(&fixture.table, &cluster(), &encoded, (1, None))).unwrap();
+    block_on(write(&fixture.table, &cluster(), &encoded, 1, None)).unwrap();
     let snapshot = fixture.read(&mut ChunkCache::default());
     assert_eq!((snapshot.unreadable.len(), snapshot.daemon_sets.len()), (0, 1));
     let shape = &snapshot.pods[0].shape;
@@ -341,7 +340,7 @@ fn chunks_that_are_dropped_end_in_an_hour_and_come_back_whole() {
     assert_eq!(expires(&fixture), Some(3_610));
     fixture.write(&objects(), 20);
     assert_eq!(expires(&fixture), None);
-    let orphan = Chunk::pack((ChunkKind::Nodes, 0), "{}");
+    let orphan = Chunk::pack(ChunkKind::Nodes, 0, "{}");
     let write = Write::Put { key: chunk_key(&cluster(), &orphan.name), item: orphan.to_item() };
     let commit = Commit { token: CommitToken::parse("o").unwrap(), conditions: vec![], writes: vec![write] };
     block_on(fixture.table.commit(&commit)).unwrap();
@@ -354,7 +353,7 @@ fn chunks_that_are_dropped_end_in_an_hour_and_come_back_whole() {
 fn two_agents_never_write_over_each_other() {
     let mut fixture = Fixture::new();
     let encoded = fixture.write(&objects(), 0);
-    let late = block_on(write(&fixture.table, &cluster(), &encoded, (1, None)));
+    let late = block_on(write(&fixture.table, &cluster(), &encoded, 1, None));
     assert!(matches!(late, Err(WriteError::LostRace)));
 }
 
@@ -378,7 +377,7 @@ fn forge(table: &MemoryTable, chunks: &[Chunk], names: Vec<ChunkRef>) {
     }
 }
 
-fn refused(table: &MemoryTable, cache: &mut ChunkCache) -> TooLarge {
+fn refused(table: &MemoryTable, cache: &mut ChunkCache) -> SnapshotTooLarge {
     match block_on(read(table, &cluster(), Consistency::Strong, cache)) {
         Err(ReadError::TooLarge(too_large)) => too_large,
         other => panic!("{other:?}"),
@@ -389,7 +388,7 @@ fn refused(table: &MemoryTable, cache: &mut ChunkCache) -> TooLarge {
 fn a_snapshot_that_inflates_to_more_than_functions_have_memory_for_is_refused() {
     let table = quiet_table();
     let mut cache = ChunkCache::default();
-    let bomb = Chunk::pack((ChunkKind::Nodes, 0), &" ".repeat(65 * 1024 * 1024));
+    let bomb = Chunk::pack(ChunkKind::Nodes, 0, &" ".repeat(65 * 1024 * 1024));
     assert!(bomb.data.len() < 70_000);
     forge(&table, std::slice::from_ref(&bomb), vec![bomb.name.clone()]);
     assert_eq!(
@@ -398,12 +397,12 @@ fn a_snapshot_that_inflates_to_more_than_functions_have_memory_for_is_refused() 
     );
     // Many that are small enough each are no better.
     let chunks: Vec<Chunk> = (0..5)
-        .map(|n| Chunk::pack((ChunkKind::Nodes, n), &format!("{{\"n\":{n}}}{}", " ".repeat(15 << 20))))
+        .map(|n| Chunk::pack(ChunkKind::Nodes, n, &format!("{{\"n\":{n}}}{}", " ".repeat(15 << 20))))
         .collect();
     forge(&table, &chunks, chunks.iter().map(|chunk| chunk.name.clone()).collect());
     assert_eq!(refused(&table, &mut cache).most, SNAPSHOT_SIZE_MOST);
     // Nor is one that is named a hundred times.
-    let chunk = Chunk::pack((ChunkKind::Nodes, 0), &format!("{{}}{}", " ".repeat(1 << 20)));
+    let chunk = Chunk::pack(ChunkKind::Nodes, 0, &format!("{{}}{}", " ".repeat(1 << 20)));
     let named = (0..100).map(|bucket| ChunkRef { bucket, ..chunk.name.clone() }).collect();
     forge(&table, std::slice::from_ref(&chunk), named);
     assert_eq!(refused(&table, &mut cache).most, SNAPSHOT_SIZE_MOST);
@@ -419,10 +418,10 @@ fn a_shape_counts_for_each_pod_that_has_labels_of_its_own() {
     let shape = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "shape", "namespace": "shop", "labels": labels},
         "spec": {"containers": [{"name": "app"}]}});
-    let shapes = Chunk::pack((ChunkKind::Shapes, 0), &json!({"v": 1, "shapes": {"s": shape}}).to_string());
+    let shapes = Chunk::pack(ChunkKind::Shapes, 0, &json!({"v": 1, "shapes": {"s": shape}}).to_string());
     let row = |n: usize| json!([format!("web-{n}"), "", 0, "n", "Running", "", 0, 0, {"own": "label"}]);
     let rows: Vec<Value> = (0..2000).map(row).collect();
-    let pods = Chunk::pack((ChunkKind::Pods, 0), &json!({"v": 1, "groups": {"s": rows}}).to_string());
+    let pods = Chunk::pack(ChunkKind::Pods, 0, &json!({"v": 1, "groups": {"s": rows}}).to_string());
     forge(&table, &[shapes.clone(), pods.clone()], vec![shapes.name, pods.name]);
     assert_eq!(refused(&table, &mut ChunkCache::default()).most, SNAPSHOT_SIZE_MOST);
 }
@@ -430,7 +429,7 @@ fn a_shape_counts_for_each_pod_that_has_labels_of_its_own() {
 #[test]
 fn caches_keep_no_more_than_a_functions_memory_has_room_for() {
     let table = quiet_table();
-    let chunk = Chunk::pack((ChunkKind::NodeClasses, 0), &format!("{{}}{}", " ".repeat(15 << 20)));
+    let chunk = Chunk::pack(ChunkKind::NodeClasses, 0, &format!("{{}}{}", " ".repeat(15 << 20)));
     forge(&table, std::slice::from_ref(&chunk), vec![chunk.name.clone()]);
     let caches = ChunkCaches::of_classes();
     let read_as = |name: &str| {

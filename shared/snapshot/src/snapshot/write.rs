@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use tenon_domain::id::ClusterName;
 use tenon_table::{
-    Commit, CommitError, CommitToken, Condition, Consistency, Expect, Item, Key, Query, SkRange, Table,
-    TableError, Value, Write, query_all,
+    Commit, CommitError, CommitToken, Consistency, Expect, Item, Key, Query, SkRange, Table, TableError,
+    Value, Write, WriteCondition, query_all,
 };
 
 use super::index::index_key;
 use super::{
-    CHUNK_PREFIX, ChunkRef, Encoded, Heartbeat, Manifest, ManifestError, RETIRED_CHUNKS_STAY, chunk_key,
-    heartbeat_key, manifest_key, partition,
+    CHUNK_PREFIX, ChunkRef, Encoded, Heartbeat, Manifest, RETIRED_CHUNKS_STAY, SnapshotManifestError,
+    chunk_key, heartbeat_key, manifest_key, partition,
 };
 
 /// The attribute by which the table deletes.
@@ -35,7 +35,7 @@ pub enum WriteError {
     Table(#[source] TableError),
     /// The manifest can't be an item.
     #[error("invalid manifest")]
-    Form(#[source] ManifestError),
+    Form(#[source] SnapshotManifestError),
 }
 
 /// Writes a snapshot under a generation, conditional on the manifest that it was encoded against. Gives the manifest
@@ -47,25 +47,26 @@ pub async fn write<T: Table>(
     table: &T,
     cluster: &ClusterName,
     encoded: &Encoded,
-    (generation, base): (u64, Option<&Manifest>),
+    generation: u64,
+    base: Option<&Manifest>,
 ) -> Result<Manifest, WriteError> {
     for chunk in &encoded.new {
         let write = Write::Put { key: chunk_key(cluster, &chunk.name), item: chunk.to_item() };
-        send(table, (&format!("c-{}", chunk.name.digest), vec![]), write).await?;
+        send(table, &format!("c-{}", chunk.name.digest), vec![], write).await?;
     }
     let known = base.and_then(|manifest| manifest.index.as_ref());
     let replaced = known.filter(|known| encoded.manifest.index.as_ref() != Some(known));
     if let Some(index) = encoded.manifest.index.as_ref().filter(|index| known != Some(index)) {
         let write = Write::Put { key: index_key(cluster, &index.digest), item: index.to_item() };
-        send(table, (&format!("i-{}", index.digest), vec![]), write).await?;
+        send(table, &format!("i-{}", index.digest), vec![], write).await?;
     }
     let revision = base.map_or(0, |manifest| manifest.revision);
     let manifest = Manifest { generation, revision: revision.saturating_add(1), ..encoded.manifest.clone() };
     let key = manifest_key(cluster);
     let expect = if base.is_some() { Expect::Revision(revision) } else { Expect::Absent };
-    let condition = Condition::Item { key: key.clone(), expect };
+    let condition = WriteCondition::Item { key: key.clone(), expect };
     let write = Write::Put { key, item: manifest.to_item().map_err(WriteError::Form)? };
-    send(table, (&format!("m-{generation}-{}", manifest.revision), vec![condition]), write).await?;
+    send(table, &format!("m-{generation}-{}", manifest.revision), vec![condition], write).await?;
     if let Some(replaced) = replaced {
         // The manifest is written; one that stays is found by whoever leads next.
         let _stays = retire(table, index_key(cluster, &replaced.digest), manifest.taken_at).await;
@@ -84,7 +85,7 @@ pub async fn beat<T: Table>(
 ) -> Result<(), WriteError> {
     let write =
         Write::Put { key: heartbeat_key(cluster), item: heartbeat.to_item().map_err(WriteError::Form)? };
-    send(table, (&format!("h-{}", heartbeat.seen_at.as_millisecond()), vec![]), write).await
+    send(table, &format!("h-{}", heartbeat.seen_at.as_millisecond()), vec![], write).await
 }
 
 impl Encoded {
@@ -136,12 +137,13 @@ async fn retire<T: Table>(table: &T, key: Key, now: Timestamp) -> Result<(), Wri
     let at = now.saturating_add(RETIRED_CHUNKS_STAY).unwrap_or(Timestamp::MAX).as_second();
     let token = format!("r-{at}");
     let set = Item::from([(EXPIRES_AT.to_owned(), Value::number(at))]);
-    send(table, (&token, vec![]), Write::Set { key, set, remove: vec![] }).await
+    send(table, &token, vec![], Write::Set { key, set, remove: vec![] }).await
 }
 
 async fn send<T: Table>(
     table: &T,
-    (token, conditions): (&str, Vec<Condition>),
+    token: &str,
+    conditions: Vec<WriteCondition>,
     write: Write,
 ) -> Result<(), WriteError> {
     let invalid = |message| WriteError::Commit(CommitError::Invalid { message });

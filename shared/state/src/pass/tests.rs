@@ -2,36 +2,36 @@
 
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::report::Finding;
-use tenon_harness::{EPOCH, Rung, World, WorldConfig};
+use tenon_harness::{EPOCH, FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::block_on;
 use tenon_table::Consistency;
-use tenon_table::items::{Told, from_item};
+use tenon_table::items::{ToldFindings, from_item};
 
 use super::*;
 
 /// Refuses these pods, and fails at its commit where it is told to.
 struct Refusing<'a> {
-    world: &'a World,
+    world: &'a FunctionWorld,
     cluster: ClusterName,
     pods: Vec<(&'static str, &'static str)>,
-    commit: Result<Next, ()>,
+    commit: Result<AfterCommit, ()>,
 }
 
 impl Refusing<'_> {
-    fn of(world: &World, pods: &[(&'static str, &'static str)]) -> Vec<String> {
+    fn of(world: &FunctionWorld, pods: &[(&'static str, &'static str)]) -> Vec<String> {
         let (pods, cluster) = (pods.to_vec(), "prod".parse().unwrap());
-        block_on(run(&Refusing { world, cluster, pods, commit: Ok(Next::Settled) })).unwrap();
+        block_on(run(&Refusing { world, cluster, pods, commit: Ok(AfterCommit::Settled) })).unwrap();
         told(world)
     }
 }
 
 impl Pass for Refusing<'_> {
-    type Ports = World;
-    type Input = Option<Seen>;
+    type Ports = FunctionWorld;
+    type Input = Option<SeenRecord>;
     type Plan = ();
     type Done = ();
 
-    fn ports(&self) -> &World {
+    fn ports(&self) -> &FunctionWorld {
         self.world
     }
 
@@ -43,13 +43,13 @@ impl Pass for Refusing<'_> {
         Of::Cluster(&self.cluster)
     }
 
-    async fn observe(&self, (): &mut ()) -> Result<Option<Option<Seen>>, HandlerError> {
+    async fn observe(&self, (): &mut ()) -> Result<Option<Option<SeenRecord>>, HandlerError> {
         let key = keys::seen(&self.cluster, FunctionName::Provisioner);
         let item = self.world.table.get(&key, Consistency::Strong).await?;
         Ok(Some(item.map(|item| from_item(&key, &item).unwrap())))
     }
 
-    fn plan(&self, _: &Option<Seen>) -> ((), Report) {
+    fn plan(&self, _: &Option<SeenRecord>) -> ((), Report) {
         let mut report = Report::default();
         for (pod, why) in &self.pods {
             let subject = Subject { kind: SubjectKind::Pod, name: (*pod).to_owned() };
@@ -58,33 +58,33 @@ impl Pass for Refusing<'_> {
         ((), report)
     }
 
-    async fn commit(&self, _: &Option<Seen>, (): (), (): &mut ()) -> Result<Next, HandlerError> {
+    async fn commit(&self, _: &Option<SeenRecord>, (): (), (): &mut ()) -> Result<AfterCommit, HandlerError> {
         self.commit.map_err(|()| HandlerError::Waiting("the table is away".to_owned()))
     }
 
-    async fn execute(&self, _: &Option<Seen>, (): &mut ()) -> Result<(), HandlerError> {
+    async fn execute(&self, _: &Option<SeenRecord>, (): &mut ()) -> Result<(), HandlerError> {
         Ok(())
     }
 
-    fn end(&self, before: Option<Seen>, (): &()) -> End {
+    fn end(&self, before: Option<SeenRecord>, (): &()) -> End {
         End { seen: Some(SeenOf { before, ..SeenOf::default() }), wake_at: None }
     }
 }
 
-fn world() -> World {
-    World::new(&WorldConfig::default()).unwrap()
+fn world() -> FunctionWorld {
+    FunctionWorld::new(&WorldConfig::default()).unwrap()
 }
 
 /// What was written into the log since this was asked last; as much is in the journal.
-fn told(world: &World) -> Vec<String> {
+fn told(world: &FunctionWorld) -> Vec<String> {
     world.signals.take_log().into_iter().map(|record| record.message).collect()
 }
 
-fn records(world: &World) -> usize {
+fn records(world: &FunctionWorld) -> usize {
     world.table.dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#prod#pod#")).count()
 }
 
-fn shown(world: &World) -> Option<Told> {
+fn shown(world: &FunctionWorld) -> Option<ToldFindings> {
     let key = keys::told(&"prod".parse().unwrap(), FunctionName::Provisioner);
     world.table.peek(&key).map(|item| from_item(&key, &item).unwrap())
 }
@@ -124,7 +124,7 @@ fn what_is_refused_is_looked_at_again_within_the_hour() {
     let world = world();
     let _ = Refusing::of(&world, &[("a", "full")]);
     let key = keys::seen(&"prod".parse().unwrap(), FunctionName::Provisioner);
-    let seen: Seen = from_item(&key, &world.table.peek(&key).unwrap()).unwrap();
+    let seen: SeenRecord = from_item(&key, &world.table.peek(&key).unwrap()).unwrap();
     assert_eq!(seen.deadline, Some(EPOCH + SignedDuration::from_hours(1)));
 }
 
@@ -146,8 +146,8 @@ fn a_pass_that_fails_tells_all_the_same_and_once() {
 fn a_pass_ends_after_its_rounds() {
     let world = world();
     let (pods, cluster) = (vec![("a", "full")], "prod".parse().unwrap());
-    let pass = Refusing { world: &world, cluster, pods, commit: Ok(Next::LookAgain) };
+    let pass = Refusing { world: &world, cluster, pods, commit: Ok(AfterCommit::LookAgain) };
     block_on(run(&pass)).unwrap();
     assert_eq!(told(&world).len(), 1);
-    assert!(world.signals.take().iter().all(|rung| !matches!(rung, Rung::Event(_))));
+    assert!(world.signals.take().iter().all(|rung| !matches!(rung, RungBell::Event(_))));
 }

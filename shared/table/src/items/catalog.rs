@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use tenon_domain::Timestamp;
-use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, Origin};
+use tenon_domain::evidence::{CatalogPart, Date, ErrorKind, PartOrigin};
 use tenon_domain::id::Region;
 use tenon_domain::money::Currency;
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 use crate::key::REVISION;
 
 /// A region's catalogue, as pointers.
@@ -38,7 +38,7 @@ pub struct PartMeta {
     /// Until when its packed items stay.
     pub packed_until: Option<Timestamp>,
     /// Where its content is from.
-    pub origin: Origin,
+    pub origin: PartOrigin,
     /// What its prices are in; none where it has none.
     pub currency: Option<Currency>,
     /// What the last refresh ran into, if it failed.
@@ -60,7 +60,7 @@ impl CatalogMeta {
     }
 }
 
-impl Form for CatalogMeta {
+impl ItemForm for CatalogMeta {
     fn write(&self, to: &mut Attributes) {
         to.number(REVISION, self.revision);
         for (part, meta) in &self.parts {
@@ -115,17 +115,17 @@ fn word_if<T>(
     from.value_if(name).map(|_| from.word(name, parse)).transpose()
 }
 
-const fn shipped(origin: &Origin) -> Option<(&Date, &Region)> {
+const fn shipped(origin: &PartOrigin) -> Option<(&Date, &Region)> {
     match origin {
-        Origin::Answered => None,
-        Origin::Shipped { as_of, region } => Some((as_of, region)),
+        PartOrigin::Answered => None,
+        PartOrigin::Shipped { as_of, region } => Some((as_of, region)),
     }
 }
 
-fn origin(from: Fields<'_>) -> Result<Origin, FieldError> {
+fn origin(from: Fields<'_>) -> Result<PartOrigin, FieldError> {
     if from.value_if("origin").is_none() {
-        return Ok(Origin::Answered);
+        return Ok(PartOrigin::Answered);
     }
     from.word("origin", |word| (word == SHIPPED).then_some(()))?;
-    Ok(Origin::Shipped { as_of: from.parsed("as_of")?, region: from.parsed("of_region")? })
+    Ok(PartOrigin::Shipped { as_of: from.parsed("as_of")?, region: from.parsed("of_region")? })
 }

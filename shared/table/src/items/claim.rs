@@ -8,11 +8,11 @@ use tenon_domain::claim::{
     RemovalReason, Terms,
 };
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 
-impl Form for Claim {
+impl ItemForm for Claim {
     fn write(&self, to: &mut Attributes) {
         to.text("name", &self.name);
         to.number(REVISION, self.revision);

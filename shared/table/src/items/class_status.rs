@@ -7,11 +7,11 @@ use tenon_domain::class_status::{
 };
 use tenon_domain::zonal_shift::ShiftEnd;
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 use super::reservation::{read_reservations, write_reservations};
 use crate::key::REVISION;
 
-impl Form for ClassStatus {
+impl ItemForm for ClassStatus {
     fn write(&self, to: &mut Attributes) {
         to.text("name", &self.name);
         to.number(REVISION, self.revision);

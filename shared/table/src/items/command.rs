@@ -3,10 +3,10 @@
 use tenon_domain::claim::RemovalReason;
 use tenon_domain::command::{Command, CommandState};
 
-use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
 use crate::key::REVISION;
 
-impl Form for Command {
+impl ItemForm for Command {
     fn write(&self, to: &mut Attributes) {
         to.text("id", &self.id);
         to.number(REVISION, self.revision);
@@ -41,7 +41,7 @@ impl Form for Command {
             other => {
                 let expected = "expected `Replacing`, `Draining` or `Done`";
                 let message = format!("`{other}` isn't a command's phase: {expected}");
-                return Err(FieldError::at("phase", Problem::Invalid(message)));
+                return Err(FieldError::at("phase", FieldProblem::Invalid(message)));
             }
         };
         Ok(Self {

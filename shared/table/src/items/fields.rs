@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
-use super::form::{FieldError, Problem};
+use super::form::{FieldError, FieldProblem};
 use crate::{Item, Number, Value};
 
 /// Attributes being read.
@@ -27,9 +27,9 @@ impl<'a> Fields<'a> {
     /// Any value that is there.
     ///
     /// # Errors
-    /// [`Problem::Missing`].
+    /// [`FieldProblem::Missing`].
     pub fn value(self, name: &str) -> Result<&'a Value, FieldError> {
-        self.value_if(name).ok_or_else(|| FieldError::at(name, Problem::Missing))
+        self.value_if(name).ok_or_else(|| FieldError::at(name, FieldProblem::Missing))
     }
 
     /// Any value; an explicit null is none.
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
     /// When it is missing, no text, or no word of the list.
     pub fn word<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, FieldError> {
         let word = self.text(name)?;
-        parse(word).ok_or_else(|| FieldError::at(name, Problem::Invalid(format!("`{word}` is unknown"))))
+        parse(word).ok_or_else(|| FieldError::at(name, FieldProblem::Invalid(format!("`{word}` is unknown"))))
     }
 
     /// A moment.
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
     pub fn u32(self, name: &str) -> Result<u32, FieldError> {
         let number = self.u64(name)?;
         u32::try_from(number).map_err(|_| {
-            FieldError::at(name, Problem::Invalid(format!("`{number}` is more than 32 bits hold")))
+            FieldError::at(name, FieldProblem::Invalid(format!("`{number}` is more than 32 bits hold")))
         })
     }
 
@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// When it is missing or not bytes.
     pub fn bytes(self, name: &str) -> Result<&'a [u8], FieldError> {
-        self.value(name)?.as_bytes().ok_or_else(|| FieldError::at(name, Problem::NotA("binary")))
+        self.value(name)?.as_bytes().ok_or_else(|| FieldError::at(name, FieldProblem::NotA("binary")))
     }
 
     /// A list of parsed texts; one that is missing is empty.
@@ -245,12 +245,12 @@ impl<'a> Fields<'a> {
     /// When it is no map of quantities.
     pub fn resources(self, name: &str) -> Result<ResourceList, FieldError> {
         let quantity = |value: &Value| {
-            Quantity::parse(as_text(value)?).map_err(|error| Problem::Invalid(error.to_string()))
+            Quantity::parse(as_text(value)?).map_err(|error| FieldProblem::Invalid(error.to_string()))
         };
         let quantities = self.entries(name, quantity)?;
         let resource = |(resource, quantity): (String, Quantity)| {
             let resource = ResourceName::parse(resource)
-                .map_err(|error| FieldError::at(name, Problem::Invalid(error.to_string())))?;
+                .map_err(|error| FieldError::at(name, FieldProblem::Invalid(error.to_string())))?;
             Ok((resource, quantity))
         };
         quantities.into_iter().map(resource).collect()
@@ -261,7 +261,7 @@ impl<'a> Fields<'a> {
             None => Ok(&[]),
             Some(Value::L(elements)) => Ok(elements),
             Some(Value::S(_) | Value::N(_) | Value::Bool(_) | Value::B(_) | Value::Null | Value::M(_)) => {
-                Err(FieldError::at(name, Problem::NotA("a list")))
+                Err(FieldError::at(name, FieldProblem::NotA("a list")))
             }
         }
     }
@@ -269,7 +269,7 @@ impl<'a> Fields<'a> {
     fn entries<T>(
         self,
         name: &str,
-        read: impl Fn(&'a Value) -> Result<T, Problem>,
+        read: impl Fn(&'a Value) -> Result<T, FieldProblem>,
     ) -> Result<BTreeMap<String, T>, FieldError> {
         let Some(value) = self.value_if(name) else { return Ok(BTreeMap::new()) };
         let fields = as_map(value).map_err(|problem| FieldError::at(name, problem))?;
@@ -281,23 +281,23 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn as_text(value: &Value) -> Result<&str, Problem> {
-    value.as_text().ok_or(Problem::NotA("a text"))
+fn as_text(value: &Value) -> Result<&str, FieldProblem> {
+    value.as_text().ok_or(FieldProblem::NotA("a text"))
 }
 
-fn as_u64(value: &Value) -> Result<u64, Problem> {
-    value.as_number().and_then(Number::to_u64).ok_or(Problem::NotA("a whole number"))
+fn as_u64(value: &Value) -> Result<u64, FieldProblem> {
+    value.as_number().and_then(Number::to_u64).ok_or(FieldProblem::NotA("a whole number"))
 }
 
-fn as_map(value: &Value) -> Result<Fields<'_>, Problem> {
+fn as_map(value: &Value) -> Result<Fields<'_>, FieldProblem> {
     match value {
         Value::M(fields) => Ok(Fields(fields)),
         Value::S(_) | Value::N(_) | Value::Bool(_) | Value::B(_) | Value::Null | Value::L(_) => {
-            Err(Problem::NotA("a map"))
+            Err(FieldProblem::NotA("a map"))
         }
     }
 }
 
-fn parse<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, Problem> {
-    text.parse().map_err(|error: T::Err| Problem::Invalid(error.to_string()))
+fn parse<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, FieldProblem> {
+    text.parse().map_err(|error: T::Err| FieldProblem::Invalid(error.to_string()))
 }

@@ -20,7 +20,7 @@ pub use super::fields::Fields;
 pub const VERSION_WRITTEN: u64 = 1;
 
 /// A kind of item.
-pub trait Form: Sized {
+pub trait ItemForm: Sized {
     /// Writes all its attributes but the version.
     fn write(&self, to: &mut Attributes);
 
@@ -49,12 +49,12 @@ pub struct FieldError {
     /// Where in the item: names joined by dots, places in brackets.
     pub path: String,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: FieldProblem,
 }
 
 /// What is wrong with an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
+pub enum FieldProblem {
     /// It isn't there.
     Missing,
     /// It has another type.
@@ -65,7 +65,7 @@ pub enum Problem {
     Version(u64),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FieldProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("it is missing"),
@@ -83,7 +83,7 @@ impl fmt::Display for Problem {
 impl FieldError {
     /// An error at an attribute.
     #[must_use]
-    pub fn at(name: &str, problem: Problem) -> Self {
+    pub fn at(name: &str, problem: FieldProblem) -> Self {
         Self { path: name.to_owned(), problem }
     }
 
@@ -97,7 +97,7 @@ impl FieldError {
 }
 
 /// The item of a value.
-pub fn to_item<T: Form>(value: &T) -> Item {
+pub fn to_item<T: ItemForm>(value: &T) -> Item {
     attributes(value).set
 }
 
@@ -105,12 +105,12 @@ pub fn to_item<T: Form>(value: &T) -> Item {
 ///
 /// # Errors
 /// [`FormError`] names the item and the attribute.
-pub fn from_item<T: Form>(key: &Key, item: &Item) -> Result<T, FormError> {
+pub fn from_item<T: ItemForm>(key: &Key, item: &Item) -> Result<T, FormError> {
     let fields = Fields::of(item);
     let read = || {
         let version = fields.u64(VERSION)?;
         if version > VERSION_WRITTEN + 1 {
-            return Err(FieldError::at(VERSION, Problem::Version(version)));
+            return Err(FieldError::at(VERSION, FieldProblem::Version(version)));
         }
         T::read(fields)
     };
@@ -121,20 +121,20 @@ pub fn from_item<T: Form>(key: &Key, item: &Item) -> Result<T, FormError> {
 ///
 /// # Errors
 /// [`FormError`] of the first that doesn't have its form.
-pub fn from_items<'a, T: Form>(
+pub fn from_items<'a, T: ItemForm>(
     items: impl IntoIterator<Item = &'a (Key, Item)>,
 ) -> Result<Vec<T>, FormError> {
     items.into_iter().map(|(key, item)| from_item(key, item)).collect()
 }
 
 /// Writes a value over what was there: attributes that its form doesn't know stay, those that it leaves out go.
-pub fn set<T: Form>(key: Key, value: &T) -> Write {
+pub fn set<T: ItemForm>(key: Key, value: &T) -> Write {
     let Attributes { set, remove } = attributes(value);
     Write::Set { key, set, remove: remove.into_iter().map(str::to_owned).collect() }
 }
 
 /// The same, and DynamoDB may delete the item after a moment.
-pub fn set_expiring<T: Form>(key: Key, value: &T, expires_at: Timestamp) -> Write {
+pub fn set_expiring<T: ItemForm>(key: Key, value: &T, expires_at: Timestamp) -> Write {
     let mut attributes = attributes(value);
     attributes.set.insert(EXPIRES_AT.to_owned(), seconds(expires_at));
     attributes.remove.retain(|name| *name != EXPIRES_AT);
@@ -143,11 +143,11 @@ pub fn set_expiring<T: Form>(key: Key, value: &T, expires_at: Timestamp) -> Writ
 }
 
 /// Puts a value in place of whatever was there.
-pub fn put<T: Form>(key: Key, value: &T) -> Write {
+pub fn put<T: ItemForm>(key: Key, value: &T) -> Write {
     Write::Put { key, item: to_item(value) }
 }
 
-fn attributes<T: Form>(value: &T) -> Attributes {
+fn attributes<T: ItemForm>(value: &T) -> Attributes {
     let mut attributes = Attributes::default();
     attributes.set.insert(VERSION.to_owned(), Value::number(VERSION_WRITTEN));
     value.write(&mut attributes);

@@ -3,9 +3,9 @@
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::image::{ImageRecord, ImageState};
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 
-impl Form for ImageRecord {
+impl ItemForm for ImageRecord {
     fn write(&self, to: &mut Attributes) {
         to.text("id", &self.id);
         to.text("name", &self.name);

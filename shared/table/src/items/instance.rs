@@ -4,7 +4,7 @@
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId};
 use tenon_domain::unavailable::OfferingKey;
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 
 /// Whose an instance is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct InstanceOwner {
     pub offering: Option<OfferingKey>,
 }
 
-impl Form for InstanceOwner {
+impl ItemForm for InstanceOwner {
     fn write(&self, to: &mut Attributes) {
         to.text("instance", &self.instance);
         to.text("cluster", &self.cluster);

@@ -4,7 +4,7 @@
 
 use tenon_domain::journal::{Decision, JOURNAL_KEPT, JournalRecord, Subject, SubjectKind};
 
-use super::form::{Attributes, FieldError, Fields, Form, FormError, from_item, put, seconds, to_item};
+use super::form::{Attributes, FieldError, Fields, FormError, ItemForm, from_item, put, seconds, to_item};
 use super::keys::{self, JournalOf};
 use crate::key::EXPIRES_AT;
 use crate::{Item, Key, Value, Write};
@@ -52,7 +52,7 @@ pub fn journal_from_item(key: &Key, item: &Item) -> Result<JournalRecord, FormEr
     from_item(key, item)
 }
 
-impl Form for JournalRecord {
+impl ItemForm for JournalRecord {
     fn write(&self, to: &mut Attributes) {
         to.text("kind", self.subject.kind.as_str());
         to.text("name", &self.subject.name);

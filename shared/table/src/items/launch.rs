@@ -8,14 +8,14 @@ use tenon_domain::id::{NamespacedName, ParseIdError, Uid};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
 
 use super::deflated::{deflate, inflate};
-use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
 use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 use crate::value::Value;
 
 const REQUEST: &str = "request";
 
-impl Form for Launch {
+impl ItemForm for Launch {
     fn write(&self, to: &mut Attributes) {
         to.text("id", &self.id);
         to.number(REVISION, self.revision);
@@ -59,7 +59,7 @@ impl Form for Launch {
             }
             other => {
                 let message = format!("`{other}` isn't a launch's phase: expected `Requested` or `Settled`");
-                return Err(FieldError::at("phase", Problem::Invalid(message)));
+                return Err(FieldError::at("phase", FieldProblem::Invalid(message)));
             }
         };
         Ok(Self {
@@ -102,7 +102,7 @@ fn read_request(from: Fields<'_>) -> Result<String, FieldError> {
     }
     let plain = inflate(from.bytes(REQUEST)?, REQUEST_BYTES).map_err(|error| error.to_string());
     let text = plain.and_then(|plain| String::from_utf8(plain).map_err(|error| error.to_string()));
-    text.map_err(|error| FieldError::at(REQUEST, Problem::Invalid(error)))
+    text.map_err(|error| FieldError::at(REQUEST, FieldProblem::Invalid(error)))
 }
 
 /// A counted pod as one text.

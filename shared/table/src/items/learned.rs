@@ -2,10 +2,10 @@
 
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
 
-use super::form::{Attributes, FieldError, Fields, Form, seconds};
+use super::form::{Attributes, FieldError, Fields, ItemForm, seconds};
 use crate::key::{EXPIRES_AT, REVISION};
 
-impl Form for LearnedRecord {
+impl ItemForm for LearnedRecord {
     fn write(&self, to: &mut Attributes) {
         let LearnedMemory(bytes) = self.memory;
         to.number(REVISION, self.revision);

@@ -32,16 +32,17 @@ pub mod type_record;
 pub mod unavailable;
 
 pub use catalog::{CatalogMeta, PartMeta};
-pub use form::{FieldError, Form, FormError, from_item, from_items, put, set, set_expiring, to_item};
+pub use form::{FieldError, FormError, ItemForm, from_item, from_items, put, set, set_expiring, to_item};
 pub use instance::InstanceOwner;
 pub use journal::{Journal, journal_from_item};
 pub use keys::JournalOf;
 pub use packed::{
-    CatalogCache, CatalogError, Parts, Refresh, failed, read_parts, refresh, refresh_without_answer,
+    CatalogCache, CatalogError, Refresh, RefreshedParts, Substitute, failed, read_parts, refresh,
+    refresh_without_answer,
 };
-pub use seen::{Generations, Halt, Seen, add_step, revision_of, steps_of};
-pub use template::Template;
-pub use told::{Told, ToldFinding};
+pub use seen::{Generations, Halt, SeenRecord, add_step, revision_of, steps_of};
+pub use template::TemplateItem;
+pub use told::{ToldFinding, ToldFindings};
 pub use trial::Trial;
 pub use type_record::TypeRecord;
 

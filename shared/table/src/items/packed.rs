@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tenon_domain::catalog::PartData;
 use tenon_domain::digest::Digest;
-use tenon_domain::evidence::{CatalogPart, Origin, RefreshFailure};
+use tenon_domain::evidence::{CatalogPart, PartOrigin, RefreshFailure};
 use tenon_domain::id::Region;
 use tenon_domain::money::Currency;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -26,7 +26,7 @@ use super::keys;
 use super::packed_forms::PartForm;
 use crate::key::{EXPIRES_AT, VERSION};
 use crate::{
-    Commit, Condition, Consistency, Expect, Item, Key, Table, TableError, Value, Write, content_commit,
+    Commit, Consistency, Expect, Item, Key, Table, TableError, Value, Write, WriteCondition, content_commit,
 };
 
 /// The most bytes of one packed item: well under DynamoDB's 400 KB.
@@ -44,11 +44,11 @@ const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
 const DATA: &str = "data";
 
 /// Parts that a caller asked for and that ever arrived.
-pub type Parts = BTreeMap<CatalogPart, Part>;
+pub type RefreshedParts = BTreeMap<CatalogPart, RefreshedPart>;
 
 /// A part as it was last refreshed.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct RefreshedPart {
     /// Its content.
     pub data: Arc<PartData>,
     /// Its generation.
@@ -136,20 +136,34 @@ fn life(part: CatalogPart) -> SignedDuration {
     part.stale_after().saturating_mul(2).max(PACKED_LIFE_LEAST)
 }
 
-/// The writes of a refresh: pieces and the pointer, or only the pointer's time where the content is as before.
+/// The writes of a refresh from AWS's answer: pieces and the pointer, or only the pointer's time where the content is as before.
 ///
 /// # Errors
 /// [`CatalogError::Pack`] when the content can't be packed.
 pub fn refresh(
     region: &Region,
     meta: &CatalogMeta,
-    (data, origin): (&PartData, Origin),
+    data: &PartData,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
     let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
-    let answered =
-        PartMeta { origin, last_error: None, last_error_kind: None, failing_since: None, ..before };
-    written(region, meta, (data, answered), now)
+    let answered = PartMeta {
+        origin: PartOrigin::Answered,
+        last_error: None,
+        last_error_kind: None,
+        failing_since: None,
+        ..before
+    };
+    written(region, meta, data, answered, now)
+}
+
+/// Content that stands in for what AWS didn't answer.
+#[derive(Debug, Clone)]
+pub struct Substitute<'a> {
+    /// The content.
+    pub data: &'a PartData,
+    /// Where it is from.
+    pub origin: PartOrigin,
 }
 
 /// The same for content that stands in for what AWS didn't answer: the failure is said beside it.
@@ -159,20 +173,22 @@ pub fn refresh(
 pub fn refresh_without_answer(
     region: &Region,
     meta: &CatalogMeta,
-    (data, origin): (&PartData, Origin),
+    content: Substitute<'_>,
     failure: &RefreshFailure,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
+    let Substitute { data, origin } = content;
     let before = meta.parts.get(&data.part()).cloned().unwrap_or_default();
     let failing = PartMeta { origin, ..failing(before, failure, now) };
-    written(region, meta, (data, failing), now)
+    written(region, meta, data, failing, now)
 }
 
 /// The writes of content that is as of now.
 fn written(
     region: &Region,
     meta: &CatalogMeta,
-    (data, before): (&PartData, PartMeta),
+    data: &PartData,
+    before: PartMeta,
     now: Timestamp,
 ) -> Result<Refresh, CatalogError> {
     let part = data.part();
@@ -198,7 +214,7 @@ fn written(
         after.count = data.count() as u64;
         after.digest = digest;
     }
-    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, (part, after.clone())), after })
+    Ok(Refresh { pieces, pointer: pointer_commit(region, meta, part, after.clone()), after })
 }
 
 fn currency(region: &Region, part: CatalogPart) -> Option<Currency> {
@@ -228,7 +244,7 @@ pub fn failed(
 ) -> Refresh {
     let before = meta.parts.get(&part).cloned().unwrap_or_default();
     let after = failing(before, failure, now);
-    let pointer = pointer_commit(region, meta, (part, after.clone()));
+    let pointer = pointer_commit(region, meta, part, after.clone());
     Refresh { pieces: Vec::new(), pointer, after }
 }
 
@@ -258,9 +274,9 @@ pub async fn read_parts<T: Table>(
     region: &Region,
     wanted: &[CatalogPart],
     cache: &CatalogCache,
-) -> Result<Parts, CatalogError> {
+) -> Result<RefreshedParts, CatalogError> {
     let meta = read_meta(table, region, Consistency::Eventual).await?;
-    parts_of(table, region, (&meta, wanted), cache).await
+    parts_of(table, region, &meta, wanted, cache).await
 }
 
 /// The same, for a caller that has read the pointer already.
@@ -270,10 +286,11 @@ pub async fn read_parts<T: Table>(
 pub async fn parts_of<T: Table>(
     table: &T,
     region: &Region,
-    (meta, wanted): (&CatalogMeta, &[CatalogPart]),
+    meta: &CatalogMeta,
+    wanted: &[CatalogPart],
     cache: &CatalogCache,
-) -> Result<Parts, CatalogError> {
-    each_part(table, region, (meta, wanted), cache)
+) -> Result<RefreshedParts, CatalogError> {
+    each_part(table, region, meta, wanted, cache)
         .await?
         .into_iter()
         .map(|(part, found)| found.map(|found| (part, found)))
@@ -288,9 +305,10 @@ pub async fn parts_of<T: Table>(
 pub async fn each_part<T: Table>(
     table: &T,
     region: &Region,
-    (meta, wanted): (&CatalogMeta, &[CatalogPart]),
+    meta: &CatalogMeta,
+    wanted: &[CatalogPart],
     cache: &CatalogCache,
-) -> Result<BTreeMap<CatalogPart, Result<Part, CatalogError>>, TableError> {
+) -> Result<BTreeMap<CatalogPart, Result<RefreshedPart, CatalogError>>, TableError> {
     let arrived = |part: &CatalogPart| {
         let found = meta.parts.get(part).filter(|found| found.generation > 0)?;
         Some((*part, (found, found.refreshed_at?)))
@@ -317,7 +335,7 @@ pub async fn each_part<T: Table>(
     };
     let part = |(part, (found, refreshed_at)): (CatalogPart, (&PartMeta, Timestamp))| {
         let read = whole(part, found);
-        (part, read.map(|data| Part { data, generation: found.generation, refreshed_at }))
+        (part, read.map(|data| RefreshedPart { data, generation: found.generation, refreshed_at }))
     };
     Ok(arrived.into_iter().map(part).collect())
 }
@@ -345,12 +363,12 @@ fn joined(
     unpack(part, &bytes)
 }
 
-fn pointer_commit(region: &Region, meta: &CatalogMeta, (part, after): (CatalogPart, PartMeta)) -> Commit {
+fn pointer_commit(region: &Region, meta: &CatalogMeta, part: CatalogPart, after: PartMeta) -> Commit {
     let key = keys::catalog(region);
     let expect = if meta.revision == 0 { Expect::Absent } else { Expect::Revision(meta.revision) };
     let mut next = CatalogMeta { revision: meta.revision.saturating_add(1), parts: meta.parts.clone() };
     next.parts.insert(part, after);
-    content_commit(vec![Condition::Item { key: key.clone(), expect }], vec![form::set(key, &next)])
+    content_commit(vec![WriteCondition::Item { key: key.clone(), expect }], vec![form::set(key, &next)])
 }
 
 fn put_piece(key: Key, chunk: &[u8], until: Timestamp) -> Commit {

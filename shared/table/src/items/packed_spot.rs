@@ -9,12 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use tenon_domain::catalog::parts::SpotPrices;
 use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::money::UsdPerHour;
 
 use super::packed_forms::FormsError;
-
-type SpotPrices = BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>;
 
 /// A power of ten above this divides no price that isn't 0: a nano-dollar's 10^19 is more than a `u64` holds.
 const TENS_MAX: u32 = 19;

@@ -3,10 +3,10 @@
 use tenon_domain::class_status::ConditionStatus;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 use crate::key::REVISION;
 
-impl Form for PoolStatus {
+impl ItemForm for PoolStatus {
     fn write(&self, to: &mut Attributes) {
         to.text("name", &self.name);
         to.number(REVISION, self.revision);

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 
-impl Form for Registry {
+impl ItemForm for Registry {
     fn write(&self, to: &mut Attributes) {
         to.text("installation", &self.installation);
         to.text("cluster", &self.cluster);
@@ -86,7 +86,7 @@ const ZONAL_SHIFT: &str = "zonal_shift";
 fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
     let default = ClusterSettings::default();
     let gate = |name, default| {
-        if from.value_if(name).is_some() { from.word(name, Gate::parse) } else { Ok(default) }
+        if from.value_if(name).is_some() { from.word(name, FeatureGate::parse) } else { Ok(default) }
     };
     Ok(ClusterSettings {
         vm_memory_overhead_ppm: from
@@ -100,7 +100,7 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
 
 fn read_gates(from: Fields<'_>) -> Result<Gates, FieldError> {
     let reserved_capacity = match from.value_if(RESERVED_CAPACITY) {
-        Some(_) => from.word(RESERVED_CAPACITY, Gate::parse)?,
+        Some(_) => from.word(RESERVED_CAPACITY, FeatureGate::parse)?,
         None => Gates::default().reserved_capacity,
     };
     Ok(Gates { reserved_capacity })

@@ -10,7 +10,7 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 
-use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
 use super::keys;
 use crate::key::REVISION;
 use crate::{Item, Write};
@@ -32,7 +32,7 @@ pub struct Generations {
 
 /// What a function's last full pass planned from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenRecord {
     /// The function.
     pub function: FunctionName,
     /// What it planned from.
@@ -47,7 +47,7 @@ pub struct Seen {
     pub told_at: Option<Timestamp>,
 }
 
-impl Seen {
+impl SeenRecord {
     /// Whether a pass would plan from the same world, and nothing is due.
     #[must_use]
     pub fn unchanged(&self, now: Timestamp, generations: &Generations) -> bool {
@@ -55,7 +55,7 @@ impl Seen {
     }
 }
 
-impl Form for Seen {
+impl ItemForm for SeenRecord {
     fn write(&self, to: &mut Attributes) {
         to.text("function", self.function.as_str());
         to.number("snapshot", self.generations.snapshot);
@@ -72,9 +72,10 @@ impl Form for Seen {
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
         let part = |(part, generation): (String, u64)| match CatalogPart::parse(&part) {
             Some(part) => Ok((part, generation)),
-            None => {
-                Err(FieldError::at("catalog", Problem::Invalid(format!("`{part}` isn't a catalogue part"))))
-            }
+            None => Err(FieldError::at(
+                "catalog",
+                FieldProblem::Invalid(format!("`{part}` isn't a catalogue part")),
+            )),
         };
         Ok(Self {
             function: from.word("function", FunctionName::parse)?,
@@ -101,7 +102,7 @@ pub struct Halt {
     pub reason: String,
 }
 
-impl Form for Halt {
+impl ItemForm for Halt {
     fn write(&self, to: &mut Attributes) {
         to.time("since", self.since);
         to.text("reason", &self.reason);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     fn check(now: i64, deadline: Option<i64>, steps: u64, expected: bool) {
-        let seen = Seen {
+        let seen = SeenRecord {
             function: FunctionName::Lifecycle,
             generations: Generations { steps: 4, ..Generations::default() },
             deadline: deadline.map(at),

@@ -3,11 +3,11 @@
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ImageId, NodeClassName};
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 
 /// A launch template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
+pub struct TemplateItem {
     /// Its name in EC2, which carries the digest of its content.
     pub name: String,
     /// The class that it was made for.
@@ -24,7 +24,7 @@ pub struct Template {
     pub made_at: Option<Timestamp>,
 }
 
-impl Form for Template {
+impl ItemForm for TemplateItem {
     fn write(&self, to: &mut Attributes) {
         to.text("name", &self.name);
         to.text("class", &self.class);

@@ -10,11 +10,11 @@ use tenon_domain::journal::{Decision, Subject, SubjectKind};
 use tenon_domain::report::Shown;
 use tenon_domain::wake::FunctionName;
 
-use super::form::{Attributes, FieldError, Fields, Form};
+use super::form::{Attributes, FieldError, Fields, ItemForm};
 
 /// What a function refuses and waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ToldFindings {
     /// The function.
     pub function: FunctionName,
     /// Its findings, by subject.
@@ -51,7 +51,7 @@ impl ToldFinding {
     }
 }
 
-impl Form for Told {
+impl ItemForm for ToldFindings {
     fn write(&self, to: &mut Attributes) {
         to.text("function", self.function.as_str());
         to.list("findings", &self.findings, |finding, to| {

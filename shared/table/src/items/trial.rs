@@ -5,7 +5,7 @@
 use tenon_domain::Timestamp;
 use tenon_domain::wake::FunctionName;
 
-use super::form::{Attributes, FieldError, Fields, Form, seconds};
+use super::form::{Attributes, FieldError, Fields, ItemForm, seconds};
 use crate::key::EXPIRES_AT;
 
 /// A function's trial of a cluster.
@@ -21,7 +21,7 @@ pub struct Trial {
     pub expires_at: Timestamp,
 }
 
-impl Form for Trial {
+impl ItemForm for Trial {
     fn write(&self, to: &mut Attributes) {
         to.text("function", self.function.as_str());
         to.number("begun", self.begun);

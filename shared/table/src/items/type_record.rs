@@ -9,7 +9,7 @@ use tenon_domain::id::{InstanceType, Region};
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::resources::ResourceList;
 
-use super::form::{Attributes, FieldError, Fields, Form, Problem};
+use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
 
 /// An instance type, as the default class sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const fn prices(currency: Currency) -> (&'static str, &'static str) {
     }
 }
 
-impl Form for TypeRecord {
+impl ItemForm for TypeRecord {
     fn write(&self, to: &mut Attributes) {
         to.text("name", &self.name);
         to.labels("labels", &self.labels);
@@ -86,7 +86,8 @@ impl Form for TypeRecord {
         let currency = Currency::ALL.into_iter().find(held).unwrap_or_default();
         let (on_demand, spot) = prices(currency);
         let price = |name: &str, text: &str| {
-            UsdPerHour::parse(text).map_err(|error| FieldError::at(name, Problem::Invalid(error.to_string())))
+            UsdPerHour::parse(text)
+                .map_err(|error| FieldError::at(name, FieldProblem::Invalid(error.to_string())))
         };
         let by_zone = from.labels(spot)?.into_iter().map(|(zone, text)| Ok((zone, price(spot, &text)?)));
         Ok(Self {

@@ -5,10 +5,10 @@
 
 use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
 
-use super::form::{Attributes, FieldError, Fields, Form, seconds};
+use super::form::{Attributes, FieldError, Fields, ItemForm, seconds};
 use crate::key::{EXPIRES_AT, REVISION};
 
-impl Form for Mark {
+impl ItemForm for Mark {
     fn write(&self, to: &mut Attributes) {
         to.number(REVISION, self.revision);
         to.text("what", self.key.to_string());

@@ -12,7 +12,7 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_dynamodb::DynamoTable;
-use tenon_snapshot::{Action, ActionKind, action};
+use tenon_snapshot::{ActionKind, NodeAction, action};
 use tenon_table::{Commit, CommitToken, Table as _, Write};
 
 /// The region that replicas are told.
@@ -28,7 +28,7 @@ pub(crate) fn named(variable: &str) -> String {
 }
 
 /// One test's account.
-pub(crate) struct Account {
+pub(crate) struct ReplicasAccount {
     /// The cluster's name, and that of everything else here.
     pub(crate) name: String,
     /// The agent's queue.
@@ -39,7 +39,7 @@ pub(crate) struct Account {
     heard: String,
 }
 
-impl Account {
+impl ReplicasAccount {
     pub(crate) async fn new(name: &str) -> Self {
         let name = format!("{name}-{}", std::process::id());
         let http = aws_smithy_http_client::Builder::new().build_http();
@@ -74,7 +74,7 @@ impl Account {
     /// Writes what the Node of a claim should be, and rings as a function does.
     pub(crate) async fn act(&self, node: &str, kind: ActionKind) {
         let cluster = ClusterName::parse(&self.name).expect("a name");
-        let action = Action {
+        let action = NodeAction {
             claim: ClaimName::parse(node).expect("a name"),
             number: 1,
             kind,

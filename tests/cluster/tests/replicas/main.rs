@@ -24,7 +24,7 @@ use tenon_kube::lease::{DURATION, EVERY, RENEW_WITHIN};
 use tenon_snapshot::ActionKind;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::account::{Account, provider_id};
+use crate::account::{ReplicasAccount, provider_id};
 use crate::relay::Way;
 use crate::replica::{NAMESPACE, Replica, Signal};
 
@@ -39,14 +39,14 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// There is one lease.
 static ONE: Mutex<()> = Mutex::const_new(());
 
-struct World {
+struct ReplicasWorld {
     admin: Cluster,
-    account: Account,
+    account: ReplicasAccount,
     nodes: Vec<String>,
     _one: MutexGuard<'static, ()>,
 }
 
-impl World {
+impl ReplicasWorld {
     async fn new(name: &str) -> Self {
         let one = ONE.lock().await;
         let admin = Cluster::admin().await;
@@ -59,7 +59,7 @@ impl World {
             let leases: Api<Lease> = Api::namespaced(admin.client(), namespace);
             let _none = leases.delete(name, &DeleteParams::default()).await;
         }
-        Self { admin, account: Account::new(name).await, nodes: Vec::new(), _one: one }
+        Self { admin, account: ReplicasAccount::new(name).await, nodes: Vec::new(), _one: one }
     }
 
     /// Two replicas, the first of which leads.
@@ -165,7 +165,7 @@ async fn assert_healthy(replica: &Replica) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs tests/servers/ministack and tests/servers/control-plane"]
 async fn the_holder_alone_acts_and_one_that_is_killed_is_replaced_when_its_lease_ends() {
-    let mut world = World::new("killed").await;
+    let mut world = ReplicasWorld::new("killed").await;
     let (first, second) = world.pair().await;
     world.join("a").await;
     world.registers("the first").await;
@@ -195,7 +195,7 @@ async fn the_holder_alone_acts_and_one_that_is_killed_is_replaced_when_its_lease
 }
 
 /// The bus heard the leader, under its own source.
-async fn assert_rang(world: &World) {
+async fn assert_rang(world: &ReplicasWorld) {
     let heard = world.account.heard().await;
     let source = json!(format!("tenon.agent.{}", world.account.name));
     assert!(!heard.is_empty(), "the bus heard nothing");
@@ -211,7 +211,7 @@ async fn assert_rang(world: &World) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs tests/servers/ministack and tests/servers/control-plane"]
 async fn one_that_is_told_to_stop_ends_its_step_and_gives_the_lease_up() {
-    let mut world = World::new("stopped").await;
+    let mut world = ReplicasWorld::new("stopped").await;
     let (mut first, second) = world.pair().await;
     // A step is under way that waits for the table.
     first.aws.set(Way::Parted);
@@ -235,7 +235,7 @@ async fn one_that_is_told_to_stop_ends_its_step_and_gives_the_lease_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs tests/servers/ministack and tests/servers/control-plane"]
 async fn one_that_waits_ends_at_once_and_the_lease_stays() {
-    let world = World::new("waiting").await;
+    let world = ReplicasWorld::new("waiting").await;
     let (first, mut second) = world.pair().await;
     second.signal(Signal::Terminate);
     ends(&mut second, Duration::from_secs(1)).await;
@@ -248,7 +248,7 @@ async fn one_that_waits_ends_at_once_and_the_lease_stays() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs tests/servers/ministack and tests/servers/control-plane"]
 async fn one_that_is_cut_off_stops_before_another_takes_over() {
-    let mut world = World::new("cut").await;
+    let mut world = ReplicasWorld::new("cut").await;
     let (first, second) = world.pair().await;
     first.api.set(Way::Parted);
     let cut = Instant::now();
@@ -268,7 +268,7 @@ async fn one_that_is_cut_off_stops_before_another_takes_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs tests/servers/ministack and tests/servers/control-plane"]
 async fn one_that_leads_and_is_cut_off_ends_all_the_same() {
-    let world = World::new("alone").await;
+    let world = ReplicasWorld::new("alone").await;
     let mut first = Replica::start("first", &world.account).await;
     until("the first leads", SOON, || async { first.leads().await }).await;
     first.api.set(Way::Parted);
@@ -282,7 +282,7 @@ async fn one_that_leads_and_is_cut_off_ends_all_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs tests/servers/ministack and tests/servers/control-plane"]
 async fn one_that_stands_still_is_unhealthy_and_acts_no_more_when_it_goes_on() {
-    let mut world = World::new("still").await;
+    let mut world = ReplicasWorld::new("still").await;
     let (first, second) = world.pair().await;
     first.signal(Signal::Stop);
     assert_eq!(first.get("/healthz").await, None, "the kubelet gets no answer");

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::account::{Account, REGION, named};
+use crate::account::{REGION, ReplicasAccount, named};
 use crate::relay::Relay;
 use tenon_cluster_tests::agent_binary;
 
@@ -42,7 +42,7 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// Starts a replica, and waits until it serves its health.
-    pub(crate) async fn start(name: &'static str, account: &Account) -> Self {
+    pub(crate) async fn start(name: &'static str, account: &ReplicasAccount) -> Self {
         let folder = std::env::temp_dir().join(format!("{}-{name}", account.name));
         std::fs::create_dir_all(&folder).expect("a folder is made");
         let given = std::fs::read_to_string(named("TENON_AGENT_KUBECONFIG")).expect("it can be read");

@@ -22,14 +22,14 @@ pub(crate) const REGION: &str = "us-east-1";
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The clients.
-pub(crate) struct Account {
+pub(crate) struct RehearsalAccount {
     pub(crate) table: DynamoTable,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) events: aws_sdk_eventbridge::Client,
     pub(crate) ec2: aws_sdk_ec2::Client,
 }
 
-impl Account {
+impl RehearsalAccount {
     /// The account of the endpoints in the environment.
     pub(crate) async fn new() -> Self {
         let http = aws_smithy_http_client::Builder::new().build_http();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenon_domain::evidence::CatalogPart;
 use tenon_table::{Item, Value as Attribute};
 
-use crate::account::{Account, INSTALLATION, REGION};
+use crate::account::{INSTALLATION, REGION, RehearsalAccount};
 use crate::tools::aws;
 use crate::wait::eventually;
 use crate::world::rehearse;
@@ -42,7 +42,7 @@ async fn set_rate(schedule: &Value, rate: &str) {
 }
 
 /// Lets each of the catalogue's schedules fire, one after the other, and waits for its part.
-pub(crate) async fn run_schedules(account: &Account) {
+pub(crate) async fn run_schedules(account: &RehearsalAccount) {
     let schedules = schedules().await;
     assert_eq!(schedules.len(), CatalogPart::ALL.len(), "{schedules:?}");
     for schedule in &schedules {
@@ -58,19 +58,19 @@ pub(crate) async fn run_schedules(account: &Account) {
 }
 
 /// A part's entry in the catalogue, once it has content.
-pub(crate) async fn part(account: &Account, part: CatalogPart) -> Option<Item> {
+pub(crate) async fn part(account: &RehearsalAccount, part: CatalogPart) -> Option<Item> {
     let catalog = account.item(format!("REGION#{REGION}"), "CATALOG").await?;
     let entry = catalog.get(part.as_str())?;
     let Attribute::M(entry) = entry else { panic!("`{part}` is {entry:?}") };
     Some(entry.clone())
 }
 
-async fn generation(account: &Account, of: CatalogPart) -> Option<String> {
+async fn generation(account: &RehearsalAccount, of: CatalogPart) -> Option<String> {
     part(account, of).await?.get("generation")?.as_number().map(ToString::to_string)
 }
 
 /// Names of the types that EC2 has.
-async fn ec2_types(account: &Account) -> BTreeSet<String> {
+async fn ec2_types(account: &RehearsalAccount) -> BTreeSet<String> {
     let mut pages = account.ec2.describe_instance_types().into_paginator().items().send();
     let mut found = BTreeSet::new();
     while let Some(info) = pages.next().await {

@@ -15,7 +15,7 @@ use tenon_dynamodb::DynamoTable;
 use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
 use tokio::sync::Mutex;
 
-use crate::account::{Account, INSTALLATION};
+use crate::account::{INSTALLATION, RehearsalAccount};
 use crate::network::{DISCOVERY, Network};
 use crate::wait::eventually;
 
@@ -37,7 +37,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// A cluster that uses the network. Its class is resolved and its pool can launch.
-    pub(crate) async fn join(account: &Account, network: &Network) -> Self {
+    pub(crate) async fn join(account: &RehearsalAccount, network: &Network) -> Self {
         let name: ClusterName = CLUSTER.parse().unwrap();
         let objects = SimulatedCluster::new(SimulationConfig::default(), Timestamp::now());
         for object in [class(network), pool()] {

@@ -6,7 +6,7 @@ use crate::images::{state, state_change};
 use crate::launches::launch;
 use crate::network::make_image;
 use crate::wait::timed;
-use crate::world::{World, rehearse};
+use crate::world::{RehearsalWorld, rehearse};
 
 /// What a median is of.
 const ROUNDS: usize = 20;
@@ -20,13 +20,13 @@ fn row(what: &str, mut took: Vec<Duration>) -> String {
     format!("| {what} | {median} ms | {least} ms | {most} ms |")
 }
 
-async fn doorbell_to_instance(world: &World) -> Duration {
+async fn doorbell_to_instance(world: &RehearsalWorld) -> Duration {
     let (rung, seen, _) = launch(world).await;
     world.account.settled().await;
     seen - rung
 }
 
-async fn event_to_record(world: &World, n: usize) -> Duration {
+async fn event_to_record(world: &RehearsalWorld, n: usize) -> Duration {
     let account = &world.account;
     let image = make_image(&account.ec2, &format!("figure-{n}")).await;
     let sent = Instant::now();

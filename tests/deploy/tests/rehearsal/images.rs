@@ -6,7 +6,7 @@
 use aws_sdk_ec2::Client;
 use serde_json::{Value, json};
 
-use crate::account::{Account, REGION, ec2_event};
+use crate::account::{REGION, RehearsalAccount, ec2_event};
 use crate::network::make_image;
 use crate::tools::aws;
 use crate::wait::eventually;
@@ -25,7 +25,7 @@ pub(crate) fn state_change(image: &str, state: &str) -> Value {
 }
 
 /// Puts an event where the default bus's rules put it; the queues that got it.
-async fn deliver(account: &Account, event: &Value) -> Vec<String> {
+async fn deliver(account: &RehearsalAccount, event: &Value) -> Vec<String> {
     let mut queues = Vec::new();
     let rules = aws(&["events", "list-rules"]).await;
     for rule in rules["Rules"].as_array().expect("a list") {
@@ -51,13 +51,13 @@ async fn deliver(account: &Account, event: &Value) -> Vec<String> {
 }
 
 /// The state in an image's record.
-pub(crate) async fn state(account: &Account, image: &str) -> Option<String> {
+pub(crate) async fn state(account: &RehearsalAccount, image: &str) -> Option<String> {
     let item = account.item(format!("REGION#{REGION}"), format!("IMAGE#{image}")).await?;
     item.get("state")?.as_text().map(str::to_owned)
 }
 
 /// Waits until the record says so.
-pub(crate) async fn becomes(account: &Account, image: &str, wanted: &str) {
+pub(crate) async fn becomes(account: &RehearsalAccount, image: &str, wanted: &str) {
     eventually(&format!("the record of {image} as {wanted}"), || async {
         (state(account, image).await.as_deref() == Some(wanted)).then_some(())
     })

@@ -5,20 +5,20 @@ use std::time::Instant;
 use aws_sdk_ec2::types::{Filter, Instance};
 use tenon_table::{Item, Value};
 
-use crate::account::{Account, INSTALLATION};
+use crate::account::{INSTALLATION, RehearsalAccount};
 use crate::cluster::CLUSTER;
 use crate::wait::{eventually, timed};
-use crate::world::{World, rehearse};
+use crate::world::{RehearsalWorld, rehearse};
 
 /// The cluster's instances in EC2.
-pub(crate) async fn instances(account: &Account) -> Vec<Instance> {
+pub(crate) async fn instances(account: &RehearsalAccount) -> Vec<Instance> {
     let ours = Filter::builder().name("tag:tenon.dev/cluster").values(CLUSTER).build();
     let found = account.ec2.describe_instances().filters(ours).send().await.expect("EC2 answers");
     found.reservations.unwrap_or_default().into_iter().flat_map(|r| r.instances.unwrap_or_default()).collect()
 }
 
 /// A pod appears, is reported, and gets a node; when the bell was rung, and when EC2 had the instance.
-pub(crate) async fn launch(world: &World) -> (Instant, Instant, Instance) {
+pub(crate) async fn launch(world: &RehearsalWorld) -> (Instant, Instant, Instance) {
     let account = &world.account;
     let before: Vec<String> = instances(account).await.into_iter().filter_map(|i| i.instance_id).collect();
     let rung = world.cluster.lock().await.add_pod().await;
@@ -33,7 +33,7 @@ pub(crate) async fn launch(world: &World) -> (Instant, Instant, Instance) {
 }
 
 /// The claims in the table.
-pub(crate) async fn claims(account: &Account) -> Vec<Item> {
+pub(crate) async fn claims(account: &RehearsalAccount) -> Vec<Item> {
     let items = account.items(format!("CLUSTER#{CLUSTER}"), "NODECLAIM#").await;
     items.into_iter().map(|(_, item)| item).collect()
 }

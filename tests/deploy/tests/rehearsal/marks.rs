@@ -5,11 +5,11 @@ use tenon_domain::unavailable::{Mark, Refusal, RefusalCause, UnavailableKey};
 use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Table as _};
 
-use crate::account::{Account, REGION};
+use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::CLUSTER;
 
 /// Marks something as refused just now.
-pub(crate) async fn mark(account: &Account, what: &str) {
+pub(crate) async fn mark(account: &RehearsalAccount, what: &str) {
     let key = UnavailableKey::parse(what).expect("a mark's key");
     let (cluster, launch) =
         (ClusterName::parse(CLUSTER).unwrap(), LaunchId::parse("launch-rehearsed").unwrap());

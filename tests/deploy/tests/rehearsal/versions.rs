@@ -7,13 +7,13 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_table::items::form::VERSION_WRITTEN;
 use tenon_table::{Commit, CommitToken, Item, Key, Table as _, Value, Write};
 
-use crate::account::{Account, REGION};
+use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::CLUSTER;
 use crate::images::{becomes, deregister, state_change};
 use crate::launches::launch;
 use crate::network::make_image;
 use crate::wait::eventually;
-use crate::world::{World, rehearse};
+use crate::world::{RehearsalWorld, rehearse};
 use crate::{catalog, launches};
 
 /// What a version that isn't there yet, or no more, has in its items.
@@ -27,7 +27,7 @@ fn partitions() -> [String; 3] {
 }
 
 /// The items that are rewritten.
-async fn items(account: &Account) -> Vec<(Key, Item)> {
+async fn items(account: &RehearsalAccount) -> Vec<(Key, Item)> {
     let mut found = Vec::new();
     for partition in partitions() {
         let all = account.items(partition, "").await;
@@ -42,7 +42,7 @@ async fn items(account: &Account) -> Vec<(Key, Item)> {
 }
 
 /// Makes the table what a binary of that version leaves behind.
-async fn rewrite(account: &Account, version: u64) -> Vec<Key> {
+async fn rewrite(account: &RehearsalAccount, version: u64) -> Vec<Key> {
     let mut keys = Vec::new();
     for (key, _) in items(account).await {
         let set = Item::from([
@@ -62,7 +62,7 @@ async fn rewrite(account: &Account, version: u64) -> Vec<Key> {
 }
 
 /// Wakes functions of each kind, and waits for what they do.
-async fn work(world: &World, known_image: &str) {
+async fn work(world: &RehearsalWorld, known_image: &str) {
     let account = &world.account;
     let refreshed = || async {
         let entry = catalog::part(account, CatalogPart::InstanceTypes).await?;
@@ -84,7 +84,7 @@ async fn work(world: &World, known_image: &str) {
     account.settled().await;
 }
 
-async fn goes_on(world: &World, version: u64) {
+async fn goes_on(world: &RehearsalWorld, version: u64) {
     let account = &world.account;
     let dead_letters = account.dead_letters().await;
     let image = make_image(&account.ec2, &format!("of-version-{version}")).await;

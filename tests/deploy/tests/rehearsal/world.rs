@@ -11,15 +11,15 @@ use tokio::sync::{Mutex, OnceCell};
 
 use tenon_twin::{RegionTwin, TwinConfig};
 
-use crate::account::{Account, REGION};
+use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::Cluster;
 use crate::network::Network;
 use crate::tools::variable;
 use crate::{catalog, deploy};
 
 /// What is deployed.
-pub(crate) struct World {
-    pub(crate) account: Account,
+pub(crate) struct RehearsalWorld {
+    pub(crate) account: RehearsalAccount,
     pub(crate) network: Network,
     pub(crate) cluster: Mutex<Cluster>,
 }
@@ -28,26 +28,26 @@ pub(crate) struct World {
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 });
-static WORLD: OnceCell<World> = OnceCell::const_new();
+static WORLD: OnceCell<RehearsalWorld> = OnceCell::const_new();
 /// The server and the functions are shared: what one test waits for mustn't be late for another's work.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Runs a test on the deployment, when it is its turn.
-pub(crate) fn rehearse<F: Future<Output = ()>>(test: impl FnOnce(&'static World) -> F) {
+pub(crate) fn rehearse<F: Future<Output = ()>>(test: impl FnOnce(&'static RehearsalWorld) -> F) {
     RUNTIME.block_on(async {
         let _turn = TURN.lock().await;
-        let world = WORLD.get_or_init(World::deploy).await;
+        let world = WORLD.get_or_init(RehearsalWorld::deploy).await;
         test(world).await;
     });
 }
 
-impl World {
+impl RehearsalWorld {
     async fn deploy() -> Self {
         // A deployment that failed fails all tests; trying it again for each would only take its time.
         static BEGUN: AtomicBool = AtomicBool::new(false);
         assert!(!BEGUN.swap(true, Ordering::SeqCst), "the deployment failed: see the first test that did");
         serve_prices().await;
-        let account = Account::new().await;
+        let account = RehearsalAccount::new().await;
         let network = Network::make(&account.ec2).await;
         let begun = Instant::now();
         deploy::both_stacks().await;

@@ -9,8 +9,8 @@ use proptest::sample::select;
 use std::fmt;
 use tenon_domain::id::ClusterName;
 use tenon_table::{
-    Commit, CommitToken, Condition, Consistency, Expect, Item, Key, Number, Order, Query, SkRange, Value,
-    Write,
+    Commit, CommitToken, Consistency, Expect, Item, Key, Number, Query, QueryOrder, SkRange, Value, Write,
+    WriteCondition,
 };
 
 /// One call of the port.
@@ -83,14 +83,14 @@ impl Command {
     }
 }
 
-fn moved_condition(condition: Condition, world: u64) -> Condition {
+fn moved_condition(condition: WriteCondition, world: u64) -> WriteCondition {
     match condition {
-        Condition::Cluster { cluster, revision } => {
+        WriteCondition::Cluster { cluster, revision } => {
             let cluster = ClusterName::parse(format!("{cluster}-{world}")).expect("a name");
-            Condition::Cluster { cluster, revision }
+            WriteCondition::Cluster { cluster, revision }
         }
-        Condition::Item { key, expect } => {
-            Condition::Item { key: Key::new(moved_pk(&key.pk, world), key.sk), expect }
+        WriteCondition::Item { key, expect } => {
+            WriteCondition::Item { key: Key::new(moved_pk(&key.pk, world), key.sk), expect }
         }
     }
 }
@@ -158,7 +158,7 @@ fn query() -> impl Strategy<Value = Query> {
             .prop_map(|(prefix, rest)| SkRange::After { after: format!("{prefix}{rest}"), prefix }),
         (sk(), sk()).prop_map(|(a, b)| SkRange::Between(a, b)),
     ];
-    let order = select(vec![Order::Ascending, Order::Descending]);
+    let order = select(vec![QueryOrder::Ascending, QueryOrder::Descending]);
     let limit = prop_oneof![2 => Just(None), 2 => (1..5_u32).prop_map(Some), 1 => select(vec![Some(0), Some(u32::MAX)])];
     (pk(), range, consistency(), limit, prop::option::weighted(0.3, sk()), order).prop_map(
         |(pk, range, consistency, limit, start_after, order)| Query {
@@ -189,12 +189,12 @@ fn revision() -> impl Strategy<Value = u64> {
     0..4_u64
 }
 
-fn condition() -> impl Strategy<Value = Condition> {
+fn condition() -> impl Strategy<Value = WriteCondition> {
     let cluster = select(vec!["p0", "p1"]).prop_map(|name| ClusterName::parse(name).expect("a name"));
     let expect = prop_oneof![Just(Expect::Absent), revision().prop_map(Expect::Revision)];
     prop_oneof![
-        1 => (cluster, revision()).prop_map(|(cluster, revision)| Condition::Cluster { cluster, revision }),
-        2 => (key(), expect).prop_map(|(key, expect)| Condition::Item { key, expect }),
+        1 => (cluster, revision()).prop_map(|(cluster, revision)| WriteCondition::Cluster { cluster, revision }),
+        2 => (key(), expect).prop_map(|(key, expect)| WriteCondition::Item { key, expect }),
     ]
 }
 

@@ -3,7 +3,7 @@
 use crate::server::{fresh_table, runtime};
 use jiff::{SignedDuration, Timestamp};
 use tenon_dynamodb::DynamoTable;
-use tenon_memory_table::conformance::{CASES, Can, Capability, Harness, Outcome, run_all};
+use tenon_memory_table::conformance::{CASES, Can, Capability, CaseOutcome, Harness, run_all};
 
 struct DynamoDbLocal;
 
@@ -38,9 +38,9 @@ fn dynamodb_behaves_as_the_port_says() {
         println!("{}: {:?}", result.name, result.outcome);
     }
     let failed: Vec<_> =
-        results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).collect();
+        results.iter().filter(|result| matches!(result.outcome, CaseOutcome::Failed(_))).collect();
     assert!(failed.is_empty(), "{failed:#?}");
     // Time, throughput and expiry can't be had of this server, and nothing else is left out.
-    let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
+    let skipped = results.iter().filter(|result| matches!(result.outcome, CaseOutcome::Skipped(_))).count();
     assert_eq!(skipped, 4);
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tenon_dynamodb::DynamoTable;
 use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
 use tenon_table::{
-    Commit, CommitError, CommitToken, Consistency, Item, Key, Page, Query, SkRange, Table, TableError, Write,
-    limits, query_all, value,
+    Commit, CommitError, CommitToken, Consistency, Item, Key, Query, QueryPage, SkRange, Table, TableError,
+    Write, limits, query_all, value,
 };
 
 /// Sequences of up to 40 commands: some 5,000 calls, half a minute.
@@ -219,6 +219,7 @@ async fn same_page(memory: &MemoryTable, dynamo: &DynamoTable, query: &Query) ->
         let found = (query_all(memory, query).await, query_all(dynamo, query).await);
         return same(&what, read(found.0), read(found.1));
     }
-    let found: (Result<Page, _>, Result<Page, _>) = (memory.query(query).await, dynamo.query(query).await);
+    let found: (Result<QueryPage, _>, Result<QueryPage, _>) =
+        (memory.query(query).await, dynamo.query(query).await);
     same(&what, read(found.0), read(found.1))
 }

@@ -1,7 +1,7 @@
 //! Dry runs.
 
 use tenon_ec2::port::{DryRunOutcome, RunInstancesProbe, TargetCapacityType};
-use tenon_ec2::{Class, Ec2};
+use tenon_ec2::{Ec2, ErrorClass};
 use tenon_twin::Call;
 
 use super::instances;
@@ -29,7 +29,7 @@ pub async fn a_dry_run_launches_nothing<S: Server>(server: &S) {
         if server.differs(Difference::DryRunsLookAtNothing) {
             assert_eq!(without_template.unwrap(), DryRunOutcome::WouldSucceed);
         } else {
-            assert_eq!(without_template.unwrap_err().class(), Class::TemplateMissing);
+            assert_eq!(without_template.unwrap_err().class(), ErrorClass::TemplateMissing);
         }
     }
     ec2.create_launch_template(&world.template()).await.unwrap();
@@ -51,6 +51,6 @@ pub async fn a_dry_run_says_what_is_denied<S: Server>(server: &S) {
     }
     let DryRunOutcome::Unauthorized { action, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(action, "CreateFleet");
-    assert_eq!(ec2.create_fleet(&request).await.unwrap_err().class(), Class::Unauthorized);
+    assert_eq!(ec2.create_fleet(&request).await.unwrap_err().class(), ErrorClass::Unauthorized);
     assert_eq!(ec2.dry_run_run_instances(&probe(server)).await.unwrap(), DryRunOutcome::WouldSucceed);
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tenon_ec2::port::{FleetOverride, FleetResult, ImageState, TargetCapacityType};
-use tenon_ec2::{Class, Ec2};
-use tenon_twin::Pool;
+use tenon_ec2::{Ec2, ErrorClass};
+use tenon_twin::CapacityPool;
 
 use super::{instances, launch};
 use crate::difference::Difference;
@@ -67,7 +67,7 @@ pub async fn a_fleet_takes_the_cheapest_override_first<S: Server>(server: &S) {
 pub async fn a_dry_pool_is_an_error_of_its_override<S: Server>(server: &S) {
     let world = server.world();
     let overrides = vec![world.launch("t3.small", 0), world.launch("m5.large", 1)];
-    server.exhaust(Pool {
+    server.exhaust(CapacityPool {
         capacity_type: TargetCapacityType::OnDemand,
         instance_type: overrides[0].instance_type.clone(),
         zone: world.subnets[0].1.clone(),
@@ -80,7 +80,7 @@ pub async fn a_dry_pool_is_an_error_of_its_override<S: Server>(server: &S) {
     }
     assert_eq!(types(&result), ["m5.large"]);
     let [error] = result.errors.as_slice() else { panic!("{result:?}") };
-    assert_eq!((error.class(), error.from.as_ref()), (Class::InsufficientCapacity, overrides.first()));
+    assert_eq!((error.class(), error.from.as_ref()), (ErrorClass::InsufficientCapacity, overrides.first()));
 }
 
 /// The same request again is the same fleet; another one under its token is refused.
@@ -99,12 +99,12 @@ pub async fn a_client_token_launches_once<S: Server>(server: &S) {
         return;
     }
     assert_eq!(first, again);
-    assert_eq!(other.unwrap_err().class(), Class::TokenMismatch);
+    assert_eq!(other.unwrap_err().class(), ErrorClass::TokenMismatch);
     assert_eq!(ids, first.instance_ids().into_iter().collect());
 }
 
 /// Checks that an override gives nothing but an error of this class.
-async fn gives_nothing<S: Server>(server: &S, from: FleetOverride, class: Class) {
+async fn gives_nothing<S: Server>(server: &S, from: FleetOverride, class: ErrorClass) {
     let request = server.world().fleet(TargetCapacityType::OnDemand, 1, vec![from.clone()]);
     let result = launch(server, &request).await.unwrap();
     if server.differs(Difference::EveryImageLaunches) {
@@ -122,25 +122,25 @@ pub async fn an_image_that_is_not_available_is_not_launched<S: Server>(server: &
     let world = server.world();
     let pending = world.images.get(&ImageState::Pending).cloned();
     let from = FleetOverride { image: pending, ..world.launch("m5.large", 0) };
-    gives_nothing(server, from, Class::ImageUnavailable).await;
+    gives_nothing(server, from, ErrorClass::ImageUnavailable).await;
     let unknown = "ami-0000000000000dead".parse().ok();
     let from = FleetOverride { image: unknown, ..world.launch("m5.large", 0) };
     let mut request = world.fleet(TargetCapacityType::OnDemand, 1, vec![from]);
     request.client_token = format!("unknown-{}", world.name).parse().unwrap();
     let answer = server.ec2().create_fleet(&request).await;
     if server.differs(Difference::ItemErrorsRefuseTheFleet) {
-        assert_eq!(answer.unwrap_err().class(), Class::ImageUnavailable);
+        assert_eq!(answer.unwrap_err().class(), ErrorClass::ImageUnavailable);
         return;
     }
     let result = answer.unwrap();
-    assert_eq!((result.instances.len(), result.errors[0].class()), (0, Class::ImageUnavailable));
+    assert_eq!((result.instances.len(), result.errors[0].class()), (0, ErrorClass::ImageUnavailable));
 }
 
 /// An arm64 image isn't launched on an x86_64 type.
 pub async fn an_image_of_another_architecture_is_not_launched<S: Server>(server: &S) {
     let world = server.world();
     let from = FleetOverride { image: Some(world.arm_image.clone()), ..world.launch("m5.large", 0) };
-    gives_nothing(server, from, Class::Invalid).await;
+    gives_nothing(server, from, ErrorClass::Invalid).await;
 }
 
 /// The error says that the template has to be made.
@@ -148,6 +148,6 @@ pub async fn a_fleet_without_its_template_is_refused<S: Server>(server: &S) {
     let world = server.world();
     let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
     let error = server.ec2().create_fleet(&request).await.unwrap_err();
-    assert_eq!(error.class(), Class::TemplateMissing);
+    assert_eq!(error.class(), ErrorClass::TemplateMissing);
     assert_eq!(instances(server).await, []);
 }

@@ -1,8 +1,8 @@
 //! Images.
 
 use tenon_domain::id::ImageId;
-use tenon_ec2::port::{Architecture, DisabledImages, Image, ImageFilter, ImageState, TagFilter};
-use tenon_ec2::{Class, Ec2, Ec2Error};
+use tenon_ec2::port::{DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, TagFilter};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 
 use super::pages;
 use crate::difference::Difference;
@@ -32,7 +32,7 @@ pub async fn images_are_told_in_every_state<S: Server>(server: &S) {
     let found = find(server, &all()).await;
     for (state, id) in &world.images {
         let image = found.iter().find(|image| image.id == *id).unwrap();
-        assert_eq!((image.state, image.architecture), (*state, Some(Architecture::X86_64)));
+        assert_eq!((image.state, image.architecture), (*state, Some(ImageArchitecture::X86_64)));
         assert_eq!((&image.name, &image.owner), (&format!("edges-x86-{}", state.as_str()), &world.owner));
         assert_eq!(image.root_device_name.as_deref(), Some("/dev/xvda"));
         assert!(image.created_at.is_some());
@@ -64,7 +64,7 @@ pub async fn an_unknown_image_is_named<S: Server>(server: &S) {
     let unknown: ImageId = UNKNOWN.parse().unwrap();
     let mut filter = ImageFilter { ids: vec![unknown.clone()], ..ImageFilter::default() };
     let error = server.ec2().describe_images(&filter, None).await.unwrap_err();
-    assert_eq!(error.class(), Class::ImageUnavailable);
+    assert_eq!(error.class(), ErrorClass::ImageUnavailable);
     let Ec2Error::NotFound { ids: missing, .. } = error else { panic!("{error:?}") };
     assert_eq!(missing, [UNKNOWN]);
     let known = server.world().image();
@@ -73,6 +73,6 @@ pub async fn an_unknown_image_is_named<S: Server>(server: &S) {
     if server.differs(Difference::MissingImagesAreSilent) {
         assert_eq!(ids(&answer.unwrap().items), [known]);
     } else {
-        assert_eq!(answer.unwrap_err().class(), Class::ImageUnavailable);
+        assert_eq!(answer.unwrap_err().class(), ErrorClass::ImageUnavailable);
     }
 }

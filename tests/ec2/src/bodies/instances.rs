@@ -2,7 +2,7 @@
 
 use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{InstanceFilter, InstanceState, TagFilter, Tags, TargetCapacityType};
-use tenon_ec2::{Class, Ec2, Ec2Error};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 
 use super::{instances, launch};
 use crate::difference::Difference;
@@ -51,10 +51,10 @@ pub async fn one_unknown_instance_refuses_the_whole_call<S: Server>(server: &S) 
     let (ec2, id) = (server.ec2(), one(server).await);
     let ids = [id.clone(), UNKNOWN.parse().unwrap()];
     let error = ec2.describe_instances(&by_id(&ids), None).await.unwrap_err();
-    assert_eq!(error.class(), Class::NotFound);
+    assert_eq!(error.class(), ErrorClass::NotFound);
     let Ec2Error::NotFound { ids: missing, .. } = error else { panic!("{error:?}") };
     assert_eq!(missing, [UNKNOWN]);
-    assert_eq!(ec2.terminate_instances(&ids).await.unwrap_err().class(), Class::NotFound);
+    assert_eq!(ec2.terminate_instances(&ids).await.unwrap_err().class(), ErrorClass::NotFound);
     let tags = Tags::from([("k".to_owned(), "v".to_owned())]);
     let tagged = ec2.create_tags(&ids, &tags).await;
     let found = instances(server).await.remove(0);
@@ -63,7 +63,7 @@ pub async fn one_unknown_instance_refuses_the_whole_call<S: Server>(server: &S) 
         tagged.unwrap();
         assert_eq!(found.tags["k"], "v");
     } else {
-        assert_eq!(tagged.unwrap_err().class(), Class::NotFound);
+        assert_eq!(tagged.unwrap_err().class(), ErrorClass::NotFound);
         assert_eq!(found.tags.get("k"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Subnets and security groups.
 
 use tenon_ec2::port::ResourceFilter;
-use tenon_ec2::{Class, Ec2};
+use tenon_ec2::{Ec2, ErrorClass};
 
 use crate::server::Server;
 
@@ -23,7 +23,7 @@ pub async fn subnets_are_found_by_tag_and_id<S: Server>(server: &S) {
     assert_eq!(server.ec2().describe_subnets(&by_id).await.unwrap()[0].id, expected[0].0);
     let unknown =
         ResourceFilter { ids: vec!["subnet-0000000000000dead".to_owned()], ..ResourceFilter::default() };
-    assert_eq!(server.ec2().describe_subnets(&unknown).await.unwrap_err().class(), Class::NotFound);
+    assert_eq!(server.ec2().describe_subnets(&unknown).await.unwrap_err().class(), ErrorClass::NotFound);
 }
 
 /// By tag, by name with wildcards, and by id; an unknown id is an error.
@@ -42,5 +42,8 @@ pub async fn security_groups_are_found_by_tag_name_and_id<S: Server>(server: &S)
     }
     let unknown =
         ResourceFilter { ids: vec!["sg-0000000000000dead".to_owned()], ..ResourceFilter::default() };
-    assert_eq!(server.ec2().describe_security_groups(&unknown).await.unwrap_err().class(), Class::NotFound);
+    assert_eq!(
+        server.ec2().describe_security_groups(&unknown).await.unwrap_err().class(),
+        ErrorClass::NotFound
+    );
 }

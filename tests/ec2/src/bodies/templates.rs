@@ -1,7 +1,7 @@
 //! Launch templates.
 
 use tenon_ec2::port::LaunchTemplateFilter;
-use tenon_ec2::{Class, Ec2, Ec2Error};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 
 use super::pages;
 use crate::difference::Difference;
@@ -23,10 +23,10 @@ pub async fn templates_are_made_found_and_deleted<S: Server>(server: &S) {
     }
     ec2.delete_launch_template(&template.name).await.unwrap();
     let gone = ec2.describe_launch_templates(&by_name, None).await.unwrap_err();
-    assert_eq!(gone.class(), Class::TemplateMissing);
+    assert_eq!(gone.class(), ErrorClass::TemplateMissing);
     assert_eq!(ec2.describe_launch_templates(&by_tag, None).await.unwrap().items, []);
     let deleted = ec2.delete_launch_template(&template.name).await.unwrap_err();
     let invalid = server.differs(Difference::DeletingUnknownTemplatesIsInvalid);
-    let expected = if invalid { Class::Invalid } else { Class::TemplateMissing };
+    let expected = if invalid { ErrorClass::Invalid } else { ErrorClass::TemplateMissing };
     assert_eq!(deleted.class(), expected);
 }

@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-struct World {
+struct PoliciesWorld {
     account: Account,
     stacks: Vec<Stack>,
     /// What each role is asked to do.
@@ -34,7 +34,7 @@ struct World {
     forged: BTreeSet<Request>,
 }
 
-static WORLD: LazyLock<World> = LazyLock::new(|| {
+static WORLD: LazyLock<PoliciesWorld> = LazyLock::new(|| {
     let (account, stacks) = account().expect("the templates can be worked out");
     let recording = record(&[&root().join("tests/scenarios"), &root().join("tests/iam/scenarios")])
         .expect("the scenarios are played");
@@ -62,7 +62,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
         .collect();
     of_provisioner.extend(others);
     let forged = asked.values().flatten().flat_map(forgeries::forge).collect();
-    World { account, stacks, asked, forged }
+    PoliciesWorld { account, stacks, asked, forged }
 });
 
 fn moved(request: &Request, from: &str, to: &str) -> Request {

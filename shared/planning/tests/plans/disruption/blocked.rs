@@ -22,7 +22,7 @@ fn pdb(allowed: u32) -> PodDisruptionBudget {
     }
 }
 
-fn with_grace(mut world: Input) -> Input {
+fn with_grace(mut world: DisruptionInput) -> DisruptionInput {
     let pool: &mut NodePool = &mut world.pools[0];
     pool.template.termination_grace_period = Some(SignedDuration::from_mins(5));
     world
@@ -31,7 +31,7 @@ fn with_grace(mut world: Input) -> Input {
 #[test]
 fn c113_pdbs_block_and_a_grace_period_unblocks() {
     let world = |allowed| {
-        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], BudgetNodes::Percent(100));
         world.pdbs = vec![pdb(allowed)];
         world
     };
@@ -46,7 +46,7 @@ fn c113_pdbs_block_and_a_grace_period_unblocks() {
 #[test]
 fn the_grace_period_that_unblocks_is_the_claims_own() {
     let world = |own: Option<SignedDuration>| {
-        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], BudgetNodes::Percent(100));
         world.pdbs = vec![pdb(0)];
         world.claims[0].claim.terms = Some(Terms { expire_after: None, termination_grace_period: own });
         world
@@ -59,7 +59,7 @@ fn the_grace_period_that_unblocks_is_the_claims_own() {
 #[test]
 fn c113_do_not_disrupt_blocks_while_it_lasts_and_a_grace_period_unblocks_pods() {
     let world = |word: DoNotDisrupt| {
-        let mut world = cluster(vec![drifted(0, -30, busy(0))], Nodes::Percent(100));
+        let mut world = cluster(vec![drifted(0, -30, busy(0))], BudgetNodes::Percent(100));
         let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
         pod.started_at = Some(at(-60));
         pod.shape = Arc::new(PodShape { do_not_disrupt: word, ..(*pod.shape).clone() });
@@ -87,7 +87,7 @@ fn pods_of_daemon_sets_need_no_replacement() {
         uid: String::new(),
         role: OwnerRole::Controller,
     });
-    let (plan, _) = plan(&cluster(vec![drifted(0, -30, pods("agent", 1, agent))], Nodes::Percent(100)));
+    let (plan, _) = plan(&cluster(vec![drifted(0, -30, pods("agent", 1, agent))], BudgetNodes::Percent(100)));
     assert!(plan.commands[0].drains_at_once());
 }
 
@@ -99,7 +99,7 @@ fn a_budget_guards_only_pods_of_its_namespace_that_it_selects_and_that_still_run
         pod.shape = Arc::new(shape);
     }
     let went = |change: fn(&mut Pod)| {
-        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], BudgetNodes::Percent(100));
         world.pdbs = vec![pdb(0)];
         change(&mut world.claims[0].node.as_mut().unwrap().pods[0]);
         plan(&world).0.commands.len()
@@ -113,7 +113,8 @@ fn a_budget_guards_only_pods_of_its_namespace_that_it_selects_and_that_still_run
 
 #[test]
 fn a_do_not_disrupt_that_is_no_word_is_told_with_the_pod() {
-    let mut world = cluster(vec![drifted(0, -30, busy(0)), settled(1, NEW, busy(1))], Nodes::Percent(100));
+    let mut world =
+        cluster(vec![drifted(0, -30, busy(0)), settled(1, NEW, busy(1))], BudgetNodes::Percent(100));
     assert!(plan(&world).1.invalid.is_empty());
     let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
     let word = DoNotDisrupt::Invalid("yes".to_owned());
@@ -126,7 +127,7 @@ fn a_do_not_disrupt_that_is_no_word_is_told_with_the_pod() {
 #[test]
 fn a_budget_does_not_guard_what_a_drain_leaves_where_it_is() {
     let commands = |change: fn(&mut PodShape)| {
-        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], Nodes::Percent(100));
+        let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], BudgetNodes::Percent(100));
         world.pdbs = vec![pdb(0)];
         let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
         let mut shape: PodShape = (*pod.shape).clone();
@@ -169,7 +170,8 @@ fn refusals_name_what_stands_in_the_way() {
         "PodDisruptionBudget `a`, `b` doesn't allow evicting pod `shop/web`"
     );
     assert_eq!(told(RefusalReason::PoolNotFound { pool: pool() }), "NodePool `default` doesn't exist");
-    let huge = cluster(vec![drifted(0, -30, pods("huge", 1, shape(&[("cpu", "64")])))], Nodes::Percent(100));
+    let huge =
+        cluster(vec![drifted(0, -30, pods("huge", 1, shape(&[("cpu", "64")])))], BudgetNodes::Percent(100));
     let unschedulable = plan(&huge).1.refusals.remove(0).reason.to_string();
     assert!(
         unschedulable

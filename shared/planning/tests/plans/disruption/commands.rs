@@ -4,7 +4,9 @@ use super::*;
 
 #[test]
 fn c104_c113_budgets_bound_how_many_go_at_once() {
-    for (budget, expected) in [(Nodes::Percent(30), 3), (Nodes::Percent(100), 10), (Nodes::Percent(0), 0)] {
+    for (budget, expected) in
+        [(BudgetNodes::Percent(30), 3), (BudgetNodes::Percent(100), 10), (BudgetNodes::Percent(0), 0)]
+    {
         for pods_of in [|_| Vec::new(), busy as fn(usize) -> Vec<Pod>] {
             let claims = (0..10).map(|index| drifted(index, -10, pods_of(index))).collect();
             let (plan, report) = plan(&cluster(claims, budget));
@@ -29,7 +31,7 @@ fn what_goes_already_or_is_not_ready_uses_up_the_budget() {
         deadline: None,
     };
     claims[1].node.as_mut().unwrap().readiness = Readiness::NotReady;
-    let (plan, report) = plan(&cluster(claims, Nodes::Count(3)));
+    let (plan, report) = plan(&cluster(claims, BudgetNodes::Count(3)));
     // The one that isn't ready is counted already, so it and one other go.
     assert_eq!(plan.commands.len(), 2);
     let exhausted = RefusalReason::BudgetExhausted {
@@ -43,7 +45,7 @@ fn what_goes_already_or_is_not_ready_uses_up_the_budget() {
 #[test]
 fn c113_empty_nodes_go_first_then_the_oldest_drift() {
     let claims = vec![drifted(0, -10, busy(0)), drifted(1, -30, busy(1)), drifted(2, -5, Vec::new())];
-    let (plan, _) = plan(&cluster(claims, Nodes::Percent(100)));
+    let (plan, _) = plan(&cluster(claims, BudgetNodes::Percent(100)));
     assert_eq!(candidates(&plan), ["default-00002", "default-00001", "default-00000"]);
     assert!(plan.commands[0].drains_at_once());
     assert_eq!(plan.commands[1].replacement.claims.len(), 1);
@@ -52,7 +54,7 @@ fn c113_empty_nodes_go_first_then_the_oldest_drift() {
 #[test]
 fn c113_pods_without_a_place_keep_their_node_and_the_next_one_goes() {
     let claims = vec![drifted(0, -30, pods("huge", 1, shape(&[("cpu", "64")]))), drifted(1, -10, busy(1))];
-    let (plan, report) = plan(&cluster(claims, Nodes::Percent(100)));
+    let (plan, report) = plan(&cluster(claims, BudgetNodes::Percent(100)));
     assert_eq!(candidates(&plan), ["default-00001"]);
     assert_eq!(refusals(&report), BTreeMap::from([("Unschedulable", 1)]));
 }
@@ -66,7 +68,7 @@ fn room_elsewhere_is_used_and_not_given_away_twice() {
         drifted(2, -10, small(2)),
         settled(3, NEW, small(3)),
     ];
-    let (plan, _) = plan(&cluster(claims, Nodes::Percent(100)));
+    let (plan, _) = plan(&cluster(claims, BudgetNodes::Percent(100)));
     assert_eq!(plan.commands.len(), 3);
     let placed: usize = plan.commands.iter().map(|command| command.replacement.placements.len()).sum();
     let new: usize = plan.commands.iter().map(|command| command.replacement.claims.len()).sum();
@@ -77,14 +79,14 @@ fn room_elsewhere_is_used_and_not_given_away_twice() {
 #[test]
 fn a_settled_world_gives_an_empty_plan() {
     let (plan, report) =
-        plan(&cluster((0..5).map(|i| settled(i, NEW, busy(i))).collect(), Nodes::Percent(100)));
+        plan(&cluster((0..5).map(|i| settled(i, NEW, busy(i))).collect(), BudgetNodes::Percent(100)));
     assert!(plan.is_empty() && plan.wake_at.is_none() && report.refusals.is_empty());
 }
 
 #[test]
 fn while_halted_nothing_is_taken_away() {
-    let mut world = cluster(vec![drifted(0, -30, Vec::new())], Nodes::Percent(100));
-    world.halt = Halt::Halted;
+    let mut world = cluster(vec![drifted(0, -30, Vec::new())], BudgetNodes::Percent(100));
+    world.halt = HaltState::Halted;
     let (plan, report) = plan(&world);
     assert!(plan.is_empty());
     assert_eq!(report.waiting[0].reason(), "TableRestored");
@@ -110,7 +112,7 @@ proptest! {
                 view
             })
             .collect();
-        let world = cluster(claims, Nodes::Count(budget));
+        let world = cluster(claims, BudgetNodes::Count(budget));
         let (planned, report) = plan(&world);
         let unready = nodes.iter().filter(|(_, _, _, ready)| !ready).count();
         let taken_ready = planned
@@ -130,7 +132,7 @@ proptest! {
 }
 
 /// A second pool, with a claim of its own that is as ready as any.
-fn beside_another_pool(mut world: Input) -> Input {
+fn beside_another_pool(mut world: DisruptionInput) -> DisruptionInput {
     let mut other = settled(90, NEW, Vec::new());
     other.claim.pool = NodePoolName::parse("other").unwrap();
     world.claims.push(other);
@@ -143,7 +145,7 @@ fn beside_another_pool(mut world: Input) -> Input {
 
 #[test]
 fn another_pools_nodes_neither_raise_a_budget_nor_use_it_up() {
-    let of_two = cluster(vec![drifted(0, -10, busy(0)), drifted(1, -10, busy(1))], Nodes::Percent(50));
+    let of_two = cluster(vec![drifted(0, -10, busy(0)), drifted(1, -10, busy(1))], BudgetNodes::Percent(50));
     let mut world = beside_another_pool(of_two);
     assert_eq!(plan(&world).0.commands.len(), 1);
     let other = &mut world.claims[2];
@@ -154,7 +156,7 @@ fn another_pools_nodes_neither_raise_a_budget_nor_use_it_up() {
 #[test]
 fn replacements_of_one_look_stay_together_within_their_own_pools_limits() {
     let of_three = (0..3).map(|index| drifted(index, -10, busy(index))).collect();
-    let mut world = beside_another_pool(cluster(of_three, Nodes::Percent(100)));
+    let mut world = beside_another_pool(cluster(of_three, BudgetNodes::Percent(100)));
     // Nothing of the other pool is large enough for these pods.
     world.world.pools[1].types = Arc::new(vec![FakeType::new("a.tiny", 1, 1, 5).option()]);
     let limits = list(&[("nodes", "5")]);
@@ -169,7 +171,7 @@ fn replacements_of_one_look_stay_together_within_their_own_pools_limits() {
 
 #[test]
 fn a_replacement_that_takes_too_many_steps_is_not_tried_again_at_once() {
-    let mut world = cluster(vec![drifted(0, -30, busy(0))], Nodes::Percent(100));
+    let mut world = cluster(vec![drifted(0, -30, busy(0))], BudgetNodes::Percent(100));
     world.world.steps = StepBudget { max: 0 };
     let (plan, report) = plan(&world);
     assert_eq!((plan.commands.len(), plan.wake_at), (0, None));
@@ -180,7 +182,7 @@ fn a_replacement_that_takes_too_many_steps_is_not_tried_again_at_once() {
 fn all_of_a_looks_pods_move_to_a_node_that_has_room_for_them() {
     let small = |index: usize| pods(&format!("web-{index}"), 1, shape(&[("cpu", "500m")]));
     let claims = vec![drifted(0, -30, small(0)), drifted(1, -20, small(1)), settled(2, NEW, small(2))];
-    let (plan, _) = plan(&cluster(claims, Nodes::Percent(100)));
+    let (plan, _) = plan(&cluster(claims, BudgetNodes::Percent(100)));
     let launched: usize = plan.commands.iter().map(|command| command.replacement.claims.len()).sum();
     assert_eq!((plan.commands.len(), launched), (2, 0), "{plan:#?}");
     assert!(!plan.is_empty());
@@ -189,7 +191,7 @@ fn all_of_a_looks_pods_move_to_a_node_that_has_room_for_them() {
 #[test]
 fn only_what_comes_back_elsewhere_needs_a_place_first() {
     let waits_for_a_place = |change: fn(&mut Pod, &mut PodShape)| {
-        let mut world = cluster(vec![drifted(0, -30, busy(0))], Nodes::Percent(100));
+        let mut world = cluster(vec![drifted(0, -30, busy(0))], BudgetNodes::Percent(100));
         let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
         let mut shape: PodShape = (*pod.shape).clone();
         change(pod, &mut shape);

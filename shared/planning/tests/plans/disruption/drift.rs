@@ -4,13 +4,13 @@ use super::*;
 
 #[test]
 fn another_image_marks_drift_and_the_same_one_clears_it() {
-    let world = cluster(vec![settled(0, OLD, busy(0)), drifted(1, -30, busy(1))], Nodes::Percent(0));
+    let world = cluster(vec![settled(0, OLD, busy(0)), drifted(1, -30, busy(1))], BudgetNodes::Percent(0));
     let (marked, _) = plan(&world);
     assert_eq!((marked.marks.len(), marked.commands.len(), marked.wake_at), (1, 0, Some(at(0))));
     assert!(!marked.is_empty(), "a mark is something to do");
     let drift = marked.marks[0].drift.as_ref().unwrap();
     assert_eq!((drift.from.as_str(), drift.to.as_str(), drift.reason.as_str()), (OLD, NEW, "AMIDrift"));
-    let mut back = cluster(vec![drifted(1, -30, busy(1))], Nodes::Percent(100));
+    let mut back = cluster(vec![drifted(1, -30, busy(1))], BudgetNodes::Percent(100));
     back.classes[0].images[0].id = ImageId::parse(OLD).unwrap();
     let (cleared, _) = plan(&back);
     assert_eq!((cleared.marks[0].drift.is_none(), cleared.commands.len()), (true, 0));
@@ -21,7 +21,7 @@ fn a_subnet_that_the_class_no_longer_has_marks_drift() {
     let subnets =
         |names: &[&str]| names.iter().map(|name| SubnetId::parse(*name).unwrap()).collect::<Vec<_>>();
     let world = |given: &[&str]| {
-        let mut world = cluster(vec![settled(0, NEW, busy(0))], Nodes::Percent(0));
+        let mut world = cluster(vec![settled(0, NEW, busy(0))], BudgetNodes::Percent(0));
         world.classes[0].subnets = subnets(given);
         world
     };
@@ -48,18 +48,18 @@ fn of_a_subnet_that_was_never_kept_nothing_is_said() {
     let mut view = settled(0, NEW, busy(0));
     let instance = LaunchedInstance { subnet: None, ..instance(0, NEW) };
     view.claim.state = ClaimState::Initialized { instance, node: node_name(0), at: at(-900) };
-    let mut world = cluster(vec![view], Nodes::Percent(100));
+    let mut world = cluster(vec![view], BudgetNodes::Percent(100));
     world.classes[0].subnets = vec![SubnetId::parse("subnet-2").unwrap()];
     assert!(plan(&world).0.is_empty());
 }
 
 /// A claim whose launch asked for `cr-1`, of a class that has these reservations behind that gate.
-fn reserved(gate: Gate, ids: &[&str]) -> Input {
+fn reserved(gate: FeatureGate, ids: &[&str]) -> DisruptionInput {
     let mut view = settled(0, NEW, busy(0));
     let into = LaunchedInto { id: "cr-1".parse().unwrap(), kind: ReservationKind::Default };
     let instance = LaunchedInstance { reservation: Some(into), ..instance(0, NEW) };
     view.claim.state = ClaimState::Initialized { instance, node: node_name(0), at: at(-900) };
-    let mut world = cluster(vec![view], Nodes::Percent(100));
+    let mut world = cluster(vec![view], BudgetNodes::Percent(100));
     let reservation = |id: &&str| ClassReservation {
         id: id.parse().unwrap(),
         owner: "111122223333".to_owned(),
@@ -78,16 +78,16 @@ fn reserved(gate: Gate, ids: &[&str]) -> Input {
 
 #[test]
 fn a_claim_drifts_from_a_reservation_that_its_class_lost_only_behind_the_gate() {
-    let (marked, _) = plan(&reserved(Gate::Enabled, &["cr-2", "cr-3"]));
+    let (marked, _) = plan(&reserved(FeatureGate::Enabled, &["cr-2", "cr-3"]));
     let drift = marked.marks[0].drift.clone().unwrap();
     assert_eq!((drift.reason.as_str(), drift.from.as_str()), ("CapacityReservationDrift", "cr-1"));
     assert_eq!(drift.to, "cr-2,cr-3");
-    let (alone, _) = plan(&reserved(Gate::Enabled, &[]));
+    let (alone, _) = plan(&reserved(FeatureGate::Enabled, &[]));
     assert_eq!(alone.marks[0].drift.as_ref().unwrap().to, "none");
-    assert!(plan(&reserved(Gate::Enabled, &["cr-1", "cr-2"])).0.is_empty());
-    assert!(plan(&reserved(Gate::Disabled, &["cr-2"])).0.is_empty());
+    assert!(plan(&reserved(FeatureGate::Enabled, &["cr-1", "cr-2"])).0.is_empty());
+    assert!(plan(&reserved(FeatureGate::Disabled, &["cr-2"])).0.is_empty());
     // What was marked while the gate was open is no drift once it is off.
-    let mut off = reserved(Gate::Disabled, &["cr-2"]);
+    let mut off = reserved(FeatureGate::Disabled, &["cr-2"]);
     off.claims[0].claim.drift = Some(drift);
     assert_eq!(plan(&off).0.marks[0].drift, None);
 }
@@ -95,14 +95,14 @@ fn a_claim_drifts_from_a_reservation_that_its_class_lost_only_behind_the_gate() 
 #[test]
 fn an_instance_that_an_open_reservation_took_never_drifts_from_it() {
     // No launch of ours asked for one, so the claim has none.
-    let mut world = reserved(Gate::Enabled, &["cr-2"]);
+    let mut world = reserved(FeatureGate::Enabled, &["cr-2"]);
     world.claims = vec![settled(0, NEW, busy(0))];
     assert!(plan(&world).0.is_empty());
 }
 
 #[test]
 fn nothing_is_known_to_have_drifted_while_the_class_is_not_ready() {
-    let mut world = cluster(vec![settled(0, OLD, busy(0))], Nodes::Percent(100));
+    let mut world = cluster(vec![settled(0, OLD, busy(0))], BudgetNodes::Percent(100));
     world.classes[0].readiness = ClassReadiness::NotReady;
     assert!(plan(&world).0.is_empty());
     world.classes.clear();

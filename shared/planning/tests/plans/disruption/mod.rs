@@ -16,7 +16,7 @@ use tenon_domain::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use tenon_domain::api::node_pool::NodePool;
 use tenon_domain::api::pod::{DoNotDisrupt, LabelSelector, PodOrigin, PodPhase, PodShape, Readiness};
 use tenon_domain::api::workload::{IntOrPercent, PdbBound, PodDisruptionBudget, UnhealthyPodEviction};
-use tenon_domain::budget::{Budget, Nodes};
+use tenon_domain::budget::{Budget, BudgetNodes};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{
@@ -28,7 +28,7 @@ use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NamespacedName, NodeClassName,
     NodeName, NodePoolName, SubnetId, Zone,
 };
-use tenon_domain::registry::{Gate, Gates};
+use tenon_domain::registry::{FeatureGate, Gates};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, LaunchedInto, MatchCriteria, ReservationKind, ReservedCapacity,
@@ -36,8 +36,8 @@ use tenon_domain::reservation::{
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Toleration;
 use tenon_planning::disruption::{
-    ClaimView, ClassReadiness, ClassView, DriftingReservations, Halt, Input, NodeView, Plan, RefusalReason,
-    Report, Step, plan,
+    ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan, DisruptionReport,
+    DriftingReservations, HaltState, NodeView, RefusalReason, plan,
 };
 use tenon_planning::provision::{NodeKind, StepBudget};
 
@@ -125,7 +125,7 @@ pub(super) fn class() -> ClassView {
 }
 
 /// A cluster of these claims, each node full of nothing but its own pods: 3900m CPU, five pods.
-pub(super) fn cluster(claims: Vec<ClaimView>, budget: Nodes) -> Input {
+pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> DisruptionInput {
     let mut default = pool("default", vec![FakeType::new("default.instance-type", 4, 4, 5).option()]);
     default.pool.disruption.budgets = vec![Budget::always(budget)];
     let mut world = input(Vec::new(), vec![default.clone()]);
@@ -139,9 +139,9 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: Nodes) -> Input {
         one.used = ResourceList::sum(found.pods.iter().map(|pod| &pod.shape.requests));
         world.nodes.push(one);
     }
-    Input {
+    DisruptionInput {
         now: at(0),
-        halt: Halt::Running,
+        halt: HaltState::Running,
         claims,
         classes: vec![class()],
         pools: vec![default.pool],
@@ -156,11 +156,11 @@ pub(super) fn busy(index: usize) -> Vec<Pod> {
     pods(&format!("web-{index}"), 1, shape(&[("cpu", "3")]))
 }
 
-pub(super) fn candidates(plan: &Plan) -> Vec<String> {
+pub(super) fn candidates(plan: &DisruptionPlan) -> Vec<String> {
     plan.commands.iter().flat_map(|command| &command.candidates).map(ToString::to_string).collect()
 }
 
-pub(super) fn refusals(report: &Report) -> BTreeMap<&'static str, usize> {
+pub(super) fn refusals(report: &DisruptionReport) -> BTreeMap<&'static str, usize> {
     report.refusals.iter().fold(BTreeMap::new(), |mut counts, refusal| {
         *counts.entry(refusal.reason.as_str()).or_default() += 1;
         counts
@@ -168,7 +168,7 @@ pub(super) fn refusals(report: &Report) -> BTreeMap<&'static str, usize> {
 }
 
 /// A command that holds claim 0, with claim 1 as its replacement.
-pub(super) fn commanded(replacement: ClaimState, attempts: u32, not_before: i64) -> Input {
+pub(super) fn commanded(replacement: ClaimState, attempts: u32, not_before: i64) -> DisruptionInput {
     let id = CommandId::parse("command-1").unwrap();
     let mut candidate = drifted(0, -30, busy(0));
     let ClaimState::Initialized { instance, node, .. } = candidate.claim.state.clone() else {
@@ -180,7 +180,7 @@ pub(super) fn commanded(replacement: ClaimState, attempts: u32, not_before: i64)
     other.claim.role = CommandRole::Replacement(id.clone());
     let joined = other.claim.state.node().is_some();
     other.node = other.node.filter(|_| joined);
-    let mut world = cluster(vec![candidate, other], Nodes::Percent(100));
+    let mut world = cluster(vec![candidate, other], BudgetNodes::Percent(100));
     world.commands.push(Command {
         id,
         revision: 1,

@@ -9,7 +9,7 @@ fn candidates_drain_once_their_replacements_are_initialised_and_not_before() {
     assert!(waits.is_empty());
     let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
     let (drains, _) = plan(&commanded(ready, 0, -20));
-    assert_eq!(drains.advances[0].step, Step::Drain { candidates: vec![claim_name(0)] });
+    assert_eq!(drains.advances[0].step, CommandStep::Drain { candidates: vec![claim_name(0)] });
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn with_two_replacements_candidates_drain_once_both_are_initialised() {
         assert!(waits.is_empty(), "{state:?}: {waits:?}");
     }
     let (drains, _) = plan(&world(ready(2)));
-    assert_eq!(drains.advances[0].step, Step::Drain { candidates: vec![claim_name(0)] });
+    assert_eq!(drains.advances[0].step, CommandStep::Drain { candidates: vec![claim_name(0)] });
 }
 
 #[test]
@@ -52,7 +52,8 @@ fn c113_a_failed_replacement_is_replaced_after_a_back_off() {
         },
     };
     let (again, _) = plan(&commanded(failed(), 1, -1));
-    let Step::Replace { failed: gone, plan: replacement, attempts, not_before } = &again.advances[0].step
+    let CommandStep::Replace { failed: gone, plan: replacement, attempts, not_before } =
+        &again.advances[0].step
     else {
         panic!("{again:?}")
     };
@@ -69,7 +70,7 @@ fn a_command_without_candidates_ends() {
     let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
     let mut world = commanded(ready, 0, -20);
     world.claims.remove(0);
-    assert_eq!(plan(&world).0.advances[0].step, Step::Finish);
+    assert_eq!(plan(&world).0.advances[0].step, CommandStep::Finish);
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn a_command_ends_once_its_candidates_instances_are_gone() {
     };
     assert!(with(draining).is_empty());
     assert!(with(terminating).is_empty());
-    assert_eq!(with(terminated)[0].step, Step::Finish);
+    assert_eq!(with(terminated)[0].step, CommandStep::Finish);
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn candidates_whose_pods_are_gone_drain_without_their_replacement_where_their_no
     let launched = ClaimState::Launched { instance: instance(1, NEW), at: at(-10) };
     let mut world = commanded(launched, 0, -20);
     world.claims[0].node.as_mut().unwrap().pods.clear();
-    assert_eq!(plan(&world).0.advances[0].step, Step::Drain { candidates: vec![claim_name(0)] });
+    assert_eq!(plan(&world).0.advances[0].step, CommandStep::Drain { candidates: vec![claim_name(0)] });
     world.claims[0].node = None;
     assert!(plan(&world).0.is_empty());
 }

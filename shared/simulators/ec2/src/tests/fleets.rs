@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_cheapest_override_comes_first_and_others_fill_up() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let overrides =
         [over("m5.xlarge", "us-east-1a"), over("m5.large", "us-east-1a"), over("m5.large", "us-east-1b")];
     assert_eq!(types_of(&world.launch(&fleet("a", 3, &overrides))), ["3xm5.large"]);
@@ -13,12 +13,12 @@ fn the_cheapest_override_comes_first_and_others_fill_up() {
     let result = world.launch(&fleet("b", 3, &overrides));
     assert_eq!(types_of(&result), ["1xm5.large", "2xm5.xlarge"]);
     assert_eq!(codes_of(&result), ["InsufficientInstanceCapacity", "InsufficientInstanceCapacity"]);
-    assert_eq!(result.errors[0].class(), Class::InsufficientCapacity);
+    assert_eq!(result.errors[0].class(), ErrorClass::InsufficientCapacity);
 }
 
 #[test]
 fn a_fleet_can_give_less_than_asked_and_a_pool_gets_back_what_ends() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     world.twin.set_capacity(pool(TargetCapacityType::OnDemand, "m5.large", "us-east-1a"), Some(1));
     let only = [over("m5.large", "us-east-1a")];
     let first = world.launch(&fleet("a", 2, &only));
@@ -32,7 +32,7 @@ fn a_fleet_can_give_less_than_asked_and_a_pool_gets_back_what_ends() {
 
 #[test]
 fn priorities_and_spare_capacity_order_overrides() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let first = FleetOverride { priority: Some(1), ..over("m5.xlarge", "us-east-1a") };
     let overrides = [over("m5.large", "us-east-1a"), first.clone()];
     let mut request = fleet("a", 1, &overrides);
@@ -50,24 +50,24 @@ fn priorities_and_spare_capacity_order_overrides() {
 
 #[test]
 fn overrides_that_cannot_be_launched_say_why() {
-    let world = World::plain();
-    let pending = world.twin.create_image(NewImage::named("al2023-2", Architecture::X86_64));
+    let world = TwinWorld::plain();
+    let pending = world.twin.create_image(NewImage::named("al2023-2", ImageArchitecture::X86_64));
     let with =
         |image: &str, o: FleetOverride| FleetOverride { image: Some(ImageId::parse(image).unwrap()), ..o };
     let m5 = || over("m5.large", "us-east-1a");
     for (token, from, code, class) in [
-        ("1", with("ami-none", m5()), "InvalidAMIID.NotFound", Class::ImageUnavailable),
-        ("2", with(pending.as_str(), m5()), "InvalidAMIID.Unavailable", Class::ImageUnavailable),
-        ("3", over("m6g.large", "us-east-1a"), "InvalidParameterValue", Class::Invalid),
-        ("4", over("m5.large", "us-east-1z"), "InvalidSubnetID.NotFound", Class::NotFound),
-        ("5", over("g5.xlarge", "us-east-1e"), "InvalidFleetConfiguration", Class::Unsupported),
+        ("1", with("ami-none", m5()), "InvalidAMIID.NotFound", ErrorClass::ImageUnavailable),
+        ("2", with(pending.as_str(), m5()), "InvalidAMIID.Unavailable", ErrorClass::ImageUnavailable),
+        ("3", over("m6g.large", "us-east-1a"), "InvalidParameterValue", ErrorClass::Invalid),
+        ("4", over("m5.large", "us-east-1z"), "InvalidSubnetID.NotFound", ErrorClass::NotFound),
+        ("5", over("g5.xlarge", "us-east-1e"), "InvalidFleetConfiguration", ErrorClass::Unsupported),
         (
             "6",
             FleetOverride { zone: Some(zone("us-east-1b")), ..m5() },
             "InvalidParameterCombination",
-            Class::Invalid,
+            ErrorClass::Invalid,
         ),
-        ("7", over("m9.large", "us-east-1a"), "InvalidParameterValue", Class::Invalid),
+        ("7", over("m9.large", "us-east-1a"), "InvalidParameterValue", ErrorClass::Invalid),
     ] {
         let result = world.launch(&fleet(token, 1, &[from]));
         assert_eq!(codes_of(&result), [code], "{token}");
@@ -81,7 +81,7 @@ fn overrides_that_cannot_be_launched_say_why() {
 
 #[test]
 fn quotas_addresses_and_failing_pools_are_item_errors() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let only = [over("m5.large", "us-east-1a")];
     let quota = |capacity_type| Quota { capacity_type, family: QuotaFamily::Standard };
     world.twin.set_quota(quota(TargetCapacityType::OnDemand), Some(3));
@@ -109,29 +109,29 @@ fn quotas_addresses_and_failing_pools_are_item_errors() {
 
 #[test]
 fn a_fleet_that_names_nothing_launchable_is_refused_whole() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let class = |request: &CreateFleetRequest| now(world.twin.create_fleet(request)).unwrap_err().class();
     let only = [over("m5.large", "us-east-1a")];
-    assert_eq!(class(&fleet("a", 0, &only)), Class::Invalid);
-    assert_eq!(class(&fleet("b", 1, &[])), Class::Invalid);
+    assert_eq!(class(&fleet("a", 0, &only)), ErrorClass::Invalid);
+    assert_eq!(class(&fleet("b", 1, &[])), ErrorClass::Invalid);
     let mut request = fleet("c", 1, &only);
     request.launch_templates[0].name = "gone".to_owned();
-    assert_eq!(class(&request), Class::TemplateMissing);
+    assert_eq!(class(&request), ErrorClass::TemplateMissing);
     request.launch_templates[0] =
         FleetLaunchTemplate { version: "7".to_owned(), ..fleet("x", 1, &only).launch_templates[0].clone() };
-    assert_eq!(class(&request), Class::TemplateMissing);
+    assert_eq!(class(&request), ErrorClass::TemplateMissing);
     assert!(matches!(world.twin.requests()[0].outcome, RequestOutcome::Refused(_)));
 }
 
 #[test]
 fn a_token_answers_the_same_until_it_expires() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let request = fleet("a", 2, &[over("m5.large", "us-east-1a")]);
     let first = world.launch(&request);
     world.pass(SignedDuration::from_hours(23));
     assert_eq!(world.launch(&request), first);
     let other = fleet("a", 3, &[over("m5.large", "us-east-1a")]);
-    assert_eq!(now(world.twin.create_fleet(&other)).unwrap_err().class(), Class::TokenMismatch);
+    assert_eq!(now(world.twin.create_fleet(&other)).unwrap_err().class(), ErrorClass::TokenMismatch);
     assert_eq!(world.twin.launches().len(), 2);
     assert_eq!(world.twin.requests()[1].outcome, RequestOutcome::Replayed);
     world.pass(SignedDuration::from_hours(1));
@@ -141,7 +141,7 @@ fn a_token_answers_the_same_until_it_expires() {
 
 #[test]
 fn a_lost_answer_leaves_its_effect_and_a_replay_finds_it() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let lost = |effect| Fault { call: Call::CreateFleet, when: FaultWhen::Nth(1), effect };
     let request = fleet("a", 1, &[over("m5.large", "us-east-1a")]);
     world.twin.inject(lost(FaultEffect::RequestLost));
@@ -159,7 +159,7 @@ fn a_lost_answer_leaves_its_effect_and_a_replay_finds_it() {
 
 #[test]
 fn dry_runs_launch_nothing_and_tell_rights_as_their_outcome() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let request = fleet("a", 1, &[over("m5.large", "us-east-1a")]);
     let probe = RunInstancesProbe {
         launch_template: "nodes".to_owned(),
@@ -177,10 +177,10 @@ fn dry_runs_launch_nothing_and_tell_rights_as_their_outcome() {
     // The real launch still works: the policy lets fleets through.
     world.launch(&request);
     world.twin.deny(Call::CreateFleet, "no");
-    assert_eq!(now(world.twin.create_fleet(&request)).unwrap_err().class(), Class::Unauthorized);
+    assert_eq!(now(world.twin.create_fleet(&request)).unwrap_err().class(), ErrorClass::Unauthorized);
     world.twin.allow(Call::CreateFleet);
     assert_eq!(world.twin.launches().len(), 1);
     let wrong = RunInstancesProbe { with: over("m6g.large", "us-east-1a"), ..probe };
     world.twin.allow(Call::RunInstances);
-    assert_eq!(now(world.twin.dry_run_run_instances(&wrong)).unwrap_err().class(), Class::Invalid);
+    assert_eq!(now(world.twin.dry_run_run_instances(&wrong)).unwrap_err().class(), ErrorClass::Invalid);
 }

@@ -14,8 +14,8 @@ use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::{SignedDuration, Timestamp};
 
 use super::*;
-use tenon_ec2::Class;
 use tenon_ec2::Ec2Error;
+use tenon_ec2::ErrorClass;
 use tenon_ec2::port::*;
 
 mod fleets;
@@ -30,7 +30,7 @@ fn now<F: Future>(future: F) -> F::Output {
     }
 }
 
-struct World {
+struct TwinWorld {
     twin: RegionTwin,
     millis: Arc<AtomicI64>,
     image: ImageId,
@@ -38,11 +38,11 @@ struct World {
 
 const START: i64 = 1_767_225_600_000;
 
-impl World {
+impl TwinWorld {
     fn new(change: impl FnOnce(&mut TwinConfig)) -> Self {
         let millis = Arc::new(AtomicI64::new(START));
         let read = Arc::clone(&millis);
-        let clock: Clock =
+        let clock: TwinClock =
             Arc::new(move || Timestamp::from_millisecond(read.load(Ordering::SeqCst)).unwrap());
         let mut config = TwinConfig::new(Region::parse("us-east-1").unwrap(), 1, clock);
         let types = ["m5.large", "m5.xlarge", "m6g.large", "c5.large", "g5.xlarge"].map(instance_type);
@@ -51,7 +51,7 @@ impl World {
         change(&mut config);
         let twin = RegionTwin::new(config).unwrap();
         twin.add_network(&Tags::from([("kubernetes.io/cluster/c".to_owned(), "owned".to_owned())])).unwrap();
-        let image = twin.add_image(NewImage::named("al2023-1", Architecture::X86_64));
+        let image = twin.add_image(NewImage::named("al2023-1", ImageArchitecture::X86_64));
         let template = CreateLaunchTemplate {
             name: "nodes".to_owned(),
             data: LaunchTemplateData { image: Some(image.clone()), ..LaunchTemplateData::default() },
@@ -132,8 +132,8 @@ fn spot(mut request: CreateFleetRequest) -> CreateFleetRequest {
     request
 }
 
-fn pool(capacity_type: TargetCapacityType, name: &str, at: &str) -> Pool {
-    Pool { capacity_type, instance_type: instance_type(name), zone: zone(at) }
+fn pool(capacity_type: TargetCapacityType, name: &str, at: &str) -> CapacityPool {
+    CapacityPool { capacity_type, instance_type: instance_type(name), zone: zone(at) }
 }
 
 fn types_of(result: &FleetResult) -> Vec<String> {
@@ -154,7 +154,7 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 #[test]
 fn an_instance_lives_from_pending_to_gone_and_tells_of_it() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let id = world.one();
     assert_eq!(world.state(&id), "pending");
     let mut events = world.pass(MINUTE);
@@ -175,13 +175,13 @@ fn an_instance_lives_from_pending_to_gone_and_tells_of_it() {
     assert_eq!(now(world.twin.describe_instances(&by_id, None)).unwrap().items.len(), 1);
     world.pass(SignedDuration::from_hours(1));
     let error = now(world.twin.describe_instances(&by_id, None)).unwrap_err();
-    assert_eq!(error.class(), Class::NotFound);
+    assert_eq!(error.class(), ErrorClass::NotFound);
     assert_eq!(world.twin.instances().len(), 1);
 }
 
 #[test]
 fn an_instance_has_what_a_node_needs() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let id = world.one();
     let instance =
         now(world.twin.describe_instances(&InstanceFilter::default(), None)).unwrap().items.remove(0);
@@ -190,16 +190,16 @@ fn an_instance_has_what_a_node_needs() {
     assert_eq!(instance.zone_id.as_ref().unwrap().as_str(), "use1-az2");
     assert_eq!(instance.tags["launch"], "one");
     assert_eq!(instance.image, world.image);
-    let west = World::new(|c| c.region = Region::parse("eu-west-1").unwrap());
+    let west = TwinWorld::new(|c| c.region = Region::parse("eu-west-1").unwrap());
     west.launch(&fleet("west", 1, &[over("m5.large", "eu-west-1a")]));
     assert_eq!(west.twin.instances()[0].instance.private_dns_name, "ip-10-0-0-4.eu-west-1.compute.internal");
 }
 
 #[test]
 fn an_image_becomes_available_or_fails_and_its_owner_hears_of_it() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let make = |name: &str, change: &dyn Fn(&mut NewImage)| {
-        let mut image = NewImage { delay: Some(MINUTE), ..NewImage::named(name, Architecture::X86_64) };
+        let mut image = NewImage { delay: Some(MINUTE), ..NewImage::named(name, ImageArchitecture::X86_64) };
         change(&mut image);
         world.twin.create_image(image)
     };
@@ -239,7 +239,7 @@ fn an_image_becomes_available_or_fails_and_its_owner_hears_of_it() {
 
 #[test]
 fn a_spot_instance_is_warned_and_taken_two_minutes_later() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let on_demand = world.one();
     assert!(world.twin.interrupt_spot(&on_demand).is_err());
     let id = world.launch(&spot(fleet("s", 1, &[over("m5.large", "us-east-1a")]))).instance_ids().remove(0);
@@ -261,7 +261,7 @@ fn a_spot_instance_is_warned_and_taken_two_minutes_later() {
 
 #[test]
 fn health_events_and_stops_come_from_outside() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let id = world.one();
     world.pass(MINUTE);
     let health = HealthEvent {
@@ -284,7 +284,7 @@ fn health_events_and_stops_come_from_outside() {
 #[test]
 fn a_new_instance_and_its_tags_may_be_seen_late_but_not_later_than_promised() {
     let late = SignedDuration::from_secs(30);
-    let world = World::new(|c| c.consistency_delay_max = late);
+    let world = TwinWorld::new(|c| c.consistency_delay_max = late);
     world.launch(&fleet("a", 50, &[over("m5.large", "us-east-1a")]));
     let seen =
         |filter: &InstanceFilter| now(world.twin.describe_instances(filter, None)).unwrap().items.len();
@@ -299,7 +299,7 @@ fn a_new_instance_and_its_tags_may_be_seen_late_but_not_later_than_promised() {
 
 #[test]
 fn what_is_not_visible_yet_cannot_be_named() {
-    let world = World::new(|c| c.consistency_delay_max = MINUTE);
+    let world = TwinWorld::new(|c| c.consistency_delay_max = MINUTE);
     let id = world.one();
     let error = now(world.twin.terminate_instances(std::slice::from_ref(&id))).unwrap_err();
     let Ec2Error::NotFound { ids, .. } = error else { panic!("{error:?}") };
@@ -314,7 +314,7 @@ fn what_is_not_visible_yet_cannot_be_named() {
 
 #[test]
 fn calls_are_throttled_by_ec2_s_buckets_and_counted() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     let describe = || now(world.twin.describe_subnets(&ResourceFilter::default()));
     let answered = (0..120).filter(|_| describe().is_ok()).count();
     assert_eq!(answered, 100);
@@ -322,14 +322,14 @@ fn calls_are_throttled_by_ec2_s_buckets_and_counted() {
     world.pass(SignedDuration::from_secs(1));
     assert_eq!((0..30).filter(|_| describe().is_ok()).count(), 20);
     assert_eq!(world.twin.calls()[&Call::DescribeSubnets], CallCount { made: 151, throttled: 31 });
-    let free = World::new(|c| c.throttling = Throttling::Off);
+    let free = TwinWorld::new(|c| c.throttling = Throttling::Off);
     assert!((0..500).all(|_| now(free.twin.describe_subnets(&ResourceFilter::default())).is_ok()));
 }
 
 #[test]
 fn one_seed_is_one_history_and_another_seed_is_another() {
     let history = |seed| {
-        let world = World::new(|c| {
+        let world = TwinWorld::new(|c| {
             c.seed = seed;
             c.consistency_delay_max = SignedDuration::from_secs(10);
         });
@@ -342,7 +342,7 @@ fn one_seed_is_one_history_and_another_seed_is_another() {
 
 #[test]
 fn the_next_due_moment_is_known_and_time_moves_nothing_before_it() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     assert_eq!(world.twin.next_due(), None);
     let id = world.one();
     // What a call makes happen at once is to be told at once, not when something else is due.

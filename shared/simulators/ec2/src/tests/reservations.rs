@@ -16,7 +16,7 @@ fn reserve(id: &str, match_criteria: MatchCriteria, instances: u32) -> CapacityR
     }
 }
 
-impl World {
+impl TwinWorld {
     /// A fleet from a template that says this of reservations.
     fn launch_with(&self, name: &str, says: ReservationPreference, count: u32) -> FleetResult {
         let data = LaunchTemplateData {
@@ -39,14 +39,14 @@ impl World {
     }
 }
 
-fn of_reservation(world: &World, result: &FleetResult) -> Vec<Option<String>> {
+fn of_reservation(world: &TwinWorld, result: &FleetResult) -> Vec<Option<String>> {
     let of = |id| world.twin.instance(&id).unwrap().instance.reservation.as_ref().map(ToString::to_string);
     result.instance_ids().into_iter().map(of).collect()
 }
 
 #[test]
 fn a_targeted_reservation_takes_who_names_it_until_it_is_full() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     world.twin.add_reservation(reserve("cr-1", MatchCriteria::Targeted, 2)).unwrap();
     // The pool is dry: what is reserved isn't taken from it.
     world.twin.set_capacity(pool(TargetCapacityType::OnDemand, "m5.large", "us-east-1a"), Some(0));
@@ -66,7 +66,7 @@ fn a_targeted_reservation_takes_who_names_it_until_it_is_full() {
 
 #[test]
 fn an_open_reservation_takes_who_says_nothing_and_not_who_asks_for_none() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     world.twin.add_reservation(reserve("cr-1", MatchCriteria::Open, 1)).unwrap();
     let none = world.launch_with("none", ReservationPreference::None, 1);
     assert_eq!(of_reservation(&world, &none), [None]);
@@ -80,7 +80,7 @@ fn an_open_reservation_takes_who_says_nothing_and_not_who_asks_for_none() {
 
 #[test]
 fn reservations_are_found_by_id_tag_and_criteria() {
-    let world = World::plain();
+    let world = TwinWorld::plain();
     world.twin.add_reservation(reserve("cr-1", MatchCriteria::Open, 1)).unwrap();
     world.twin.add_reservation(reserve("cr-2", MatchCriteria::Targeted, 1)).unwrap();
     let found = |filter: CapacityReservationFilter| {
@@ -97,5 +97,5 @@ fn reservations_are_found_by_id_tag_and_criteria() {
     assert_eq!(found(CapacityReservationFilter { owner: Some("9".to_owned()), ..any() }), [""; 0]);
     let unknown = CapacityReservationFilter { ids: vec!["cr-9".to_owned()], ..any() };
     let error = now(world.twin.describe_capacity_reservations(&unknown)).unwrap_err();
-    assert_eq!(error.class(), Class::NotFound);
+    assert_eq!(error.class(), ErrorClass::NotFound);
 }

@@ -8,11 +8,11 @@ use tenon_domain::taint::{Taint, TaintEffect, UNSCHEDULABLE, tolerates_forbiddin
 
 use super::super::selector::matches_node;
 use super::info::NodeInfo;
-use super::shape::Shape;
+use super::shape::SchedulingNeeds;
 
 /// Why a node isn't feasible, in kube-scheduler's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Refusal {
+pub(super) enum Infeasible {
     Cordoned,
     Taint(String),
     NodeAffinity,
@@ -28,7 +28,7 @@ pub(super) enum Refusal {
     ExistingAntiAffinity,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cordoned => f.write_str("node(s) were unschedulable"),
@@ -53,42 +53,46 @@ impl fmt::Display for Refusal {
 }
 
 /// Whether the node itself takes the pod.
-pub(super) fn check(shape: &Shape, node: &NodeInfo, volumes: &[Vec<Value>]) -> Result<(), Refusal> {
+pub(super) fn check(
+    shape: &SchedulingNeeds,
+    node: &NodeInfo,
+    volumes: &[Vec<Value>],
+) -> Result<(), Infeasible> {
     if shape.resource_claims > 0 {
-        return Err(Refusal::ResourceClaims);
+        return Err(Infeasible::ResourceClaims);
     }
     let cordon = Taint::new(UNSCHEDULABLE, TaintEffect::NoSchedule);
     if node.cordoned && !shape.tolerations.iter().any(|toleration| toleration.tolerates(&cordon)) {
-        return Err(Refusal::Cordoned);
+        return Err(Infeasible::Cordoned);
     }
     if let Err(untolerated) = tolerates_forbidding(&node.taints, &shape.tolerations) {
         let first = untolerated.taints.first().map(|taint| format!("{}: {}", taint.key, taint.value));
-        return Err(Refusal::Taint(first.unwrap_or_default()));
+        return Err(Infeasible::Taint(first.unwrap_or_default()));
     }
     if !admits(shape, node) {
-        return Err(Refusal::NodeAffinity);
+        return Err(Infeasible::NodeAffinity);
     }
     if !volumes.iter().all(|terms| matches_node(terms, &node.labels, &node.name)) {
-        return Err(Refusal::VolumeNodeAffinity);
+        return Err(Infeasible::VolumeNodeAffinity);
     }
     if shape
         .ports
         .iter()
         .any(|port| node.pods.iter().any(|(_, other)| other.ports.iter().any(|known| clash(port, known))))
     {
-        return Err(Refusal::Ports);
+        return Err(Infeasible::Ports);
     }
     // What isn't asked for isn't looked at: a node may be overdrawn in it.
     let short = shape.requests.iter().find(|(name, asked)| !asked.is_zero() && *asked > node.free.get(name));
     match short {
-        Some((name, _)) if name.as_str() == "pods" => Err(Refusal::Insufficient("pods".to_owned())),
-        Some((name, _)) => Err(Refusal::Insufficient(name.to_string())),
+        Some((name, _)) if name.as_str() == "pods" => Err(Infeasible::Insufficient("pods".to_owned())),
+        Some((name, _)) => Err(Infeasible::Insufficient(name.to_string())),
         None => Ok(()),
     }
 }
 
 /// Whether the node matches the pod's node selector and required node affinity.
-pub(super) fn admits(shape: &Shape, node: &NodeInfo) -> bool {
+pub(super) fn admits(shape: &SchedulingNeeds, node: &NodeInfo) -> bool {
     shape.node_selector.iter().all(|(key, value)| node.label(key) == Some(value))
         && shape.node_terms.as_ref().is_none_or(|terms| matches_node(terms, &node.labels, &node.name))
 }

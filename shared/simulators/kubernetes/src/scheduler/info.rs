@@ -7,7 +7,7 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::{Taint, TaintEffect};
 
 use super::Score;
-use super::shape::{Shape, quantities};
+use super::shape::{SchedulingNeeds, quantities};
 use tenon_snapshot::object::{self, Object};
 
 /// A node with its pods.
@@ -18,7 +18,7 @@ pub(super) struct NodeInfo {
     pub(super) taints: Vec<Taint>,
     pub(super) cordoned: bool,
     pub(super) free: ResourceList,
-    pub(super) pods: Vec<(Object, Arc<Shape>)>,
+    pub(super) pods: Vec<(Object, Arc<SchedulingNeeds>)>,
     allocatable: ResourceList,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct NodeInfo {
 pub(super) type Rank = (usize, i128);
 
 impl NodeInfo {
-    pub(super) fn new(node: &Value, pods: Vec<(Object, Arc<Shape>)>) -> Self {
+    pub(super) fn new(node: &Value, pods: Vec<(Object, Arc<SchedulingNeeds>)>) -> Self {
         let allocatable = quantities(node, "/status/allocatable");
         let mut free = allocatable.clone();
         for (_, shape) in &pods {
@@ -43,7 +43,7 @@ impl NodeInfo {
         }
     }
 
-    pub(super) fn add(&mut self, pod: Object, shape: Arc<Shape>) {
+    pub(super) fn add(&mut self, pod: Object, shape: Arc<SchedulingNeeds>) {
         self.free.subtract(&shape.requests);
         self.pods.push((pod, shape));
     }
@@ -52,7 +52,7 @@ impl NodeInfo {
         self.labels.get(key).and_then(Value::as_str)
     }
 
-    pub(super) fn rank(&self, shape: &Shape, score: Score) -> Rank {
+    pub(super) fn rank(&self, shape: &SchedulingNeeds, score: Score) -> Rank {
         let unwanted = self.taints.iter().filter(|taint| {
             taint.effect == TaintEffect::PreferNoSchedule
                 && !shape.tolerations.iter().any(|t| t.tolerates(taint))

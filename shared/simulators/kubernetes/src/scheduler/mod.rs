@@ -18,12 +18,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::pods;
+use super::state::ClusterState;
 use super::store::{child, set_condition};
-use super::world::World;
-use filter::Refusal;
+use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
-use shape::{Shape, Shapes};
+use shape::{SchedulingNeeds, SeenNeeds};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
 /// Which of several feasible nodes is taken.
@@ -40,15 +40,15 @@ pub enum Score {
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
     score: Score,
-    shapes: Shapes,
+    shapes: SeenNeeds,
     nodes: BTreeMap<String, NodeInfo>,
     stale: BTreeSet<String>,
-    work: Work,
+    work: SchedulerWork,
 }
 
 /// Whether anything changed since the last pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Work {
+enum SchedulerWork {
     #[default]
     None,
     Some,
@@ -62,23 +62,23 @@ impl Scheduler {
     /// A Node, or the pods on it, changed.
     pub(super) fn node_changed(&mut self, node: &str) {
         self.stale.insert(node.to_owned());
-        self.work = Work::Some;
+        self.work = SchedulerWork::Some;
     }
 
     /// Something else changed that placement depends on.
     pub(super) fn world_changed(&mut self) {
-        self.work = Work::Some;
+        self.work = SchedulerWork::Some;
     }
 }
 
-impl World {
+impl ClusterState {
     /// Places the pods that wait for a node: higher priority first, then those that are nominated, then the older, then
     /// by name.
     pub(super) fn schedule(&mut self) {
-        if self.scheduler.work == Work::None {
+        if self.scheduler.work == SchedulerWork::None {
             return;
         }
-        self.scheduler.work = Work::None;
+        self.scheduler.work = SchedulerWork::None;
         self.refresh_nodes();
         let mut queue: Vec<Object> =
             self.store.unbound().filter(|pod| pods::is_active(pod) && is_ours(pod)).map(Arc::clone).collect();
@@ -98,13 +98,14 @@ impl World {
             let shape = self.scheduler.shapes.of(&pod);
             if let Some(message) = hopeless.get(&shape.id) {
                 let message = message.clone();
-                self.refuse(&pod, ("Unschedulable", &message));
+                self.refuse(&pod, "Unschedulable", &message);
                 continue;
             }
             if !object::list(&pod, "/spec/schedulingGates").is_empty() {
                 self.refuse(
                     &pod,
-                    ("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates"),
+                    "SchedulingGated",
+                    "Scheduling is blocked due to non-empty scheduling gates",
                 );
                 continue;
             }
@@ -115,7 +116,7 @@ impl World {
                     if !shape.minds_neighbours() {
                         hopeless.insert(shape.id, message.clone());
                     }
-                    self.refuse(&pod, ("Unschedulable", &message));
+                    self.refuse(&pod, "Unschedulable", &message);
                 }
             }
         }
@@ -142,7 +143,7 @@ impl World {
     }
 
     /// The node for a pod, or why there is none.
-    fn place(&self, pod: &Object, shape: &Shape) -> Result<String, String> {
+    fn place(&self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, String> {
         let volumes = self
             .volume_terms(pod)
             .map_err(|refusal| self.sentence(&BTreeMap::from([(refusal, self.scheduler.nodes.len())])))?;
@@ -155,7 +156,7 @@ impl World {
         {
             return Ok(nominated.to_owned());
         }
-        let mut refusals: BTreeMap<Refusal, usize> = BTreeMap::new();
+        let mut refusals: BTreeMap<Infeasible, usize> = BTreeMap::new();
         let mut best: Option<(info::Rank, &str)> = None;
         for (name, node) in &self.scheduler.nodes {
             match feasible(node) {
@@ -172,7 +173,7 @@ impl World {
     }
 
     /// kube-scheduler's sentence.
-    fn sentence(&self, refusals: &BTreeMap<Refusal, usize>) -> String {
+    fn sentence(&self, refusals: &BTreeMap<Infeasible, usize>) -> String {
         let all = self.scheduler.nodes.len();
         let parts: Vec<String> =
             refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
@@ -181,21 +182,21 @@ impl World {
         format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "))
     }
 
-    fn bind(&mut self, pod: &Object, shape: &Arc<Shape>, node: &str) {
+    fn bind(&mut self, pod: &Object, shape: &Arc<SchedulingNeeds>, node: &str) {
         let Some(key) = ObjectKey::of(pod) else { return };
         let now = self.now;
         self.store.change(&key, |pod| {
             child(pod, "spec").insert("nodeName".to_owned(), json!(node));
             child(pod, "status").remove("nominatedNodeName");
-            set_condition(pod, "PodScheduled", ("True", ""), now);
+            set_condition(pod, "PodScheduled", "True", "", now);
         });
         if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), self.store.get(&key)) {
             info.add(Arc::clone(bound), Arc::clone(shape));
         }
     }
 
-    fn refuse(&mut self, pod: &Object, (reason, message): (&str, &str)) {
-        if says(pod, (reason, message)) {
+    fn refuse(&mut self, pod: &Object, reason: &str, message: &str) {
+        if says(pod, reason, message) {
             return;
         }
         let Some(key) = ObjectKey::of(pod) else { return };
@@ -203,7 +204,7 @@ impl World {
         self.store.change(&key, |pod| {
             // Preemption, which finds nothing here, ends with that.
             child(pod, "status").remove("nominatedNodeName");
-            set_condition(pod, "PodScheduled", ("False", reason), now);
+            set_condition(pod, "PodScheduled", "False", reason, now);
             let conditions = child(pod, "status").get_mut("conditions").and_then(Value::as_array_mut);
             let condition =
                 conditions.into_iter().flatten().find(|c| text(c, "/type") == Some("PodScheduled"));
@@ -214,13 +215,13 @@ impl World {
     }
 
     /// The node selector terms that the pod's bound volumes ask for: every list has to match.
-    fn volume_terms(&self, pod: &Value) -> Result<Vec<Vec<Value>>, Refusal> {
+    fn volume_terms(&self, pod: &Value) -> Result<Vec<Vec<Value>>, Infeasible> {
         let namespace = object::namespace(pod);
         let mut terms = Vec::new();
         for volume in object::list(pod, "/spec/volumes") {
             let Some(claim) = text(volume, "/persistentVolumeClaim/claimName") else { continue };
             let key = ObjectKey::new(Kind::PersistentVolumeClaim, namespace, claim);
-            let claim = self.store.get(&key).ok_or(Refusal::VolumeClaimMissing)?;
+            let claim = self.store.get(&key).ok_or(Infeasible::VolumeClaimMissing)?;
             let Some(name) = text(claim, "/spec/volumeName") else { continue };
             let Some(volume) = self.store.get(&ObjectKey::new(Kind::PersistentVolume, "", name)) else {
                 continue;
@@ -235,7 +236,7 @@ impl World {
 }
 
 /// Whether a pod says already that it was refused for this.
-fn says(pod: &Value, (reason, message): (&str, &str)) -> bool {
+fn says(pod: &Value, reason: &str, message: &str) -> bool {
     let conditions = object::list(pod, "/status/conditions");
     let found = conditions.iter().find(|c| text(c, "/type") == Some("PodScheduled"));
     let fields = [("/status", "False"), ("/reason", reason), ("/message", message)];

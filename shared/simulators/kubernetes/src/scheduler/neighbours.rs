@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::super::selector::matches_labels;
-use super::filter::{Refusal, admits};
+use super::filter::{Infeasible, admits};
 use super::info::NodeInfo;
-use super::shape::Shape;
+use super::shape::SchedulingNeeds;
 use tenon_snapshot::object::{self, Object, list, text};
 
 /// A topology key and one of its values.
@@ -38,7 +38,7 @@ struct Spread {
 
 impl Neighbours {
     pub(super) fn new<'a>(
-        shape: &Shape,
+        shape: &SchedulingNeeds,
         nodes: impl Iterator<Item = &'a NodeInfo> + Clone,
         namespaces: impl Iterator<Item = &'a Object> + Clone,
     ) -> Self {
@@ -74,12 +74,12 @@ impl Neighbours {
         Self { spread, affinity, avoided, forbidden }
     }
 
-    pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Refusal> {
+    pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Infeasible> {
         for spread in &self.spread {
-            let Some(value) = node.label(&spread.key) else { return Err(Refusal::SpreadLabelMissing) };
+            let Some(value) = node.label(&spread.key) else { return Err(Infeasible::SpreadLabelMissing) };
             let count = spread.counts.get(value).copied().unwrap_or(0);
             if count + spread.own - spread.least > spread.max_skew {
-                return Err(Refusal::Spread);
+                return Err(Infeasible::Spread);
             }
         }
         for (key, domains) in &self.affinity {
@@ -89,22 +89,26 @@ impl Neighbours {
                 (Some(value), Some(domains)) => domains.contains(value),
             };
             if !near {
-                return Err(Refusal::PodAffinity);
+                return Err(Infeasible::PodAffinity);
             }
         }
         let inside = |(key, value): &Domain| node.label(key) == Some(value);
         if self.avoided.iter().any(inside) {
-            return Err(Refusal::PodAntiAffinity);
+            return Err(Infeasible::PodAntiAffinity);
         }
         if self.forbidden.iter().any(inside) {
-            return Err(Refusal::ExistingAntiAffinity);
+            return Err(Infeasible::ExistingAntiAffinity);
         }
         Ok(())
     }
 }
 
 impl Spread {
-    fn count<'a>(shape: &Shape, constraint: &Value, nodes: impl Iterator<Item = &'a NodeInfo>) -> Self {
+    fn count<'a>(
+        shape: &SchedulingNeeds,
+        constraint: &Value,
+        nodes: impl Iterator<Item = &'a NodeInfo>,
+    ) -> Self {
         let key = text(constraint, "/topologyKey").unwrap_or_default().to_owned();
         let selector = with_label_keys(
             constraint.get("labelSelector"),

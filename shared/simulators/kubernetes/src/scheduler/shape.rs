@@ -14,7 +14,7 @@ use tenon_snapshot::object::{self, list, text, texts};
 
 /// A pod's needs.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct SchedulingNeeds {
     /// Equal shapes have equal ids.
     pub(super) id: usize,
     pub(super) namespace: String,
@@ -34,7 +34,7 @@ pub(super) struct Shape {
     pub(super) resource_claims: usize,
 }
 
-impl Shape {
+impl SchedulingNeeds {
     /// Whether its place depends on where other pods are.
     pub(super) fn minds_neighbours(&self) -> bool {
         !self.spread.is_empty() || !self.affinity.is_empty() || !self.anti_affinity.is_empty()
@@ -43,14 +43,14 @@ impl Shape {
 
 /// The shapes that were seen.
 #[derive(Debug, Default)]
-pub(super) struct Shapes {
-    known: BTreeMap<String, Arc<Shape>>,
-    by_uid: BTreeMap<String, Arc<Shape>>,
+pub(super) struct SeenNeeds {
+    known: BTreeMap<String, Arc<SchedulingNeeds>>,
+    by_uid: BTreeMap<String, Arc<SchedulingNeeds>>,
 }
 
-impl Shapes {
+impl SeenNeeds {
     /// The pod's shape. What it is read from doesn't change while the pod lives.
-    pub(super) fn of(&mut self, pod: &Value) -> Arc<Shape> {
+    pub(super) fn of(&mut self, pod: &Value) -> Arc<SchedulingNeeds> {
         let uid = object::uid(pod);
         if let Some(shape) = self.by_uid.get(uid) {
             return Arc::clone(shape);
@@ -68,14 +68,14 @@ impl Shapes {
     }
 }
 
-fn read(id: usize, pod: &Value, labels: Value) -> Shape {
+fn read(id: usize, pod: &Value, labels: Value) -> SchedulingNeeds {
     let spread = list(pod, "/spec/topologySpreadConstraints");
     let required = |kind: &str| {
         list(pod, &format!("/spec/affinity/{kind}/requiredDuringSchedulingIgnoredDuringExecution")).to_vec()
     };
     let terms =
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    Shape {
+    SchedulingNeeds {
         id,
         namespace: object::namespace(pod).to_owned(),
         labels,

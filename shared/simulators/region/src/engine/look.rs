@@ -12,17 +12,17 @@ use tenon_memory_table::MemoryTable;
 use tenon_runtime::Installation;
 use tenon_twin::RegionTwin;
 
-use super::{FailedInvocation, PodDeletion, Region};
-use crate::clock::Clock;
+use super::{FailedInvocation, PodDeletion, SimulatedRegion};
+use crate::clock::RegionClock;
 use crate::functions::Functions;
 use crate::happening::{Happening, HappeningKind, Listeners};
 use crate::queue::Queue;
 use crate::site::{Site, Voice};
-use crate::timeline::Due;
-use crate::usage::Usage;
+use crate::timeline::TimelineEvent;
+use crate::usage::RegionUsage;
 
 /// Looking at a region.
-impl Region {
+impl SimulatedRegion {
     /// EC2.
     #[must_use]
     pub const fn twin(&self) -> &RegionTwin {
@@ -37,7 +37,7 @@ impl Region {
 
     /// The region's time, for what goes along with it.
     #[must_use]
-    pub const fn clock(&self) -> &Clock {
+    pub const fn clock(&self) -> &RegionClock {
         &self.clock
     }
 
@@ -66,7 +66,7 @@ impl Region {
 
     /// What AWS would bill for, as far as the engine counts it.
     #[must_use]
-    pub const fn usage(&self) -> &Usage {
+    pub const fn usage(&self) -> &RegionUsage {
         &self.usage
     }
 
@@ -114,7 +114,7 @@ impl Region {
     pub fn set_voice(&mut self, cluster: &ClusterName, voice: Voice) {
         if let Some(site) = self.sites.get_mut(cluster) {
             site.set_voice(voice, self.clock.now());
-            self.timeline.at(self.clock.now(), Due::Agent(cluster.clone()));
+            self.timeline.at(self.clock.now(), TimelineEvent::Agent(cluster.clone()));
         }
     }
 

@@ -12,24 +12,24 @@ use std::sync::{Arc, Mutex};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, InstanceId};
-use tenon_domain::registry::{Gate, Registry};
+use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::wake::FunctionName;
 use tenon_memory_table::MemoryTable;
 use tenon_runtime::{BusEvent, Installation};
 use tenon_table::items::{self, keys};
 use tenon_twin::RegionTwin;
 
-use crate::clock::Clock;
+use crate::clock::RegionClock;
 use crate::functions::Functions;
 use crate::gate::Hooks;
 use crate::happening::{Happening, Listeners};
-use crate::kept::Kept;
+use crate::kept::KeptClusters;
 use crate::outside::OutsideCluster;
 use crate::ports::{Outbox, SharedOutbox};
 use crate::queue::Queue;
 use crate::site::Site;
-use crate::timeline::{Due, TaskId, Timeline};
-use crate::usage::Usage;
+use crate::timeline::{TaskId, Timeline, TimelineEvent};
+use crate::usage::RegionUsage;
 use crate::wiring::{BusName, Schedule, ScheduleTarget, Wiring, WiringError, cluster_schedules};
 
 use tasks::Task;
@@ -39,8 +39,8 @@ pub use tasks::{FailedInvocation, PodDeletion};
 const CLUSTER_TAG: &str = tenon_domain::tags::EKS_CLUSTER;
 
 /// A region on this machine.
-pub struct Region {
-    pub(crate) clock: Clock,
+pub struct SimulatedRegion {
+    pub(crate) clock: RegionClock,
     pub(crate) table: MemoryTable,
     pub(crate) twin: RegionTwin,
     pub(crate) installation: Arc<Installation>,
@@ -63,14 +63,14 @@ pub struct Region {
     listeners: Listeners,
     failures: Vec<FailedInvocation>,
     pod_deletions: Vec<PodDeletion>,
-    usage: Usage,
-    pub(crate) kept: Kept,
+    usage: RegionUsage,
+    pub(crate) kept: KeptClusters,
 }
 
 /// What an engine is made of.
-pub struct Parts {
+pub struct EngineParts {
     /// The time.
-    pub clock: Clock,
+    pub clock: RegionClock,
     /// The state table.
     pub table: MemoryTable,
     /// EC2.
@@ -81,12 +81,12 @@ pub struct Parts {
     pub hooks: Arc<dyn Hooks>,
 }
 
-impl Region {
+impl SimulatedRegion {
     /// A region with its functions and schedules, and no cluster.
     ///
     /// # Errors
     /// [`WiringError`] when the stack that this was built with can't be played.
-    pub fn new(parts: Parts) -> Result<Self, WiringError> {
+    pub fn new(parts: EngineParts) -> Result<Self, WiringError> {
         let wiring = Wiring::built_in()?;
         let queues =
             wiring.queues.iter().map(|(function, spec)| (*function, Queue::new(spec.clone()))).collect();
@@ -113,8 +113,8 @@ impl Region {
             listeners: Listeners::Some,
             failures: Vec::new(),
             pod_deletions: Vec::new(),
-            usage: Usage::default(),
-            kept: Kept::default(),
+            usage: RegionUsage::default(),
+            kept: KeptClusters::default(),
             wiring,
         };
         for schedule in region.wiring.schedules.clone() {
@@ -131,13 +131,13 @@ impl Region {
         let cluster = site.name().clone();
         self.add_stack(&cluster)?;
         self.sites.insert(cluster.clone(), site);
-        self.timeline.at(self.clock.now(), Due::Agent(cluster));
+        self.timeline.at(self.clock.now(), TimelineEvent::Agent(cluster));
         Ok(())
     }
 
     /// Adds the schedules of a cluster's stack.
     pub(crate) fn add_stack(&mut self, cluster: &ClusterName) -> Result<(), WiringError> {
-        let zonal_shift = self.registered(cluster).map_or(Gate::Disabled, |r| r.settings.zonal_shift);
+        let zonal_shift = self.registered(cluster).map_or(FeatureGate::Disabled, |r| r.settings.zonal_shift);
         for schedule in cluster_schedules(self.installation.id.as_str(), cluster.as_str(), zonal_shift)? {
             self.add_schedule(schedule);
         }
@@ -152,7 +152,7 @@ impl Region {
 
     /// A schedule fires once when its stack is deployed, as a `rate` does, and then every period.
     fn add_schedule(&mut self, schedule: Schedule) {
-        self.timeline.at(self.clock.now(), Due::Schedule(self.schedules.len()));
+        self.timeline.at(self.clock.now(), TimelineEvent::Schedule(self.schedules.len()));
         self.schedules.push(schedule);
     }
 
@@ -206,7 +206,7 @@ impl Region {
             let Some(site) = self.sites.get_mut(&cluster) else { continue };
             site.move_to(now, &mut self.log);
             if let Some(at) = site.agent_wants(now) {
-                self.timeline.at(at, Due::Agent(cluster));
+                self.timeline.at(at, TimelineEvent::Agent(cluster));
             }
         }
     }
@@ -240,34 +240,34 @@ impl Region {
         }
     }
 
-    fn work_off(&mut self, due: Due, now: Timestamp) {
+    fn work_off(&mut self, due: TimelineEvent, now: Timestamp) {
         match due {
-            Due::World | Due::Step(_) => {}
-            Due::Schedule(index) => self.fire(index, now),
-            Due::Delivery { function, body } => self.enqueue(function, body, now),
-            Due::Ring(cluster) => {
+            TimelineEvent::World | TimelineEvent::Step(_) => {}
+            TimelineEvent::Schedule(index) => self.fire(index, now),
+            TimelineEvent::Delivery { function, body } => self.enqueue(function, body, now),
+            TimelineEvent::Ring(cluster) => {
                 self.usage.agent_rings += 1;
                 if let Some(outside) = self.outside.get(&cluster) {
                     outside.ring();
                 } else if let Some(site) = self.sites.get_mut(&cluster) {
                     site.hear();
-                    self.timeline.at(now, Due::Agent(cluster));
+                    self.timeline.at(now, TimelineEvent::Agent(cluster));
                 }
             }
-            Due::Poll(function) => self.poll_queue(function, now),
-            Due::Resume(task) => self.run_task(task),
-            Due::Agent(cluster) => self.start_agent(&cluster, now),
+            TimelineEvent::Poll(function) => self.poll_queue(function, now),
+            TimelineEvent::Resume(task) => self.run_task(task),
+            TimelineEvent::Agent(cluster) => self.start_agent(&cluster, now),
         }
     }
 
     fn fire(&mut self, index: usize, now: Timestamp) {
         if now < self.schedules_from {
-            self.timeline.at(self.schedules_from, Due::Schedule(index));
+            self.timeline.at(self.schedules_from, TimelineEvent::Schedule(index));
             return;
         }
         let Some(schedule) = self.schedules.get(index) else { return };
         let next = now.checked_add(schedule.every).unwrap_or(Timestamp::MAX);
-        self.timeline.at(next, Due::Schedule(index));
+        self.timeline.at(next, TimelineEvent::Schedule(index));
         self.usage.schedules_fired += 1;
         match schedule.target.clone() {
             ScheduleTarget::Queue { function, body } => self.deliver(function, body),
@@ -282,7 +282,7 @@ impl Region {
         let now = self.clock.now();
         for delay in self.hooks.delivery() {
             let at = now.checked_add(delay).unwrap_or(now);
-            self.timeline.at(at, Due::Delivery { function, body: body.clone() });
+            self.timeline.at(at, TimelineEvent::Delivery { function, body: body.clone() });
         }
     }
 
@@ -290,7 +290,7 @@ impl Region {
         if let Some(queue) = self.queues.get_mut(&function) {
             queue.send(body, now);
             if let Some(at) = queue.arrange_poll(now) {
-                self.timeline.at(at, Due::Poll(function));
+                self.timeline.at(at, TimelineEvent::Poll(function));
             }
         }
     }
@@ -301,7 +301,7 @@ impl Region {
         // What is left, and what fails, is seen again.
         let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
         if let Some(at) = queue.arrange_poll(soonest) {
-            self.timeline.at(at, Due::Poll(function));
+            self.timeline.at(at, TimelineEvent::Poll(function));
         }
         if batch.is_empty() {
             return;

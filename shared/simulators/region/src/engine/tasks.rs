@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
-use tenon_runtime::batch::{Failure, Message};
+use tenon_runtime::batch::{Message, MessageFailure};
 
-use super::Region;
+use super::SimulatedRegion;
 use crate::functions::Invocation;
-use crate::gate::{Gate, Stop};
+use crate::gate::{TaskGate, TaskStop};
 use crate::happening::{Happening, HappeningKind, Listeners};
-use crate::ports::{LocalPorts, Outbox, Signal};
+use crate::ports::{LocalPorts, Outbox, TaskOutlet, TaskSignal};
 use crate::queue::QueuedMessage;
 use crate::site::{AgentEnded, AgentRun, AgentWorld};
-use crate::timeline::{Due, TaskId};
+use crate::timeline::{TaskId, TimelineEvent};
 
 /// An invocation's message that went back to its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +46,16 @@ pub struct PodDeletion {
 }
 
 pub(super) struct Task {
-    gate: Gate,
-    run: Run,
+    gate: TaskGate,
+    run: TaskRun,
 }
 
-enum Run {
+enum TaskRun {
     Invocation { function: FunctionName, batch: Vec<String>, future: Invocation },
     Agent { cluster: ClusterName, future: AgentRun },
 }
 
-impl Region {
+impl SimulatedRegion {
     /// Runs a function with a batch of its queue's messages.
     pub(super) fn invoke(&mut self, function: FunctionName, batch: Vec<QueuedMessage>) {
         *self.usage.invocations.entry(function).or_default() += 1;
@@ -64,16 +64,16 @@ impl Region {
             .into_iter()
             .map(|m| Message { id: m.id, body: m.body, received: m.receive_count })
             .collect();
-        let gate = Gate::new(function.as_str(), Arc::clone(&self.hooks));
+        let gate = TaskGate::new(function.as_str(), Arc::clone(&self.hooks));
         let ports = LocalPorts::new(
             self.table.clone(),
             self.twin.clone(),
             self.clock.clone(),
             Arc::clone(&self.installation),
-            (gate.clone(), Arc::clone(&self.outbox)),
+            TaskOutlet { gate: gate.clone(), outbox: Arc::clone(&self.outbox) },
         );
         let future = self.functions.invoke(function, ports, messages);
-        self.start(Task { gate, run: Run::Invocation { function, batch: ids, future } });
+        self.start(Task { gate, run: TaskRun::Invocation { function, batch: ids, future } });
     }
 
     pub(super) fn start_agent(&mut self, cluster: &ClusterName, now: Timestamp) {
@@ -86,7 +86,7 @@ impl Region {
         };
         let Some(site) = self.sites.get_mut(cluster) else { return };
         if let Some((gate, future)) = site.start_agent(now, &world) {
-            self.start(Task { gate, run: Run::Agent { cluster: cluster.clone(), future } });
+            self.start(Task { gate, run: TaskRun::Agent { cluster: cluster.clone(), future } });
         }
     }
 
@@ -102,7 +102,7 @@ impl Region {
         let Some(mut task) = self.tasks.remove(&id) else { return };
         let mut context = Context::from_waker(Waker::noop());
         let ended = match &mut task.run {
-            Run::Invocation { function, batch, future } => match future.as_mut().poll(&mut context) {
+            TaskRun::Invocation { function, batch, future } => match future.as_mut().poll(&mut context) {
                 Poll::Ready(failures) => {
                     let (function, batch) = (*function, std::mem::take(batch));
                     self.finish_invocation(function, &batch, failures);
@@ -110,7 +110,7 @@ impl Region {
                 }
                 Poll::Pending => false,
             },
-            Run::Agent { cluster, future } => match future.as_mut().poll(&mut context) {
+            TaskRun::Agent { cluster, future } => match future.as_mut().poll(&mut context) {
                 Poll::Ready(ended) => {
                     let cluster = cluster.clone();
                     self.finish_agent(&cluster, ended);
@@ -121,28 +121,28 @@ impl Region {
         };
         if !ended {
             match task.gate.take_stop() {
-                Stop::For(delay) => {
+                TaskStop::For(delay) => {
                     let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
-                    self.timeline.at(at, Due::Resume(id));
+                    self.timeline.at(at, TimelineEvent::Resume(id));
                     self.tasks.insert(id, task);
                 }
-                Stop::Crashed => self.bury(task.run),
+                TaskStop::Crashed => self.bury(task.run),
             }
         }
         self.empty_outbox();
     }
 
-    fn bury(&mut self, run: Run) {
-        if let Run::Agent { cluster, .. } = run
+    fn bury(&mut self, run: TaskRun) {
+        if let TaskRun::Agent { cluster, .. } = run
             && let Some(site) = self.sites.get_mut(&cluster)
         {
             let at = site.agent_crashed(self.clock.now());
-            self.timeline.at(at, Due::Agent(cluster));
+            self.timeline.at(at, TimelineEvent::Agent(cluster));
         }
         // An invocation's messages become visible again when their time is up.
     }
 
-    fn finish_invocation(&mut self, function: FunctionName, batch: &[String], failures: Vec<Failure>) {
+    fn finish_invocation(&mut self, function: FunctionName, batch: &[String], failures: Vec<MessageFailure>) {
         let failed: Vec<String> = failures.iter().map(|failure| failure.message_id.clone()).collect();
         let at = self.clock.now();
         for failure in failures {
@@ -165,7 +165,7 @@ impl Region {
     fn finish_agent(&mut self, cluster: &ClusterName, ended: AgentEnded) {
         let Some(site) = self.sites.get_mut(cluster) else { return };
         let (next, happened) = site.agent_ended(ended, self.clock.now());
-        self.timeline.at(next, Due::Agent(cluster.clone()));
+        self.timeline.at(next, TimelineEvent::Agent(cluster.clone()));
         self.log.extend(happened);
     }
 
@@ -183,16 +183,16 @@ impl Region {
         }));
         for signal in signals {
             match signal {
-                Signal::Publish(event) => self.publish(&event),
-                Signal::RingAgent(cluster) => {
+                TaskSignal::Publish(event) => self.publish(&event),
+                TaskSignal::RingAgent(cluster) => {
                     for delay in self.hooks.ring() {
                         let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
-                        self.timeline.at(at, Due::Ring(cluster.clone()));
+                        self.timeline.at(at, TimelineEvent::Ring(cluster.clone()));
                     }
                 }
-                Signal::Wake { function, body, after } => {
+                TaskSignal::Wake { function, body, after } => {
                     let at = self.clock.now().checked_add(after).unwrap_or(Timestamp::MAX);
-                    self.timeline.at(at, Due::Delivery { function, body });
+                    self.timeline.at(at, TimelineEvent::Delivery { function, body });
                 }
             }
         }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tenon_agent::agent::Reported;
 use tenon_agent::bell::DETAIL_TYPE;
-use tenon_agent::pace::{Pace, StepEnded, run_step};
+use tenon_agent::pace::{AgentPace, StepEnded, run_step};
 use tenon_agent::{Agent, Bell, BellError, Ring};
 use tenon_domain::id::ClusterName;
 use tenon_kube::{KubeClient, listing_of};
@@ -19,7 +19,7 @@ use tenon_runtime::{BusEvent, Installation};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::live::cluster::{Log, Orders};
+use crate::live::cluster::{ClusterLog, Orders};
 
 /// How long an agent that crashed takes to be there again.
 const RESTART: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub(crate) struct AgentOf {
     pub(crate) installation: Arc<Installation>,
     pub(crate) client: Client,
     pub(crate) table: MemoryTable,
-    pub(crate) log: Log,
+    pub(crate) log: ClusterLog,
 }
 
 /// Runs agents, one after the other, until the region is gone.
@@ -89,7 +89,7 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
         log: of.log.clone(),
     };
     let mut agent = Agent::new(of.cluster.clone(), kube, of.table.clone(), bell);
-    let mut pace = Pace::default();
+    let mut pace = AgentPace::default();
     loop {
         let now = Timestamp::now();
         if let Some(work) = pace.begin(now) {
@@ -114,7 +114,7 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
     }
 }
 
-impl Log {
+impl ClusterLog {
     fn tell_step(&self, ended: &StepEnded) {
         for error in &ended.errors {
             self.tell(AgentNews::Trouble(tenon_runtime::error::chain(error)));
@@ -131,7 +131,7 @@ impl Log {
 struct LiveBell {
     cluster: ClusterName,
     installation: Arc<Installation>,
-    log: Log,
+    log: ClusterLog,
 }
 
 impl Bell for LiveBell {

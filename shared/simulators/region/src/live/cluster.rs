@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::kubelet::BootTimes;
 use crate::outside::OutsideCluster;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::live::agent::{self, AgentNews, AgentOf};
-use crate::live::kubelets::{self, Power};
+use crate::live::kubelets::{self, MachinePower};
 
 /// The status of what isn't there.
 const NOT_FOUND: u16 = 404;
@@ -111,45 +111,45 @@ pub(crate) struct Orders {
 
 /// What a cluster tells.
 #[derive(Debug)]
-enum Told {
+enum ClusterMessage {
     Event(BusEvent),
     News(AgentNews),
 }
 
 /// Where a cluster's tasks tell.
 #[derive(Debug, Clone)]
-pub(crate) struct Log(Sender<Told>);
+pub(crate) struct ClusterLog(Sender<ClusterMessage>);
 
-impl Log {
+impl ClusterLog {
     /// That the region is gone changes nothing.
     pub(crate) fn tell(&self, news: AgentNews) {
-        let _ = self.0.send(Told::News(news));
+        let _ = self.0.send(ClusterMessage::News(news));
     }
 
     pub(crate) fn publish(&self, event: BusEvent) {
-        let _ = self.0.send(Told::Event(event));
+        let _ = self.0.send(ClusterMessage::Event(event));
     }
 }
 
 /// A real cluster; its agent and its kubelets end with it.
 pub struct LiveCluster {
     orders: Arc<watch::Sender<Orders>>,
-    powers: UnboundedSender<Power>,
+    powers: UnboundedSender<MachinePower>,
 }
 
 /// What a real cluster tells; somebody has to pass it on to the region.
 #[derive(Debug)]
-pub struct Telling(Receiver<Told>);
+pub struct ClusterTelling(Receiver<ClusterMessage>);
 
-impl Telling {
+impl ClusterTelling {
     /// Passes on what was told, waiting so long for the first of it at most; what is news to people comes back.
-    pub fn pass_on(&self, region: &mut Region, wait: Duration) -> Vec<AgentNews> {
+    pub fn pass_on(&self, region: &mut SimulatedRegion, wait: Duration) -> Vec<AgentNews> {
         let mut news = Vec::new();
         let first = self.0.recv_timeout(wait).ok();
         for told in first.into_iter().chain(self.0.try_iter()) {
             match told {
-                Told::Event(event) => region.publish(&event),
-                Told::News(told) => news.push(told),
+                ClusterMessage::Event(event) => region.publish(&event),
+                ClusterMessage::News(told) => news.push(told),
             }
         }
         news
@@ -173,28 +173,29 @@ impl LiveCluster {
     #[must_use]
     pub fn start(
         runtime: &Handle,
-        (kubelets, agent): (Client, Client),
+        kubelets: Client,
+        agent: Client,
         world: LiveWorld,
-    ) -> (Self, Telling, AgentHold) {
+    ) -> (Self, ClusterTelling, AgentHold) {
         let (told, telling) = channel();
-        let log = Log(told);
+        let log = ClusterLog(told);
         let (powers, served) = unbounded_channel();
         let (orders, ordered) = watch::channel(Orders::default());
         runtime.spawn(kubelets::serve(kubelets, world.boot, served, log.clone()));
         let LiveWorld { name: cluster, installation, table, .. } = world;
         runtime.spawn(agent::run(AgentOf { cluster, installation, client: agent, table, log }, ordered));
         let orders = Arc::new(orders);
-        (Self { orders: Arc::clone(&orders), powers }, Telling(telling), AgentHold(orders))
+        (Self { orders: Arc::clone(&orders), powers }, ClusterTelling(telling), AgentHold(orders))
     }
 }
 
 impl OutsideCluster for LiveCluster {
     fn power_on(&self, record: &InstanceRecord) {
-        let _ = self.powers.send(Power::On(Box::new(record.clone())));
+        let _ = self.powers.send(MachinePower::On(Box::new(record.clone())));
     }
 
     fn power_off(&self, record: &InstanceRecord) {
-        let _ = self.powers.send(Power::Off(Box::new(record.clone())));
+        let _ = self.powers.send(MachinePower::Off(Box::new(record.clone())));
     }
 
     fn ring(&self) {

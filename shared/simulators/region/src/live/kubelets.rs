@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::live::agent::AgentNews;
-use crate::live::cluster::Log;
+use crate::live::cluster::ClusterLog;
 
 /// The wait after an API server that gave no answer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const NOT_FOUND: u16 = 404;
 
 /// What an instance does.
 #[derive(Debug)]
-pub(crate) enum Power {
+pub(crate) enum MachinePower {
     /// It runs.
     On(Box<InstanceRecord>),
     /// It stops or goes.
@@ -45,17 +45,22 @@ struct Machine {
 }
 
 /// Serves the instances of a cluster until the region is gone.
-pub(crate) async fn serve(client: Client, boot: BootTimes, mut powers: UnboundedReceiver<Power>, log: Log) {
+pub(crate) async fn serve(
+    client: Client,
+    boot: BootTimes,
+    mut powers: UnboundedReceiver<MachinePower>,
+    log: ClusterLog,
+) {
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
     while let Some(power) = powers.recv().await {
         match power {
-            Power::On(record) => {
+            MachinePower::On(record) => {
                 let Some(spec) = node_of(&record, boot, None) else { continue };
                 let (provider, node) = (spec.provider_id.clone(), spec.name.clone());
                 let booting = tokio::spawn(join(client.clone(), spec, log.clone())).abort_handle();
                 machines.insert(provider, Machine { node, booting });
             }
-            Power::Off(record) => {
+            MachinePower::Off(record) => {
                 let provider = record.instance.provider_id().to_string();
                 let Some(machine) = machines.get(&provider) else { continue };
                 machine.booting.abort();
@@ -63,7 +68,7 @@ pub(crate) async fn serve(client: Client, boot: BootTimes, mut powers: Unbounded
                     // By now EC2 has forgotten its name.
                     let node = machine.node.clone();
                     machines.remove(&provider);
-                    tokio::spawn(leave(client.clone(), (node, provider), log.clone()));
+                    tokio::spawn(leave(client.clone(), node, provider, log.clone()));
                 }
             }
         }
@@ -71,7 +76,7 @@ pub(crate) async fn serve(client: Client, boot: BootTimes, mut powers: Unbounded
 }
 
 /// Boots, and makes the Node.
-async fn join(client: Client, spec: NodeSpec, log: Log) {
+async fn join(client: Client, spec: NodeSpec, log: ClusterLog) {
     sleep(Duration::try_from(spec.joins_after).unwrap_or_default()).await;
     let nodes: Api<Node> = Api::all(client);
     let node = match serde_json::from_value::<Node>(node(&spec)) {
@@ -89,7 +94,7 @@ async fn join(client: Client, spec: NodeSpec, log: Log) {
 }
 
 /// Deletes the Node of an instance that is no more, if it is still that instance's.
-async fn leave(client: Client, (name, provider): (String, String), log: Log) {
+async fn leave(client: Client, name: String, provider: String, log: ClusterLog) {
     let nodes: Api<Node> = Api::all(client);
     loop {
         let found = match nodes.get_opt(&name).await {

@@ -14,5 +14,5 @@ mod cluster;
 mod kubelets;
 
 pub use agent::AgentNews;
-pub use cluster::{AgentHold, LiveCluster, LiveError, LiveWorld, Telling, classes, client};
+pub use cluster::{AgentHold, ClusterTelling, LiveCluster, LiveError, LiveWorld, classes, client};
 pub use kube::Client;

@@ -33,7 +33,7 @@ pub struct Scenario {
     #[serde(default)]
     pub images: Vec<ImageForm>,
     /// What happens, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
 }
 
 fn default_region() -> String {
@@ -87,7 +87,7 @@ fn default_architecture() -> String {
 /// A step. Steps of a kind that takes no time follow each other at once; `run` and `settle` let time pass.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "camelCase")]
-pub enum Step {
+pub enum ScenarioStep {
     /// Says something.
     Note(String),
     /// Lets time pass.
@@ -201,7 +201,7 @@ pub enum Step {
         /// How often.
         times: u32,
         /// What.
-        steps: Vec<Step>,
+        steps: Vec<ScenarioStep>,
     },
     /// Sets the replicas of a Deployment of the first cluster's namespace `default`.
     Scale {
@@ -240,10 +240,10 @@ impl Scenario {
 
     /// The steps with repetitions written out.
     #[must_use]
-    pub fn unrolled(&self) -> Vec<Step> {
-        fn unroll(steps: &[Step], into: &mut Vec<Step>) {
+    pub fn unrolled(&self) -> Vec<ScenarioStep> {
+        fn unroll(steps: &[ScenarioStep], into: &mut Vec<ScenarioStep>) {
             for step in steps {
-                if let Step::Repeat { times, steps } = step {
+                if let ScenarioStep::Repeat { times, steps } = step {
                     for _ in 0..*times {
                         unroll(steps, into);
                     }

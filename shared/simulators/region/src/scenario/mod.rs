@@ -9,10 +9,10 @@ mod setup;
 mod standing;
 mod transcript;
 
-pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, Step};
+pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, ScenarioStep};
 pub use play::{Player, Progress};
 pub(crate) use setup::new_image;
-pub use setup::{Options, SetupError, add_outside, build};
+pub use setup::{SetupError, SetupOptions, add_outside, build};
 pub use transcript::{Transcript, play_to_transcript};
 
 /// The built-in scenarios by name.

@@ -14,11 +14,11 @@ use tenon_memory_table::block_on;
 use tenon_runtime::error::chain;
 use tenon_snapshot::Kind;
 use tenon_table::marks::{MarksError, Meant, clear_marks};
-use tenon_twin::Pool;
+use tenon_twin::CapacityPool;
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
-use super::form::{Scenario, Step};
-use crate::engine::Region;
+use super::form::{Scenario, ScenarioStep};
+use crate::engine::SimulatedRegion;
 use crate::wiring::BusName;
 
 /// A region counts as settled once nothing was left to do for so long: longer than a sweep, so that what an event
@@ -31,22 +31,22 @@ pub enum Progress {
     /// Something happened at this time, or may have.
     At(Timestamp),
     /// A step was begun: its number, from 0, and the step.
-    Step(usize, Box<Step>),
+    Step(usize, Box<ScenarioStep>),
     /// All steps are done.
     Done,
 }
 
 /// A scenario being played.
 pub struct Player {
-    steps: Vec<Step>,
+    steps: Vec<ScenarioStep>,
     next: usize,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingFor>,
     settled_since: Option<Timestamp>,
     images: std::collections::BTreeMap<String, ImageId>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Waiting {
+enum WaitingFor {
     Until(Timestamp),
     Settled { at_latest: Timestamp },
 }
@@ -74,9 +74,9 @@ impl Player {
     ///
     /// # Errors
     /// What a step asked for that can't be.
-    pub fn advance(&mut self, region: &mut Region, until: Timestamp) -> Result<Progress, String> {
+    pub fn advance(&mut self, region: &mut SimulatedRegion, until: Timestamp) -> Result<Progress, String> {
         match self.waiting {
-            Some(Waiting::Until(end)) => {
+            Some(WaitingFor::Until(end)) => {
                 if region.step(end.min(until)).is_none() {
                     region.run_until(end.min(until));
                     if end <= until {
@@ -85,7 +85,7 @@ impl Player {
                 }
                 Ok(Progress::At(region.now()))
             }
-            Some(Waiting::Settled { at_latest }) => Ok(self.wait_settled(region, at_latest, until)),
+            Some(WaitingFor::Settled { at_latest }) => Ok(self.wait_settled(region, at_latest, until)),
             None => {
                 let Some(step) = self.steps.get(self.next).cloned() else { return Ok(Progress::Done) };
                 let number = self.next;
@@ -96,7 +96,12 @@ impl Player {
         }
     }
 
-    fn wait_settled(&mut self, region: &mut Region, at_latest: Timestamp, until: Timestamp) -> Progress {
+    fn wait_settled(
+        &mut self,
+        region: &mut SimulatedRegion,
+        at_latest: Timestamp,
+        until: Timestamp,
+    ) -> Progress {
         let end = at_latest.min(until);
         let stepped = region.step(end);
         if stepped.is_none() {
@@ -119,66 +124,73 @@ impl Player {
         Progress::At(now)
     }
 
-    fn begin(&mut self, region: &mut Region, step: &Step) -> Result<(), String> {
+    fn begin(&mut self, region: &mut SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
         let after = |duration: &SignedDuration| region.now().checked_add(*duration).unwrap_or(Timestamp::MAX);
         match step {
-            Step::Run(duration) => self.waiting = Some(Waiting::Until(after(duration))),
-            Step::Settle(longest) => self.waiting = Some(Waiting::Settled { at_latest: after(longest) }),
-            Step::Note(text) => region.note("scenario", text.clone()),
-            Step::Image(form) => {
+            ScenarioStep::Run(duration) => self.waiting = Some(WaitingFor::Until(after(duration))),
+            ScenarioStep::Settle(longest) => {
+                self.waiting = Some(WaitingFor::Settled { at_latest: after(longest) })
+            }
+            ScenarioStep::Note(text) => region.note("scenario", text.clone()),
+            ScenarioStep::Image(form) => {
                 let id = region.make_image(form);
                 self.images.insert(form.name.clone(), id);
             }
-            Step::DeregisterImage(name) => {
+            ScenarioStep::DeregisterImage(name) => {
                 region.twin().deregister_image(self.image(name)?).map_err(|error| error.to_string())?;
             }
-            Step::DisableImage(name) => {
+            ScenarioStep::DisableImage(name) => {
                 region.twin().disable_image(self.image(name)?).map_err(|error| error.to_string())?;
             }
-            Step::InterruptSpot {} => interrupt_spot(region)?,
-            Step::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
-            Step::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
-            Step::DeleteTemplates {} => region.twin().delete_templates(),
-            Step::RefuseLaunches { code, message } => {
+            ScenarioStep::InterruptSpot {} => interrupt_spot(region)?,
+            ScenarioStep::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
+            ScenarioStep::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
+            ScenarioStep::DeleteTemplates {} => region.twin().delete_templates(),
+            ScenarioStep::RefuseLaunches { code, message } => {
                 let error = Ec2Error::from_code("CreateFleet", code, message);
                 let (call, when) = (Call::CreateFleet, FaultWhen::Permille(1000));
                 region.twin().inject(Fault { call, when, effect: FaultEffect::Refused(error) });
             }
-            Step::AcceptLaunches {} => region.twin().clear_faults(),
-            Step::WithdrawType(name) => {
+            ScenarioStep::AcceptLaunches {} => region.twin().clear_faults(),
+            ScenarioStep::WithdrawType(name) => {
                 let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
                 region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
             }
-            Step::ReportedMemory { instance_type, mebibytes } => {
+            ScenarioStep::ReportedMemory { instance_type, mebibytes } => {
                 let name = InstanceType::parse(instance_type).map_err(|error| error.to_string())?;
                 let memory = LearnedMemory(u64::from(*mebibytes).saturating_mul(MIB));
                 region.set_reported_memory(&name, memory);
             }
-            Step::RestartFunctions {} => region.restart_functions(),
-            Step::Capacity { instance_type, zone, capacity_type, left } => {
-                set_capacity(region, (instance_type, zone.as_deref()), capacity_type, *left)?;
+            ScenarioStep::RestartFunctions {} => region.restart_functions(),
+            ScenarioStep::Capacity { instance_type, zone, capacity_type, left } => {
+                set_capacity(region, instance_type, zone.as_deref(), capacity_type, *left)?;
             }
-            Step::Clear { unavailable } => clear(region, unavailable.as_deref())?,
-            Step::Reserve { .. } | Step::EndReservation(_) => change_reservations(region, step)?,
-            Step::ShiftZone { zone, lasts } => {
+            ScenarioStep::Clear { unavailable } => clear(region, unavailable.as_deref())?,
+            ScenarioStep::Reserve { .. } | ScenarioStep::EndReservation(_) => {
+                change_reservations(region, step)?
+            }
+            ScenarioStep::ShiftZone { zone, lasts } => {
                 let end = lasts.map_or(ShiftEnd::Open, |lasts| ShiftEnd::At(after(&lasts)));
                 shift_zone(region, zone, Some(end))?;
             }
-            Step::EndShift(zone) => shift_zone(region, zone, None)?,
-            Step::Event(event) => {
+            ScenarioStep::EndShift(zone) => shift_zone(region, zone, None)?,
+            ScenarioStep::Event(event) => {
                 let aws = event.get("source").and_then(Value::as_str).is_some_and(|s| s.starts_with("aws."));
                 region.route(if aws { BusName::Default } else { BusName::Tenon }, event.clone());
             }
-            Step::Message { function, body } => {
+            ScenarioStep::Message { function, body } => {
                 let function =
                     FunctionName::parse(function).ok_or_else(|| format!("no function `{function}`"))?;
                 region.send(function, body.clone());
             }
-            Step::Apply(_) | Step::Delete { .. } | Step::Scale { .. } | Step::Grow { .. } => {
+            ScenarioStep::Apply(_)
+            | ScenarioStep::Delete { .. }
+            | ScenarioStep::Scale { .. }
+            | ScenarioStep::Grow { .. } => {
                 change_cluster(region, step)?;
             }
             // Written out when the scenario was read.
-            Step::Repeat { .. } => {}
+            ScenarioStep::Repeat { .. } => {}
         }
         Ok(())
     }
@@ -188,7 +200,7 @@ impl Player {
     }
 }
 
-fn first_cluster(region: &Region) -> Result<ClusterName, String> {
+fn first_cluster(region: &SimulatedRegion) -> Result<ClusterName, String> {
     region
         .sites()
         .next()
@@ -196,17 +208,17 @@ fn first_cluster(region: &Region) -> Result<ClusterName, String> {
         .ok_or_else(|| "the scenario has no cluster".to_owned())
 }
 
-fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
+fn change_cluster(region: &mut SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
     let name = first_cluster(region)?;
     let site = region.site(&name).ok_or("the scenario has no cluster")?;
     let cluster = site.cluster();
     match step {
-        Step::Apply(objects) => {
+        ScenarioStep::Apply(objects) => {
             for object in objects {
                 cluster.apply(object.clone()).map_err(|error| error.to_string())?;
             }
         }
-        Step::Delete { kind, namespace, name } => {
+        ScenarioStep::Delete { kind, namespace, name } => {
             let kind = Kind::ALL
                 .into_iter()
                 .find(|known| known.as_str() == kind)
@@ -216,44 +228,44 @@ fn change_cluster(region: &mut Region, step: &Step) -> Result<(), String> {
             }
             cluster.delete(kind, namespace, name);
         }
-        Step::Scale { name, replicas } => {
+        ScenarioStep::Scale { name, replicas } => {
             cluster.scale(name, |_| i64::from(*replicas)).map_err(|error| error.to_string())?;
         }
-        Step::Grow { name, by } => {
+        ScenarioStep::Grow { name, by } => {
             cluster
                 .scale(name, |replicas| replicas.saturating_add(*by))
                 .map_err(|error| error.to_string())?;
         }
-        Step::Note(_)
-        | Step::Run(_)
-        | Step::Settle(_)
-        | Step::Image(_)
-        | Step::DeregisterImage(_)
-        | Step::DisableImage(_)
-        | Step::InterruptSpot {}
-        | Step::StopInstance {}
-        | Step::TerminateInstance {}
-        | Step::DeleteTemplates {}
-        | Step::RefuseLaunches { .. }
-        | Step::AcceptLaunches {}
-        | Step::WithdrawType(_)
-        | Step::ReportedMemory { .. }
-        | Step::RestartFunctions {}
-        | Step::Capacity { .. }
-        | Step::Clear { .. }
-        | Step::Reserve { .. }
-        | Step::EndReservation(_)
-        | Step::ShiftZone { .. }
-        | Step::EndShift(_)
-        | Step::Event(_)
-        | Step::Message { .. }
-        | Step::Repeat { .. } => {}
+        ScenarioStep::Note(_)
+        | ScenarioStep::Run(_)
+        | ScenarioStep::Settle(_)
+        | ScenarioStep::Image(_)
+        | ScenarioStep::DeregisterImage(_)
+        | ScenarioStep::DisableImage(_)
+        | ScenarioStep::InterruptSpot {}
+        | ScenarioStep::StopInstance {}
+        | ScenarioStep::TerminateInstance {}
+        | ScenarioStep::DeleteTemplates {}
+        | ScenarioStep::RefuseLaunches { .. }
+        | ScenarioStep::AcceptLaunches {}
+        | ScenarioStep::WithdrawType(_)
+        | ScenarioStep::ReportedMemory { .. }
+        | ScenarioStep::RestartFunctions {}
+        | ScenarioStep::Capacity { .. }
+        | ScenarioStep::Clear { .. }
+        | ScenarioStep::Reserve { .. }
+        | ScenarioStep::EndReservation(_)
+        | ScenarioStep::ShiftZone { .. }
+        | ScenarioStep::EndShift(_)
+        | ScenarioStep::Event(_)
+        | ScenarioStep::Message { .. }
+        | ScenarioStep::Repeat { .. } => {}
     }
     Ok(())
 }
 
 /// An operator clears marks, as `tenon clear` does.
-fn clear(region: &Region, names: Option<&[String]>) -> Result<(), String> {
+fn clear(region: &SimulatedRegion, names: Option<&[String]>) -> Result<(), String> {
     let meant = names.map_or(Meant::All, |names| Meant::Named(names.to_vec()));
     let name = &region.installation().region;
     block_on(clear_marks(region.table(), name, &meant, region.now())).map(drop).map_err(
@@ -264,7 +276,7 @@ fn clear(region: &Region, names: Option<&[String]>) -> Result<(), String> {
     )
 }
 
-fn interrupt_spot(region: &mut Region) -> Result<(), String> {
+fn interrupt_spot(region: &mut SimulatedRegion) -> Result<(), String> {
     let spot = region
         .twin()
         .instances()
@@ -278,7 +290,7 @@ fn interrupt_spot(region: &mut Region) -> Result<(), String> {
 }
 
 /// Somebody does something to the first instance that runs.
-fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
+fn push_instance(region: &SimulatedRegion, to: InstanceState) -> Result<(), String> {
     let running = region.twin().instances().into_iter().map(|record| record.instance.clone());
     let first =
         running.filter(|instance| instance.state == InstanceState::Running).min_by(|a, b| a.id.cmp(&b.id));
@@ -287,12 +299,13 @@ fn push_instance(region: &Region, to: InstanceState) -> Result<(), String> {
 }
 
 /// Makes or ends a capacity reservation; other steps do neither.
-fn change_reservations(region: &Region, step: &Step) -> Result<(), String> {
-    if let Step::EndReservation(id) = step {
+fn change_reservations(region: &SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
+    if let ScenarioStep::EndReservation(id) = step {
         let id = ReservationId::parse(id.as_str()).map_err(|error| error.to_string())?;
         return region.twin().end_reservation(&id).map_err(|error| error.to_string());
     }
-    let Step::Reserve { id, instance_type, zone, instances, instance_match_criteria, tags } = step else {
+    let ScenarioStep::Reserve { id, instance_type, zone, instances, instance_match_criteria, tags } = step
+    else {
         return Ok(());
     };
     let wrong = |error: ParseIdError| error.to_string();
@@ -312,7 +325,7 @@ fn change_reservations(region: &Region, step: &Step) -> Result<(), String> {
 }
 
 /// Shifts the first cluster away from a zone, or back.
-fn shift_zone(region: &Region, zone: &str, end: Option<ShiftEnd>) -> Result<(), String> {
+fn shift_zone(region: &SimulatedRegion, zone: &str, end: Option<ShiftEnd>) -> Result<(), String> {
     let name = Zone::parse(zone).map_err(|error| error.to_string())?;
     let zone_id = region.twin().zone_id(&name).ok_or_else(|| format!("the region has no zone `{name}`"))?;
     let installation = region.installation();
@@ -325,8 +338,9 @@ fn shift_zone(region: &Region, zone: &str, end: Option<ShiftEnd>) -> Result<(), 
 }
 
 fn set_capacity(
-    region: &Region,
-    (instance_type, zone): (&str, Option<&str>),
+    region: &SimulatedRegion,
+    instance_type: &str,
+    zone: Option<&str>,
     capacity_type: &str,
     left: u32,
 ) -> Result<(), String> {
@@ -340,7 +354,7 @@ fn set_capacity(
         None => region.zones(),
     };
     for zone in zones {
-        let pool = Pool { capacity_type, instance_type: instance_type.clone(), zone };
+        let pool = CapacityPool { capacity_type, instance_type: instance_type.clone(), zone };
         region.twin().set_capacity(pool, Some(left));
     }
     Ok(())

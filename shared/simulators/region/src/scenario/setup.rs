@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
-use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
 use tenon_ec2::data::DataError;
-use tenon_ec2::port::{Architecture, Tags, cluster_arn};
+use tenon_ec2::port::{ImageArchitecture, Tags, cluster_arn};
 use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
 use tenon_runtime::Installation;
@@ -20,8 +20,8 @@ use tenon_twin::{
 };
 
 use super::form::{ClusterForm, ImageForm, Scenario};
-use crate::clock::{Clock, START};
-use crate::engine::{Parts, Region};
+use crate::clock::{RegionClock, START};
+use crate::engine::{EngineParts, SimulatedRegion};
 use crate::gate::{Hooks, Undisturbed};
 use crate::kubelet::BootTimes;
 use crate::outside::OutsideCluster;
@@ -30,7 +30,7 @@ use crate::wiring::WiringError;
 
 /// How a world differs from what its scenario says.
 #[derive(Clone)]
-pub struct Options {
+pub struct SetupOptions {
     /// The seed, instead of the scenario's.
     pub seed: Option<u64>,
     /// Who decides the fate of calls and events.
@@ -47,7 +47,7 @@ pub struct Options {
     pub start: Timestamp,
 }
 
-impl Default for Options {
+impl Default for SetupOptions {
     fn default() -> Self {
         Self {
             seed: None,
@@ -88,9 +88,9 @@ pub enum SetupError {
 ///
 /// # Errors
 /// [`SetupError`].
-pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupError> {
+pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<SimulatedRegion, SetupError> {
     let seed = options.seed.unwrap_or(scenario.seed);
-    let clock = Clock::at(options.start);
+    let clock = RegionClock::at(options.start);
     let region = RegionName::parse(scenario.region.as_str())?;
     let installation =
         Installation { id: InstallationId::parse("tenon")?, region, account: "111122223333".to_owned() };
@@ -102,12 +102,12 @@ pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupErro
         },
         clock.as_fn(),
     );
-    let twin = RegionTwin::new(twin_config(scenario, options, (&installation, seed), &clock)?)?;
+    let twin = RegionTwin::new(twin_config(scenario, options, &installation, seed, &clock)?)?;
     for image in &scenario.images {
         twin.add_image(new_image(image));
     }
     let hooks = Arc::clone(&options.hooks);
-    let mut made = Region::new(Parts { clock, table, twin, installation, hooks })?;
+    let mut made = SimulatedRegion::new(EngineParts { clock, table, twin, installation, hooks })?;
     for cluster in &scenario.clusters {
         add_cluster(&mut made, cluster, options, seed)?;
     }
@@ -116,9 +116,10 @@ pub fn build(scenario: &Scenario, options: &Options) -> Result<Region, SetupErro
 
 fn twin_config(
     scenario: &Scenario,
-    options: &Options,
-    (installation, seed): (&Installation, u64),
-    clock: &Clock,
+    options: &SetupOptions,
+    installation: &Installation,
+    seed: u64,
+    clock: &RegionClock,
 ) -> Result<TwinConfig, SetupError> {
     let mut config = TwinConfig::new(installation.region.clone(), seed, clock.as_fn());
     config.account.clone_from(&installation.account);
@@ -136,7 +137,8 @@ fn twin_config(
 
 /// The twin's form of a scenario's image.
 pub(crate) fn new_image(form: &ImageForm) -> NewImage {
-    let architecture = if form.architecture == "arm64" { Architecture::Arm64 } else { Architecture::X86_64 };
+    let architecture =
+        if form.architecture == "arm64" { ImageArchitecture::Arm64 } else { ImageArchitecture::X86_64 };
     let mut image = NewImage::named(form.name.clone(), architecture);
     image.tags.extend(form.tags.clone());
     image.delay = form.takes;
@@ -147,9 +149,9 @@ pub(crate) fn new_image(form: &ImageForm) -> NewImage {
 }
 
 fn add_cluster(
-    region: &mut Region,
+    region: &mut SimulatedRegion,
     form: &ClusterForm,
-    options: &Options,
+    options: &SetupOptions,
     seed: u64,
 ) -> Result<(), SetupError> {
     let name = prepare(region, form)?;
@@ -168,7 +170,7 @@ fn add_cluster(
 /// # Errors
 /// [`SetupError`].
 pub fn add_outside(
-    region: &mut Region,
+    region: &mut SimulatedRegion,
     form: &ClusterForm,
     cluster: Box<dyn OutsideCluster>,
 ) -> Result<(), SetupError> {
@@ -177,7 +179,7 @@ pub fn add_outside(
 }
 
 /// A cluster's network and its stack.
-fn prepare(region: &Region, form: &ClusterForm) -> Result<ClusterName, SetupError> {
+fn prepare(region: &SimulatedRegion, form: &ClusterForm) -> Result<ClusterName, SetupError> {
     let name = ClusterName::parse(form.name.as_str())?;
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     region.twin.add_network(&discovery)?;
@@ -188,12 +190,12 @@ fn prepare(region: &Region, form: &ClusterForm) -> Result<ClusterName, SetupErro
     Ok(name)
 }
 
-const fn gate(open: bool) -> Gate {
-    if open { Gate::Enabled } else { Gate::Disabled }
+const fn gate(open: bool) -> FeatureGate {
+    if open { FeatureGate::Enabled } else { FeatureGate::Disabled }
 }
 
 /// What the cluster's own stack writes.
-fn register(region: &Region, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
+fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
     let wrong = |error: &dyn std::error::Error| SetupError::Registry(error.to_string());
     let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     let registry = Registry {

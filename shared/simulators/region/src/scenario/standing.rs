@@ -8,21 +8,21 @@ use tenon_domain::class_status::{Condition, ConditionStatus};
 use tenon_domain::id::ClusterName;
 use tenon_snapshot::Kind;
 
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::site::Site;
-use crate::view::NodeView;
+use crate::view::SummaryNode;
 
 /// The lines. Claims that have ended are left out.
-pub(super) fn standing(region: &Region) -> Vec<String> {
+pub(super) fn standing(region: &SimulatedRegion) -> Vec<String> {
     region.sites().flat_map(|site| of_site(region, site)).collect()
 }
 
-fn of_site(region: &Region, site: &Site) -> Vec<String> {
+fn of_site(region: &SimulatedRegion, site: &Site) -> Vec<String> {
     let name = site.name();
     let pods = site.cluster().pod_counts();
     let mut lines = vec![format!("cluster {name}: pods: {} running, {} pending", pods.running, pods.pending)];
     lines.extend(classes(region, name));
-    let mut nodes: BTreeMap<String, NodeView> =
+    let mut nodes: BTreeMap<String, SummaryNode> =
         region.nodes(name).into_iter().map(|node| (node.name.clone(), node)).collect();
     let by_instance = nodes_by_provider(site);
     for claim in region.claims(name) {
@@ -54,7 +54,7 @@ fn claim_node<'a>(claim: &Claim, by_instance: &'a BTreeMap<String, String>) -> O
     by_instance.iter().find(|(provider, _)| provider.ends_with(instance.id.as_str())).map(|(_, node)| node)
 }
 
-fn claim_line(claim: &Claim, node: Option<&NodeView>) -> String {
+fn claim_line(claim: &Claim, node: Option<&SummaryNode>) -> String {
     let mut line = format!("  claim {} is {}", claim.name, claim.phase());
     if let Some(instance) = claim.state.instance() {
         let capacity_type = instance.capacity_type.as_str();
@@ -67,7 +67,7 @@ fn claim_line(claim: &Claim, node: Option<&NodeView>) -> String {
 }
 
 /// Conditions of classes that don't hold.
-fn classes(region: &Region, cluster: &ClusterName) -> Vec<String> {
+fn classes(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
     let mut lines = Vec::new();
     for class in region.classes(cluster) {
         for condition in class.conditions.iter().filter(|condition| condition.status != ConditionStatus::True)

@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::form::{Scenario, Step};
+use super::form::{Scenario, ScenarioStep};
 use super::play::{Player, Progress};
-use super::setup::{Options, build};
+use super::setup::{SetupOptions, build};
 use super::standing::standing;
-use crate::engine::Region;
+use crate::engine::SimulatedRegion;
 use crate::happening::{Happening, HappeningKind, for_people};
 
 /// A played scenario.
@@ -24,7 +24,7 @@ pub struct Transcript(pub String);
 /// What is wrong with the scenario, or what a step asked for that can't be.
 pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
     let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
-    let mut region = build(&scenario, &Options::default()).map_err(|error| chain(&error))?;
+    let mut region = build(&scenario, &SetupOptions::default()).map_err(|error| chain(&error))?;
     let mut player = Player::new(&scenario);
     let mut writer =
         Writer { text: format!("# {}\n", scenario.title), began: region.now(), stands: standing(&region) };
@@ -54,7 +54,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn begin(&mut self, region: &Region, number: usize, step: &Step) {
+    fn begin(&mut self, region: &SimulatedRegion, number: usize, step: &ScenarioStep) {
         self.began = region.now();
         let _ = writeln!(self.text, "\n{}. [{}] {}", number + 1, clock(region.elapsed()), describe(step));
     }
@@ -71,7 +71,7 @@ impl Writer {
     }
 
     /// How things stand, where that changed.
-    fn stand(&mut self, region: &Region) {
+    fn stand(&mut self, region: &SimulatedRegion) {
         let stands = standing(region);
         if stands != self.stands {
             for line in &stands {
@@ -81,7 +81,7 @@ impl Writer {
         }
     }
 
-    fn end(&mut self, region: &Region) {
+    fn end(&mut self, region: &SimulatedRegion) {
         let _ = writeln!(self.text, "\nresult after {}", clock(region.elapsed()));
         for line in standing(region) {
             let _ = writeln!(self.text, "   {line}");
@@ -115,54 +115,54 @@ fn short_clock(elapsed: SignedDuration) -> String {
     if seconds < 3600 { format!("{:02}:{:02}", seconds / 60, seconds % 60) } else { clock(elapsed) }
 }
 
-fn describe(step: &Step) -> String {
+fn describe(step: &ScenarioStep) -> String {
     match step {
-        Step::Note(text) => text.clone(),
-        Step::Run(duration) => format!("run {duration:#}"),
-        Step::Settle(longest) => format!("settle within {longest:#}"),
-        Step::Apply(objects) => {
+        ScenarioStep::Note(text) => text.clone(),
+        ScenarioStep::Run(duration) => format!("run {duration:#}"),
+        ScenarioStep::Settle(longest) => format!("settle within {longest:#}"),
+        ScenarioStep::Apply(objects) => {
             let names = objects.iter().map(|object| {
                 let text = |pointer: &str| object.pointer(pointer).and_then(serde_json::Value::as_str);
                 format!("{}/{}", text("/kind").unwrap_or("?"), text("/metadata/name").unwrap_or("?"))
             });
             format!("apply {}", names.collect::<Vec<_>>().join(", "))
         }
-        Step::Delete { kind, name, .. } => format!("delete {kind}/{name}"),
-        Step::Image(form) => format!("make image {}", form.name),
-        Step::DeregisterImage(name) => format!("deregister image {name}"),
-        Step::DisableImage(name) => format!("disable image {name}"),
-        Step::InterruptSpot {} => "interrupt a spot instance".to_owned(),
-        Step::StopInstance {} => "somebody stops an instance".to_owned(),
-        Step::TerminateInstance {} => "somebody terminates an instance".to_owned(),
-        Step::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
-        Step::RefuseLaunches { code, .. } => format!("EC2 refuses launches: {code}"),
-        Step::AcceptLaunches {} => "EC2 takes launches again".to_owned(),
-        Step::ReportedMemory { instance_type, mebibytes } => {
+        ScenarioStep::Delete { kind, name, .. } => format!("delete {kind}/{name}"),
+        ScenarioStep::Image(form) => format!("make image {}", form.name),
+        ScenarioStep::DeregisterImage(name) => format!("deregister image {name}"),
+        ScenarioStep::DisableImage(name) => format!("disable image {name}"),
+        ScenarioStep::InterruptSpot {} => "interrupt a spot instance".to_owned(),
+        ScenarioStep::StopInstance {} => "somebody stops an instance".to_owned(),
+        ScenarioStep::TerminateInstance {} => "somebody terminates an instance".to_owned(),
+        ScenarioStep::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
+        ScenarioStep::RefuseLaunches { code, .. } => format!("EC2 refuses launches: {code}"),
+        ScenarioStep::AcceptLaunches {} => "EC2 takes launches again".to_owned(),
+        ScenarioStep::ReportedMemory { instance_type, mebibytes } => {
             format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
         }
-        Step::RestartFunctions {} => "the functions lose what they kept".to_owned(),
-        Step::WithdrawType(name) => format!("EC2 withdraws {name}"),
-        Step::Capacity { instance_type, zone, capacity_type, left } => {
+        ScenarioStep::RestartFunctions {} => "the functions lose what they kept".to_owned(),
+        ScenarioStep::WithdrawType(name) => format!("EC2 withdraws {name}"),
+        ScenarioStep::Capacity { instance_type, zone, capacity_type, left } => {
             let zone = zone.as_deref().unwrap_or("every zone");
             format!("leave {left} {capacity_type} {instance_type} in {zone}")
         }
-        Step::Clear { unavailable } => {
+        ScenarioStep::Clear { unavailable } => {
             let what = unavailable.as_ref().map_or_else(|| "all marks".to_owned(), |keys| keys.join(", "));
             format!("an operator clears {what}")
         }
-        Step::Reserve { id, instance_type, zone, instances, .. } => {
+        ScenarioStep::Reserve { id, instance_type, zone, instances, .. } => {
             format!("reserve {instances} {instance_type} in {zone} as {id}")
         }
-        Step::EndReservation(id) => format!("reservation {id} ends"),
-        Step::ShiftZone { zone, lasts: Some(lasts) } => {
+        ScenarioStep::EndReservation(id) => format!("reservation {id} ends"),
+        ScenarioStep::ShiftZone { zone, lasts: Some(lasts) } => {
             format!("an operator shifts the cluster away from {zone} for {lasts:#}")
         }
-        Step::ShiftZone { zone, lasts: None } => format!("AWS shifts the cluster away from {zone}"),
-        Step::EndShift(zone) => format!("the shift away from {zone} ends"),
-        Step::Event(_) => "an event".to_owned(),
-        Step::Message { function, .. } => format!("a message for {function}"),
-        Step::Repeat { times, .. } => format!("repeat {times} times"),
-        Step::Scale { name, replicas } => format!("scale {name} to {replicas}"),
-        Step::Grow { name, by } => format!("grow {name} by {by}"),
+        ScenarioStep::ShiftZone { zone, lasts: None } => format!("AWS shifts the cluster away from {zone}"),
+        ScenarioStep::EndShift(zone) => format!("the shift away from {zone} ends"),
+        ScenarioStep::Event(_) => "an event".to_owned(),
+        ScenarioStep::Message { function, .. } => format!("a message for {function}"),
+        ScenarioStep::Repeat { times, .. } => format!("repeat {times} times"),
+        ScenarioStep::Scale { name, replicas } => format!("scale {name} to {replicas}"),
+        ScenarioStep::Grow { name, by } => format!("grow {name} by {by}"),
     }
 }

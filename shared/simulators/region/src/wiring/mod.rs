@@ -12,10 +12,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use jiff::SignedDuration;
 use serde_json::Value;
-use tenon_domain::registry::Gate;
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::wake::FunctionName;
 
-pub use pattern::{Pattern, PatternError};
+pub use pattern::{EventPattern, PatternError};
 pub use read::{WiringError, read_cluster, read_region};
 
 /// A queue, by its logical id without the suffix `Queue`.
@@ -43,7 +43,7 @@ pub struct Rule {
     /// Which bus.
     pub bus: BusName,
     /// What it matches.
-    pub pattern: Pattern,
+    pub pattern: EventPattern,
     /// The functions whose queues get the event.
     pub targets: Vec<FunctionName>,
 }
@@ -133,10 +133,10 @@ impl Wiring {
 pub fn cluster_schedules(
     installation: &str,
     cluster: &str,
-    zonal_shift: Gate,
+    zonal_shift: FeatureGate,
 ) -> Result<Vec<Schedule>, WiringError> {
     // As above; the few clusters of a process are kept by name.
-    static READ: Mutex<BTreeMap<(String, String, Gate), Vec<Schedule>>> = Mutex::new(BTreeMap::new());
+    static READ: Mutex<BTreeMap<(String, String, FeatureGate), Vec<Schedule>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     let name = (installation.to_owned(), cluster.to_owned(), zonal_shift);
     if let Some(schedules) = read.get(&name) {

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 /// A parsed pattern.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pattern(Vec<(String, Node)>);
+pub struct EventPattern(Vec<(String, PatternNode)>);
 
 #[derive(Debug, Clone, PartialEq)]
-enum Node {
+enum PatternNode {
     /// All fields must match.
-    Fields(Pattern),
+    Fields(EventPattern),
     /// One of the alternatives must match; against a list, any element.
     AnyOf(Vec<Matcher>),
 }
@@ -49,7 +49,7 @@ fn wrong(field: &str, problem: &str) -> PatternError {
     PatternError { field: field.to_owned(), problem: problem.to_owned() }
 }
 
-impl Pattern {
+impl EventPattern {
     /// Parses a pattern.
     ///
     /// # Errors
@@ -58,8 +58,8 @@ impl Pattern {
         let fields = pattern.as_object().ok_or_else(|| wrong("", "a pattern is an object"))?;
         let parsed = fields.iter().map(|(name, value)| {
             let node = match value {
-                Value::Object(_) => Node::Fields(Self::parse(value)?),
-                Value::Array(alternatives) => Node::AnyOf(
+                Value::Object(_) => PatternNode::Fields(Self::parse(value)?),
+                Value::Array(alternatives) => PatternNode::AnyOf(
                     alternatives.iter().map(|a| parse_matcher(name, a)).collect::<Result<_, _>>()?,
                 ),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -75,9 +75,9 @@ impl Pattern {
     #[must_use]
     pub fn matches(&self, event: &Value) -> bool {
         self.0.iter().all(|(name, node)| match (node, event.get(name)) {
-            (Node::Fields(inner), Some(value)) => inner.matches(value),
-            (Node::Fields(_), None) => false,
-            (Node::AnyOf(alternatives), found) => alternatives.iter().any(|m| matches_value(m, found)),
+            (PatternNode::Fields(inner), Some(value)) => inner.matches(value),
+            (PatternNode::Fields(_), None) => false,
+            (PatternNode::AnyOf(alternatives), found) => alternatives.iter().any(|m| matches_value(m, found)),
         })
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     use serde_json::json;
 
     fn check(pattern: Value, event: Value, expected: bool) {
-        assert_eq!(Pattern::parse(&pattern).unwrap().matches(&event), expected, "{pattern} {event}");
+        assert_eq!(EventPattern::parse(&pattern).unwrap().matches(&event), expected, "{pattern} {event}");
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_unknown_operator_is_refused_when_read() {
-        let error = Pattern::parse(&json!({"a": [{"cidr": "10.0.0.0/8"}]})).unwrap_err();
+        let error = EventPattern::parse(&json!({"a": [{"cidr": "10.0.0.0/8"}]})).unwrap_err();
         assert_eq!(error.to_string(), "at `a`: operator `cidr` isn't known here");
     }
 }

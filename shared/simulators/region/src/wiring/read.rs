@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_domain::wake::FunctionName;
 
-use super::pattern::Pattern;
+use super::pattern::EventPattern;
 use super::{BusName, QueueSpec, Rule, Schedule, ScheduleTarget, Wiring};
 use crate::yaml;
 
@@ -211,7 +211,8 @@ fn read_rule(name: &str, properties: &Value) -> Result<Rule, WiringError> {
         Some(_) => return Err(wrong(name, "EventBusName", "isn't `!Ref Bus`")),
     };
     let pattern = properties.get("EventPattern").ok_or_else(|| wrong(name, "EventPattern", "is missing"))?;
-    let pattern = Pattern::parse(pattern).map_err(|error| wrong(name, "EventPattern", error.to_string()))?;
+    let pattern =
+        EventPattern::parse(pattern).map_err(|error| wrong(name, "EventPattern", error.to_string()))?;
     // A rule without targets counts events for an alarm.
     let no_targets = Value::Array(Vec::new());
     let targets = properties
@@ -273,7 +274,7 @@ mod tests {
     use super::super::cluster_schedules;
     use super::*;
     use serde_json::json;
-    use tenon_domain::registry::Gate;
+    use tenon_domain::registry::FeatureGate;
 
     fn routed(bus: BusName, event: &Value) -> Vec<&'static str> {
         let wiring = Wiring::built_in().unwrap();
@@ -339,7 +340,7 @@ mod tests {
         let wiring = Wiring::built_in().unwrap();
         let spot = wiring.schedules.iter().find(|s| s.name == "SpotPricesSchedule").unwrap();
         assert_eq!(spot.every, SignedDuration::from_mins(10));
-        let sweeps = cluster_schedules("tenon", "prod", Gate::Disabled).unwrap();
+        let sweeps = cluster_schedules("tenon", "prod", FeatureGate::Disabled).unwrap();
         let ScheduleTarget::Event { detail, .. } = &sweeps[0].target else { panic!("{sweeps:?}") };
         assert_eq!(detail["cluster"], "prod");
     }
@@ -350,8 +351,8 @@ mod tests {
             let sweeps = cluster_schedules("tenon", "prod", gate).unwrap();
             sweeps.iter().map(|sweep| sweep.every.as_secs()).collect::<BTreeSet<_>>()
         };
-        assert_eq!(periods(Gate::Disabled), BTreeSet::from([180, 300]));
-        assert_eq!(periods(Gate::Enabled), BTreeSet::from([60, 180, 300]));
+        assert_eq!(periods(FeatureGate::Disabled), BTreeSet::from([180, 300]));
+        assert_eq!(periods(FeatureGate::Enabled), BTreeSet::from([60, 180, 300]));
     }
 
     #[test]

@@ -56,9 +56,9 @@ pub enum Can {
 
 /// How a case failed, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure(pub String);
+pub struct CaseFailure(pub String);
 
-impl fmt::Display for Failure {
+impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -66,13 +66,13 @@ impl fmt::Display for Failure {
 
 /// What a case comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// The adapter behaves so.
     Passed,
     /// The surroundings lack this.
     Skipped(Capability),
     /// The adapter doesn't behave so.
-    Failed(Failure),
+    Failed(CaseFailure),
 }
 
 /// A case's name and what it came to.
@@ -81,10 +81,10 @@ pub struct CaseResult {
     /// The case, as in [`CASES`].
     pub name: &'static str,
     /// What it came to.
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
 }
 
-type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
+type Running<'a> = Pin<Box<dyn Future<Output = Result<(), CaseFailure>> + Send + 'a>>;
 
 /// A case over one kind of harness.
 pub struct Case<H: Harness> {
@@ -100,10 +100,10 @@ impl<H: Harness> Case<H> {
     pub async fn run(&self, harness: &H) -> CaseResult {
         let lacking = self.needs.iter().find(|need| harness.can(**need) == Can::No);
         let outcome = match lacking {
-            Some(capability) => Outcome::Skipped(*capability),
+            Some(capability) => CaseOutcome::Skipped(*capability),
             None => match (self.run)(harness).await {
-                Ok(()) => Outcome::Passed,
-                Err(failure) => Outcome::Failed(failure),
+                Ok(()) => CaseOutcome::Passed,
+                Err(failure) => CaseOutcome::Failed(failure),
             },
         };
         CaseResult { name: self.name, outcome }

@@ -4,7 +4,7 @@ use super::Harness;
 use super::support::{Checked, PK, at_revision, equal, expect_error, fail, holds, item, key, ok, put, write};
 use tenon_table::limits;
 use tenon_table::number::Number;
-use tenon_table::port::{Consistency, Order, Query, SkRange, Table, TableError, query_all};
+use tenon_table::port::{Consistency, Query, QueryOrder, SkRange, Table, TableError, query_all};
 use tenon_table::value::{Item, Value};
 
 pub(super) async fn numbers_are_exact<H: Harness>(harness: &H) -> Checked {
@@ -51,7 +51,7 @@ fn strong(range: SkRange) -> Query {
     Query::new(PK, range, Consistency::Strong)
 }
 
-async fn five<H: Harness>(harness: &H) -> Result<H::Table, super::Failure> {
+async fn five<H: Harness>(harness: &H) -> Result<H::Table, super::CaseFailure> {
     let table = harness.fresh().await;
     let names = ["ACTION#3", "ACTION#1", "B", "ACTION#2", "ACTION"];
     write(&table, names.iter().map(|name| put(name, at_revision(1))).collect()).await?;
@@ -80,7 +80,7 @@ pub(super) async fn a_query_reads_a_range_in_order<H: Harness>(harness: &H) -> C
         for limit in [None, Some(1), Some(2)] {
             let query = Query { limit, ..strong(range.clone()) };
             check_query(&table, &query, expected).await?;
-            check_query(&table, &Query { order: Order::Descending, ..query }, &reversed).await?;
+            check_query(&table, &Query { order: QueryOrder::Descending, ..query }, &reversed).await?;
         }
     }
     check_query(&table, &Query::new("CLUSTER#other", SkRange::All, Consistency::Strong), &[]).await
@@ -100,7 +100,7 @@ pub(super) async fn keys_are_in_the_order_of_their_bytes<H: Harness>(harness: &H
             let mut expected: Vec<&str> = names.iter().take(names.len() - 1).skip(n + 1).copied().collect();
             check_query(&table, &query, &expected).await?;
             expected.reverse();
-            check_query(&table, &Query { order: Order::Descending, ..query }, &expected).await?;
+            check_query(&table, &Query { order: QueryOrder::Descending, ..query }, &expected).await?;
         }
     }
     Ok(())
@@ -118,7 +118,7 @@ pub(super) async fn a_limit_makes_pages_that_lead_on<H: Harness>(harness: &H) ->
     equal("the page after the last", &(page.items.len(), page.next), &(0, None))?;
     // The same where the range itself says that nothing follows.
     let between = strong(SkRange::Between("ACTION".to_owned(), "ACTION#1".to_owned()));
-    for (order, end) in [(Order::Ascending, "ACTION#1"), (Order::Descending, "ACTION")] {
+    for (order, end) in [(QueryOrder::Ascending, "ACTION#1"), (QueryOrder::Descending, "ACTION")] {
         let query = Query { limit: Some(2), order, ..between.clone() };
         let page = ok("a query", table.query(&query).await)?;
         equal("a full page at a bound", &(page.items.len(), page.next.as_deref()), &(2, Some(end)))?;

@@ -1,29 +1,29 @@
 //! What the cases share: small worlds, and checks that fail with a sentence.
 
-use super::Failure;
+use super::CaseFailure;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 use tenon_domain::id::ClusterName;
-use tenon_table::commit::{Commit, CommitToken, Condition, Expect, Write};
+use tenon_table::commit::{Commit, CommitToken, Expect, Write, WriteCondition};
 use tenon_table::key::{self, Key};
 use tenon_table::port::{Consistency, Table};
 use tenon_table::value::{Item, Value};
 
-pub(super) type Checked = Result<(), Failure>;
+pub(super) type Checked = Result<(), CaseFailure>;
 
 pub(super) const PK: &str = "CLUSTER#conformance";
 
-pub(super) fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure(message.into()))
+pub(super) fn fail<T>(message: impl Into<String>) -> Result<T, CaseFailure> {
+    Err(CaseFailure(message.into()))
 }
 
 pub(super) fn equal<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Checked {
     if found == expected { Ok(()) } else { fail(format!("{what}: found {found:?}, expected {expected:?}")) }
 }
 
-pub(super) fn ok<T, E: Debug>(what: &str, result: Result<T, E>) -> Result<T, Failure> {
+pub(super) fn ok<T, E: Debug>(what: &str, result: Result<T, E>) -> Result<T, CaseFailure> {
     result.or_else(|error| fail(format!("{what}: {error:?}")))
 }
 
@@ -42,7 +42,7 @@ macro_rules! expect_error {
 }
 pub(super) use expect_error;
 
-pub(super) fn cluster() -> Result<ClusterName, Failure> {
+pub(super) fn cluster() -> Result<ClusterName, CaseFailure> {
     ok("the cluster's name", ClusterName::parse("conformance"))
 }
 
@@ -66,27 +66,32 @@ pub(super) fn put(sk: &str, item: Item) -> Write {
     Write::Put { key: key(sk), item }
 }
 
-pub(super) fn expect(sk: &str, expect: Expect) -> Condition {
-    Condition::Item { key: key(sk), expect }
+pub(super) fn expect(sk: &str, expect: Expect) -> WriteCondition {
+    WriteCondition::Item { key: key(sk), expect }
 }
 
-pub(super) fn commit(token: &str, conditions: Vec<Condition>, writes: Vec<Write>) -> Result<Commit, Failure> {
+pub(super) fn commit(
+    token: &str,
+    conditions: Vec<WriteCondition>,
+    writes: Vec<Write>,
+) -> Result<Commit, CaseFailure> {
     Ok(Commit { token: ok("the token", CommitToken::parse(token))?, conditions, writes })
 }
 
 /// Runs these at once, as far as the adapter lets them, and gives what they gave, in their order.
 pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    enum Run<F: Future> {
+    enum FutureRun<F: Future> {
         Going(Pin<Box<F>>),
         Ended(F::Output),
     }
-    let mut runs: Vec<Run<F>> = futures.into_iter().map(|future| Run::Going(Box::pin(future))).collect();
+    let mut runs: Vec<FutureRun<F>> =
+        futures.into_iter().map(|future| FutureRun::Going(Box::pin(future))).collect();
     poll_fn(|context| {
         let mut going = false;
         for run in &mut runs {
-            let Run::Going(future) = run else { continue };
+            let FutureRun::Going(future) = run else { continue };
             match future.as_mut().poll(context) {
-                Poll::Ready(output) => *run = Run::Ended(output),
+                Poll::Ready(output) => *run = FutureRun::Ended(output),
                 Poll::Pending => going = true,
             }
         }
@@ -94,8 +99,8 @@ pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     })
     .await;
     let output = |run| match run {
-        Run::Going(_) => None,
-        Run::Ended(output) => Some(output),
+        FutureRun::Going(_) => None,
+        FutureRun::Ended(output) => Some(output),
     };
     runs.into_iter().filter_map(output).collect()
 }
@@ -109,7 +114,7 @@ pub(super) async fn write<T: Table>(table: &T, writes: Vec<Write>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn read<T: Table>(table: &T, sk: &str) -> Result<Option<Item>, Failure> {
+pub(super) async fn read<T: Table>(table: &T, sk: &str) -> Result<Option<Item>, CaseFailure> {
     ok("a get", table.get(&key(sk), Consistency::Strong).await)
 }
 

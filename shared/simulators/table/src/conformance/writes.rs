@@ -6,10 +6,10 @@ use super::support::{
     number, ok, put, read, write,
 };
 use jiff::SignedDuration;
-use tenon_table::commit::{Commit, CommitError, CommitToken, Condition, Expect, Write};
+use tenon_table::commit::{Commit, CommitError, CommitToken, Expect, Write, WriteCondition};
 use tenon_table::number::Number;
 use tenon_table::port::Table;
-use tenon_table::slices::{Group, Slices};
+use tenon_table::slices::{Slices, WriteGroup};
 use tenon_table::value::Value;
 
 pub(super) async fn a_put_replaces_the_whole_item<H: Harness>(harness: &H) -> Checked {
@@ -67,7 +67,7 @@ pub(super) async fn a_delete_is_no_error_twice<H: Harness>(harness: &H) -> Check
 pub(super) async fn a_cluster_revision_is_created_and_raised<H: Harness>(harness: &H) -> Checked {
     let table = harness.fresh().await;
     for revision in 0..3 {
-        let condition = Condition::Cluster { cluster: cluster()?, revision };
+        let condition = WriteCondition::Cluster { cluster: cluster()?, revision };
         let step = commit(&format!("t{revision}"), vec![condition], vec![put("A", at_revision(revision))])?;
         ok("a commit under the cluster's revision", table.commit(&step).await)?;
     }
@@ -78,7 +78,7 @@ pub(super) async fn a_cluster_revision_is_created_and_raised<H: Harness>(harness
 
 pub(super) async fn a_lost_race_for_a_cluster_writes_nothing<H: Harness>(harness: &H) -> Checked {
     let table = harness.fresh().await;
-    let at = |revision| cluster().map(|cluster| Condition::Cluster { cluster, revision });
+    let at = |revision| cluster().map(|cluster| WriteCondition::Cluster { cluster, revision });
     ok("the winner", table.commit(&commit("w", vec![at(0)?], vec![put("A", at_revision(1))])?).await)?;
     for stale in [0, 2] {
         let loser = commit(&format!("l{stale}"), vec![at(stale)?], vec![put("B", at_revision(1))])?;
@@ -146,7 +146,7 @@ pub(super) async fn rivals_at_once_have_one_winner<H: Harness>(harness: &H) -> C
     const ATTEMPTS: usize = 20;
     let table = harness.fresh().await;
     let rival = async |n: u64| {
-        let condition = Condition::Cluster { cluster: cluster()?, revision: 0 };
+        let condition = WriteCondition::Cluster { cluster: cluster()?, revision: 0 };
         let plan =
             commit(&format!("rival-{n}"), vec![condition], vec![put(&format!("R{n}"), at_revision(n))])?;
         for _ in 0..ATTEMPTS {
@@ -196,11 +196,11 @@ pub(super) async fn a_name_may_be_any_text<H: Harness>(harness: &H) -> Checked {
 pub(super) async fn a_token_makes_a_repetition_harmless<H: Harness>(harness: &H) -> Checked {
     let table = harness.fresh().await;
     let conditions =
-        vec![Condition::Cluster { cluster: cluster()?, revision: 0 }, expect("A", Expect::Absent)];
+        vec![WriteCondition::Cluster { cluster: cluster()?, revision: 0 }, expect("A", Expect::Absent)];
     let once = commit("t", conditions, vec![put("A", at_revision(1))])?;
     ok("a commit", table.commit(&once).await)?;
     ok("the same commit again", table.commit(&once).await)?;
-    let next = Condition::Cluster { cluster: cluster()?, revision: 1 };
+    let next = WriteCondition::Cluster { cluster: cluster()?, revision: 1 };
     ok("the next", table.commit(&commit("u", vec![next], vec![])?).await)
 }
 
@@ -228,7 +228,7 @@ pub(super) async fn a_token_is_forgotten_after_ten_minutes<H: Harness>(harness: 
 
 pub(super) async fn contradictions_are_refused<H: Harness>(harness: &H) -> Checked {
     let table = harness.fresh().await;
-    let at = Condition::Cluster { cluster: cluster()?, revision: 0 };
+    let at = WriteCondition::Cluster { cluster: cluster()?, revision: 0 };
     let set = |set, remove: &[&str]| Write::Set {
         key: key("A"),
         set,
@@ -257,7 +257,7 @@ pub(super) async fn slices_stop_at_a_lost_race_and_keep_what_is_committed<H: Har
     harness: &H,
 ) -> Checked {
     let table = harness.fresh().await;
-    let group = |n: usize| Group {
+    let group = |n: usize| WriteGroup {
         conditions: vec![],
         writes: (0..60).map(|m| put(&format!("G{n}#{m}"), at_revision(1))).collect(),
     };
@@ -270,7 +270,7 @@ pub(super) async fn slices_stop_at_a_lost_race_and_keep_what_is_committed<H: Har
     for first in slices.commits().iter().take(1) {
         ok("the first slice", table.commit(first).await)?;
     }
-    let rival = Condition::Cluster { cluster: cluster()?, revision: 1 };
+    let rival = WriteCondition::Cluster { cluster: cluster()?, revision: 1 };
     ok("the rival", table.commit(&commit("rival", vec![rival], vec![])?).await)?;
     // The first went through already: its token says so. The second loses.
     let mut outcomes = Vec::new();

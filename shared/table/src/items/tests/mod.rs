@@ -8,7 +8,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::money::Currency;
-use tenon_domain::registry::{Gate, Registry};
+use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::unavailable::{Mark, OfferingKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -22,7 +22,7 @@ mod samples;
 use samples::*;
 
 /// A kind's golden text; asserts that what is written reads back as it was.
-fn golden<T: Form + PartialEq + std::fmt::Debug>(text: &mut String, key: Key, value: &T) {
+fn golden<T: ItemForm + PartialEq + std::fmt::Debug>(text: &mut String, key: Key, value: &T) {
     let item = to_item(value);
     assert_eq!(from_item::<T>(&key, &item).unwrap(), *value);
     render(text, &key, &item);
@@ -232,7 +232,7 @@ fn a_registry_of_before_learns_memory() {
     assert_eq!(from_item::<Registry>(&key, &item).unwrap(), registry_entry());
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.insert("learned_memory".into(), Value::text("Disabled"));
-    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, Gate::Disabled);
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.learned_memory, FeatureGate::Disabled);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_registry_of_before_doesnt_ask_for_zonal_shifts() {
     let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.remove("zonal_shift").unwrap();
-    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.zonal_shift, Gate::Disabled);
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.zonal_shift, FeatureGate::Disabled);
 }
 
 #[test]

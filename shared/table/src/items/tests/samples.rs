@@ -13,7 +13,7 @@ use tenon_domain::class_status::{
     Seen as SeenPart, SeenReservations,
 };
 use tenon_domain::command::{Command, CommandState};
-use tenon_domain::evidence::{CatalogPart, ErrorKind, Origin};
+use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NamespacedName, NodeName, Region, Uid};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -21,7 +21,7 @@ use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchS
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
-use tenon_domain::registry::{Allowances, ClusterSettings, Gate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
 use tenon_domain::report::Shown;
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -170,7 +170,7 @@ pub(super) fn registry_entry() -> Registry {
         kubernetes_version: "1.33".into(),
         service_cidr: "10.100.0.0/16".into(),
         settings: ClusterSettings::default(),
-        gates: Gates { reserved_capacity: Gate::Enabled },
+        gates: Gates { reserved_capacity: FeatureGate::Enabled },
         agent_queue: "https://sqs.us-east-1.amazonaws.com/1/agent-prod".into(),
         agent_role: "arn:aws:iam::1:role/agent-prod".into(),
         allowed: Allowances {
@@ -210,7 +210,7 @@ pub(super) fn class_status() -> ClassStatus {
         }]),
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
         reservations: Some(SeenReservations {
-            right: ReservedCapacity::behind(Gates { reserved_capacity: Gate::Enabled }).unwrap(),
+            right: ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap(),
             seen: SeenPart::Holds(vec![ClassReservation {
                 id: "cr-0abc".parse().unwrap(),
                 owner: "111122223333".into(),
@@ -315,8 +315,8 @@ pub(super) fn trial() -> Trial {
     Trial { function: FunctionName::Provisioner, begun: 2, at: at("00:00:01"), expires_at: at("01:00:00") }
 }
 
-pub(super) fn seen_by_provisioner() -> Seen {
-    Seen {
+pub(super) fn seen_by_provisioner() -> SeenRecord {
+    SeenRecord {
         function: FunctionName::Provisioner,
         generations: Generations {
             snapshot: 7,
@@ -331,7 +331,7 @@ pub(super) fn seen_by_provisioner() -> Seen {
     }
 }
 
-pub(super) fn told() -> Told {
+pub(super) fn told() -> ToldFindings {
     let finding = ToldFinding {
         identity: "0a1b2c3d".into(),
         kind: SubjectKind::Pod,
@@ -343,7 +343,7 @@ pub(super) fn told() -> Told {
         since: at("00:00:00"),
         told_at: at("00:00:01"),
     };
-    Told { function: FunctionName::Provisioner, findings: vec![finding] }
+    ToldFindings { function: FunctionName::Provisioner, findings: vec![finding] }
 }
 
 pub(super) fn catalog_meta() -> CatalogMeta {
@@ -354,7 +354,7 @@ pub(super) fn catalog_meta() -> CatalogMeta {
         items: 1,
         digest: "12ab".into(),
         packed_until: Some(at("00:20:00")),
-        origin: Origin::Answered,
+        origin: PartOrigin::Answered,
         currency: Some(Currency::Usd),
         last_error: Some("RequestLimitExceeded".into()),
         last_error_kind: Some(ErrorKind::Throttled),
@@ -363,7 +363,7 @@ pub(super) fn catalog_meta() -> CatalogMeta {
     let shipped = PartMeta {
         generation: 1,
         refreshed_at: Some(at("00:00:00")),
-        origin: Origin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() },
+        origin: PartOrigin::Shipped { as_of: "2026-11-01".parse().unwrap(), region: region() },
         currency: Some(Currency::Usd),
         ..PartMeta::default()
     };
@@ -385,8 +385,8 @@ pub(super) fn type_record() -> TypeRecord {
     }
 }
 
-pub(super) fn template_record() -> Template {
-    Template {
+pub(super) fn template_record() -> TemplateItem {
+    TemplateItem {
         name: "tenon-prod-12ab".into(),
         class: "linux".parse().unwrap(),
         image: "ami-0abc".parse().unwrap(),

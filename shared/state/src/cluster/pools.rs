@@ -14,9 +14,9 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_ec2::port::CreateFleetRequest;
 use tenon_planning::provision::PoolInput;
 
-use super::World;
+use super::ObservedCluster;
 
-impl World<'_> {
+impl ObservedCluster<'_> {
     pub(super) fn pools(&self) -> Vec<PoolInput> {
         let live = self.view.claims.values().filter(|claim| holds_node(claim)).count();
         let nodes_left = self

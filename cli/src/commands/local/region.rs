@@ -19,9 +19,11 @@ use tenon_domain::manifest::Manifests;
 use tenon_domain::registry::Registry;
 use tenon_memory_table::block_on;
 use tenon_region::bill::CountedCalls;
-use tenon_region::engine::Region;
+use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
-use tenon_region::scenario::{BUILT_IN, ClusterForm, ImageForm, Options, Scenario, Step, build, built_in};
+use tenon_region::scenario::{
+    BUILT_IN, ClusterForm, ImageForm, Scenario, ScenarioStep, SetupOptions, build, built_in,
+};
 use tenon_table::items::{from_item, keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, Table};
 
@@ -35,8 +37,8 @@ const DISCOVERY: &str = "karpenter.sh/discovery";
 const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(6);
 
 /// A world that nothing has happened in.
-pub(super) struct World {
-    pub(super) region: Region,
+pub(super) struct LocalRegion {
+    pub(super) region: SimulatedRegion,
     pub(super) region_name: RegionName,
     pub(super) scenario: Scenario,
     /// The scenario's name or file.
@@ -48,7 +50,7 @@ pub(super) struct World {
     pub(super) calls: Arc<CountedCalls>,
 }
 
-impl World {
+impl LocalRegion {
     /// The world of a call.
     pub(super) fn new(args: &LocalArgs) -> Result<Self, Failure> {
         let mut warnings = Vec::new();
@@ -75,12 +77,14 @@ impl World {
             cluster.objects.extend(objects.iter().cloned());
             scenario.images.extend(manifests.node_classes.iter().flat_map(images_of));
         }
-        if args.until == Some(Until::Settled) && !matches!(scenario.steps.last(), Some(Step::Settle(_))) {
-            scenario.steps.push(Step::Settle(SETTLE_WITHIN));
+        if args.until == Some(Until::Settled)
+            && !matches!(scenario.steps.last(), Some(ScenarioStep::Settle(_)))
+        {
+            scenario.steps.push(ScenarioStep::Settle(SETTLE_WITHIN));
         }
         let calls = Arc::new(CountedCalls::new(Arc::new(Undisturbed)));
         let hooks: Arc<dyn Hooks> = Arc::<CountedCalls>::clone(&calls);
-        let options = Options { seed: args.seed, hooks, ..Options::default() };
+        let options = SetupOptions { seed: args.seed, hooks, ..SetupOptions::default() };
         let wrong = |error: &dyn std::error::Error| {
             Failure::from(Problem::new(chain(error), "change what is named, and try again").in_file(&name))
         };
@@ -137,7 +141,7 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
             objects: Vec::<Value>::new(),
         }],
         images: Vec::new(),
-        steps: vec![Step::Settle(SETTLE_WITHIN)],
+        steps: vec![ScenarioStep::Settle(SETTLE_WITHIN)],
     })
 }
 
@@ -183,7 +187,7 @@ pub(super) fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
 
 /// Gives a cluster what its classes ask for: networks with their tags, and leave to use their roles.
 pub(super) fn grant(
-    region: &Region,
+    region: &SimulatedRegion,
     name: &RegionName,
     cluster: &str,
     classes: &[Ec2NodeClass],

@@ -10,9 +10,9 @@ use tenon_domain::id::ReservationId;
 use tenon_domain::launch::LaunchState;
 use tenon_domain::reservation::LaunchedInto;
 
-use super::World;
+use super::ObservedCluster;
 
-impl World<'_> {
+impl ObservedCluster<'_> {
     /// By reservation, the claims whose instances were launched after that time, or will be.
     pub(super) fn launched_since(&self, asked: Timestamp) -> BTreeMap<ReservationId, u32> {
         let mut launched = BTreeMap::new();

@@ -15,9 +15,9 @@ use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
 use tenon_planning::provision::{ExistingNode, NodeKind};
 
-use super::{World, is_daemon};
+use super::{ObservedCluster, is_daemon};
 
-impl<'a> World<'a> {
+impl<'a> ObservedCluster<'a> {
     pub(super) fn nodes(&self, leaving: &BTreeSet<ClaimName>) -> Vec<ExistingNode> {
         let mut nodes = Vec::new();
         let mut joined: BTreeSet<&ClaimName> = BTreeSet::new();

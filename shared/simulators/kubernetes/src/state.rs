@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::nodes::Kubelet;
+use super::nodes::SimulatedKubelet;
 use super::scheduler::Scheduler;
-use super::store::{Name, Store};
+use super::store::{ObjectStore, StoredName};
 use super::{Evicted, SimulationConfig, pods};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, ObjectKey, text};
@@ -31,11 +31,11 @@ pub(super) enum Timer {
     /// The cloud controller finds that the instance of a Node is gone.
     CloudController(String),
     /// A pod runs.
-    Start(Name, String),
+    Start(StoredName, String),
     /// A pod's containers end by themselves.
-    Complete(Name, String),
+    Complete(StoredName, String),
     /// A terminating pod's containers end.
-    Stop(Name, String),
+    Stop(StoredName, String),
     /// A NoExecute taint's tolerations may run out on a node.
     Taints(String),
     /// Pods of a Node that is gone are deleted.
@@ -44,11 +44,11 @@ pub(super) enum Timer {
 
 /// The cluster.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct ClusterState {
     pub(super) config: SimulationConfig,
     pub(super) now: Timestamp,
-    pub(super) store: Store,
-    pub(super) kubelets: BTreeMap<String, Kubelet>,
+    pub(super) store: ObjectStore,
+    pub(super) kubelets: BTreeMap<String, SimulatedKubelet>,
     pub(super) evictions: Vec<Evicted>,
     pub(super) notes: VecDeque<Note>,
     pub(super) pods: PodReader,
@@ -65,9 +65,9 @@ struct Dirty {
     all_daemon_sets: bool,
 }
 
-impl World {
+impl ClusterState {
     pub(super) fn new(config: SimulationConfig, now: Timestamp) -> Self {
-        let store = Store::new(config.seed);
+        let store = ObjectStore::new(config.seed);
         let scheduler = Scheduler::new(config.score);
         Self {
             config,

@@ -23,9 +23,9 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
-use tenon_planning::provision::{Input, Purpose, StepBudget, Storage};
+use tenon_planning::provision::{ProvisionInput, Purpose, StepBudget, Storage};
 
-use classes::Judged;
+use classes::JudgedPool;
 
 pub use classes::{ReadyClass, refused_requests};
 
@@ -34,7 +34,7 @@ const DAEMON_SET: &str = "DaemonSet";
 
 /// A cluster as it was observed, indexed.
 #[derive(Debug)]
-pub struct World<'a> {
+pub struct ObservedCluster<'a> {
     view: &'a ClusterView,
     snapshot: &'a Snapshot,
     registry: &'a Registry,
@@ -43,7 +43,7 @@ pub struct World<'a> {
     pub classes: BTreeMap<NodeClassName, ReadyClass>,
     /// Types of each dynamic pool, by name; none where the class or the catalogue isn't there.
     pub types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
-    judged: BTreeMap<NodePoolName, Judged>,
+    judged: BTreeMap<NodePoolName, JudgedPool>,
     counted: BTreeMap<&'a Uid, &'a ClaimName>,
     unbound: BTreeMap<&'a Uid, &'a Pod>,
     bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
@@ -52,7 +52,7 @@ pub struct World<'a> {
     recount_at: Option<Timestamp>,
 }
 
-impl<'a> World<'a> {
+impl<'a> ObservedCluster<'a> {
     /// Indexes what was observed.
     #[must_use]
     pub fn new(
@@ -105,9 +105,9 @@ impl<'a> World<'a> {
 
     /// The input of provisioning for these pods. Nodes of `leaving` claims have no room.
     #[must_use]
-    pub fn input(&self, pods: Vec<Pod>, purpose: Purpose, leaving: &BTreeSet<ClaimName>) -> Input {
+    pub fn input(&self, pods: Vec<Pod>, purpose: Purpose, leaving: &BTreeSet<ClaimName>) -> ProvisionInput {
         let snapshot = self.snapshot;
-        Input {
+        ProvisionInput {
             now: self.view.now,
             cluster: self.cluster.clone(),
             pods,

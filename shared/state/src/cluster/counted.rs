@@ -15,9 +15,9 @@ use tenon_domain::id::Uid;
 use tenon_domain::launch::LaunchClaim;
 use tenon_domain::resources::ResourceList;
 
-use super::World;
+use super::ObservedCluster;
 
-impl<'a> World<'a> {
+impl<'a> ObservedCluster<'a> {
     pub(super) fn count(&mut self) {
         // A pod that was planned twice belongs to the later plan.
         let mut launches: Vec<_> = self.view.launches.values().collect();

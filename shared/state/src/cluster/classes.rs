@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use tenon_domain::api::{Ec2NodeClass, NodePool};
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
-    AmiFamily, CapacityType, Catalog, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
+    AmiFamily, CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::{ClassStatus, ConditionReason};
 use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
@@ -22,7 +22,7 @@ use tenon_domain::reservation::{Reservations, ReservedCapacity};
 use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
 use tenon_planning::provision::{PoolReadiness, PoolStanding};
 
-use super::World;
+use super::ObservedCluster;
 use super::pools::plans;
 
 /// How long prices that never arrived are waited for where a pool could do without them, while they can't be read.
@@ -30,7 +30,7 @@ const MISSED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is known of a pool.
 #[derive(Debug, Clone)]
-pub(super) struct Judged {
+pub(super) struct JudgedPool {
     /// Whether claims can be made of it.
     pub(super) readiness: PoolReadiness,
     /// Whether its requests are known to be refused.
@@ -48,7 +48,7 @@ pub struct ReadyClass {
     pub status: ClassStatus,
 }
 
-impl<'a> World<'a> {
+impl<'a> ObservedCluster<'a> {
     /// Finds out which pools are ready and what their nodes can be. Before this no pool is known.
     pub fn resolve(&mut self, region: &'a Region) {
         let mut by_class: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
@@ -84,17 +84,19 @@ impl<'a> World<'a> {
         class
     }
 
-    fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> Judged {
+    fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> JudgedPool {
         let (readiness, standing) = match self.class_ready(pool, class) {
             Ok(standing) => (PoolReadiness::Ready, standing),
             Err(readiness) => (readiness, PoolStanding::Trusted),
         };
         if readiness != PoolReadiness::Ready {
-            return Judged { readiness, standing, without: None };
+            return JudgedPool { readiness, standing, without: None };
         }
         match self.missing_part(pool) {
-            Ok(without) => Judged { readiness, standing, without },
-            Err(waiting) => Judged { readiness: PoolReadiness::NotReady(waiting), standing, without: None },
+            Ok(without) => JudgedPool { readiness, standing, without },
+            Err(waiting) => {
+                JudgedPool { readiness: PoolReadiness::NotReady(waiting), standing, without: None }
+            }
         }
     }
 
@@ -203,8 +205,8 @@ impl<'a> World<'a> {
         if let Some(right) = ReservedCapacity::behind(self.registry.gates) {
             let launched = self.launched_since(status.resolved_at);
             let left = Reservations::left(right, &status.reservations, &launched);
-            let of_class = (&settings, Places::Subnets(&status.subnets));
-            catalog.offer_reserved(&mut options, &left, of_class, exhaustion);
+            let nodes = ClassNodes { settings: &settings, places: Places::Subnets(&status.subnets) };
+            catalog.offer_reserved(&mut options, &left, nodes, exhaustion);
         }
         options.retain(|option| image_for(&status.images, &option.facts).is_some());
         options
