@@ -1,12 +1,14 @@
-//! Nodes that go because somebody deleted them, their NodeClaim or its NodePool, and the taint that keeps pods off them.
+//! Nodes that go because somebody deleted them, their NodeClaim or its NodePool, and the taint that keeps pods off
+//! them.
 //!
-//! Decides, purely and from what is in the cluster alone, which Nodes of ours those are. The taint needs no word of AWS, so
-//! it is there while AWS is away. It drains nothing: what is evicted, and when, functions decide.
+//! Decides, purely and from what is in the cluster alone, which Nodes of ours those are. The taint needs no word of
+//! AWS, so it is there while AWS is away. It drains nothing: what is evicted, and when, functions decide.
 //!
-//! Invariants: a NodeClaim that Tenon didn't make takes no Node with it; a Node that nobody deletes any more, such as one of
-//! a NodePool that is back, loses the taint at the next convergence.
+//! Invariants: a NodeClaim that Tenon didn't make takes no Node with it; a Node that nobody deletes any more, such as
+//! one of a NodePool that is back, loses the taint at the next convergence.
 //!
-//! Source: KARPENTER.md 3.9; the peer taints as soon as it sees the deletion.
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/node/termination/controller.go`, which taints as soon as it
+//! sees the deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,8 +81,8 @@ impl Owners {
         pools.get(name).is_none_or(|pool| object::deleted_at(pool).is_some())
     }
 
-    /// Whether the Node names a NodeClaim as its owner that is gone: one without our finalizer was deleted, and Kubernetes
-    /// will delete the Node.
+    /// Whether the Node names a NodeClaim as its owner that is gone: one without our finalizer was deleted, and
+    /// Kubernetes will delete the Node.
     fn lost_claim(&self, node: &Value, claim: &str) -> bool {
         let mut owners = object::list(node, "/metadata/ownerReferences").iter();
         let owner = owners.find(|owner| {
@@ -119,8 +121,8 @@ pub fn find_deleted(nodes: &[Object], owners: &Owners) -> Deleted {
     deleted
 }
 
-/// Puts `karpenter.sh/disrupted:NoSchedule` on the Nodes that go, where it isn't. Done twice, or beside an action that asks
-/// for the same, it changes nothing.
+/// Puts `karpenter.sh/disrupted:NoSchedule` on the Nodes that go, where it isn't. Done twice, or beside an action
+/// that asks for the same, it changes nothing.
 ///
 /// # Errors
 /// [`KubeError`]: try again in a moment.

@@ -1,7 +1,7 @@
 //! Draining one node: which pods are waited for, in which order they go, and what is done about each.
 //!
 //! Decides, for a moment, which pods are evicted or deleted. It doesn't ask the API server. The order and the numbers
-//! are the peer's (KARPENTER.md 3.9).
+//! are the peer's (kubernetes-sigs/karpenter `pkg/controllers/node/termination/terminator`).
 //!
 //! Invariants: a pod of a later tier isn't evicted while one of an earlier tier is waited for; only a deadline
 //! touches a do-not-disrupt pod, or goes past a PodDisruptionBudget.

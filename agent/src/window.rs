@@ -14,7 +14,8 @@ pub struct Window {
 
 impl Window {
     /// Of pods that come. They come in bursts, and nodes are planned for all of one together: once none came for a
-    /// second, or after ten. Source: the peer's batching (KARPENTER.md 3.3).
+    /// second, or after ten. Source: kubernetes-sigs/karpenter
+    /// `pkg/controllers/provisioning/batcher.go`.
     #[must_use]
     pub const fn of_arrivals() -> Self {
         Self { idle: SignedDuration::from_secs(1), longest: SignedDuration::from_secs(10), open: None }

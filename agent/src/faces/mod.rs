@@ -1,8 +1,8 @@
 //! What Kubernetes shows of what functions decided: statuses of NodePools, EC2NodeClasses and NodeClaims, and the
 //! NodeClaims themselves.
 //!
-//! Decides, purely, for a moment: which objects are made, which statuses are applied, which objects go, and what is told
-//! of them. It decides nothing about claims. Planned again in the world that it makes, nothing comes out.
+//! Decides, purely, for a moment: which objects are made, which statuses are applied, which objects go, and what is
+//! told of them. It decides nothing about claims. Planned again in the world that it makes, nothing comes out.
 //!
 //! Invariants: a NodeClaim that Tenon didn't make isn't touched; one of ours holds until its instance is gone; what is
 //! shown already isn't written again.
@@ -256,7 +256,7 @@ fn with_status(kind: Kind, name: &str, status: Value) -> Value {
     json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "metadata": {"name": name}, "status": status})
 }
 
-/// Source: KARPENTER.md 1.2.2.
+/// Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`.
 fn pool_status(pool: &PoolStatus) -> Value {
     let conditions: Vec<Value> = pool
         .conditions
@@ -275,7 +275,7 @@ fn pool_status(pool: &PoolStatus) -> Value {
     json!({"nodes": pool.nodes, "resources": quantities(&pool.resources), "conditions": conditions})
 }
 
-/// Source: KARPENTER.md 1.1.3.
+/// Source: aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass_status.go`.
 fn class_status(class: &ClassStatus) -> Value {
     let conditions: Vec<Value> = class
         .conditions

@@ -1,9 +1,9 @@
 //! A claim as a NodeClaim: the object that is made once, and its status.
 //!
-//! Decides labels, requirements and conditions. The spec is what became of the claim: its type, zone and capacity type, for
-//! a NodeClaim is made when EC2 gave an instance, and its spec can't change.
+//! Decides labels, requirements and conditions. The spec is what became of the claim: its type, zone and capacity
+//! type, for a NodeClaim is made when EC2 gave an instance, and its spec can't change.
 //!
-//! Source: KARPENTER.md 1.3 and 3.6.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodeclaim.go`, `nodeclaim_status.go`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

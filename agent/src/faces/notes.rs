@@ -1,4 +1,4 @@
-//! What is told of claims as events, with the peer's reasons where it has one (KARPENTER.md 3.15).
+//! Events about claims, with Karpenter's reasons where it has one (kubernetes-sigs/karpenter `pkg/events/reason.go`).
 //!
 //! Decides the words. A step is told when it is shown: a standby that takes over may tell it again.
 

@@ -4,11 +4,12 @@
 //! instance is terminated (`lifecycle`).
 //!
 //! Invariants: at most three calls of the table for each instance, four in a capacity reservation, and no snapshot is
-//! read, so a warning of two minutes is acted on in the first second; a throttled call and a lost race are tried again in
-//! the same invocation, since a message that goes back is seen again only after its visibility timeout; instances stand on
-//! their own, one that fails keeps no other.
+//! read, so a warning of two minutes is acted on in the first second; a throttled call and a lost race are tried
+//! again in the same invocation, since a message that goes back is seen again only after its visibility timeout;
+//! instances stand on their own, one that fails keeps no other.
 //!
-//! Source: KARPENTER.md 2.17. The peer gives an interrupted node no deadline; here it is EC2's own.
+//! Source: aws/karpenter-provider-aws `pkg/controllers/interruption/controller.go`. The peer gives an interrupted
+//! node no deadline; here it is EC2's own.
 
 pub mod commit;
 pub mod execute;
@@ -35,7 +36,8 @@ pub const NAME: &str = "interruption";
 
 /// How long an invocation waits for a throttled table: its timeout is 10 s, and the doorbells take a moment.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(8);
-/// Steps of other functions that one instance's drain gives way to. A claim has ten states, and each step is one of them.
+/// Steps of other functions that one instance's drain gives way to. A claim has ten states, and each step is one of
+/// them.
 const RACES: usize = 10;
 
 /// The function.

@@ -1,7 +1,8 @@
 //! What a claim's Node should be, and whether it is.
 //!
 //! Decides what a Node is given first, and what counts as registered and initialised. It doesn't decide when a claim
-//! steps: that is [`crate::step`]'s. Source: KARPENTER.md 3.6, 4 and 6.
+//! steps: that is [`crate::step`]'s.
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/nodeclaim/lifecycle/registration.go`, `initialization.go`.
 
 use std::collections::BTreeMap;
 

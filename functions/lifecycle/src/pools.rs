@@ -3,7 +3,8 @@
 //! Decides the count of nodes, their resources and the pool's conditions, all from one observation. It doesn't decide
 //! whether a pool's nodes are used: `provisioner` looks at the class itself.
 //!
-//! Source: KARPENTER.md 1.2.2 and 3.6, 5.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`,
+//! `pkg/controllers/nodeclaim/lifecycle/liveness.go`.
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;

@@ -20,7 +20,8 @@ use tenon_ec2::port::InstanceState;
 use crate::input::{Input, NodeSeen, Seen};
 use crate::{TERMINATION_POLL, node};
 
-/// A Node must have joined so long after its launch. Source: KARPENTER.md 3.6, 5.
+/// A Node must have joined so long after its launch. Source:
+/// kubernetes-sigs/karpenter `pkg/controllers/nodeclaim/lifecycle/liveness.go`.
 pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 /// A Node that isn't initialised so long after its registration is told with what is missing. Most are by then; longer
 /// than a sweep's interval, so that none of those costs a wake of its own.
@@ -355,8 +356,8 @@ fn expiry(claim: &Claim, input: &Input) -> Option<Timestamp> {
     claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)
 }
 
-/// When a drain of the claim that begins now has to be over: its own `terminationGracePeriod` bounds each, whoever else has
-/// a deadline.
+/// When a drain of the claim that begins now has to be over: its own `terminationGracePeriod` bounds each, whoever
+/// else has a deadline.
 fn deadline(claim: &Claim, other: Option<Timestamp>, input: &Input) -> Option<Timestamp> {
     match claim.terms_or(input.pool_of(claim)) {
         Some(terms) => terms.deadline(input.now, other),

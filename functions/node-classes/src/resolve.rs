@@ -36,7 +36,8 @@ pub struct Judged<'a> {
     pub now: Timestamp,
 }
 
-/// The order of images of one architecture (KARPENTER.md 2.5): the highest is taken.
+/// The order of images of one architecture (aws/karpenter-provider-aws `pkg/providers/amifamily/types.go`): the
+/// highest is taken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageRank<'a> {
     /// Current before deprecated.
@@ -139,8 +140,9 @@ pub fn images(judged: Judged<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
     Seen::Holds(best.into_iter().map(resolved).collect())
 }
 
-/// Whether the class's volumes may be made from the snapshots that it names: whoever runs on a node reads them. One that
-/// all of the class's images have for the device is as good as named by none; others are the cluster's stack's to allow.
+/// Whether the class's volumes may be made from the snapshots that it names: whoever runs on a node reads them. One
+/// that all of the class's images have for the device is as good as named by none; others are the cluster's stack's
+/// to allow.
 #[must_use]
 pub fn snapshots(judged: Judged<'_>, images: &[&Image], found: &[VolumeSnapshot]) -> Seen<()> {
     let of_images = |device: &str, id: &str| {

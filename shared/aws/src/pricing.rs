@@ -1,6 +1,7 @@
 //! The Pricing port over the SDK.
 //!
-//! Decides which endpoint of the Pricing API answers for a region, and what it is asked. Source: KARPENTER.md 2.4.
+//! Decides which endpoint of the Pricing API answers for a region, and what it is asked.
+//! Source: aws/karpenter-provider-aws `pkg/providers/pricing/pricing.go`.
 
 use aws_sdk_pricing::Client;
 use aws_sdk_pricing::config::{BehaviorVersion, Builder, Region as SdkRegion};

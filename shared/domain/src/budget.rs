@@ -4,7 +4,7 @@
 //!
 //! Invariants: schedules are in UTC; what can't be understood allows nothing (fail closed).
 //!
-//! Source: KARPENTER.md 1.2.1 and 1.2.4.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool.go`; karpenter.sh/docs/concepts/disruption.
 
 use std::collections::BTreeSet;
 use std::fmt;

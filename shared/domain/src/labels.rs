@@ -2,7 +2,7 @@
 //!
 //! Decides which label keys are well known and which a NodePool may not set. It doesn't decide values.
 //!
-//! Source: KARPENTER.md 1.1.6, 1.2.1, 1.3 and 3.9 (Karpenter 1.14).
+//! Source: kubernetes-sigs/karpenter and aws/karpenter-provider-aws, each `pkg/apis/v1/labels.go` (v1.14).
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use crate::class_status::ConditionStatus;
 use crate::id::NodePoolName;
 use crate::resources::ResourceList;
 
-/// A NodePool's status. Source: KARPENTER.md 1.2, `status`.
+/// A NodePool's status. Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
     /// The pool.

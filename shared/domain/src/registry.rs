@@ -49,8 +49,8 @@ pub struct ClusterSettings {
 }
 
 impl Default for ClusterSettings {
-    /// The peer's: KARPENTER.md, settings `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`. It always
-    /// learns memory.
+    /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS` and `ENABLE_ZONAL_SHIFT`. Source:
+    /// karpenter.sh/docs/reference/settings. Karpenter always learns memory.
     fn default() -> Self {
         Self {
             vm_memory_overhead_ppm: 75_000,

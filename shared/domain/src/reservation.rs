@@ -1,12 +1,13 @@
 //! Capacity reservations of a class: what they are, how much of them is left, and the gate that they are behind.
 //!
 //! Decides who may look at them. [`ReservedCapacity`] is had from an open gate only, and whoever decides by a
-//! reservation needs one: with the gate `ReservedCapacity` off, nothing can be offered, launched, labelled or drifted by
-//! one. It doesn't decide which reservations a class selects: that is `node-classes`'.
+//! reservation needs one: with the gate `ReservedCapacity` off, nothing can be offered, launched, labelled or drifted
+//! by one. It doesn't decide which reservations a class selects: that is `node-classes`'.
 //!
 //! Invariant: what is left of a reservation is never more than EC2 said less what was launched into it since.
 //!
-//! Source: KARPENTER.md 1.1.3, 2.2 and 2.10.
+//! Source: aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass_status.go`,
+//! `pkg/providers/instancetype/offering/reserved_capacity_resolver.go`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::labels;
 use crate::registry::{Gate, Gates};
 
 /// So long before its end nothing is launched into a capacity block any more: EC2 takes its instances back from 30
-/// minutes before it, and the peer begins 10 minutes earlier (KARPENTER.md 2.14).
+/// minutes before it, and the peer begins 10 minutes earlier (aws/karpenter-provider-aws
+/// `pkg/controllers/capacityreservation/expiration/controller.go`).
 pub const BLOCK_EXPIRING: SignedDuration = SignedDuration::from_mins(40);
 
 /// The right to decide by capacity reservations: the gate `ReservedCapacity` is open.

@@ -4,7 +4,7 @@
 //!
 //! Invariant: a resource that a list doesn't name counts as zero.
 //!
-//! Source: KARPENTER.md 3.4.7 and 2.1.4.
+//! Source: kubernetes-sigs/karpenter `pkg/utils/resources/resources.go`.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;

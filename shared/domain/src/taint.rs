@@ -3,7 +3,8 @@
 //! Decides whether a toleration tolerates a taint and which taints go away by themselves while a node starts. It
 //! doesn't decide where a pod goes.
 //!
-//! Source: Kubernetes' `Toleration.ToleratesTaint`; KARPENTER.md 3.2 and 1.3.
+//! Source: Kubernetes' `Toleration.ToleratesTaint`; kubernetes-sigs/karpenter `pkg/scheduling/taints.go`,
+//! `pkg/apis/v1/taints.go`.
 
 use std::fmt;
 

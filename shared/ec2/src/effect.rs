@@ -3,7 +3,8 @@
 //! Decides, from an error's class, what of a launch is pointless to ask for again for a while, and what a user reads as
 //! the reason of the condition `Launched`. It doesn't decide for how long, nor what is launched instead.
 //!
-//! Source: KARPENTER.md 2.3, and the errors' texts as EC2 writes them (read November 2026).
+//! Source: aws/karpenter-provider-aws `pkg/errors/errors.go`, and the errors' texts as EC2 writes them (read November
+//! 2026).
 
 use crate::classify::{Class, classify};
 use crate::error::Ec2Error;

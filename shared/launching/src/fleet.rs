@@ -1,11 +1,11 @@
 //! The fleet of a launch: how it is paid, from which overrides, in which subnets.
 //!
-//! Decides what CreateFleet is asked for from the offerings that a plan allows, and which marks its launch must hold the
-//! lease of. It doesn't decide which nodes are needed. Invariants: one capacity type for a fleet; the cheapest overrides,
-//! at most [`TYPES_PER_FLEET`] types and [`OVERRIDES_PER_FLEET`] of them; whatever is marked is asked for under the leases
-//! of all its marks or not at all.
+//! Decides what CreateFleet is asked for from the offerings that a plan allows, and which marks its launch must hold
+//! the lease of. It doesn't decide which nodes are needed. Invariants: one capacity type for a fleet; the cheapest
+//! overrides, at most [`TYPES_PER_FLEET`] types and [`OVERRIDES_PER_FLEET`] of them; whatever is marked is asked for
+//! under the leases of all its marks or not at all.
 //!
-//! Source: KARPENTER.md 2.10.
+//! Source: aws/karpenter-provider-aws `pkg/providers/instance/instance.go`, `filter/filter.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::catalog::find_option;
@@ -22,7 +22,8 @@ use tenon_planning::provision::{Asked, PlannedClaim, UsableOffering};
 
 use crate::min_values::{Flexibility, MinValuesLost};
 
-/// The most types of a fleet; KARPENTER.md 2.10, 3.
+/// The most types of a fleet. Source: `maxInstanceTypes` of aws/karpenter-provider-aws
+/// `pkg/providers/instance/instance.go`.
 pub const TYPES_PER_FLEET: usize = 60;
 /// EC2's limit on launch specifications of an instant fleet.
 pub const OVERRIDES_PER_FLEET: usize = 300;
@@ -272,8 +273,8 @@ fn leases(
     Leases::All(keys)
 }
 
-/// By zone in service the subnet with the most free addresses, of those that aren't known to be full; where all are, the
-/// one that may be asked for first.
+/// By zone in service the subnet with the most free addresses, of those that aren't known to be full; where all are,
+/// the one that may be asked for first.
 fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
     let mut best: BTreeMap<&str, (Option<Timestamp>, &ClassSubnet)> = BTreeMap::new();
     // The status has those with the most free addresses first.
@@ -296,8 +297,8 @@ fn reserved(offerings: &mut Vec<&UsableOffering>) -> Option<LaunchedInto> {
     Some(LaunchedInto { id: found.id, kind: found.kind })
 }
 
-/// What can be had; all of it where nothing can. What is only asked for along decides nothing: a refusal of it must leave
-/// the claim what it would have had.
+/// What can be had; all of it where nothing can. What is only asked for along decides nothing: a refusal of it must
+/// leave the claim what it would have had.
 fn settled<'o, 'a>(
     offerings: &'o [&'a UsableOffering],
 ) -> impl Iterator<Item = &'a UsableOffering> + use<'o, 'a> {

@@ -3,7 +3,8 @@
 //! Decides which offerings a fleet can't leave out, and whether it has enough without the others. Whether a claim's
 //! own types are enough was decided when it was planned.
 //!
-//! Source: KARPENTER.md 2.10, 3.
+//! Source: karpenter.sh/docs/concepts/nodepools, "Min Values"; aws/karpenter-provider-aws
+//! `pkg/providers/instance/instance.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::catalog::find_option;
@@ -60,7 +61,8 @@ impl<'a> Flexibility<'a> {
         is_needed
     }
 
-    /// The first key of which there are fewer values than the NodePool asks for, though all offerings together have more.
+    /// The first key of which there are fewer values than the NodePool asks for, though all offerings together have
+    /// more.
     pub(crate) fn lost(&self, of_all: &Self) -> Option<MinValuesLost> {
         self.kept.iter().find_map(|(key, kept)| {
             let asked = self.requirements.get(key).and_then(|one| one.min_values()).unwrap_or(0);

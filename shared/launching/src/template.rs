@@ -6,7 +6,8 @@
 //!
 //! Invariant: one content has one name; so a template that exists needs no look.
 //!
-//! Source: KARPENTER.md 2.8, 2.13.
+//! Source: aws/karpenter-provider-aws `pkg/providers/launchtemplate/launchtemplate.go`;
+//! karpenter.sh/docs/concepts/nodeclasses, `spec.tags`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -332,7 +333,8 @@ mod tests {
         template(&setup, &status, (&status.images[0].id, into.as_ref())).unwrap()
     }
 
-    /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners' snapshots.
+    /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners'
+    /// snapshots.
     fn made_with_volume(ebs: &serde_json::Value, owners: &[&str]) -> CreateLaunchTemplate {
         let (mut registry, mut class, status) = (registry("prod"), class("default"), status("default"));
         registry.allowed.snapshot_owners = owners.iter().map(|owner| (*owner).to_owned()).collect();

@@ -6,7 +6,8 @@
 //! Invariants: the same input gives the same bytes (launch templates are named by them); the generated part comes last,
 //! because nodeadm merges later parts over earlier ones.
 //!
-//! Source: KARPENTER.md 2.8 (labels, taints) and 2.9 (AL2023, Custom).
+//! Source: aws/karpenter-provider-aws `pkg/providers/amifamily/bootstrap/nodeadm.go`, `custom.go`;
+//! karpenter.sh/docs/concepts/nodeclasses, `spec.userData`.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::object::ObjectKey;
 
-/// The same isn't told again so soon. Source: the peer's events, KARPENTER.md 3.15.
+/// How long an equal event isn't sent again. Source: kubernetes-sigs/karpenter `pkg/events/recorder.go`.
 pub const TOLD_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Something to be told of an object.

@@ -1,8 +1,8 @@
 //! How EC2 is asked for the images that a class selects: one query for all ids, one for each other term.
 //!
-//! Decides the queries (KARPENTER.md 2.5) and how they lie in the class's item, so that images are looked at for
-//! classes without their whole spec. It asks for images in *every* state: what may be launched is the caller's to
-//! judge, and a pending image must be seen to be said.
+//! Decides the queries (aws/karpenter-provider-aws `pkg/providers/amifamily/types.go`) and how they lie in the
+//! class's item, so that images are looked at for classes without their whole spec. It asks for images in *every*
+//! state: what may be launched is the caller's to judge, and a pending image must be seen to be said.
 //!
 //! Invariant: an id that doesn't exist takes nothing else of its query away.
 

@@ -79,8 +79,9 @@ struct Launch {
     item_errors: usize,
 }
 
-/// Requests of one moment are alike here, since all pods are. They are one launch: the peer's batcher sends them as one of up
-/// to 1,000 instances (KARPENTER.md 2.11), and here a launch has at most 20 claims.
+/// Requests of one moment are alike here, since all pods are. They are one launch: the peer's batcher sends them as
+/// one of up to 1,000 instances (aws/karpenter-provider-aws `pkg/batcher/createfleet.go`), and here a launch has at
+/// most 20 claims.
 fn launches(requests: &[Arc<RequestRecord>]) -> BTreeMap<Timestamp, Launch> {
     let mut launches: BTreeMap<Timestamp, Launch> = BTreeMap::new();
     for request in requests {

@@ -1,10 +1,10 @@
 //! The peer's rule for exhausted capacity, on the project's own code.
 //!
-//! Decides what functions are shown of marks: what was refused is left out for three minutes after the refusal, whatever
-//! was refused before, in the memory of one process. A restart forgets it, nobody takes leases, and nothing clears it
-//! early. Which refusal marks what stays the project's.
+//! Decides what functions are shown of marks: what was refused is left out for three minutes after the refusal,
+//! whatever was refused before, in the memory of one process. A restart forgets it, nobody takes leases, and nothing
+//! clears it early. Which refusal marks what stays the project's.
 //!
-//! Source: KARPENTER.md 2.3 (`pkg/cache/unavailableofferings.go` of karpenter-provider-aws 1.14). In the peer a refusal of
+//! Source: aws/karpenter-provider-aws v1.14, `pkg/cache/unavailableofferings.go`. In the peer a refusal of
 //! what is left out already begins the three minutes anew; launches that are under way together end within milliseconds
 //! here, so that makes no difference.
 

@@ -1,9 +1,9 @@
 //! What an answer says of marks: what was refused, what was had again, what a probe got no word on.
 //!
-//! Decides which mark each word of EC2 is about. What a word changes of a mark is the domain's; that it is written once,
-//! whoever else writes, is the executor's. An error that names no override is about no offering.
+//! Decides which mark each word of EC2 is about. What a word changes of a mark is the domain's; that it is written
+//! once, whoever else writes, is the executor's. An error that names no override is about no offering.
 //!
-//! Source: KARPENTER.md 2.3; the effects of errors are the cloud's.
+//! Source: aws/karpenter-provider-aws `pkg/cache/unavailableofferings.go`; the effects of errors are the cloud's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,8 +107,8 @@ pub(super) fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -
 }
 
 /// What an answer says, each thing once: what was refused counts before what was had, since it was had before it was
-/// refused. `refused` is why a request is refused for what it is: a mark of its class where the class is to blame, else of
-/// its pool.
+/// refused. `refused` is why a request is refused for what it is: a mark of its class where the class is to blame,
+/// else of its pool.
 pub(super) fn words(
     input: SettleInput<'_>,
     answer: &Answer,

@@ -7,7 +7,7 @@
 //! launch keeps its state; an answer with errors but enough instances fails nothing. What EC2 said of marks is in
 //! module `marks`.
 //!
-//! Source: KARPENTER.md 2.3.
+//! Source: aws/karpenter-provider-aws `pkg/providers/instance/instance.go`, `pkg/errors/errors.go`.
 
 mod marks;
 #[cfg(test)]

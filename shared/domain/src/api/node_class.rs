@@ -47,7 +47,7 @@ pub struct Ec2NodeClass {
     pub unsupported: Vec<String>,
 }
 
-/// Tags that every launch sets itself (KARPENTER.md 1.1.1).
+/// Tags that every launch sets itself. Source: karpenter.sh/docs/concepts/nodeclasses, `spec.tags`.
 const RESTRICTED_TAGS: [&str; 4] = [tags::EKS_CLUSTER, labels::NODEPOOL, tags::CLAIM, labels::EC2NODECLASS];
 
 /// Whether every launch sets this tag itself, so that `spec.tags` may not have it.

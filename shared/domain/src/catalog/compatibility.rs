@@ -1,6 +1,7 @@
 //! Whether nodes of a class can be of an instance type.
 //!
-//! Decides on facts and settings alone (KARPENTER.md 2.1.6); whether an offering can be had just now is another
+//! Decides on facts and settings alone (aws/karpenter-provider-aws
+//! `pkg/providers/instancetype/compatibility/compatibility.go`); whether an offering can be had just now is another
 //! question. A type that isn't compatible keeps its offerings, unavailable: nodes of it may still be running, and need
 //! a price.
 

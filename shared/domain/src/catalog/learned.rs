@@ -1,7 +1,7 @@
 //! Memory that kubelets really reported, by type, image and cluster.
 //!
-//! Decides what of a report is kept and for how long, whose report counts for whom, and what of it holds for the nodes of a
-//! class. It doesn't decide whether a cluster uses it.
+//! Decides what of a report is kept and for how long, whose report counts for whom, and what of it holds for the
+//! nodes of a class. It doesn't decide whether a cluster uses it.
 //!
 //! A cluster's own reports come first, whatever they are: its pods have to fit its nodes. What another cluster reports
 //! counts where it can be true of any node of the type: from a little less than the estimate to what EC2 states. So
@@ -10,7 +10,8 @@
 //! Invariants: what is learned is never more than EC2 states for the type, and holds for no other image; one cluster's
 //! record is never written for another's report.
 //!
-//! Source: KARPENTER.md 2.1, the discovered capacity, which the peer keeps in memory.
+//! Source: aws/karpenter-provider-aws `pkg/controllers/providers/instancetype/capacity/controller.go`; the peer keeps
+//! it in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,8 @@ use crate::resources::{ResourceList, ResourceName};
 
 /// How long a report is believed; the peer's.
 pub const LEARNED_FOR: SignedDuration = SignedDuration::from_hours(60 * 24);
-/// A report that says nothing new renews one that is older than this, so that a fleet of equal nodes writes once a month.
+/// A report that says nothing new renews one that is older than this, so that a fleet of equal nodes writes once a
+/// month.
 pub const RENEWED_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// So much less than the estimate another cluster's report may say: images of one type differ by less.
 const LESS_THAN_ESTIMATED: PartsPerMillion = PartsPerMillion(20_000);
@@ -86,8 +88,8 @@ pub enum Reach {
 }
 
 impl MemoryBounds {
-    /// The bounds of a type whose memory is estimated and stated so, in bytes. The estimate is Karpenter's default, whatever a
-    /// cluster sets: what counts in a region doesn't depend on who asks.
+    /// The bounds of a type whose memory is estimated and stated so, in bytes. The estimate is Karpenter's default,
+    /// whatever a cluster sets: what counts in a region doesn't depend on who asks.
     #[must_use]
     pub fn new(estimated_bytes: u64, stated_bytes: u64) -> Self {
         let less = LESS_THAN_ESTIMATED.of_rounded_up(estimated_bytes);
@@ -153,8 +155,8 @@ impl LearnedRecord {
         })
     }
 
-    /// The record once an operator cleared it: it isn't believed any more, and the next report is learned anew. Nothing where
-    /// it isn't believed anyway.
+    /// The record once an operator cleared it: it isn't believed any more, and the next report is learned anew.
+    /// Nothing where it isn't believed anyway.
     #[must_use]
     pub fn cleared_by_operator(&self, now: Timestamp) -> Option<Self> {
         (now < self.expires_at()).then(|| Self {
@@ -203,8 +205,8 @@ impl Learned {
         known.own = Some(known.own.map_or(memory, |least| least.min(memory)));
     }
 
-    /// What was learned of nodes of the type with the image: what the cluster's own report, else the least of what others
-    /// report and can be.
+    /// What was learned of nodes of the type with the image: what the cluster's own report, else the least of what
+    /// others report and can be.
     #[must_use]
     pub fn memory(&self, facts: &InstanceTypeFacts, image: &ImageId) -> Option<LearnedMemory> {
         let known = self.0.get(&facts.name)?.get(image)?;

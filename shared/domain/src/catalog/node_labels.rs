@@ -1,8 +1,9 @@
 //! Labels of a node, as far as its instance type and AMI family decide them.
 //!
-//! Decides KARPENTER.md 2.1.2 but for what an offering adds (zone, region, capacity type, reservation). Invariant:
-//! every key is on every type; a key without a value is an explicit `DoesNotExist`, so that a pod that asks for a GPU
-//! never matches a type without one, and one that asks for its absence does.
+//! Decides the labels of aws/karpenter-provider-aws `pkg/providers/instancetype/types.go`, except an offering's own
+//! (zone, region, capacity type, reservation). Invariant: every key is on every type; a key without a value is an
+//! explicit `DoesNotExist`, so that a pod that asks for a GPU never matches a type without one, and one that asks for
+//! its absence does.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

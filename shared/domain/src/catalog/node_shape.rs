@@ -1,6 +1,7 @@
 //! What a node of an instance type offers: capacity, what is set aside, and what is left for pods.
 //!
-//! Decides cpu, memory, ephemeral storage, pods and devices of a node before it exists (KARPENTER.md 2.1.3 and 2.1.4).
+//! Decides cpu, memory, ephemeral storage, pods and devices of a node before it exists (aws/karpenter-provider-aws
+//! `pkg/providers/instancetype/types.go`).
 //! It doesn't decide labels, nor whether the type can be used at all. Invariants: whole numbers throughout, shares
 //! rounded as the kubelet and Karpenter round them; nothing is ever negative.
 

@@ -5,7 +5,7 @@
 //!
 //! Invariant: a reserved offering that can be had has room for an instance, as far as is known.
 //!
-//! Source: KARPENTER.md 2.2.
+//! Source: aws/karpenter-provider-aws `pkg/providers/instancetype/offering/reserved_capacity_resolver.go`.
 
 use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
 use crate::catalog::option::InstanceTypeOption;
@@ -17,7 +17,7 @@ use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Re
 use crate::unavailable::{OfferingKey, Wanted};
 
 /// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
-/// of on-demand prices (KARPENTER.md 2.2).
+/// of on-demand prices (the module's source).
 const RESERVED_DIVISOR: u64 = 10_000_000;
 
 /// The price by which a reserved offering is ranked; never nothing unless the on-demand price is.
@@ -101,8 +101,8 @@ fn availability(
     }
 }
 
-/// What EC2 refused of a reservation. Once a mark is due EC2 is asked by whoever has room for an instance by its counts:
-/// they are the evidence, which a pool of capacity doesn't have.
+/// What EC2 refused of a reservation. Once a mark is due EC2 is asked by whoever has room for an instance by its
+/// counts: they are the evidence, which a pool of capacity doesn't have.
 fn of_marks(
     (offering, vcpus): (&OfferingKey, u32),
     reservation: &ClassReservation,

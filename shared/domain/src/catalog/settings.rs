@@ -1,7 +1,7 @@
 //! What a node class (and its cluster) sets that changes what a node offers.
 //!
 //! Plain values, read and validated by whoever reads manifests; defaults are Karpenter's. Nothing is decided here but
-//! what each AMI family is like (KARPENTER.md 2.1.5).
+//! what each AMI family is like (aws/karpenter-provider-aws `pkg/providers/amifamily`).
 
 use std::fmt;
 

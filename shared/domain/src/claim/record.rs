@@ -40,7 +40,7 @@ pub struct Claim {
 }
 
 /// How long a node that is ready keeps the pods that were planned on it: the peer protects a nominated node for 20 s
-/// (KARPENTER.md 3.2), and the agent reports a binding within 10 s.
+/// (kubernetes-sigs/karpenter `pkg/controllers/state/cluster.go`), and the agent reports a binding within 10 s.
 pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether a claim's pods are its own.
@@ -172,8 +172,8 @@ pub struct LaunchedInstance {
     pub subnet: Option<SubnetId>,
     /// How its capacity is paid for.
     pub capacity_type: CapacityType,
-    /// The reservation that it was launched into, as its launch asked. What EC2 says of an instance is never taken for it:
-    /// an open reservation takes whatever fits.
+    /// The reservation that it was launched into, as its launch asked. What EC2 says of an instance is never taken
+    /// for it: an open reservation takes whatever fits.
     pub reservation: Option<LaunchedInto>,
     /// The image that it was launched from.
     pub image: ImageId,

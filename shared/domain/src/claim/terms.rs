@@ -1,7 +1,8 @@
 //! What a claim keeps of its pool's template: when it expires, and how long its drain may take.
 //!
-//! Decides how both are written. A pool that is edited changes the claims that are made from then on; a claim keeps what it
-//! was made with, as a NodeClaim's spec can't change. Source: KARPENTER.md 1.3.
+//! Decides how both are written. A pool that is edited changes the claims that are made from then on; a claim keeps
+//! what it was made with, as a NodeClaim's spec can't change. Source: kubernetes-sigs/karpenter
+//! `pkg/apis/v1/nodeclaim.go`.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -72,8 +73,8 @@ impl Terms {
 }
 
 impl Claim {
-    /// The claim's terms. One that was made before they were kept has those of its pool as it is now; nothing where that
-    /// isn't known.
+    /// The claim's terms. One that was made before they were kept has those of its pool as it is now; nothing where
+    /// that isn't known.
     #[must_use]
     pub fn terms_or(&self, pool: Option<&NodePool>) -> Option<Terms> {
         self.terms.or_else(|| pool.map(|pool| Terms::of(&pool.template)))

@@ -1,6 +1,7 @@
 //! Conditions of a node class: their types, statuses and reasons as stable words.
 //!
-//! It doesn't decide when a condition holds. Source of types and reasons: KARPENTER.md 1.1.4.
+//! It doesn't decide when a condition holds. Source of types and reasons: aws/karpenter-provider-aws
+//! `pkg/apis/v1/ec2nodeclass_status.go`.
 
 use jiff::Timestamp;
 
@@ -149,8 +150,8 @@ pub struct Condition {
 }
 
 impl ConditionType {
-    /// The reason of a condition that holds: its own type, as the peer's; without the domain of those that are ours, since
-    /// the API server takes no `/` in a reason (`metav1.Condition`).
+    /// The reason of a condition that holds: its own type, as the peer's; without the domain of those that are ours,
+    /// since the API server takes no `/` in a reason (`metav1.Condition`).
     #[must_use]
     pub fn reason_of_true(self) -> &'static str {
         let condition = self.as_str();

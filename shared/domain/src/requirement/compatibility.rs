@@ -2,7 +2,7 @@
 //!
 //! Decides for requirements only; resources, taints and topology are decided elsewhere.
 //!
-//! Source: KARPENTER.md 3.4.4, "Compatible".
+//! Source: `Compatible` of kubernetes-sigs/karpenter `pkg/scheduling/requirements.go`.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@
 //! Invariants: a concrete set has no bounds; a complement set's bounds don't cross, and it excludes only values
 //! within them. An empty concrete set *is* `DoesNotExist`. Keys are normalised.
 //!
-//! Source: KARPENTER.md 3.4.4.
+//! Source: kubernetes-sigs/karpenter `pkg/scheduling/requirement.go`.
 
 use std::collections::BTreeSet;
 use std::fmt;

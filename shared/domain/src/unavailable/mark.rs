@@ -19,11 +19,11 @@ use crate::unavailable::key::{UnavailableKey, Wanted};
 pub const FIRST_HOLD: SignedDuration = SignedDuration::from_mins(1);
 /// Never longer than this between two probes: the doubling of [`FIRST_HOLD`] reaches it with the eighth refusal.
 pub const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
-/// How long nothing is asked for after an interruption, at least: EC2 needs what it takes back. The peer's, KARPENTER.md
-/// 2.3.
+/// The shortest hold after an interruption: EC2 needs the capacity that it takes back. Source:
+/// `UnavailableOfferingsTTL` of aws/karpenter-provider-aws `pkg/cache/cache.go`.
 pub const INTERRUPTED_HOLD: SignedDuration = SignedDuration::from_mins(3);
-/// After so long at most what a pod waits for is asked for again, however long its mark holds: the peer's, KARPENTER.md
-/// 2.3, so that nobody waits longer than with it.
+/// A pod without another offering waits at most this long for a probe, however long the mark holds. The peer asks again
+/// after the same time ([`INTERRUPTED_HOLD`]), so no pod waits longer than with it.
 pub const LAST_RESORT: SignedDuration = SignedDuration::from_mins(3);
 /// How long a probe may keep others from asking. A launch is answered in seconds; one that was cut is sent again by the
 /// next sweep or the one after.
@@ -33,9 +33,9 @@ pub const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
 
 /// The jitter is at most this part of a hold, so that marks of one moment don't end in one.
 const JITTER_PART: i32 = 8;
-/// What is the last resort is asked for earlier by at most this part of [`LAST_RESORT`]: what was refused in different
-/// moments drifts apart, so that any capacity that is back is found by the next of them, and not only once in three minutes.
-/// What one launch was refused is asked for by one.
+/// What is the last resort is asked for earlier by at most this part of [`LAST_RESORT`]: what was refused in
+/// different moments drifts apart, so that any capacity that is back is found by the next of them, and not only once
+/// in three minutes. What one launch was refused is asked for by one.
 const EARLIER_PART: i32 = 4;
 /// The code of what EC2 took back, for which it isn't asked again before it has it: two minutes after its warning.
 pub const SPOT_INTERRUPTION: &str = "SpotInterruption";
@@ -239,8 +239,8 @@ impl Mark {
         (later && self.says_something(now)).then(|| self.tombstone(now))
     }
 
-    /// The mark after an operator cleared it, whoever has its lease: what EC2 says to that launch is a word on no mark, so
-    /// a refusal begins anew. Nothing where it says nothing any more.
+    /// The mark after an operator cleared it, whoever has its lease: what EC2 says to that launch is a word on no
+    /// mark, so a refusal begins anew. Nothing where it says nothing any more.
     #[must_use]
     pub fn cleared_by_operator(&self, now: Timestamp) -> Option<Self> {
         self.says_something(now).then(|| self.tombstone(now))

@@ -1,6 +1,7 @@
 //! What keeps a node from being disrupted: its own word, its pods', PodDisruptionBudgets.
 //!
-//! Decides for one node at a moment, and which of its pods have to find another place. Source: KARPENTER.md 3.8.2.
+//! Decides for one node at a moment, and which of its pods have to find another place.
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/state/statenode.go`, `pkg/utils/pdb/pdb.go`.
 
 use jiff::Timestamp;
 use tenon_domain::api::Pod;

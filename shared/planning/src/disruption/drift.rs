@@ -3,7 +3,8 @@
 //! Decides marks; nothing goes because of one alone. Nothing is said while the class isn't ready, nor of what isn't
 //! known: neither is drift marked then, nor cleared.
 //!
-//! Source: KARPENTER.md 2.16 and 3.7.
+//! Source: aws/karpenter-provider-aws `pkg/cloudprovider/drift.go`; kubernetes-sigs/karpenter
+//! `pkg/controllers/nodeclaim/disruption/drift.go`.
 
 use std::collections::BTreeSet;
 

@@ -3,12 +3,12 @@
 //! Decides drift marks, new commands within the pools' budgets and the steps of active commands. It doesn't decide how
 //! a node is drained, nor anything about nodes that EC2 or a user takes away.
 //!
-//! Invariants: a pool's budgets are kept, whatever goes already or isn't ready counted in; a candidate's pods all have a
-//! place before it is taken; no room is given away twice; a settled world gives an empty plan. While the table waits for
-//! a person's word nothing is taken away.
+//! Invariants: a pool's budgets are kept, whatever goes already or isn't ready counted in; a candidate's pods all
+//! have a place before it is taken; no room is given away twice; a settled world gives an empty plan. While the table
+//! waits for a person's word nothing is taken away.
 //!
-//! Source: KARPENTER.md 1.2.4, 3.7, 3.8.2, 3.8.3, 3.8.4 and 3.8.6. Unlike the peer, one look begins as many commands as
-//! the budgets allow.
+//! Source: karpenter.sh/docs/concepts/disruption; kubernetes-sigs/karpenter `pkg/controllers/disruption/drift.go`,
+//! `helpers.go`. Unlike the peer, one pass begins as many commands as the budgets allow.
 
 mod advance;
 mod blocked;
@@ -154,8 +154,8 @@ fn rank<'a>(candidate: &Candidate<'a>) -> CandidateRank<'a> {
     }
 }
 
-/// A PodDisruptionBudget that was used up is free again when a pod is Ready, which nobody is woken for: a pod that moved
-/// takes about so long, and the roll of a pool goes on then.
+/// A PodDisruptionBudget that was used up is free again when a pod is Ready, which nobody is woken for: a pod that
+/// moved takes about so long, and the roll of a pool goes on then.
 const PDB_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Why a candidate stays, and when that may change by itself.

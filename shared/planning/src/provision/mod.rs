@@ -6,7 +6,8 @@
 //! Invariants: the order of the input's lists changes nothing; no claim's pods exceed any of its instance types; a
 //! pod that fits an allowed type that can be had is placed, unless limits or steps run out. Never panics.
 //!
-//! Source: KARPENTER.md 3.4; how many pods go on one claim is our own rule (module `pack`).
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling`. How many pods go on one claim is our
+//! own rule (module `pack`).
 
 mod dense;
 mod diagnose;

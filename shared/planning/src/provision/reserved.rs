@@ -1,13 +1,14 @@
 //! Which claims of a plan go into which capacity reservation.
 //!
-//! Decides that exactly: a reservation is planned for as many claims as it has room for, over all pools, and what is more
-//! is packed anew without it. So no claim waits for another plan, and none is launched into what is full. It doesn't
-//! decide which types hold what: packing does, to which a reserved type is almost free.
+//! Decides that exactly: a reservation is planned for as many claims as it has room for, over all pools, and what is
+//! more is packed anew without it. So no claim waits for another plan, and none is launched into what is full. It
+//! doesn't decide which types hold what: packing does, to which a reserved type is almost free.
 //!
-//! Invariant: of the plans of one input no reservation holds more claims than it has room for; packing again ends, since
-//! each time a reservation fewer is open.
+//! Invariant: of the plans of one input no reservation holds more claims than it has room for; packing again ends,
+//! since each time a reservation fewer is open.
 //!
-//! Source: KARPENTER.md 2.10 and 3.4.8; the peer plans one claim at a time for reservations that overlap.
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/reservationmanager.go`. The peer plans
+//! one claim at a time for reservations that overlap.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Gives each draft whose type is had by reservations its own, and splits one that takes several. What finds no room
-    /// is dropped, and given back to the pool's limits.
+    /// Gives each draft whose type is had by reservations its own, and splits one that takes several. What finds no
+    /// room is dropped, and given back to the pool's limits.
     pub(crate) fn admit(&mut self, pool: &mut Pool<'_>, drafts: Vec<Draft>) -> (Vec<Draft>, Again) {
         let mut admitted = Vec::with_capacity(drafts.len());
         let mut again = Again::No;

@@ -81,7 +81,7 @@ fn is_disrupted(claim: &Claim) -> bool {
         | ClaimPhase::Launched
         | ClaimPhase::Registered
         | ClaimPhase::Initialized
-        // The peer's budgets don't count instances that are terminating (KARPENTER.md 1.2.4); ours are compatible.
+        // Budgets don't count terminating instances: kubernetes-sigs/karpenter `pkg/controllers/disruption/helpers.go`.
         | ClaimPhase::Terminating
         | ClaimPhase::Terminated => false,
     }

@@ -172,8 +172,8 @@ impl InstanceTypeInfo {
         items(self.supported_virtualization_types.as_ref()).iter().any(|kind| kind == "hvm")
     }
 
-    /// Whether nodes can be of the type: it runs `hvm` images and is `x86_64` or `arm64`. (KARPENTER.md 2.1.1: the
-    /// request's filters.)
+    /// Whether nodes can be of the type: it runs `hvm` images and is `x86_64` or `arm64`. Source: the
+    /// filters of aws/karpenter-provider-aws `pkg/providers/instancetype/instancetype.go`.
     #[must_use]
     pub fn is_for_nodes(&self) -> bool {
         let architectures =
