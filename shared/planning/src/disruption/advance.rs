@@ -1,7 +1,7 @@
-//! The next step of a command that is active.
+//! The next step of an active command.
 //!
-//! Decides when candidates drain, and what comes in the place of replacements that failed. Invariant: nothing drains
-//! before all replacements are initialised, unless no pod is left that would need one.
+//! Decides when candidates drain, and the successors of failed replacements. Invariant: no candidate drains before
+//! all replacements are initialised, unless no pod is left that needs one.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,13 @@ use super::input::{ClaimView, Input};
 use super::moving::{World, node_name};
 use super::output::{Advance, FIRST_BACK_OFF, LONGEST_BACK_OFF, Plan, Refusal, RefusalReason, Report, Step};
 
-/// What one look works on.
+/// The state of one plan.
 pub(crate) struct Look<'a> {
     /// The room that is left.
     pub(crate) world: &'a mut World,
-    /// What is decided.
+    /// The decisions.
     pub(crate) plan: &'a mut Plan,
-    /// What is refused.
+    /// The refusals.
     pub(crate) report: &'a mut Report,
 }
 
@@ -127,7 +127,7 @@ fn state(input: &Input, name: &ClaimName) -> Replacement {
     match view.claim.phase() {
         ClaimPhase::Planned | ClaimPhase::Launched | ClaimPhase::Registered => Replacement::Coming,
         ClaimPhase::Initialized => Replacement::Initialized,
-        // One that goes itself, for whatever reason, can't be waited for.
+        // A replacement that leaves by itself, for any reason, will never be ready.
         ClaimPhase::LaunchFailed
         | ClaimPhase::Disrupting
         | ClaimPhase::Draining
