@@ -1,6 +1,6 @@
-//! Keys of labels, annotations, finalizers and tags, and who may set which.
+//! Keys of labels, annotations, finalizers and tags.
 //!
-//! Decides which label keys are well known and which a NodePool may not set. It doesn't decide values.
+//! Decides which label keys are well known, and which a NodePool may not set. It doesn't decide values.
 //!
 //! Source: kubernetes-sigs/karpenter and aws/karpenter-provider-aws, each `pkg/apis/v1/labels.go` (v1.14).
 
@@ -49,7 +49,7 @@ keys! {
     NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version";
     /// Annotation: the deadline of the drain, RFC 3339.
     TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp";
-    /// Annotation: minValues were lowered.
+    /// Annotation: `minValues` are lowered.
     MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed";
     /// Finalizer on claims and nodes.
     TERMINATION_FINALIZER = "karpenter.sh/termination";
@@ -131,7 +131,7 @@ pub const KARPENTER_DOMAIN: &str = "karpenter.sh";
 /// The domain of the provider's keys.
 pub const PROVIDER_DOMAIN: &str = "karpenter.k8s.aws";
 
-/// Keys that the provider sets from what it knows of instance types and offerings.
+/// Keys that follow from instance types and offerings.
 pub const PROVIDER_LABELS: [&str; 29] = [
     EC2NODECLASS,
     INSTANCE_CATEGORY,

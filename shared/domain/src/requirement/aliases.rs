@@ -1,6 +1,6 @@
-//! Other names of labels.
+//! Aliases of label keys.
 //!
-//! Decides which keys mean one label. Keys are normalised when a requirement is made, so nothing else knows of them.
+//! Decides which keys mean one label. Every requirement normalises its key, so no other code knows aliases.
 
 use crate::labels;
 

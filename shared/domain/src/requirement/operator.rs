@@ -45,10 +45,9 @@ impl Operator {
         }
     }
 
-    /// Reads Kubernetes' word.
+    /// Parses Kubernetes' word.
     ///
-    /// # Errors
-    /// [`UnknownWordError`] names the nearest operator.
+    /// # Errors [`UnknownWordError`] names the nearest operator.
     pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
         parse_word("an operator", text, &Self::ALL, Self::as_str)
     }

@@ -31,7 +31,7 @@ const LONGEST_PREFIX: usize = 253 - 1 - NAME_DIGITS;
 
 impl<'a> Pool<'a> {
     /// The types of a class that hold the needed amounts, charge the limits at most as much as the chosen type, and
-    /// have its host ports free. Cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
+    /// leave its free host ports free. Cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
     pub(crate) fn holding(
         &self,
         (class, open): (&Class, Open),

@@ -1,11 +1,10 @@
-//! EC2's own form of an instance type: what is read from an account and what a catalogue file holds.
+//! EC2's own form of an instance type, in answers and in catalogue files.
 //!
-//! Fields that nothing here needs are ignored, and every field may be missing. It doesn't decide which of them a
-//! catalogue can't do without.
+//! Unknown fields are ignored, and every field is optional. It doesn't decide which fields are required.
 
 use serde::{Deserialize, Serialize};
 
-/// Declares structures of EC2's wire form: every field may be missing, and what is missing isn't written.
+/// Declares structures of EC2's wire form: every field is optional, and absent fields aren't written.
 macro_rules! wire {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $key:literal => $type:ty,)* })*) => {$(
         $(#[$doc])*
