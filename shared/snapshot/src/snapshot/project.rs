@@ -1,7 +1,8 @@
-//! What of an object crosses to the table: the fields that scheduling and draining need, still in Kubernetes' form.
+//! The projection of objects: the fields that scheduling and draining need, in Kubernetes' form.
 //!
-//! Decides what is left out: images, commands, environment, secrets' names, probes; nobody reads them here, and what
-//! isn't in the table can't leak from it. Fields keep their names, so one reader reads manifests and snapshots.
+//! Decides which fields are dropped: images, commands, environment, names of secrets, probes. No reader needs them,
+//! and data outside the table can't leak from it. Fields keep their names, so one reader serves manifests and
+//! snapshots.
 
 use serde_json::{Map, Value, json};
 use tenon_domain::id::Uid;
@@ -39,7 +40,7 @@ const POD_FIELDS: [&str; 11] = [
 /// An annotation with a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What the pod needs, without what is its own: equal pods have equal shapes.
+/// The pod's needs, without its own part: equal pods have equal shapes.
 pub(crate) fn pod_shape(pod: &Value) -> Value {
     let mut shape = json!({
         "apiVersion": "v1",
@@ -61,12 +62,11 @@ pub(crate) fn pod_shape(pod: &Value) -> Value {
     shape
 }
 
-/// What is the pod's own: `[name, uid, created, node, phase, flags, started, deleted, labels]`; times in seconds since
-/// 1970, the last ones left out where they are absent. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n`
-/// nominated.
+/// The pod's own part: `[name, uid, created, node, phase, flags, started, deleted, labels]`. Times are seconds since
+/// 1970; absent trailing fields are dropped. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n` nominated.
 ///
-/// Digits that nobody can guess don't pack, so a pod that is bound has none that nobody asks it for: its name stands for
-/// its UID, it has no time of its creation, and that of its start only if it says `karpenter.sh/do-not-disrupt`.
+/// Random digits don't compress, so a bound pod has only those that readers need: its name stands for its UID, its
+/// creation time is dropped, and its start time stays only with `karpenter.sh/do-not-disrupt`.
 pub(crate) fn pod_row(pod: &Value) -> Value {
     let seconds = |pointer: &str| object::time(pod, pointer).map_or(Value::Null, |at| json!(at.as_second()));
     let own: Map<String, Value> = object::texts(pod, "/metadata/labels")
@@ -97,7 +97,7 @@ pub(crate) fn pod_row(pod: &Value) -> Value {
     Value::Array(row)
 }
 
-/// What stands for the UID of a pod that is bound: its name, unless that is longer than a UID can be.
+/// The placeholder for a bound pod's UID: its name, unless that is longer than a UID may be.
 fn bound_uid<'a>(name: &'a str, uid: &'a str) -> &'a str {
     if Uid::parse(name).is_ok() { name } else { uid }
 }
@@ -179,7 +179,7 @@ fn volume(volume: &Value) -> Option<Value> {
     (projected.len() > 1).then_some(Value::Object(projected))
 }
 
-/// What the node holds for containers that are being resized in place.
+/// The node's reserve for containers that are being resized in place.
 fn allocated(pod: &Value) -> Vec<Value> {
     let requested = |name: &str| {
         let containers = list(pod, "/spec/containers").iter();
@@ -205,8 +205,8 @@ pub(super) fn node(node: &Value) -> Value {
     };
     let conditions: Vec<Value> = list(node, "/status/conditions").iter().map(condition).collect();
     let mut metadata = metadata(node);
-    // Generations of Nodes count heartbeats' neighbours; other agents' annotations change every minute; nobody asks for a
-    // Node's UID, which is 18 bytes that nothing packs.
+    // The generation and foreign annotations of a Node change every minute, and no reader needs its UID, 18
+    // incompressible bytes.
     metadata.remove("generation");
     metadata.remove("uid");
     retain(&mut metadata, "annotations", |key| key.contains("karpenter.") || key.starts_with("tenon.dev/"));
@@ -261,8 +261,8 @@ pub(super) fn karpenter_object(object: &Value) -> Value {
     whole(object, metadata(object), object.get("spec").cloned().unwrap_or(Value::Null), None)
 }
 
-/// A NodeClaim: all of its spec, and what its status says of its Node. It repeats the labels of its Node and of its
-/// requirements, of which only its NodePool's is kept; what became of the claim is in the table already.
+/// A NodeClaim: its whole spec, and the parts of its status about its Node. Of its labels only the NodePool's stays,
+/// because Node and requirements repeat the others; the table has the rest of the claim.
 pub(super) fn node_claim(claim: &Value) -> Value {
     let metadata = claim_metadata(claim, |key| key == DO_NOT_DISRUPT);
     let mut status = Map::new();
@@ -279,7 +279,7 @@ fn claim_metadata(claim: &Value, annotations: impl Fn(&str) -> bool) -> Map<Stri
     metadata
 }
 
-/// Leaves those entries of a map of `metadata` whose keys are wanted.
+/// Keeps the entries of a map of `metadata` whose keys are wanted.
 fn retain(metadata: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) -> bool) {
     if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
         map.retain(|key, _| wanted(key));
@@ -289,8 +289,8 @@ fn retain(metadata: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) 
     }
 }
 
-/// What a store keeps of an object: what its projection and the agent's plans read, and nothing of the rest. Projected
-/// again, it gives what the whole object gives. Pods are kept as [`crate::pod::SeenPod`].
+/// The part of an object that a store keeps: everything that its projection and the agent's plans read. Its
+/// projection equals the whole object's. Pods are kept as [`crate::pod::SeenPod`].
 #[must_use]
 pub fn keep(kind: Kind, object: &Value) -> Value {
     let mut kept = match kind {
@@ -301,7 +301,7 @@ pub fn keep(kind: Kind, object: &Value) -> Value {
         Kind::Namespace => namespace(object),
         // Their statuses are written here, and compared before.
         Kind::NodePool | Kind::Ec2NodeClass => written_here(object, metadata(object)),
-        // An annotation says whose it is.
+        // An annotation names the owner.
         Kind::NodeClaim => {
             let ours = |key: &str| key == DO_NOT_DISRUPT || key.starts_with("tenon.dev/");
             written_here(object, claim_metadata(object, ours))
@@ -375,7 +375,7 @@ fn copy(from: &Value, to: &mut Map<String, Value>, fields: &[&str]) {
     }
 }
 
-/// A copy whose maps are built at once: those that were filled while an answer was parsed are half empty.
+/// A copy with tight maps: maps filled while parsing have half their capacity unused.
 fn packed(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
