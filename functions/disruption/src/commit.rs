@@ -1,10 +1,10 @@
 //! Disruption's decisions as transactions.
 //!
-//! Decides what goes together: a command with its candidates, their actions, its replacements' claims and launches and
-//! their records is one group under the cluster's revision; a step of a command, or a drift mark, is a transaction on
-//! the revisions of what it steps.
+//! Decides the groups: a command with its candidates, their actions, its replacements' claims and launches and their
+//! records is one group under the cluster's revision; a step of a command, or a drift mark, is a transaction on the
+//! revisions of its own items.
 //!
-//! Invariant: a candidate is taken only in the transaction that commits what replaces it.
+//! Invariant: a candidate is taken only in the transaction that commits its replacements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,18 +29,18 @@ use crate::plan::Planned;
 /// How long a command that is done is kept.
 const COMMAND_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What decisions are written from.
+/// The context of the writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) view: &'a ClusterView,
     pub(crate) launch: &'a LaunchInput<'a>,
-    /// What the agent has to do now, by claim.
+    /// The agent's current actions, by claim.
     pub(crate) actions: &'a BTreeMap<ClaimName, Action>,
     pub(crate) planned: &'a Planned,
 }
 
-/// A change and what it does to the world outside.
+/// A change, with its effects outside the table.
 #[derive(Debug)]
 pub(crate) struct Decided<'a> {
     pub(crate) change: Change<'a>,

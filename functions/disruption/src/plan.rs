@@ -1,7 +1,7 @@
-//! Plans disruption from what was observed. Pure.
+//! Plans disruption from observations. Pure.
 //!
-//! Decides which observation supports a plan, and that a command whose replacements can't be launched isn't begun. Which
-//! nodes go is `tenon_planning`'s.
+//! Decides which observations support a plan, and drops commands whose replacements can't be launched.
+//! `tenon_planning` decides which nodes leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// What launches are made from.
+    /// The input of replacements' launches.
     pub(crate) fn launch_input<'a>(
         &'a self,
         registry: &'a Registry,
@@ -105,7 +105,7 @@ pub(crate) fn plan(
     (Some(planned), told)
 }
 
-/// Builds the launches of replacements, and tells those that can't be.
+/// Builds the launches of replacements, and reports those that can't be built.
 fn built(
     planned: &Planned,
     (registry, region, view): (&Registry, &Region, &ClusterView),
@@ -154,7 +154,7 @@ fn input(world: &World<'_>, view: &ClusterView, snapshot: &Snapshot) -> Input {
     }
 }
 
-/// A class whose spec changed since it resolved says nothing about drift yet.
+/// A class whose spec changed since its last resolution says nothing about drift.
 fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> ClassView {
     let right = view.registry.as_ref().ok().and_then(|registry| ReservedCapacity::behind(registry.gates));
     let spec = snapshot.node_classes.iter().find(|class| class.name == status.name);

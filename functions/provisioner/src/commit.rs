@@ -1,9 +1,9 @@
 //! Commits a plan slice by slice, and sends the launches of committed slices while the table throttles the next one.
 //!
-//! A burst writes more than a partition key takes in a second. Decides what happens meanwhile: launches that are
-//! committed go out, and only when there is none left the commit waits.
+//! A burst writes more than a partition key takes in a second. Decides what happens meanwhile: committed launches are
+//! sent, and only without any left the commit waits.
 //!
-//! Invariants: no launch is sent before its slice is committed; each launch that is committed here is sent here, unless
+//! Invariants: no launch is sent before its slice is committed; each launch committed here is sent here, unless
 //! sending fails.
 
 use jiff::SignedDuration;
