@@ -1,4 +1,4 @@
-//! What the scheduler reads of a pod; equal pods share it.
+//! The scheduler's data about a pod; equal pods share it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Shape {
     }
 }
 
-/// The shapes that were seen.
+/// The known shapes.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     known: BTreeMap<String, Arc<Shape>>,
@@ -49,7 +49,7 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// The pod's shape. What it is read from doesn't change while the pod lives.
+    /// The pod's shape. Its source never changes while the pod lives.
     pub(super) fn of(&mut self, pod: &Value) -> Arc<Shape> {
         let uid = object::uid(pod);
         if let Some(shape) = self.by_uid.get(uid) {
