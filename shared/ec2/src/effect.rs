@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_ec2_says_marks_what_it_is_about_and_nothing_more() {
         check("InsufficientInstanceCapacity", "", Effect::Offering, "InsufficientCapacityError");
-        // C052: only its own offering.
+        // As with the peer, only its own offering.
         check("MaxFleetCountExceeded", "", Effect::Offering, "FleetQuotaExceeded");
         check("VcpuLimitExceeded", "", Effect::Quota, "VCPULimitExceeded");
         check("MaxSpotInstanceCountExceeded", "", Effect::Quota, "SpotQuotaExceeded");
@@ -174,7 +174,7 @@ mod tests {
         check("PendingVerification", "", Effect::Request, "AccountPendingVerification");
         // Another cluster's class may have the type all the same.
         check("Unsupported", "", Effect::RequestOffering, "InsufficientCapacityError");
-        // C052: nothing is marked.
+        // As with the peer, nothing is marked.
         check("RequestLimitExceeded", "", Effect::Nothing, "RequestLimitExceeded");
         check("InsufficientFreeAddressesInSubnet", "", Effect::Subnet, "InsufficientFreeAddressesInSubnet");
         check(

@@ -1,10 +1,10 @@
-//! Each invariant fails where the code is broken, and only there: an invariant that can't fail is none.
+//! Each invariant fails under its sabotage, and only there: an invariant that can't fail checks nothing.
 
 use tenon_testkit::{
     FirstWakes, Invariant, Options, Pace, Sabotage, Violation, drought, simulate, simulate_digest, storm,
 };
 
-/// A break, what it must be found by, and how it is played.
+/// A sabotage, the invariant that finds it, and its pace.
 const BREAKS: &[(Sabotage, Invariant, Pace, u32)] = &[
     (Sabotage::InstanceDealtTwice, Invariant::OneInstancePerClaim, Pace::Quick, 60),
     (Sabotage::ExtraInstances, Invariant::NothingUnowned, Pace::Slow, 200),
