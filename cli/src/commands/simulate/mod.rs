@@ -1,7 +1,7 @@
-//! `tenon simulate`: what would be launched for manifests, and why.
+//! `tenon simulate`: the launches for manifests, and the reasons.
 //!
-//! Decides when the answer is "no" and when manifests are too little to answer at all. The plan is the provisioner's
-//! own planner's.
+//! Decides when the answer is "no", and when manifests are too incomplete for an answer. The planner is the
+//! provisioner's own.
 
 mod document;
 mod nodes;
@@ -24,7 +24,7 @@ use crate::output::{self, Format};
 
 use document::{Difference, Simulation, Timing};
 
-/// A plan and what it was made from.
+/// A plan, with its input.
 pub(super) struct Simulated {
     pub(super) input: Input,
     pub(super) plan: Plan,
@@ -97,14 +97,14 @@ fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Fai
     Ok(Simulated { input, plan, report, bound, origin: catalog.origin, warnings, plan_micros })
 }
 
-/// There is nothing to launch from: what to write.
+/// There is no NodePool: suggests one.
 fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
     let files: Vec<String> = paths.iter().map(|path| input::name_of(path)).collect();
     let message = format!("{pods} pods have no place and there is no NodePool in `{}`", files.join("`, `"));
     Problem::new(message, input::NODE_POOL_EXAMPLE).into()
 }
 
-/// The most memory that this process has had, where the system says.
+/// The peak memory of this process, if the system reports it.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
