@@ -20,7 +20,7 @@ use tenon_snapshot::{Kube, KubeError, Precondition};
 use crate::faces::{is_ours, list};
 use crate::plan::{CLAIM_ANNOTATION, with_disrupted};
 
-/// A Node that changed meanwhile is looked at again; more often than this at the next step.
+/// How often a Node is read again after a conflict; the next step does the rest.
 const ROUNDS: usize = 3;
 
 /// The objects that decide which Nodes leave.

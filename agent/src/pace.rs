@@ -184,7 +184,7 @@ impl Pace {
         Some(Work::ConvergeAndReport(burst))
     }
 
-    /// When changed Nodes are looked at that an action may wait for.
+    /// When to look at changed Nodes, if an action may wait for them.
     fn joined(&self) -> Option<Timestamp> {
         match self.under_way {
             UnderWay::Something => self.nodes.due(),

@@ -54,13 +54,13 @@ pub struct Refused {
 /// The result of a look at a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// It stays as it is, and need not be looked at before something changes.
+    /// It stays until something changes.
     Stay,
-    /// It stays as it is until then.
+    /// It stays until this time.
     At(Timestamp),
     /// It waits for EC2's answer about its instance; the query is due at that time.
     AskEc2(Timestamp),
-    /// It stays as it is for want of evidence.
+    /// It stays because evidence is missing.
     Wait(Waiting),
     /// It stays; the obstacle needs a person.
     Refuse(Refused),
@@ -68,7 +68,7 @@ pub enum Next {
     NotInitialized {
         /// What it lacks.
         why: String,
-        /// When it is looked at again although nothing may have changed.
+        /// The time of the next look, even without a change.
         again: Option<Timestamp>,
     },
     /// It steps.

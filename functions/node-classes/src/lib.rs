@@ -76,7 +76,7 @@ impl Handler for NodeClasses {
             Scope::Cluster(cluster) => vec![cluster.clone()],
             Scope::Region => observe::clusters(ports).await?,
         };
-        // A cluster that can't be looked at keeps no other from it.
+        // A failing cluster doesn't stop the others.
         let mut failed = None;
         for cluster in clusters {
             let (chunks, sharpness) = (&self.chunks, sharpness(causes));

@@ -147,7 +147,7 @@ pub enum Reach {
     Nobody,
 }
 
-/// Whether a class is looked at, if this isn't a look at all: it is new or changed, or its next try has come.
+/// Whether a class is resolved outside the regular interval: it is new or changed, or its next try is due.
 #[must_use]
 pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -> bool {
     status.is_none_or(|status| {

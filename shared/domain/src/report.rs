@@ -269,7 +269,7 @@ impl Report {
         }
     }
 
-    /// Whether something waits, so that the world is looked at again before long.
+    /// Whether there is a wait, which needs another look soon.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.findings.iter().any(|finding| finding.decision == Decision::Waiting)

@@ -117,7 +117,7 @@ words! {
         RunInstancesAuthCheckFailed => "RunInstancesAuthCheckFailed",
         /// EC2 refuses launches because of the class's spec.
         LaunchRefused => "LaunchRefused",
-        /// The dry run failed.
+        /// The query to EC2 for the class's snapshots failed.
         ValidationIncomplete => "ValidationIncomplete",
         /// One of the conditions below it isn't True.
         UnhealthyDependents => "UnhealthyDependents",
@@ -145,7 +145,7 @@ pub struct Condition {
     pub since: Timestamp,
     /// The generation of the observed spec.
     pub observed_generation: u64,
-    /// When it is looked at again; always there where the status is Unknown.
+    /// The time of the next observation; an Unknown status always has one.
     pub next_try: Option<Timestamp>,
 }
 

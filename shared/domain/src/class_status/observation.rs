@@ -32,7 +32,7 @@ pub enum Seen<T> {
         reason: ConditionReason,
         /// A sentence.
         message: String,
-        /// When it is looked at again.
+        /// The time of the next observation.
         next_try: Timestamp,
     },
 }
@@ -67,7 +67,7 @@ pub struct ClassObservation {
     pub reservations: Option<SeenReservations>,
     /// Zones that the cluster is shifted away from; `None` with the setting `zonal_shift` Disabled.
     pub shifts: Option<Seen<BTreeSet<ShiftedZone>>>,
-    /// The dry run's result; skipped if something above doesn't hold.
+    /// Whether the spec is valid, its snapshots are allowed, and EC2 doesn't refuse its launches.
     pub validation: Seen<()>,
     /// Fields of its spec that nothing acts on.
     pub unsupported: Vec<String>,

@@ -21,7 +21,7 @@ pub struct Plan {
     pub advances: Vec<Advance>,
     /// New commands, in the order of choice.
     pub commands: Vec<NewCommand>,
-    /// When the world must be looked at again although nothing may have changed.
+    /// The time of the next look, even without a change.
     pub wake_at: Option<Timestamp>,
 }
 

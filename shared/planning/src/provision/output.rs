@@ -19,7 +19,7 @@ pub struct Plan {
     pub claims: Vec<PlannedClaim>,
     /// Pods that fit where room is already, by pod.
     pub placements: Vec<Placement>,
-    /// When the world must be looked at again although nothing may have changed.
+    /// The time of the next look, even without a change.
     pub wake_at: Option<Timestamp>,
 }
 

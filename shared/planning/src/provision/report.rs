@@ -56,7 +56,7 @@ pub struct Cause {
     pub reason: Reason,
 }
 
-/// Why a pod gets no place. In the order in which a pool is looked at: the last is the nearest to success.
+/// Why a pod has no place, in the order of the checks of a pool: the last is the nearest to success.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// There is no NodePool at all.
