@@ -84,7 +84,7 @@ pub enum Reported {
     /// A new generation was written. The ring lists the changes; the bell is rung for those that functions act on,
     /// except for pods of a current burst.
     Changed(Ring),
-    /// Something changed that waits for the next heartbeat, which is due then.
+    /// A change waits for the next heartbeat, which is due then.
     Later(Timestamp),
     /// Nothing changed; a heartbeat was written if it was due.
     Unchanged,

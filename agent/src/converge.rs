@@ -19,7 +19,7 @@ use crate::deleted::{Owners, find_deleted};
 use crate::drain::{PodOp, Refused};
 use crate::plan::{Op, View};
 
-/// The actions of a cluster, by claim, and those that can't be read.
+/// The actions of a cluster, by claim, and the unreadable ones.
 ///
 /// # Errors
 /// [`TableError`]: try again at the next step.

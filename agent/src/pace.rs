@@ -134,7 +134,7 @@ impl Pace {
         Some(self.due(now))
     }
 
-    /// The cluster is like that as a step begins: the step sees it.
+    /// Notes the counters at the beginning of a step: the step sees these changes.
     pub const fn note(&mut self, versions: Versions) {
         self.seen = versions;
     }

@@ -77,7 +77,7 @@ pub struct Convergence {
     pub opening: BTreeMap<ClaimName, (String, Opening)>,
     /// How far each action is, in the actions' order.
     pub reports: Vec<ActionReport>,
-    /// When to look again without being rung; nothing where only the world's changes matter.
+    /// The time of the next look without a ring; `None` if only changes matter.
     pub next: Option<Timestamp>,
 }
 
@@ -169,7 +169,7 @@ fn plan_action(
     }
 }
 
-/// A Node that isn't there can't be drained, nor held; it may still come to be registered.
+/// A missing Node can't be drained or held; it may still join and be registered.
 const fn progress_without_node(kind: ActionKind) -> ActionProgress {
     match kind {
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
@@ -179,7 +179,7 @@ const fn progress_without_node(kind: ActionKind) -> ActionProgress {
     }
 }
 
-/// The claim's Node: by its providerID; by its name only where the claim has none.
+/// The claim's Node: by its providerID, or by its name if the claim has none.
 fn find_node<'a>(view: &'a View, action: &Action) -> Option<&'a Object> {
     match (&action.provider_id, &action.node) {
         (Some(id), _) => view.nodes.iter().find(|node| text(node, "/spec/providerID") == Some(id)),
@@ -322,7 +322,7 @@ pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
     Some(others.cloned().chain([form(&disrupted)]).collect())
 }
 
-/// The taints that the Node should have, where they aren't those. Taints keep the fields that aren't read here.
+/// The Node's taints, if they must change. Taints keep their unknown fields.
 fn plan_taints(node: &Value, action: &Action, fate: Fate) -> Option<Vec<Value>> {
     let known = object::list(node, "/spec/taints");
     let mut taints = known.to_vec();

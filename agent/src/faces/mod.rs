@@ -146,7 +146,7 @@ pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Tim
     faces
 }
 
-/// A status with the conditions that findings about the object show; nothing where nothing is known of it.
+/// A status with the conditions of findings about the object; `None` without a status.
 fn with_told(
     status: Option<Value>,
     decided: &Decided,

@@ -32,7 +32,7 @@ const fn faces(shown: Shown) -> &'static [Face] {
     }
 }
 
-/// The conditions of an object with those that findings about it show over them.
+/// The conditions of an object, overridden by those of findings about it.
 pub(super) fn with_told(
     conditions: Vec<Value>,
     told: &[Told],

@@ -131,7 +131,7 @@ impl Announcements {
     }
 }
 
-/// A part beyond its limit, or one that won't be refreshed until a person does something.
+/// A part beyond its limit, or one whose refresh needs a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
     /// The part.
@@ -218,13 +218,13 @@ fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &Input<'_>) -> O
     })
 }
 
-/// When AWS last answered with the part, as far as its content is that answer.
+/// When AWS last answered with the part; `None` if the content is a stand-in.
 fn answered_at(known: Option<&PartMeta>) -> Option<Timestamp> {
     let known = known.filter(|known| known.origin == Origin::Answered)?;
     known.refreshed_at
 }
 
-/// The types that nodes can be of and that are offered without a price, for each list of prices that is new.
+/// Usable types that are offered without a price, for each new price list.
 fn unpriced(plan: &Plan, before: &Parts) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
     let stand_ins = plan.stand_ins.iter().map(|(part, stand_in)| (*part, &stand_in.data));
     let new: BTreeMap<CatalogPart, &PartData> =

@@ -59,7 +59,7 @@ impl<'a> Context<'a> {
         Decided { change: Change::of(self.cluster), launches: 0, actions: 0 }
     }
 
-    /// A new command; nothing where no launch can be made for a replacement.
+    /// A new command; `None` if a replacement's launch can't be built.
     pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<Decided<'a>>, HandlerError> {
         let mut decided = self.nothing();
         if !self.launches(&mut decided, &new.id) {
@@ -92,7 +92,7 @@ impl<'a> Context<'a> {
         Ok(Some(decided))
     }
 
-    /// A step of a command that is active; nothing where no launch can be made.
+    /// A step of an active command; `None` if a launch can't be built.
     pub(crate) fn advance(&self, advance: &Advance) -> Result<Option<Decided<'a>>, HandlerError> {
         let Some(command) = self.view.commands.get(&advance.command) else { return Ok(None) };
         let mut decided = self.nothing();
@@ -155,7 +155,7 @@ impl<'a> Context<'a> {
         Some(decided)
     }
 
-    /// Adds the launches of a command's replacements; whether each of them has one.
+    /// Adds the launches of a command's replacements. Returns whether each has one.
     fn launches(&self, decided: &mut Decided<'_>, command: &CommandId) -> bool {
         let Some(built) = self.planned.built.get(command).filter(|built| built.refused.is_empty()) else {
             return false;

@@ -32,7 +32,7 @@ use tenon_state::world::{ReadyClass, World};
 #[derive(Debug)]
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
-    /// The launches of commands' replacements, by command; none of one that can't be launched.
+    /// The launches of commands' replacements, by command, without those that can't be built.
     pub(crate) built: BTreeMap<CommandId, Built>,
     /// How long drains may take, by claim.
     pub(crate) terms: BTreeMap<ClaimName, Terms>,

@@ -22,7 +22,7 @@ pub struct Observed {
     pub mark: Option<Mark>,
 }
 
-/// The instance's claim; nothing for an instance that isn't ours, after one read.
+/// The instance's claim; `None` for a foreign instance, after one read.
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.

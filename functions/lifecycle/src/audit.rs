@@ -35,7 +35,7 @@ const NAMED_MOST: usize = 5;
 pub struct AuditPlan {
     /// Tags that instances of claims lack.
     pub tags: BTreeMap<InstanceId, Tags>,
-    /// The record to write, where the audit found something to write down or is due.
+    /// The record to write, if the audit has findings or is due.
     pub record: Option<AuditRecord>,
     /// Records about orphans.
     pub journal: Vec<JournalRecord>,

@@ -41,7 +41,7 @@ pub fn not_initialized(claim: &Claim, node: &Node, input: &Input) -> Option<Stri
     missing.map(|(name, _)| format!("Node {} doesn't offer `{name}` yet", node.name))
 }
 
-/// Taints that others take away: as the Node got them, or else as the pool has them.
+/// Taints that others remove: the Node's own, or else its pool's.
 fn startup_taints<'a>(claim: &Claim, input: &'a Input) -> &'a [Taint] {
     match (input.actions.get(&claim.name), input.pool_of(claim)) {
         (Some(action), _) => &action.startup_taints,

@@ -78,9 +78,9 @@ pub struct Answers {
     pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
     /// Images that its terms match, in every state.
     pub images: Result<Vec<Image>, Ec2Error>,
-    /// Snapshots that it names, where its cluster may use others than those of images.
+    /// Snapshots that it names, if its cluster may use any besides those of images.
     pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
-    /// Capacity reservations that its terms match; nothing where they weren't looked for.
+    /// Capacity reservations that its terms match; `None` without a query.
     pub reservations: Option<AnsweredReservations>,
     /// The cluster's shifted zones; `None` if ARC wasn't asked.
     pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,

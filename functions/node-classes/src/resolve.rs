@@ -202,7 +202,7 @@ fn allowed_snapshots_text(judged: Judged<'_>) -> String {
     format!("{of_images}, or those of owners {owners}{tags}")
 }
 
-/// The class's capacity reservations: those of the ordinary kind. That there is none refuses nothing.
+/// The class's capacity reservations of the ordinary kind. The class needs none.
 #[must_use]
 pub fn reservations(found: &[CapacityReservation]) -> Seen<Vec<ClassReservation>> {
     let of = |found: &CapacityReservation| ClassReservation {

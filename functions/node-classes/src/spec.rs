@@ -47,7 +47,7 @@ pub fn group_queries(class: &Ec2NodeClass) -> BTreeSet<ResourceFilter> {
     queries.done()
 }
 
-/// The snapshots that a class's volumes are made from, with the devices that they are for.
+/// The snapshots of a class's volumes, with their devices.
 #[must_use]
 pub fn named_snapshots(class: &Ec2NodeClass) -> BTreeSet<(&str, &str)> {
     class

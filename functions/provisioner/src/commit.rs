@@ -15,7 +15,7 @@ use tenon_table::Group;
 
 use crate::execute::{Due, Sending, Sent};
 
-/// A plan that the table throttles for longer than an invocation waits is made again after this.
+/// When a plan is repeated after the table throttled it for longer than an invocation waits.
 const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// Commits groups, each of which is one launch, and sends the launches.

@@ -174,7 +174,7 @@ pub enum Origin {
     Shipped {
         /// The day of which it is.
         as_of: Date,
-        /// The region of which it is; another one where there is none of the region itself.
+        /// Its region; another one if the release has none for the region itself.
         region: Region,
     },
 }

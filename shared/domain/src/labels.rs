@@ -168,19 +168,19 @@ pub const PROVIDER_LABELS: [&str; 29] = [
 pub const CORE_LABELS: [&str; 9] =
     [NODEPOOL, CAPACITY_TYPE, ZONE, REGION, ZONE_ID, INSTANCE_TYPE, ARCH, OS, WINDOWS_BUILD];
 
-/// Every well-known key: a pod may ask for it although no NodePool defines it.
+/// Every well-known key, which a pod may require even if no NodePool defines it.
 pub fn well_known() -> impl Iterator<Item = &'static str> {
     CORE_LABELS.into_iter().chain(PROVIDER_LABELS)
 }
 
-/// Whether a pod may ask for this key although no NodePool defines it. Expects a normalised key.
+/// Whether a pod may require this key even if no NodePool defines it. Expects a normalised key.
 #[must_use]
 pub fn is_well_known(key: &str) -> bool {
     // The short list first; the long one is scanned only for keys of the provider's domain.
     CORE_LABELS.contains(&key) || (key.starts_with(PROVIDER_DOMAIN) && PROVIDER_LABELS.contains(&key))
 }
 
-/// Why a NodePool may not set a label, nor ask for it in a requirement.
+/// Why a NodePool may not set a label or require it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RestrictedLabel {
     /// Every node of a NodePool gets it.

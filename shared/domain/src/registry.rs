@@ -121,7 +121,7 @@ pub struct Allowances {
 }
 
 impl Allowances {
-    /// Whether volumes may be made from snapshots at all, other than those of the nodes' images.
+    /// Whether volumes may use snapshots other than those of the nodes' images at all.
     #[must_use]
     pub fn has_snapshots(&self) -> bool {
         !self.snapshot_owners.is_empty()

@@ -257,7 +257,7 @@ impl<'a> Reservations<'a> {
         Self { by_type }
     }
 
-    /// The reservations of a type, by id, each with how many instances it has room for.
+    /// The reservations of a type, by id, each with its free instances.
     #[must_use]
     pub fn of_type(&self, name: &InstanceType) -> &[(&'a ClassReservation, u32)] {
         self.by_type.get(name).map_or(&[], Vec::as_slice)

@@ -16,7 +16,7 @@ use crate::money::UsdPerHour;
 use crate::requirement::Requirements;
 use crate::reservation::ReservationKind;
 
-/// How capacity is paid for; in the order in which it is preferred at equal prices.
+/// The capacity type, in the order of preference at equal prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapacityType {
     /// In a capacity reservation, paid for already.
@@ -117,7 +117,7 @@ pub enum Unavailability {
     /// Nodes of the class can't be of this type.
     #[error(transparent)]
     Incompatible(Incompatibility),
-    /// Prices of its kind aren't there, or are too old to plan from.
+    /// The price list of its capacity type is missing or too old.
     #[error("there are no prices to plan from")]
     PriceUnknown,
     /// EC2 refused it for lack of capacity, and no later launch got any.

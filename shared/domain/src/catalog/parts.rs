@@ -125,7 +125,7 @@ const fn exhausted(blocking: &Blocking) -> Availability {
 }
 
 impl Catalog<'_> {
-    /// The choices for a class, by name. A type that no zone offers isn't one, nor is one that no node can be of.
+    /// The options for a class, by name, without types that no zone offers or no node can use.
     #[must_use]
     pub fn options(
         &self,
@@ -138,7 +138,7 @@ impl Catalog<'_> {
         options
     }
 
-    /// The same with the types that no node can be of: for people, never for a plan.
+    /// The same with types that no node can use: for people, never for a plan.
     #[must_use]
     pub fn described(
         &self,

@@ -20,7 +20,7 @@ use crate::unavailable::{OfferingKey, Wanted};
 /// on-demand prices. Source: the module's.
 const RESERVED_DIVISOR: u64 = 10_000_000;
 
-/// The price by which a reserved offering is ranked; never nothing unless the on-demand price is.
+/// The price for ranking a reserved offering; zero only if the on-demand price is.
 #[must_use]
 pub const fn reserved_price(on_demand: UsdPerHour) -> UsdPerHour {
     UsdPerHour::from_nanos(on_demand.nanos().div_ceil(RESERVED_DIVISOR))

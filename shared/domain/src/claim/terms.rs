@@ -18,7 +18,7 @@ const NEVER: &str = "Never";
 pub struct Terms {
     /// The claim's lifetime, after which it is replaced; `None` for no limit.
     pub expire_after: Option<SignedDuration>,
-    /// How long each of its drains may take; nothing where there is no end to it.
+    /// The longest drain; `None` for no limit.
     pub termination_grace_period: Option<SignedDuration>,
 }
 

@@ -41,7 +41,7 @@ words! {
         SecurityGroupsReady => "SecurityGroupsReady",
         /// Its nodes have an identity.
         InstanceProfileReady => "InstanceProfileReady",
-        /// Its capacity reservations are known; only where the gate `ReservedCapacity` is open.
+        /// Its capacity reservations are known; only with the gate `ReservedCapacity` on.
         CapacityReservationsReady => "CapacityReservationsReady",
         /// EC2 would take a launch from it.
         ValidationSucceeded => "ValidationSucceeded",
@@ -49,7 +49,7 @@ words! {
         Ready => "Ready",
         /// Parts of its spec are accepted and not acted on.
         Unsupported => "tenon.dev/Unsupported",
-        /// None of its zones is shifted away from; only where the cluster's setting `zonal_shift` is Enabled.
+        /// None of its zones is shifted; only with the cluster's setting `zonal_shift` Enabled.
         ZonesInService => "tenon.dev/ZonesInService",
     }
 }

@@ -23,7 +23,7 @@ pub enum UndefinedKeys {
 /// One key on which the two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Conflict {
-    /// The node side doesn't define a label that has to be there.
+    /// The node side doesn't define a required label.
     Undefined {
         /// The label's key.
         key: String,

@@ -59,7 +59,7 @@ impl fmt::Display for Operator {
     }
 }
 
-/// A requirement as it is written in `spec.requirements` and in a pod's node affinity.
+/// A requirement in the form of `spec.requirements` and of a pod's node affinity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSelectorRequirement {
     /// The label's key.
