@@ -1,7 +1,7 @@
-//! The agent's steps: report what is seen, converge what is asked.
+//! The agent's steps: report the cluster, apply the actions.
 //!
-//! Decides the order of writes. What it keeps in memory only saves work: a new agent finds the same in the table and
-//! in the cluster.
+//! Decides the order of writes. Its memory only saves work: a new agent finds the same in the table and in the
+//! cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use crate::plan::{Opening, plan_convergence};
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
-/// How often it is looked whether the table still holds what was written. A heartbeat of a generation that it doesn't
-/// hold any more says nothing to anybody.
+/// How often the agent checks that the table still holds its snapshot. A heartbeat of a generation that a restore has
+/// removed confirms nothing.
 const TABLE_EVERY: SignedDuration = SignedDuration::from_secs(120);
 /// How often actions are read without being rung: rings may be lost.
 pub const ACTIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
@@ -38,7 +38,7 @@ pub const ACTIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 const ROUNDS_OF_A_STEP: usize = 4;
 /// A NodeClaim that ends is deleted and then let go; a third look sees that nothing is left to do.
 const ROUNDS_OF_SHOWING: usize = 3;
-/// What couldn't be shown is tried again after so long.
+/// How long until a failed write to Kubernetes is repeated.
 const SHOWN_AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// The agent of one cluster.
@@ -60,7 +60,7 @@ pub struct Agent<K, T, B> {
     told: ToldNotes,
 }
 
-/// What this agent knows to be in the table.
+/// The agent's last known state of the table.
 #[derive(Debug, Clone)]
 struct LastWritten {
     manifest: Option<Manifest>,
@@ -80,40 +80,40 @@ struct ReportedChanges {
 /// Whether the changes that a report is about have come to rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Burst {
-    /// They have, or have gone on for long enough.
+    /// The burst has ended, or lasted long enough.
     Over,
-    /// More may come in a moment. Nobody plans nodes for a part of the pods that come; what else there is can't wait.
+    /// More pods may arrive in a moment. No node is planned for a part of a burst; other changes can't wait.
     GoesOn,
 }
 
-/// What a report came to.
+/// The result of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reported {
-    /// A new generation was written. The ring says what is in it; the bell is told of it, if anybody listens for it, but
-    /// for pods of a burst that goes on.
+    /// A new generation was written. The ring lists the changes; the bell is rung for those that functions act on,
+    /// except for pods of a current burst.
     Changed(Ring),
-    /// Something changed that waits for the next heartbeat, which is due then.
+    /// A change waits for the next heartbeat, which is due then.
     Later(Timestamp),
-    /// Nothing changed; the heartbeat was due, or not.
+    /// Nothing changed; a heartbeat was written if it was due.
     Unchanged,
 }
 
-/// What a convergence came to.
+/// The result of a convergence.
 #[derive(Debug, Clone)]
 pub struct Converged {
     /// How far each action is; the next report carries them.
     pub reports: Vec<ActionReport>,
     /// When to run again, without being rung.
     pub next: Timestamp,
-    /// How many operations were carried out.
+    /// The number of executed operations.
     pub operations: usize,
     /// Actions that can't be read: left alone, for a newer agent.
     pub unreadable: Vec<Unreadable>,
-    /// What of the objects in Kubernetes couldn't be written: tried again at the next step.
+    /// Errors of failed writes to Kubernetes, which the next step repeats.
     pub unwritten: Vec<KubeError>,
 }
 
-/// Why a step didn't end. The next step begins anew; nothing is lost.
+/// Why a step failed. The next step starts over; nothing is lost.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The API server.
@@ -157,13 +157,11 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Arc::clone(&self.kube)
     }
 
-    /// Observes the cluster, writes what changed, and rings. Bound pods that come and go while none waits are written
-    /// with the next heartbeat. An unchanged cluster costs a heartbeat every
-    /// [`HEARTBEAT_EVERY`], and a look at whether the table still holds what was written. Pods of a burst that goes on are
-    /// rung for by the first report after it.
+    /// Observes the cluster, writes changes, and rings. While no pod is pending, changes of bound pods are written
+    /// with the next heartbeat. An unchanged cluster costs a heartbeat every [`HEARTBEAT_EVERY`], and a check of the
+    /// table. The first report after a burst rings for the burst's pods.
     ///
-    /// # Errors
-    /// [`AgentError`]; the next report begins anew.
+    /// # Errors [`AgentError`]; the next report starts over.
     pub async fn report(&mut self, now: Timestamp, burst: Burst) -> Result<Reported, AgentError> {
         let known = match self.written.take() {
             Some(written) if written.beat_at.is_some() && !is_over(written.looked_at, TABLE_EVERY, now) => {
@@ -196,14 +194,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         self.write(encoded, known, ReportedChanges { burst, deletions }, now).await
     }
 
-    /// How many claims somebody deleted that no action drains yet.
+    /// The number of deleted claims that no action drains yet.
     fn undrained(&self, objects: &ClusterObjects) -> u32 {
         let owners = Owners::of(objects.node_claims.clone(), Some(objects.node_pools.clone()));
         let deleted = find_deleted(&objects.nodes, &owners).claims;
         u32::try_from(deleted.difference(&self.drained).count()).unwrap_or(u32::MAX)
     }
 
-    /// Rings for what is new, and for what was held back; while a burst goes on, its pods are held back.
+    /// Rings for new changes and delayed ones; pods of a current burst are delayed.
     async fn ring(&mut self, new: &Ring, burst: Burst) {
         let mut ring = new.clone();
         match burst {
@@ -219,7 +217,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         }
     }
 
-    /// Rings for what the bell didn't hear.
+    /// Repeats a failed ring.
     async fn ring_again(&mut self) {
         if let Some(unheard) = self.unheard.take()
             && self.bell.ring(&unheard).await.is_err()
@@ -238,7 +236,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let lease = self.kube.get(&lease_key()).await?;
         let mut generations = lease.as_deref().map(ClusterGenerations::of).unwrap_or_default();
         if let Some(before) = &before {
-            // A Lease that somebody deleted: this agent remembers.
+            // The Lease was deleted; the agent still remembers its content.
             generations.written =
                 generations.written.max(before.manifest.as_ref().map_or(0, |m| m.generation));
             generations.reserved = generations.reserved.max(before.generations.reserved);
@@ -283,14 +281,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             pending_pods: manifest.pending_pods,
             deletions,
         };
-        // From here on it is written: what fails below is made good by the next step, or found by the sweep.
+        // The snapshot is written: the next step, or the sweep, repairs a later failure.
         self.written =
             Some(LastWritten { manifest: Some(manifest), generations, beat_at: Some(now), looked_at });
         // The manifest has the time, so it is a heartbeat too.
         self.ring(&ring, burst).await;
         let retired = encoded.retire_dropped(&self.table, &self.cluster, now).await;
         if retired.is_err() {
-            // Looks at the table again at once, and beats.
+            // Checks the table again at once, and writes a heartbeat.
             if let Some(written) = &mut self.written {
                 written.beat_at = None;
             }
@@ -306,19 +304,16 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         }
     }
 
-    /// Taints the Nodes that go because somebody deleted them, or what owns them: without a word of AWS.
+    /// Taints Nodes that are deleted, or whose owners are, without any service of AWS.
     ///
-    /// # Errors
-    /// [`AgentError::Kube`]; try again in a moment.
+    /// # Errors [`AgentError::Kube`]; try again in a moment.
     pub async fn taint_deleted(&self) -> Result<Tainted, AgentError> {
         Ok(taint_deleted(&*self.kube).await?)
     }
 
-    /// Reads all actions and brings the Nodes nearer to what they ask for; then shows in Kubernetes what functions
-    /// decided.
+    /// Reads all actions and applies them to the Nodes; then shows the functions' decisions in Kubernetes.
     ///
-    /// # Errors
-    /// [`AgentError`]; the next convergence begins anew.
+    /// # Errors [`AgentError`]; the next convergence starts over.
     pub async fn converge(&mut self, now: Timestamp) -> Result<Converged, AgentError> {
         let (actions, unreadable) = read_actions(&self.table, &self.cluster).await?;
         self.drained = actions.iter().filter(|action| drains(action)).map(|a| a.claim.to_string()).collect();
@@ -348,14 +343,14 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         if !unwritten.is_empty() {
             next = next.into_iter().chain(now.saturating_add(SHOWN_AGAIN).ok()).min();
         }
-        // A second is the floor: what waits for pods or budgets is looked at then.
+        // A lower bound: operations that wait for pods or budgets are planned again then.
         let floor = now.saturating_add(SignedDuration::from_millis(100)).unwrap_or(Timestamp::MAX);
         let next = next.unwrap_or(latest).clamp(floor, latest);
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
     }
 
-    /// Tells kube-scheduler for which pods Nodes were launched: once as they are registered, and once as they open. Where the
-    /// table doesn't say, nobody is nominated: a Node is registered all the same.
+    /// Nominates a claim's pods for its Node: once at registration, and once when the Node takes pods. Without the
+    /// launch in the table no pod is nominated, and the Node is registered anyway.
     async fn nominate(&mut self, opening: BTreeMap<ClaimName, (String, Opening)>) -> Vec<KubeError> {
         let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
         let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
@@ -365,7 +360,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         failed
     }
 
-    /// Shows in Kubernetes what functions decided. What can't be written doesn't keep the rest from it.
+    /// Shows the functions' decisions in Kubernetes. A failed write doesn't stop the others.
     async fn show(&mut self, actions: &[NodeAction], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
         self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
         let mut unwritten = Vec::new();
@@ -387,7 +382,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Ok(unwritten)
     }
 
-    /// Tells of an object, unless the same was told just now. Nobody waits for it, and nobody misses it.
+    /// Sends an event, unless an equal one was sent recently. It is best effort.
     async fn tell(&mut self, note: Option<Note>, now: Timestamp) {
         if let Some(note) = note.filter(|note| self.told.tells(note, now)) {
             let _lost = self.kube.note(&note).await;
@@ -395,7 +390,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     }
 }
 
-/// Whether the Node of a claim goes by its action.
+/// Whether the action drains the claim's Node.
 const fn drains(action: &NodeAction) -> bool {
     match action.kind {
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => false,
@@ -407,10 +402,9 @@ fn is_over(since: Timestamp, period: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(since) >= period
 }
 
-/// Whether what changed may be reported later. With the end of their burst: pods. With the next heartbeat: bound pods
-/// that came and went, while none waits for a node. Nobody decides anything at once for that, and a cluster in which
-/// pods come and go all day would be written all day. A pod that waited and is bound now is told at once: it may be
-/// counted on a claim.
+/// Whether changes may be reported later: pods with the end of their burst; changes of bound pods with the next
+/// heartbeat, while no pod is pending. No function acts on those at once, and a cluster with constant changes would
+/// be written all day. A pod that was pending and is bound now is reported at once: a claim may count it.
 fn may_wait(encoded: &Encoded, before: &Manifest, burst: Burst) -> bool {
     let nobody_waits = before.pending_pods == 0 && encoded.manifest.pending_pods == 0;
     encoded.changed.iter().all(is_of_pods) && (nobody_waits || burst == Burst::GoesOn)

@@ -1,4 +1,4 @@
-//! The doorbell: tells the functions that a snapshot changed. It says when to look, never what is true.
+//! The doorbell: announces a changed snapshot to the functions. It says when to look, never what is true.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -20,21 +20,21 @@ pub trait Bell: Send + Sync {
     fn ring(&self, ring: &Ring) -> impl Future<Output = Result<(), BellError>> + Send;
 }
 
-/// The bell couldn't be rung. The sweep finds what changed.
+/// The ring failed. The sweep finds the change.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("can't publish to the event bus")]
 pub struct BellError(#[source] pub Arc<dyn Error + Send + Sync>);
 
-/// What a ring says: hints, which may be old.
+/// The content of a ring: hints, which may be outdated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
-    /// The generation that was written.
+    /// The written generation.
     pub generation: u64,
-    /// What changed.
+    /// The changed kinds.
     pub changed: BTreeSet<ChunkKind>,
     /// Pods that wait for a node.
     pub pending_pods: u32,
-    /// Claims that somebody deleted, by their NodeClaim, NodePool or Node, and that no action drains yet.
+    /// Claims whose NodeClaim, NodePool or Node is deleted, and that no action drains yet.
     pub deletions: u32,
 }
 
@@ -45,19 +45,19 @@ pub struct RingForm {
     pub v: u32,
     /// The cluster.
     pub cluster: String,
-    /// The generation that was written.
+    /// The written generation.
     pub generation: u64,
     /// Kinds of chunks that changed, by name.
     pub changed: Vec<String>,
     /// Pods that wait for a node.
     pub pending_pods: u32,
-    /// Claims that somebody deleted and that no action drains yet.
+    /// The number of deleted claims that no action drains yet.
     #[serde(default)]
     pub deletions: u32,
 }
 
 impl Ring {
-    /// Whether anybody looks at once for it: for bound pods nobody does, and the sweep finds them.
+    /// Whether a function acts on it at once. Changes of bound pods wait for the sweep.
     #[must_use]
     pub fn is_heard(&self) -> bool {
         self.pending_pods > 0 || !self.changed.iter().all(is_of_pods)
@@ -77,7 +77,7 @@ impl Ring {
     }
 }
 
-/// Whether chunks of a kind say what pods there are.
+/// Whether chunks of a kind tell which pods exist.
 pub(crate) const fn is_of_pods(kind: &ChunkKind) -> bool {
     matches!(kind, ChunkKind::Pods | ChunkKind::Shapes)
 }

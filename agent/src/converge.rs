@@ -1,7 +1,7 @@
-//! Reading actions and carrying out what is planned for them.
+//! Reads actions, and executes the operations for them.
 //!
-//! Decides what each outcome means: a conflict is looked at again, a refusal waits, what is gone is done. It holds no
-//! state of its own.
+//! Decides the meaning of each outcome: a conflict is planned again, a refusal waits, a missing object is done. It
+//! keeps no state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::deleted::{Owners, find_deleted};
 use crate::drain::{PodOp, RefusedEvictions};
 use crate::plan::{Op, View};
 
-/// The actions of a cluster, by claim, and those that can't be read.
+/// The actions of a cluster, by claim, and the unreadable ones.
 ///
 /// # Errors
 /// [`TableError`]: try again at the next step.
@@ -45,10 +45,9 @@ pub async fn read_actions<T: Table>(
     Ok((actions, unreadable))
 }
 
-/// What is there, as far as the actions need it: pods only where a Node is drained.
+/// The objects that the actions need; pods only for a drain.
 ///
-/// # Errors
-/// [`KubeError`]: try again at the next step.
+/// # Errors [`KubeError`]: try again at the next step.
 pub async fn observe_view<K: Kube>(
     kube: &K,
     actions: &[NodeAction],
@@ -75,19 +74,18 @@ pub async fn observe_view<K: Kube>(
     Ok(View { nodes, claims: owners.claims, deleted, pods, refused })
 }
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationOutcome {
     /// Done: planning again may find more to do.
     Done,
-    /// The world isn't as it was planned from, or a budget said no: planned again at the next step.
+    /// An object changed after planning, or a budget refused: the next step plans again.
     Waits,
 }
 
-/// Carries out one operation. What can't be done now is planned again.
+/// Executes one operation. The next step plans again what isn't possible now.
 ///
-/// # Errors
-/// [`KubeError`] where the API server gives no answer, or refuses what no later try would change.
+/// # Errors [`KubeError`] if the API server gives no answer, or refuses permanently.
 pub async fn execute_op<K: Kube>(
     kube: &K,
     op: &Op,
@@ -120,13 +118,13 @@ pub async fn execute_op<K: Kube>(
         },
     };
     match done {
-        // Somebody else was faster, or it is gone: the next look shows it.
+        // Another writer was faster, or the object doesn't exist: the next look shows it.
         Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(OperationOutcome::Waits),
         other => other,
     }
 }
 
-/// What is told of an operation, with the peer's reasons.
+/// The event of an operation, with the peer's reasons.
 #[must_use]
 pub fn note_of_op(op: &Op, outcome: OperationOutcome) -> Option<Note> {
     let note = |about: &ObjectKey, uid: &str, kind, reason: &str, message: &str| {
@@ -152,7 +150,7 @@ pub fn note_of_op(op: &Op, outcome: OperationOutcome) -> Option<Note> {
     }
 }
 
-/// Gone, or going: both are what was asked for.
+/// Deleted, or being deleted: both satisfy the operation.
 const fn deleted(deletion: Deletion) -> OperationOutcome {
     match deletion {
         Deletion::Accepted | Deletion::NotFound => OperationOutcome::Done,

@@ -1,10 +1,9 @@
-//! What functions decided about the cluster's claims, pools and classes, as the agent tells it to Kubernetes.
+//! The functions' decisions about the cluster's claims, pools and classes, for Kubernetes.
 //!
-//! Decides what is read when. Claims are many: they are read anew only where the counters beside them say that something
-//! changed. Statuses of pools and classes, and what functions tell, aren't counted, and
-//! are few.
+//! Decides when each is read. Claims are many, and are read again only if their counters changed. Statuses of pools
+//! and classes, and findings, have no counters, and are few.
 //!
-//! Invariant: counters are read before what they count, so that what is missed is read the next time.
+//! Invariant: counters are read before their items, so that the next look reads a missed change.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +14,8 @@ use tenon_domain::pool_status::PoolStatus;
 use tenon_table::items::{ItemForm, ToldFindings, from_item, keys, revision_of, steps_of};
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
-/// What functions decided. An item that can't be read is left out: a newer function wrote it, and what Kubernetes shows
-/// of it stays.
+/// The functions' decisions. An unreadable item is left out: a newer function wrote it, and Kubernetes keeps showing
+/// its earlier state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decided {
     /// Claims, by name.
@@ -25,16 +24,15 @@ pub struct Decided {
     pub pools: Vec<PoolStatus>,
     /// Classes' statuses.
     pub classes: Vec<ClassStatus>,
-    /// What functions refuse and wait for.
+    /// The functions' findings.
     pub told: Vec<ToldFindings>,
     counted: Option<(u64, u64)>,
 }
 
 impl Decided {
-    /// Reads it, against what was read before.
+    /// Reads the decisions, reusing those of the last read.
     ///
-    /// # Errors
-    /// [`TableError`]: try again at the next step.
+    /// # Errors [`TableError`]: try again at the next step.
     pub async fn read<T: Table>(self, table: &T, cluster: &ClusterName) -> Result<Self, TableError> {
         let heads = [keys::revision(cluster), keys::steps(cluster)];
         // One that is a moment old only delays: claims are then read again the next time.

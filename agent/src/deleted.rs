@@ -1,12 +1,14 @@
-//! Nodes that go because somebody deleted them, their NodeClaim or its NodePool, and the taint that keeps pods off them.
+//! Nodes that leave because they, their NodeClaim or its NodePool are deleted, and the taint that keeps pods off
+//! them.
 //!
-//! Decides, purely and from what is in the cluster alone, which Nodes of ours those are. The taint needs no word of AWS, so
-//! it is there while AWS is away. It drains nothing: what is evicted, and when, functions decide.
+//! Decides which Nodes those are, from the cluster's objects alone. The taint needs no service of AWS, so it is set
+//! while AWS is away. It drains nothing: functions decide evictions.
 //!
-//! Invariants: a NodeClaim that Tenon didn't make takes no Node with it; a Node that nobody deletes any more, such as one of
-//! a NodePool that is back, loses the taint at the next convergence.
+//! Invariants: a NodeClaim that Tenon didn't create takes no Node with it; a Node that isn't deleted any longer, such
+//! as one whose NodePool exists again, loses the taint at the next convergence.
 //!
-//! Source: KARPENTER.md 3.9; the peer taints as soon as it sees the deletion.
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/node/termination/controller.go`, which taints as soon as it
+//! sees the deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,24 +20,24 @@ use tenon_snapshot::{Kube, KubeError, Precondition};
 use crate::faces::{is_ours, list};
 use crate::plan::{CLAIM_ANNOTATION, with_disrupted};
 
-/// A Node that changed meanwhile is looked at again; more often than this at the next step.
+/// How often a Node is read again after a conflict; the next step does the rest.
 const ROUNDS: usize = 3;
 
-/// What tells which Nodes go.
+/// The objects that decide which Nodes leave.
 #[derive(Debug, Clone, Default)]
 pub struct Owners {
     /// Tenon's NodeClaims, by name.
     pub claims: BTreeMap<String, Object>,
-    /// All NodePools, by name; nothing where the API server doesn't know what a NodePool is.
+    /// All NodePools, by name; `None` if the API server doesn't have the kind.
     pub pools: Option<BTreeMap<String, Object>>,
 }
 
-/// What somebody deleted.
+/// The deleted objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Deleted {
-    /// Names of claims whose NodeClaim, NodePool or Node was deleted.
+    /// Names of claims whose NodeClaim, NodePool or Node is deleted.
     pub claims: BTreeSet<String>,
-    /// Names of Nodes of ours that go with them.
+    /// Names of our Nodes that leave with them.
     pub nodes: BTreeSet<String>,
 }
 
@@ -72,15 +74,15 @@ impl Owners {
         }
     }
 
-    /// Whether the NodePool of a NodeClaim is deleted: going, or gone.
+    /// Whether the NodePool of a NodeClaim is deleted, or being deleted.
     fn lost_pool(&self, claim: &Value) -> bool {
         let labelled = object::texts(claim, "/metadata/labels").find(|(key, _)| *key == labels::NODEPOOL);
         let (Some((_, name)), Some(pools)) = (labelled, &self.pools) else { return false };
         pools.get(name).is_none_or(|pool| object::deleted_at(pool).is_some())
     }
 
-    /// Whether the Node names a NodeClaim as its owner that is gone: one without our finalizer was deleted, and Kubernetes
-    /// will delete the Node.
+    /// Whether the Node's owner is a NodeClaim that doesn't exist: it was deleted without our finalizer, and
+    /// Kubernetes will delete the Node.
     fn lost_claim(&self, node: &Value, claim: &str) -> bool {
         let mut owners = object::list(node, "/metadata/ownerReferences").iter();
         let owner = owners.find(|owner| {
@@ -91,7 +93,7 @@ impl Owners {
     }
 }
 
-/// What of the Nodes, and of the claims, somebody deleted.
+/// The deleted Nodes and claims.
 #[must_use]
 pub fn find_deleted(nodes: &[Object], owners: &Owners) -> Deleted {
     let goes = |claim: &Object| object::deleted_at(claim).is_some() || owners.lost_pool(claim);
@@ -119,11 +121,10 @@ pub fn find_deleted(nodes: &[Object], owners: &Owners) -> Deleted {
     deleted
 }
 
-/// Puts `karpenter.sh/disrupted:NoSchedule` on the Nodes that go, where it isn't. Done twice, or beside an action that asks
-/// for the same, it changes nothing.
+/// Adds `karpenter.sh/disrupted:NoSchedule` to leaving Nodes. Repeating it, or an action with the same taint, changes
+/// nothing.
 ///
-/// # Errors
-/// [`KubeError`]: try again in a moment.
+/// # Errors [`KubeError`]: try again in a moment.
 pub async fn taint_deleted<K: Kube>(kube: &K) -> Result<Tainted, KubeError> {
     for _ in 0..ROUNDS {
         let owners = Owners::observe(kube).await?;
@@ -139,7 +140,7 @@ pub async fn taint_deleted<K: Kube>(kube: &K) -> Result<Tainted, KubeError> {
             let patch = json!({"spec": {"taints": taints}});
             let precondition = Precondition::ResourceVersion(version);
             match kube.patch(&ObjectKey::node(object::name(node)), &patch, &precondition).await {
-                // What changed, or is gone, is seen by the next round.
+                // The next round sees a Node that changed or disappeared.
                 Ok(_) | Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,10 +1,10 @@
-//! Draining one node: which pods are waited for, in which order they go, and what is done about each.
+//! Draining one node: the pods to wait for, their order, and the operation for each.
 //!
-//! Decides, for a moment, which pods are evicted or deleted. It doesn't ask the API server. The order and the numbers
-//! are the peer's (KARPENTER.md 3.9).
+//! Decides which pods to evict or delete now. It doesn't call the API server. The order and the numbers are the
+//! peer's (kubernetes-sigs/karpenter `pkg/controllers/node/termination/terminator`).
 //!
-//! Invariants: a pod of a later tier isn't evicted while one of an earlier tier is waited for; only a deadline
-//! touches a do-not-disrupt pod, or goes past a PodDisruptionBudget.
+//! Invariants: no pod is evicted while a pod of an earlier tier is waited for; only a deadline evicts a
+//! do-not-disrupt pod, or ignores a PodDisruptionBudget.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_snapshot::ObjectKey;
 use tenon_snapshot::pod::{Criticality, PodDisruption, PodLife, PodRef, PodRunner, SeenPod};
 
-/// The shortest drain: catches pods that were bound while the taint spread.
+/// The shortest drain: it catches pods that were bound while the taint spread.
 pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);
-/// A pod that is still there so long after its deletion time isn't waited for: its kubelet is silent.
+/// How long after its deletion time a pod isn't waited for any longer: its kubelet is silent.
 pub const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// The first wait after a PodDisruptionBudget said no; it doubles.
+/// The first wait after a PodDisruptionBudget's refusal; it doubles.
 pub const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(100);
 /// The longest wait.
 pub const LAST_RETRY: SignedDuration = SignedDuration::from_secs(10);
@@ -36,17 +36,17 @@ pub enum Tier {
     CriticalDaemon,
 }
 
-/// What is done about a pod.
+/// The operation on a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodOp {
-    /// Asked to go; its budgets may refuse.
+    /// An eviction, which PodDisruptionBudgets may refuse.
     Evict {
         /// Which.
         pod: ObjectKey,
         /// Its UID.
         uid: String,
     },
-    /// Deleted without asking: the deadline leaves it only so long.
+    /// A deletion, because the deadline leaves only this grace period.
     Delete {
         /// Which.
         pod: ObjectKey,
@@ -57,22 +57,22 @@ pub enum PodOp {
     },
 }
 
-/// When pods that were refused may be asked again, by UID.
+/// When refused pods may be evicted again, by UID.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RefusedEvictions(BTreeMap<String, (u32, Timestamp)>);
 
 impl RefusedEvictions {
-    /// The pod's budget said no.
+    /// Records that a PodDisruptionBudget refused the pod's eviction.
     pub fn observe_refusal(&mut self, uid: &str, now: Timestamp) {
         let attempts = self.0.get(uid).map_or(0, |(attempts, _)| *attempts);
         let wait =
             FIRST_RETRY.checked_mul(1_i32.checked_shl(attempts).unwrap_or(i32::MAX)).unwrap_or(LAST_RETRY);
         let at = now.saturating_add(wait.min(LAST_RETRY)).unwrap_or(Timestamp::MAX);
-        // Past the seventh doubling the longest wait counts anyway.
+        // From the seventh doubling on, the longest wait applies.
         self.0.insert(uid.to_owned(), ((attempts + 1).min(10), at));
     }
 
-    /// The pod is gone, or going.
+    /// Forgets a pod that is deleted, or being deleted.
     pub fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
@@ -98,10 +98,10 @@ pub struct Drain<'a> {
     pub deadline: Option<Timestamp>,
 }
 
-/// What a drain does now.
+/// The operations of a drain now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainPlan {
-    /// What is done, in this order.
+    /// The operations, in this order.
     pub ops: Vec<PodOp>,
     /// How many pods are waited for.
     pub pods_left: u32,
@@ -122,7 +122,7 @@ pub fn plan_drain(drain: &Drain<'_>, refused: &RefusedEvictions, now: Timestamp)
         if let (Some(at), Some(deadline)) = (forced_at, drain.deadline)
             && at <= now
         {
-            // A pod that goes in time anyway is left alone.
+            // A pod that ends before the deadline is left alone.
             if pod.deleted_at.is_none_or(|goes| goes > deadline) {
                 ops.push(PodOp::Delete { pod: key, uid, grace_seconds: remaining_seconds(deadline, now) });
             }

@@ -1,7 +1,7 @@
-//! Which generation comes next, and whether the table forgot one.
+//! The next generation, and whether the table was restored.
 //!
-//! Decides by two annotations of a Lease in the cluster, which a restore of the table doesn't reach: the generation
-//! that is about to be written, and the one that was known to be written before. Generations are never used twice.
+//! Decides by two annotations of a Lease in the cluster, which a restore of the table doesn't change: the generation
+//! about to be written, and the last one known to be written. No generation is used twice.
 
 use serde_json::{Value, json};
 use tenon_snapshot::object::{Kind, ObjectKey, text};
@@ -14,21 +14,21 @@ pub const LEASE_NAME: &str = "tenon-agent-generation";
 const WRITTEN: &str = "tenon.dev/generation-written";
 const RESERVED: &str = "tenon.dev/generation-reserved";
 
-/// What the cluster remembers of the generations.
+/// The Lease's record of the generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClusterGenerations {
-    /// Known to be in the table, unless that was restored.
+    /// The last generation known to be in the table, unless the table was restored.
     pub written: u64,
     /// May have been written.
     pub reserved: u64,
 }
 
-/// What the table holds, judged by what the cluster remembers.
+/// The table's state, compared with the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// The table holds what was written.
+    /// The table holds the last written generation.
     Intact,
-    /// The table holds less: it was restored.
+    /// The table holds an older one: it was restored.
     Restored,
 }
 
@@ -39,7 +39,7 @@ pub fn lease_key() -> ObjectKey {
 }
 
 impl ClusterGenerations {
-    /// Reads the Lease's annotations; what isn't there is 0.
+    /// Reads the Lease's annotations; an absent one is 0.
     #[must_use]
     pub fn of(lease: &Value) -> Self {
         let read = |key: &str| {
@@ -71,7 +71,7 @@ impl ClusterGenerations {
         lease
     }
 
-    /// Judges what the table holds.
+    /// Compares the table with the Lease.
     #[must_use]
     pub fn judge(&self, stored: Option<&Manifest>) -> Memory {
         if stored.map_or(0, |manifest| manifest.generation) < self.written {
@@ -81,7 +81,7 @@ impl ClusterGenerations {
         }
     }
 
-    /// What to remember before the next generation is written, which is `reserved`.
+    /// The record for the Lease before the next generation, `reserved`, is written.
     #[must_use]
     pub fn next(&self, stored: Option<&Manifest>) -> Self {
         let written = self.written.max(stored.map_or(0, |manifest| manifest.generation));
@@ -117,7 +117,7 @@ mod tests {
         };
         check((0, 0), None, (Memory::Intact, 1));
         check((4, 5), Some(5), (Memory::Intact, 6));
-        // It was cut off between the annotation and the manifest.
+        // The agent was interrupted between the annotation and the manifest.
         check((4, 5), Some(4), (Memory::Intact, 6));
         check((4, 5), Some(2), (Memory::Restored, 6));
         check((4, 5), None, (Memory::Restored, 6));

@@ -1,11 +1,11 @@
-//! The agent's core: what it sees goes up into the table, what the table asks of nodes comes down.
+//! The agent's core: reports the cluster to the table, and applies the table's actions to Nodes.
 //!
-//! Decides what is reported, and how the Nodes of a cluster become what their actions ask for. It decides nothing
-//! about claims: functions do. Generic over the API server, the table and the bell; the binary drives it with
-//! kube-rs, a simulated region with its own.
+//! Decides the reports, and how Nodes reach the state of their actions. Functions decide everything about claims. It
+//! is generic over the API server, the table and the bell; the binary drives it with kube-rs, a simulated region with
+//! its own.
 //!
-//! Invariants: every step is idempotent; told once, twice or restarted in the middle, it ends in the same place; a
-//! generation that was written once is never written again with other content.
+//! Invariants: every step is idempotent, so repeated or interrupted steps end in the same state; a written generation
+//! is never written again with other content.
 
 pub mod agent;
 pub mod bell;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use tenon_agent::binary::{AgentConfiguration, logging, run};
 
-/// Frees pages that a large list left behind, which the system's allocator keeps. Without huge pages: of each of them a
-/// few kilobytes would hold two megabytes.
+/// Returns the pages of large lists, which the system's allocator keeps. It uses no huge pages: a few live kilobytes
+/// would keep two megabytes each.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

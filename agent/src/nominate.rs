@@ -1,10 +1,9 @@
-//! The pods for which a Node was launched, told to kube-scheduler as the Node begins to take any.
+//! Nominations: tells kube-scheduler for which pods a Node was launched, when the Node begins to take pods.
 //!
-//! Decides which pods: those of the claim's launch that still wait. kube-scheduler tries a pod's nominated Node first and
-//! keeps its room for it, so that pods run where they were planned; without that it spreads them as it likes, and what
-//! was planned to fit exactly leaves some without a place. It forgets a nomination when it tries the pod and finds no
-//! place, as it may while the Node isn't Ready. Nothing depends on it: what isn't nominated is placed all the same, or
-//! planned anew.
+//! Decides which pods: pending pods of the claim's launch. kube-scheduler tries a pod's nominated Node first and
+//! keeps its room, so that pods run where they were planned; otherwise it spreads them as it likes, and an exact plan
+//! leaves some without room. kube-scheduler drops a nomination if the pod doesn't fit, as while the Node isn't Ready.
+//! Nominations are optional: other pods are scheduled anyway, or planned again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +19,7 @@ const ITEMS: usize = 100;
 
 /// Nominates the pods of claims for their Nodes, given by name.
 ///
-/// # Errors
-/// [`TableError`] where it can't be read for which pods they were launched.
+/// # Errors [`TableError`] if the launches can't be read.
 pub(crate) async fn nominate<K: Kube, T: Table>(
     kube: &K,
     table: &T,

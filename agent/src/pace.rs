@@ -1,11 +1,11 @@
-//! When the agent looks: when the cluster changed (a batch window), when a Node did that an action waits for, when somebody
-//! deleted what owns one, when it is rung, when it wants to, and after a start.
+//! When the agent looks: after changes of the cluster (a batch window), of Nodes that an action waits for, and of
+//! deleted owners; after a ring, at its own times, and at a start.
 //!
-//! Decides when a step is due, what is in it, and when the next one is. It has no clock and waits for nothing: the
-//! binary and the region on one machine drive it, each with its own.
+//! Decides when a step is due, its parts, and the time of the next one. It has no clock and doesn't wait: the binary
+//! and the simulated region drive it, each with its own clock.
 //!
-//! Invariants: a change is looked at once its window closes; a ring is never lost, however long a step takes; a step that
-//! failed is tried again soon.
+//! Invariants: a change is looked at once its window closes; a ring is never lost, however long a step takes; a
+//! failed step is soon repeated.
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_snapshot::snapshot::ChunkKind;
@@ -20,21 +20,21 @@ use crate::window::ChangeWindow;
 /// How long the agent waits after a step that failed.
 pub const RETRY: SignedDuration = SignedDuration::from_secs(2);
 
-/// How long the agent waits before it taints Nodes again that changed meanwhile. What takes the taint away each time, such as
-/// an admission webhook, isn't fought more often.
+/// The wait before Nodes are tainted again after a conflict. It also bounds the fight with a writer that removes the
+/// taint, such as an admission webhook.
 pub const TAINT_RETRY: SignedDuration = SignedDuration::from_secs(1);
 
-/// Functions answer a changed pool or class within so long: a wake, and a look at EC2.
+/// The time in which functions answer a changed pool or class: a wake, and queries to EC2.
 pub const ANSWERED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
-/// What a step does.
+/// The parts of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepWork {
     /// It reports.
     Report(Burst),
-    /// It converges; what came of it is reported with what else changes.
+    /// It converges; the results are reported with the next change.
     Converge,
-    /// It converges, and reports what came of it.
+    /// It converges, and reports the results.
     ConvergeAndReport(Burst),
 }
 
@@ -46,7 +46,7 @@ impl StepWork {
         }
     }
 
-    /// What it reports about, if it reports.
+    /// The scope of its report, if it reports.
     const fn reports(self) -> Option<Burst> {
         match self {
             Self::Report(burst) | Self::ConvergeAndReport(burst) => Some(burst),
@@ -75,30 +75,30 @@ enum WasRung {
     No,
 }
 
-/// Whether an action may wait for what just changed.
+/// Whether an action may wait for the last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChangeUnderWay {
     Something,
     Nothing,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug)]
 pub struct StepEnded {
-    /// What it was to do.
+    /// The parts of the step.
     pub work: StepWork,
-    /// Whether the Nodes of what somebody deleted are tainted, if the API server answered.
+    /// Whether deleted Nodes are tainted, if the API server answered.
     pub tainted: Option<Tainted>,
-    /// What the convergence came to, if there was one and it ended.
+    /// The result of the convergence, if it was a part and ended.
     pub converged: Option<Converged>,
-    /// What the report came to, if it ended.
+    /// The result of the report, if it ended.
     pub reported: Option<Reported>,
     /// Why either didn't.
     pub errors: Vec<AgentError>,
 }
 
 impl Default for AgentPace {
-    /// An agent that just started: it looks at once.
+    /// An agent that has just started: it looks at once.
     fn default() -> Self {
         Self {
             seen: Versions::default(),
@@ -115,7 +115,7 @@ impl Default for AgentPace {
 }
 
 impl AgentPace {
-    /// The cluster is like that; when it is looked at, if something changed since it was observed last.
+    /// Notes the cluster's counters. Returns when to look, if anything changed since the last look.
     pub fn observe(&mut self, versions: Versions, now: Timestamp) -> Option<Timestamp> {
         let before = std::mem::replace(&mut self.seen, versions);
         if versions == before {
@@ -134,7 +134,7 @@ impl AgentPace {
         Some(self.due(now))
     }
 
-    /// The cluster is like that as a step begins: the step sees it.
+    /// Notes the counters at the beginning of a step: the step sees these changes.
     pub const fn note(&mut self, versions: Versions) {
         self.seen = versions;
     }
@@ -144,7 +144,7 @@ impl AgentPace {
         self.rung = WasRung::Yes;
     }
 
-    /// The agent starts anew: it looks at once, and knows nothing of what it wrote.
+    /// Restarts the agent: it looks at once, and knows nothing about its earlier writes.
     pub const fn restart(&mut self) {
         self.rung = WasRung::Yes;
         self.beat_at = Timestamp::MIN;
@@ -155,7 +155,7 @@ impl AgentPace {
         let is_due = |window: &ChangeWindow| window.due().is_some_and(|at| at <= now);
         let arrived = is_due(&self.arrivals);
         let changed = arrived || is_due(&self.changes);
-        // What an action waits for may just have come: a Node that joined, a pod that went.
+        // An action may wait for this change: a Node that joined, a pod that ended.
         let waited = changed && self.under_way == ChangeUnderWay::Something;
         let deleted = is_due(&self.deletions);
         let converge = self.rung == WasRung::Yes || now >= self.converge_at || waited;
@@ -184,7 +184,7 @@ impl AgentPace {
         Some(StepWork::ConvergeAndReport(burst))
     }
 
-    /// When changed Nodes are looked at that an action may wait for.
+    /// When to look at changed Nodes, if an action may wait for them.
     fn joined(&self) -> Option<Timestamp> {
         match self.under_way {
             ChangeUnderWay::Something => self.nodes.due(),
@@ -233,12 +233,12 @@ impl AgentPace {
     }
 }
 
-/// Whether functions answer a change of this kind with a status that nobody rings for: somebody may wait to see it.
+/// Whether functions answer a change of this kind with a status, for which no ring comes; a user may wait for it.
 const fn is_answered(kind: &ChunkKind) -> bool {
     matches!(kind, ChunkKind::NodePools | ChunkKind::NodeClasses)
 }
 
-/// Carries out a step. Nodes of what somebody deleted are tainted first: the rest takes AWS.
+/// Runs a step. Deleted Nodes are tainted first, because the rest needs AWS.
 pub async fn run_step<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
     work: StepWork,
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(pace.observe(deletion, at(10)), Some(soon));
             assert_eq!((pace.begin(at(10)), pace.begin(soon)), (None, Some(StepWork::Converge)));
             assert_eq!(pace.begin(at(10) + SignedDuration::from_millis(200)), None);
-            // Some Node changed while it was tainted.
+            // A Node changed while it was tainted.
             let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, waits) };
             let ended = StepEnded { work: StepWork::Converge, reported: None, ..ended };
             assert!(pace.end(&ended, soon) <= soon + TAINT_RETRY);
@@ -398,7 +398,7 @@ mod tests {
         let mut pace = rested(0);
         let work = pace.begin(at(60)).unwrap();
         assert_eq!(pace.end(&failed(work), at(60)), at(62));
-        // Rung before it was due: what it was rung for is still to be done.
+        // A ring before the due time: its work remains.
         let mut pace = rested(0);
         pace.observe_ring();
         let work = pace.begin(at(10)).unwrap();

@@ -1,7 +1,7 @@
-//! From actions and what is there to the operations that bring the Nodes nearer to what they should be.
+//! From actions and objects to the operations that bring Nodes nearer to their target states.
 //!
-//! Decides, purely, for a moment: which patches, deletions and evictions. Planned again in the world that they make,
-//! the rest comes out, and in the end nothing. What an action's kind asks for includes what earlier kinds ask for.
+//! Decides patches, deletions and evictions for one moment. A plan of the resulting objects has the remaining
+//! operations, and in the end none. An action's kind includes the kinds before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,18 @@ const EXCLUDED_BY: &str = "karpenter";
 /// Annotation of a Node: the claim that it belongs to.
 pub const CLAIM_ANNOTATION: &str = "tenon.dev/nodeclaim";
 
-/// What is there.
+/// The objects.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// All Nodes.
     pub nodes: Vec<Object>,
     /// Tenon's NodeClaims by name: each owns its Node.
     pub claims: BTreeMap<String, Object>,
-    /// Names of Nodes that go because somebody deleted them, their NodeClaim or its NodePool.
+    /// Names of Nodes that leave because they, their NodeClaim or its NodePool are deleted.
     pub deleted: BTreeSet<String>,
     /// Pods by the Node that they are bound to.
     pub pods: BTreeMap<String, Vec<PodRef>>,
-    /// Pods whose budgets said no.
+    /// Pods whose eviction a PodDisruptionBudget refused.
     pub refused: RefusedEvictions,
 }
 
@@ -43,7 +43,7 @@ pub enum Op {
     Patch {
         /// The Node.
         node: String,
-        /// What it was planned from.
+        /// The object's version at planning.
         version: String,
         /// The patch.
         patch: Value,
@@ -62,26 +62,26 @@ pub enum Op {
 /// How soon a Node takes pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opening {
-    /// Once it is Ready and what it starts with is gone; it is registered by these operations.
+    /// Once it is Ready and its startup taints are removed; these operations register it.
     Later,
-    /// Now, or once these operations are carried out. It isn't initialized.
+    /// Now, or after these operations. It isn't initialised.
     Now,
 }
 
-/// What is done now, how far everything is, and when to look again.
+/// The operations now, the progress of each action, and the time of the next look.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Convergence {
     /// Operations, by action, then in order.
     pub ops: Vec<Op>,
-    /// Claims whose Nodes, given by name, will take their first pods, and how soon.
+    /// Claims whose Nodes, given by name, will take their first pods, and when.
     pub opening: BTreeMap<ClaimName, (String, Opening)>,
     /// How far each action is, in the actions' order.
     pub reports: Vec<ActionReport>,
-    /// When to look again without being rung; nothing where only the world's changes matter.
+    /// The time of the next look without a ring; `None` if only changes matter.
     pub next: Option<Timestamp>,
 }
 
-/// Plans what brings the Nodes nearer to what the actions ask for.
+/// Plans the operations that bring the Nodes nearer to their actions.
 #[must_use]
 pub fn plan_convergence(view: &View, actions: &[NodeAction], now: Timestamp) -> Convergence {
     let mut convergence = Convergence::default();
@@ -145,13 +145,13 @@ fn plan_action(
             (if patched { ActionProgress::Done } else { working(0) }, None)
         }
         ActionKind::Drain | ActionKind::Finalize if deleted_at.is_none() => {
-            // Only once the patch is seen to be there: a Node deleted without our finalizer would go undrained.
+            // Only after the patch is visible: a Node that is deleted without our finalizer leaves undrained.
             if patched {
                 ops.push(Op::Delete { node: name, uid: object::uid(node).to_owned() });
             }
             (working(0), Some(now))
         }
-        // The Node goes when nobody's finalizer holds it.
+        // The Node disappears once no finalizer holds it.
         ActionKind::Finalize => (working(0), None),
         ActionKind::Drain => {
             let pods = view.pods.get(&name).map_or(&[][..], Vec::as_slice);
@@ -169,7 +169,7 @@ fn plan_action(
     }
 }
 
-/// A Node that isn't there can't be drained, nor held; it may still come to be registered.
+/// A missing Node can't be drained or held; it may still join and be registered.
 const fn progress_without_node(kind: ActionKind) -> ActionProgress {
     match kind {
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
@@ -179,7 +179,7 @@ const fn progress_without_node(kind: ActionKind) -> ActionProgress {
     }
 }
 
-/// The claim's Node: by its providerID; by its name only where the claim has none.
+/// The claim's Node: by its providerID, or by its name if the claim has none.
 fn find_node<'a>(view: &'a View, action: &NodeAction) -> Option<&'a Object> {
     match (&action.provider_id, &action.node) {
         (Some(id), _) => view.nodes.iter().find(|node| text(node, "/spec/providerID") == Some(id)),
@@ -188,7 +188,7 @@ fn find_node<'a>(view: &'a View, action: &NodeAction) -> Option<&'a Object> {
     }
 }
 
-/// What has to change of the Node; nothing where it is as it should be.
+/// The changes of the Node; `None` if there are none.
 fn plan_patch(node: &Value, action: &NodeAction, view: &View) -> Option<Value> {
     let claim = view.claims.get(action.claim.as_str());
     let mut patch = Map::new();
@@ -227,8 +227,7 @@ fn is_registered(node: &Value) -> bool {
     object::texts(node, "/metadata/labels").any(|(key, value)| key == labels::REGISTERED && value == "true")
 }
 
-/// Labels and annotations that the Node should have. Those of the claim are set once, when it is registered: what
-/// somebody changes later is theirs.
+/// The Node's wanted labels and annotations. A claim's are set once, at registration: a user may change them later.
 fn wanted_metadata(action: &NodeAction, registered: bool) -> (Texts, Texts) {
     let mut wanted = Texts::new();
     let mut annotations = Texts::new();
@@ -262,7 +261,7 @@ fn plan_finalizers(node: &Value, kind: ActionKind) -> Option<Value> {
     let ours = json!(labels::TERMINATION_FINALIZER);
     let held = known.contains(&ours);
     match kind {
-        // The API server takes no new finalizers once an object is being deleted.
+        // The API server accepts no new finalizers on an object that is being deleted.
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt | ActionKind::Drain
             if !held && object::deleted_at(node).is_none() =>
         {
@@ -279,8 +278,8 @@ fn plan_finalizers(node: &Value, kind: ActionKind) -> Option<Value> {
     }
 }
 
-/// The owners that the Node should have, where they aren't those: its NodeClaim among them, as the peer has it. One that is
-/// made after the Node was registered becomes its owner then.
+/// The Node's owners, if they must change: its NodeClaim is one of them, as with the peer. A NodeClaim that is
+/// created after the registration becomes an owner then.
 fn plan_owners(node: &Value, kind: ActionKind, claim: &Value) -> Option<Value> {
     match kind {
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {}
@@ -294,25 +293,25 @@ fn plan_owners(node: &Value, kind: ActionKind, claim: &Value) -> Option<Value> {
     let claims = Kind::NodeClaim;
     let owner = json!({"apiVersion": claims.api_version(), "kind": claims.as_str(),
         "name": object::name(claim), "uid": uid, "blockOwnerDeletion": true});
-    // An earlier NodeClaim is gone, and Kubernetes deletes the Node for it: another one that is made of the same claim meanwhile
-    // doesn't undo what somebody deleted.
+    // An earlier NodeClaim is deleted, and Kubernetes deletes its Node: a new NodeClaim of the same claim doesn't
+    // undo that.
     if known.iter().any(|owner| text(owner, "/kind") == Some(claims.as_str())) {
         return None;
     }
     Some(known.iter().cloned().chain([owner]).collect())
 }
 
-/// Whether somebody deleted a Node, or what owns it.
+/// Whether a Node or its owner is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeFate {
-    /// Nobody did.
+    /// It isn't.
     Stays,
-    /// Somebody did: it is tainted, whatever its action asks for.
+    /// It is: the Node is tainted, whatever its action is.
     Deleted,
 }
 
-/// The taints of a Node with the one that keeps pods off it, where it isn't among them. One of the same key with another
-/// effect is replaced.
+/// The taints of a Node with `karpenter.sh/disrupted`, if it is missing. A taint with the same key and another effect
+/// is replaced.
 pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
     let disrupted = Taint::disrupted();
     if object::taints(node).contains(&disrupted) {
@@ -323,7 +322,7 @@ pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
     Some(others.cloned().chain([form(&disrupted)]).collect())
 }
 
-/// The taints that the Node should have, where they aren't those. Taints keep the fields that aren't read here.
+/// The Node's taints, if they must change. Taints keep their unknown fields.
 fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate) -> Option<Vec<Value>> {
     let known = object::list(node, "/spec/taints");
     let mut taints = known.to_vec();
@@ -354,7 +353,7 @@ fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate) -> Option<Vec<
                 taints.push(form(&Taint::disrupted()));
             }
         }
-        // A disruption or a deletion that was called off leaves no taint behind.
+        // A cancelled disruption or deletion leaves no taint.
         (ActionKind::Register | ActionKind::Initialize, NodeFate::Stays) => {
             taints.retain(|taint| text(taint, "/key") != Some(DISRUPTED));
         }

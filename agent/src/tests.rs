@@ -1,4 +1,4 @@
-//! The agent against a simulated cluster and a table in memory: what a user of the cluster would notice.
+//! The agent against a simulated cluster and a table in memory, as a user of the cluster sees it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// What was heard, and how many rings more aren't.
+/// Received rings, and the number of further rings to drop.
 #[derive(Clone, Default)]
 struct Rings(Arc<Mutex<Vec<Ring>>>, Arc<Mutex<usize>>);
 
@@ -79,7 +79,7 @@ impl AgentFixture {
         Self { kube, table, rings, agent, now: 0, number: 0 }
     }
 
-    /// Another agent takes over: it knows nothing of what this one did.
+    /// Another agent takes over, without this one's memory.
     fn restart(&mut self) {
         self.agent = Agent::new(name(), self.kube.clone(), self.table.clone(), self.rings.clone());
     }
@@ -262,9 +262,8 @@ fn a_node_is_registered_once_and_later_changes_are_the_users() {
     assert_eq!(text(&world.node("a").unwrap(), "/metadata/labels/karpenter.sh~1initialized"), Some("true"));
 }
 
-/// The NodeClaim of a node; Tenon's have the annotation of their launch. One that the table doesn't know stays while its
-/// Node is there.
-/// Who keeps a Node's taints apart from its NodeClaim's says so with a label.
+/// The NodeClaim of a node; Tenon's have the annotation of their launch. One without a claim in the table stays while
+/// its Node exists. A label keeps a Node's taints apart from its NodeClaim's.
 #[test]
 fn taints_are_added_unless_the_node_is_kept_from_it() {
     let check = |value: Option<&str>, expected: &[Taint]| {
@@ -332,7 +331,7 @@ fn a_node_is_owned_by_its_claim() {
     assert_eq!(owners(&world, "a"), [owner("a", &uid)]);
     assert_eq!(owners(&world, "b"), Vec::<Value>::new(), "there is no claim yet");
     assert_eq!(owners(&world, "c"), Vec::<Value>::new(), "the claim isn't ours");
-    // Made late, beside an owner that somebody else gave it.
+    // Created late, with another owner already there.
     let other = json!({"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "n"});
     world
         .kube
@@ -354,7 +353,7 @@ fn a_node_goes_with_its_claim() {
     assert!(object::deleted_at(&world.node("a").unwrap()).is_none());
     world.kube.delete(Kind::NodeClaim, "", "a");
     world.run(2);
-    // Our finalizer holds it until functions, which see it, had it drained.
+    // Our finalizer holds it until functions have drained it.
     assert!(object::deleted_at(&world.node("a").unwrap()).is_some());
     assert_eq!(world.pods("a"), 2);
 }
@@ -379,7 +378,7 @@ fn a_drain_under_a_budget_waits_and_proceeds() {
     let evictions = world.kube.evictions();
     assert_eq!(evictions.len(), 4);
     assert!(evictions.iter().all(|evicted| evicted.budgets == [("web".to_owned(), 1)]));
-    // Our finalizer holds the Node until EC2 says that the instance is gone.
+    // Our finalizer holds the Node until EC2 reports the instance as terminated.
     assert!(world.node("a").is_some());
     world.act("a", ActionKind::Finalize, None);
     world.run(2);
@@ -530,7 +529,7 @@ fn pods_of_a_burst_are_rung_for_when_it_is_over() {
     // Only pods: nothing is written yet.
     let reported = block_on(world.agent.report(at(2), Burst::GoesOn)).unwrap();
     assert!(matches!(reported, Reported::Later(_)), "{reported:?}");
-    // A Node can't wait; the pods are written with it, and nobody plans for them.
+    // A Node can't wait; the pods are written with it, but no plan is made for them.
     world.boot("a");
     for second in 2..8 {
         world.kube.tick(at(second));
@@ -540,7 +539,7 @@ fn pods_of_a_burst_are_rung_for_when_it_is_over() {
     let rings = rung(&world).split_off(before);
     assert!(!rings.is_empty() && rings.iter().all(|ring| ring.pending_pods == 0), "{rings:?}");
     assert!(rings.iter().all(|ring| !ring.changed.contains(&ChunkKind::Pods)), "{rings:?}");
-    // Over: they are rung for, though nothing is new, and once.
+    // The burst is over: it rings once for the pods, though nothing is new.
     block_on(world.agent.report(at(9), Burst::Over)).unwrap();
     block_on(world.agent.report(at(10), Burst::Over)).unwrap();
     let pods: Vec<_> = rung(&world).into_iter().filter(|ring| ring.pending_pods > 0).collect();

@@ -1,6 +1,6 @@
-//! When a change is looked at: a while after the last one, and a longer while after the first at most.
+//! When a change is looked at: a while after the last change, but no later than a longer while after the first.
 //!
-//! What of it must be reported then, and what may wait for the next heartbeat, is the report's own decision.
+//! The report decides which changes it contains, and which wait for the next heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,22 +13,22 @@ pub struct ChangeWindow {
 }
 
 impl ChangeWindow {
-    /// Of pods that come. They come in bursts, and nodes are planned for all of one together: once none came for a
-    /// second, or after ten. Source: the peer's batching (KARPENTER.md 3.3).
+    /// For arriving pods. They come in bursts, and a burst is planned together: once no pod came for a second, or
+    /// after ten seconds. Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/batcher.go`.
     #[must_use]
     pub const fn of_arrivals() -> Self {
         Self { idle: SignedDuration::from_secs(1), longest: SignedDuration::from_secs(10), open: None }
     }
 
-    /// Of other changes that are reported. Whoever waits for a node waits for these too: a pod that was bound elsewhere
-    /// took somebody's place, so a cluster that is never quiet is reported soon.
+    /// For other reported changes. Pending pods depend on these too, because a newly bound pod takes room. So a
+    /// restless cluster is reported soon.
     #[must_use]
     pub const fn of_changes() -> Self {
         Self { idle: SignedDuration::from_secs(1), longest: SignedDuration::from_secs(3), open: None }
     }
 
-    /// Of Nodes while an action waits for one: no pod runs on a Node before it is registered, however restless the
-    /// cluster is. Nodes that join together are registered together.
+    /// For Nodes that an action waits for: no pod runs on a Node before its registration, even in a restless cluster.
+    /// Nodes that join together are registered together.
     #[must_use]
     pub const fn of_nodes() -> Self {
         Self { idle: SignedDuration::from_millis(100), longest: SignedDuration::from_millis(500), open: None }
@@ -48,7 +48,7 @@ impl ChangeWindow {
         Some(idle.min(first.saturating_add(self.longest).unwrap_or(Timestamp::MAX)))
     }
 
-    /// It was looked at.
+    /// Closes the window after a look.
     pub fn close(&mut self) {
         self.open = None;
     }

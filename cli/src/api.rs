@@ -1,7 +1,7 @@
-//! What a region answers: the documents of `get`, `clear`, `why` and `event`, and of a running region's HTTP interface.
+//! A region's answers: the documents of `get`, `clear`, `why` and `event`, and of a running region's HTTP interface.
 //!
-//! Decides the documents and which requests are wrong. What carries them decides nothing: a server and its client for a
-//! region on this machine, the table and the buses of an account.
+//! Decides the documents, and which requests are invalid. The transport decides nothing: a server and its client for
+//! a region on this machine, the table and the buses of an account.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(crate) enum ApiRequest {
     Items { kind: GetKind, cluster: Option<String>, name: Option<String> },
     /// The decisions about something.
     Journal { of: StoryOf, cluster: Option<String>, name: String },
-    /// An operator's word on marks, or on what was learned.
+    /// Clears marks or learned memory for an operator.
     Clear(ClearBody),
     /// An event for the buses.
     Event(Value),
@@ -37,7 +37,7 @@ pub(crate) enum ApiRequest {
 pub(crate) struct ItemList {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-    /// When it was read, by the region's clock.
+    /// The time of the read, by the region's clock.
     pub(crate) at: String,
     pub(crate) items: Vec<Value>,
 }
@@ -48,7 +48,7 @@ impl ItemList {
     }
 }
 
-/// What is cleared, as a running region is told.
+/// The records to clear, in the form of the HTTP interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ClearBody {
@@ -56,9 +56,9 @@ pub(crate) enum ClearBody {
     All,
     /// The marks of these keys.
     Named(Vec<String>),
-    /// All that was learned.
+    /// All learned memory.
     AllLearned,
-    /// What was learned of these.
+    /// The learned memory of these names.
     NamedLearned(Vec<String>),
 }
 
@@ -71,15 +71,15 @@ pub(crate) struct JournalList {
     pub(crate) records: Vec<Story>,
 }
 
-/// An event that was sent.
+/// A sent event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventSent {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-    /// The functions whose queues got it.
+    /// The functions whose queues received it.
     pub(crate) functions: Vec<String>,
-    /// The event as it was sent.
+    /// The event.
     pub(crate) event: Value,
 }
 
@@ -132,7 +132,7 @@ impl<T: Table> TableReading<'_, T> {
         Ok(ItemList::of(kind.list_kind(), self.now, items))
     }
 
-    /// Clears marks, or what was learned; those that were cleared, as they were.
+    /// Clears marks or learned memory; returns the earlier records.
     pub(crate) async fn clear(&self, what: &ClearBody) -> Result<ItemList, Problem> {
         match what {
             ClearBody::All => self.clear_marks(&Meant::All).await,
@@ -167,7 +167,7 @@ impl<T: Table> TableReading<'_, T> {
         Ok(JournalList { api_version: API_VERSION.to_owned(), kind: "JournalList".to_owned(), records })
     }
 
-    /// The cluster that is asked for, or the only one. What is the region's needs none.
+    /// The requested cluster, or the only one; `None` for the region's own items.
     async fn cluster(&self, of: BelongsTo, wanted: Option<&str>) -> Result<Option<ClusterName>, Problem> {
         let known = state::clusters(self.table, self.region).await.map_err(|e| unreadable(&e))?;
         let names: Vec<&str> = known.iter().map(ClusterName::as_str).collect();
@@ -229,9 +229,9 @@ fn not_unlearned(error: &LearnedError) -> Problem {
     }
 }
 
-/// What is marked, the nearest to the first of those that aren't there first.
+/// The marked keys, sorted by likeness to the first unknown one.
 fn marked(unknown: &[String], known: &[String]) -> String {
-    /// More don't help anybody who mistyped one.
+    /// The most suggestions for a mistyped name.
     const SHOWN: usize = 8;
     let wanted = unknown.first().map_or("", String::as_str);
     let near = nearest(wanted, known.iter().map(String::as_str));

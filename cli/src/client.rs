@@ -1,6 +1,6 @@
-//! A running region, asked from another process.
+//! Requests to a running region in another process.
 //!
-//! Decides how to reach it and what to do where none runs. An answer that says what is wrong becomes that error here.
+//! Decides how to reach it, and the advice if none runs. A problem in its answer becomes an error here.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,7 +24,7 @@ impl Client {
         Self { port, agent }
     }
 
-    /// Asks for a document.
+    /// Requests a document.
     fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, Option<&str>)]) -> Result<T, Failure> {
         let path: Vec<String> = path.iter().map(|part| encoded(part)).collect();
         let mut request = self.agent.get(self.url(&path.join("/")));
@@ -90,7 +90,7 @@ impl Target for Client {
 /// The largest answer: all instance types with their labels have about 4 MB.
 const ANSWER_MAX: u64 = 256 << 20;
 
-/// A part of a path, percent-encoded but for `/`, which names of pods have.
+/// A part of a path, percent-encoded except for `/`, which names of pods contain.
 fn encoded(part: &str) -> String {
     let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     part.bytes().map(|b| if keeps(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()

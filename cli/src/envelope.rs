@@ -1,6 +1,6 @@
-//! What EventBridge puts around an event, and which bus it belongs to.
+//! EventBridge's envelope of an event, and the event's bus.
 //!
-//! Decides the envelope's fields where an event leaves them open. What is in `detail` is the event's own.
+//! Decides the values of absent fields. `detail` is the event's own.
 
 use serde_json::{Value, json};
 use tenon_domain::Timestamp;
@@ -32,7 +32,7 @@ pub(crate) fn bus_of(event: &Value) -> Result<BusName, Problem> {
     Ok(if source.starts_with("aws.") { BusName::Default } else { BusName::Tenon })
 }
 
-/// The event as EventBridge delivers it: what it says itself stays, what it leaves open is filled in.
+/// The event as EventBridge delivers it: its own fields stay, absent ones are filled in.
 pub(crate) fn complete(event: &Value, envelope: &Envelope<'_>) -> Value {
     let mut complete = json!({
         "version": "0",

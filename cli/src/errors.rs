@@ -1,7 +1,7 @@
-//! What is wrong with a call or with input, and how it is told.
+//! Problems of a call or its input, and their output.
 //!
-//! Decides the form of an error on stderr: file, line, field, what was expected, what to do; all errors of a call
-//! together. Every failure ends the command with status 2. A "no" isn't a failure: see [`CommandOutcome`].
+//! Decides the form of an error on stderr: file, line, field, expected form, remedy; all errors of a call together.
+//! Every failure has exit status 2. A "no" isn't a failure: see [`CommandOutcome`].
 
 use std::fmt;
 use std::process::ExitCode;
@@ -41,9 +41,9 @@ pub(crate) struct Problem {
     pub(crate) line: Option<u32>,
     /// The field's path, the flag or the argument.
     pub(crate) field: Option<String>,
-    /// What is wrong, and what was expected.
+    /// The problem, and the expected form.
     pub(crate) message: String,
-    /// What to do.
+    /// The remedy.
     pub(crate) remedy: String,
 }
 
@@ -124,7 +124,7 @@ struct ErrorDocument<'a> {
 }
 
 impl Failure {
-    /// Tells it on stderr; the status to end with.
+    /// Prints it on stderr; returns the exit status.
     pub(crate) fn report(&self, format: OutputFormat) -> ExitCode {
         let text = match format {
             OutputFormat::Table => self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
@@ -164,7 +164,7 @@ pub(crate) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) ->
     scored.into_iter().take(SHOWN).map(|(_, name)| name).collect()
 }
 
-/// "did you mean" and the nearest names, or else what to do otherwise.
+/// "did you mean" with the nearest names, or another remedy.
 pub(crate) fn did_you_mean<'a>(
     wanted: &str,
     known: impl Iterator<Item = &'a str>,

@@ -11,7 +11,7 @@ use crate::errors::{Failure, Problem};
 /// Standard input's name among files.
 const STDIN: &str = "-";
 
-/// What to do where there is no NodePool to launch from.
+/// The remedy without a NodePool.
 pub(crate) const NODE_POOL_EXAMPLE: &str = "\
 add a NodePool and its EC2NodeClass with `-f`, such as:
     apiVersion: karpenter.sh/v1
@@ -75,14 +75,13 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Problem> {
     })
 }
 
-/// Manifests that were read as text: each file's name and text. Standard input can be read only once.
+/// Manifests as text: each file's name and text. Standard input can be read only once.
 pub(crate) struct Sources(Vec<(String, String)>);
 
 impl Sources {
     /// Reads the files.
     ///
-    /// # Errors
-    /// [`Failure`] names all files that can't be read, and what is wrong in the others.
+    /// # Errors [`Failure`] names all unreadable files, and the problems of the others.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
         let mut problems = Vec::new();
         let mut sources = Self(Vec::new());
@@ -125,7 +124,7 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<ReadManifests, Failure
     Sources::read(paths)?.manifests()
 }
 
-/// What is worth knowing of manifests that were accepted, as sentences.
+/// Warnings about accepted manifests, as sentences.
 pub(crate) fn warnings_of(read: &ReadManifests) -> Vec<String> {
     let mut warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
     if !read.manifests.skipped.is_empty() {

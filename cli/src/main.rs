@@ -1,4 +1,4 @@
-//! `tenon`, the command line: what would be launched and why, on manifests and data of this machine.
+//! `tenon`, the command line: launches and their reasons, from manifests and data of this machine.
 //!
 //! Decides the exit status: 0 done, 1 done but the answer is "no", 2 the input or the call is wrong.
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 fn refuse(error: &clap::Error) -> ExitCode {
     let format = asked_format();
     if !error.use_stderr() || format == OutputFormat::Table {
-        // Where even this can't be written, the status still tells.
+        // If even this can't be printed, the status still shows it.
         let _ = error.print();
         return if error.use_stderr() { ExitCode::from(errors::EXIT_WRONG) } else { ExitCode::SUCCESS };
     }
@@ -59,7 +59,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     Failure::from(Problem::new(message, "see `tenon --help`")).report(format)
 }
 
-/// The format that a call asks for which can't be understood as a whole.
+/// The requested format of an unreadable call.
 fn asked_format() -> OutputFormat {
     let arguments: Vec<String> = std::env::args().collect();
     let asks = |format: &str| {

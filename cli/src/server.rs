@@ -1,7 +1,7 @@
 //! The local HTTP interface of a running region, on 127.0.0.1 only.
 //!
-//! Decides routes and status codes. Requests go over a channel to the loop that moves the region, which answers between
-//! its steps: nothing is ever read in the middle of one. The server runs on a thread of its own.
+//! Decides routes and status codes. Requests go over a channel to the loop that moves the region, which answers
+//! between its steps, so no request sees half a step. The server runs on its own thread.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::api::{ApiRequest, ClearBody, ErrorList};
 use crate::errors::{Failure, Problem, quoted};
 use crate::state::{GetKind, StoryOf};
 
-/// An answer: a document, or what is wrong with the request.
+/// An answer: a document, or the problem of the request.
 pub(crate) type ServerAnswer = Result<Value, Problem>;
 
 /// A request that waits for its answer.
@@ -30,7 +30,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// Answers; that the asker is gone changes nothing.
+    /// Answers; a client that has left is ignored.
     pub(crate) fn answer(self, answer: ServerAnswer) {
         let _ = self.reply.send(answer);
     }
@@ -65,7 +65,7 @@ impl Server {
         Ok(Self { port, asks })
     }
 
-    /// The next request, waiting so long for one at most.
+    /// The next request, if one arrives within `wait`.
     pub(crate) fn next(&self, wait: Duration) -> Option<Ask> {
         match self.asks.recv_timeout(wait) {
             Ok(ask) => Some(ask),
@@ -103,12 +103,12 @@ fn serve(listener: TcpListener, asks: Sender<Ask>) {
             .route("/v1/clear", post(clear))
             .route("/v1/events", post(event))
             .with_state(asks);
-        // The listener lives as long as the program: there is nobody to tell that it ended.
+        // The listener lives as long as the program, so its end needs no report.
         let _ = axum::serve(listener, router).await;
     });
 }
 
-/// Ctrl-C ends the region's loop, which then says how things stand.
+/// Ctrl-C ends the region's loop, which then prints the state.
 async fn stop_on_interrupt(asks: Asks) {
     if tokio::signal::ctrl_c().await.is_ok() {
         let (reply, _) = oneshot::channel();

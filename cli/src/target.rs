@@ -1,7 +1,7 @@
-//! Which region `get`, `clear`, `why` and `event` are about: one on this machine, or that of an account.
+//! The region of `get`, `clear`, `why` and `event`: one on this machine, or an account's.
 //!
-//! Decides which of the two a call means, and what to do where this build can't reach it. What they answer is the same
-//! documents: both read a table through its port.
+//! Decides which of the two a call means, and the advice if this build can't reach it. Both give the same documents,
+//! because both read a table through its port.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(crate) trait Target {
     fn items(&self, kind: GetKind, cluster: Option<&str>, name: Option<&str>) -> Result<ItemList, Failure>;
     /// The decisions about something, newest last.
     fn journal(&self, of: StoryOf, cluster: Option<&str>, name: &str) -> Result<JournalList, Failure>;
-    /// Clears marks, or what was learned; gives what was cleared.
+    /// Clears marks or learned memory; returns the earlier records.
     fn clear(&self, what: &ClearBody) -> Result<ItemList, Failure>;
     /// Sends an event to the functions that its bus's rules name.
     fn send(&self, event: &Value) -> Result<EventSent, Failure>;

@@ -1,4 +1,4 @@
-//! Input that is wrong: each says where, what and what to do, ends with the right status, and loses nothing else.
+//! Wrong input: each error names the place, the problem and the remedy, has the right status, and loses nothing else.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ fn written(name: &str, text: &str) -> PathBuf {
     file
 }
 
-/// Runs the command; its status and what it says on stderr.
+/// Runs the command; returns its status and stderr.
 fn tenon(arguments: &[&str]) -> (Option<i32>, String) {
     let output =
         Command::new(env!("CARGO_BIN_EXE_tenon")).args(arguments).env_remove("AWS_REGION").output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// Status 2, and every part is said; both by `simulate` and by `local`.
+/// Status 2 and every part of the message, from both `simulate` and `local`.
 fn check_manifest(name: &str, text: &str, expected: &[&str]) {
     let file = written(name, text);
     let file = file.to_str().unwrap();

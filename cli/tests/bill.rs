@@ -1,5 +1,5 @@
-//! What the region, an idle and a busy cluster take stays within limits, line by line: half a day of the whole region and
-//! an hour of each cluster in a small one, worked out for a month. docs/bill.md has whole days.
+//! The usage of the region, an idle and a busy cluster stays within limits, line by line: half a day of the whole
+//! region and an hour of each cluster in a small one, projected to a month. docs/bill.md has whole days.
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn total(bill: &Value, part: &str) -> f64 {
     bill[part]["totalUsdPerMonth"].as_str().unwrap().parse().unwrap()
 }
 
-// Limits leave room for what a change may cost by the way, about a tenth.
+// Limits leave about a tenth for other changes.
 
 #[test]
 fn the_region_stays_within_limits() {

@@ -1,10 +1,10 @@
-//! `types` and `simulate` as a user calls them: what is printed, and the status.
+//! `types` and `simulate` as a user runs them: their output and status.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Runs the command in `tests/`, with what is given on standard input: its status, output and errors.
+/// Runs the command in `tests/` with this standard input: its status, output and errors.
 fn tenon(arguments: &[&str], stdin: &str) -> String {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
         .args(arguments)

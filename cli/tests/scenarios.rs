@@ -1,4 +1,4 @@
-//! Every scenario of tests/scenarios plays as its golden transcript says, and `scenario` tells what differs.
+//! Every scenario of tests/scenarios matches its golden transcript, and `scenario` shows differences.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::path::{Path, PathBuf};

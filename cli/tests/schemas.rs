@@ -1,5 +1,5 @@
-//! What is printed has the form of its schema in docs/schemas. Only what these schemas use of JSON Schema is checked
-//! here, which keeps a whole validator out of the build.
+//! Output matches its schema in docs/schemas. Only the parts of JSON Schema that these schemas use are checked, which
+//! needs no whole validator.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -37,7 +37,7 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What is wrong with a value.
+/// The problems of a value.
 fn problems(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     let keywords = schema.as_object().unwrap();

@@ -1,7 +1,7 @@
 //! The agent's three services of AWS: the table, the bus, its queue.
 //!
-//! Decides how they are asked: one HTTP client for all, no retries but those of the next step, a long poll on the queue.
-//! Credentials come by the SDK's default chain: Pod Identity, or a service account's role.
+//! Decides the clients: one HTTP client for all, no retries except those of the next step, a long poll on the queue.
+//! Credentials come from the SDK's default chain: Pod Identity, or a service account's role.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const MESSAGES: i32 = 10;
 /// PutEvents answers within milliseconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the agent asks AWS for.
+/// The agent's clients of AWS.
 #[derive(Debug, Clone)]
 pub(super) struct Aws {
     pub(super) table: DynamoTable,
@@ -36,7 +36,7 @@ pub(super) struct Aws {
 }
 
 impl Aws {
-    /// Clients that nobody asked anything yet.
+    /// Clients, not yet connected.
     pub(super) async fn new(configuration: &AgentConfiguration) -> Self {
         let http = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
@@ -119,22 +119,22 @@ pub(super) struct Doorbell {
     url: String,
 }
 
-/// The queue can't be asked. The agent looks every minute anyway.
+/// The poll failed. The agent looks every minute anyway.
 #[derive(Debug, thiserror::Error)]
 #[error("can't read the agent's queue")]
 pub(super) struct DoorbellError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-/// What a poll heard.
+/// The result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Somebody rang.
+    /// There was a ring.
     Ring,
-    /// Nobody did.
+    /// There was none.
     Nothing,
 }
 
 impl Doorbell {
-    /// Waits for a ring, 20 s at most. Rings that were heard are deleted; one that comes again is harmless.
+    /// Waits for a ring, 20 s at most. Received rings are deleted; a repeated one is harmless.
     pub(super) async fn listen(&self) -> Result<Heard, DoorbellError> {
         let receive = self.client.receive_message().queue_url(&self.url);
         let receive = receive.wait_time_seconds(POLL_SECONDS).max_number_of_messages(MESSAGES);

@@ -1,16 +1,16 @@
-//! What the agent is told by its environment.
+//! The agent's configuration from its environment.
 //!
-//! Decides which variables there are and what is wrong with them, all at once.
+//! Decides the variables, and reports all problems at once.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use tenon_domain::id::ClusterName;
 
-/// Where health and metrics are served unless told otherwise.
+/// The default address of health and metrics.
 const LISTEN: &str = "0.0.0.0:8080";
 
-/// What the agent is told.
+/// The agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfiguration {
     /// `TENON_CLUSTER`: the cluster's name, as in the registry.

@@ -1,7 +1,7 @@
-//! The leader's loop: changes, rings and times into steps.
+//! The leader's loop: runs steps for changes, rings and times.
 //!
-//! Decides nothing about when: it tells the pace what happens and does what the pace says. A step isn't interrupted by
-//! SIGTERM, only by the end of the lease.
+//! It decides no times: it reports events to the pace, and runs the steps of the pace. SIGTERM doesn't interrupt a
+//! step; only the end of the lease does.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,10 +27,10 @@ const DOORBELL_RETRY: Duration = Duration::from_secs(5);
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Deletions that follow each other closely are one look.
 const DELETIONS_WINDOW: Duration = Duration::from_millis(100);
-/// The wait before Nodes are tainted again that changed meanwhile, or whose API server gave no answer.
+/// The wait before Nodes are tainted again after a conflict, or without an answer of the API server.
 const TAINT_RETRY: Duration = Duration::from_secs(1);
 
-/// Drives the agent until it is told to stop.
+/// Drives the agent until shutdown.
 pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     agent: &mut Agent<K, T, B>,
     mut changes: watch::Receiver<Versions>,
@@ -48,7 +48,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
         if due <= now
             && let Some(work) = pace.begin(now)
         {
-            // Seen before the step begins: what comes during it is looked at after it.
+            // Noted before the step begins, so that changes during it are looked at afterwards.
             pace.note(*changes.borrow_and_update());
             let started = Instant::now();
             let step = run_step(agent, work, Timestamp::now);
@@ -84,7 +84,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     }
 }
 
-/// Runs a step beside what has no end.
+/// Runs a step beside an endless future.
 async fn beside<S>(step: impl Future<Output = S>, guard: impl Future<Output = Infallible>) -> S {
     tokio::select! {
         ended = step => ended,
@@ -92,7 +92,7 @@ async fn beside<S>(step: impl Future<Output = S>, guard: impl Future<Output = In
     }
 }
 
-/// Taints the Nodes of what is deleted while a step is under way: it may wait for AWS, and pods don't.
+/// Taints deleted Nodes during a step, because the step may wait for AWS.
 async fn taint_meanwhile<K: Kube>(kube: &K, mut changes: watch::Receiver<Versions>) -> Infallible {
     let mut seen = changes.borrow_and_update().deletions;
     loop {
@@ -107,7 +107,7 @@ async fn taint_meanwhile<K: Kube>(kube: &K, mut changes: watch::Receiver<Version
     }
 }
 
-/// Waits until somebody rings.
+/// Waits for a ring.
 async fn listen(doorbell: &Doorbell) {
     loop {
         match doorbell.listen().await {

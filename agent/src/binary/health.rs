@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 //!
-//! Decides when the process is beyond help. A standby is as healthy and as ready as a leader: it takes over.
+//! Decides when the process must be restarted. A standby is as healthy and ready as a leader, because it takes over.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::metrics::Metrics;
 
-/// A main loop that didn't turn for so long hangs. The longest step has a minute.
+/// A main loop without a turn for this long hangs. The longest step takes a minute.
 const HANGS_AFTER_SECONDS: i64 = 120;
 
 /// Serves until the handle is aborted.

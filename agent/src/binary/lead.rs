@@ -1,7 +1,7 @@
-//! Leadership: one replica acts, the others wait and keep no watches.
+//! Leadership: one replica acts, the others wait without watches.
 //!
-//! Decides when the agent runs and when it is dropped: once its lease may be another's. What is dropped in the middle is
-//! made good by the next leader's first step.
+//! Decides when the agent runs, and drops it once another replica may hold the lease. The next leader's first step
+//! repairs an interrupted step.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::agent::Agent;
 /// The lease's name, in the agent's own namespace.
 const LEASE: &str = "tenon-agent";
 
-/// Stands for election until it is told to stop; leads while it is elected.
+/// Campaigns until shutdown; leads while elected.
 pub(super) async fn campaign(
     configuration: &AgentConfiguration,
     kube: &Client,
@@ -69,7 +69,7 @@ struct Leader<'a> {
 }
 
 impl Leader<'_> {
-    /// Runs the agent beside the renewals; whichever ends first ends both.
+    /// Runs the agent beside the renewals; the first to end ends both.
     async fn lead(self, election: &mut Election, until: Instant) {
         let Self { configuration, kube, aws, metrics, stopped } = self;
         let renewals = async {

@@ -1,6 +1,6 @@
-//! The log: a line of JSON an event, on standard output.
+//! The log: one line of JSON for each event, on standard output.
 //!
-//! Decides the form. `RUST_LOG` says what is logged; `info` where it says nothing.
+//! Decides the form. `RUST_LOG` sets the level; the default is `info`.
 
 use std::error::Error;
 use std::io::stdout;
@@ -13,7 +13,7 @@ pub fn start() {
     tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter).with_writer(stdout).init();
 }
 
-/// An error with all that lies under it.
+/// An error with all its sources.
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

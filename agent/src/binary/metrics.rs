@@ -1,4 +1,4 @@
-//! What Prometheus is told of the agent.
+//! The agent's metrics for Prometheus.
 //!
 //! Decides the names; docs/agent.md lists them.
 
@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 /// Seconds that steps take: from an unchanged world to a first list of a large one.
 const STEP_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0];
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct StepLabels {
     /// `ended` or `failed`.
@@ -33,7 +33,7 @@ pub(super) struct Metrics {
     pub(super) steps: Family<StepLabels, Counter>,
     /// How long they take.
     pub(super) step_seconds: Histogram,
-    /// The generation that was written last.
+    /// The last written generation.
     pub(super) generation: Gauge<i64, AtomicI64>,
     /// Pods that wait for a node, as of then.
     pub(super) pending_pods: Gauge<i64, AtomicI64>,
@@ -43,7 +43,7 @@ pub(super) struct Metrics {
     pub(super) reported_at: Gauge<f64, AtomicU64>,
     /// Rings heard.
     pub(super) rings: Counter,
-    /// When the main loop turned last, in seconds since 1970: what `/healthz` looks at.
+    /// The time of the main loop's last turn in seconds since 1970, for `/healthz`.
     turned_at: AtomicI64,
 }
 
@@ -84,7 +84,7 @@ impl Metrics {
         self.turned_at.store(Timestamp::now().as_second(), Ordering::Relaxed);
     }
 
-    /// As if the main loop had turned last so many seconds ago.
+    /// Sets the main loop's last turn to so many seconds ago.
     #[cfg(test)]
     pub(super) fn turn_ago(&self, seconds: i64) {
         self.turned_at.store(Timestamp::now().as_second() - seconds, Ordering::Relaxed);

@@ -1,10 +1,10 @@
 //! The process around the agent's core: configuration, clients of AWS and of the API server, leadership, health.
 //!
-//! Decides how long what may take and what ends the process. When the agent looks is [`crate::pace`]'s, what it does then
-//! the core's.
+//! Decides timeouts, and what ends the process. [`crate::pace`] decides when the agent looks, the core decides its
+//! steps.
 //!
-//! Invariants: only a leader watches, reads actions or writes; a step that is under way when the lease ends is dropped,
-//! which the core survives between any two calls.
+//! Invariants: only a leader watches, reads actions or writes; a step is dropped when the lease ends, and may be
+//! dropped between any two calls.
 
 mod aws;
 mod configuration;
@@ -26,8 +26,7 @@ use self::metrics::Metrics;
 
 /// Runs until SIGTERM.
 ///
-/// # Errors
-/// What keeps it from starting: no client for the API server, or an address that is taken.
+/// # Errors A failed start: no client for the API server, or an address in use.
 pub async fn run(configuration: AgentConfiguration) -> Result<(), Box<dyn Error + Send + Sync>> {
     let metrics = Arc::new(Metrics::default());
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,6 +1,6 @@
 //! Conditions in Kubernetes' form.
 //!
-//! Decides the form, and since when a condition holds where only the object itself remembers.
+//! Decides the form, and the transition time of conditions that only the object records.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub(super) fn holds(object: &Value, kind: &str) -> bool {
     known(object, kind).is_some_and(|condition| text(condition, "/status") == Some("True"))
 }
 
-/// The same condition, where its status didn't change since when it was shown.
+/// The condition's transition time from the object, if its status is unchanged.
 pub(super) fn since(object: &Value, kind: &str, status: &str, otherwise: Timestamp) -> Timestamp {
     known(object, kind)
         .filter(|condition| text(condition, "/status") == Some(status))

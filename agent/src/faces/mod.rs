@@ -1,11 +1,11 @@
-//! What Kubernetes shows of what functions decided: statuses of NodePools, EC2NodeClasses and NodeClaims, and the
-//! NodeClaims themselves.
+//! The functions' decisions in Kubernetes: statuses of NodePools, EC2NodeClasses and NodeClaims, and the NodeClaims
+//! themselves.
 //!
-//! Decides, purely, for a moment: which objects are made, which statuses are applied, which objects go, and what is told
-//! of them. It decides nothing about claims. Planned again in the world that it makes, nothing comes out.
+//! Decides which objects to create, which statuses to apply, which objects to delete, and the events about them, for
+//! one moment. It decides nothing about claims. A second plan, of the resulting objects, is empty.
 //!
-//! Invariants: a NodeClaim that Tenon didn't make isn't touched; one of ours holds until its instance is gone; what is
-//! shown already isn't written again.
+//! Invariants: a NodeClaim that Tenon didn't create isn't changed; ours stay until their instance is terminated; an
+//! unchanged status isn't written again.
 
 mod conditions;
 mod node_claim;
@@ -35,7 +35,7 @@ pub use notes::note_of_failure;
 /// Annotation of a NodeClaim that Tenon made: the launch that it came from.
 pub const LAUNCH_ANNOTATION: &str = "tenon.dev/launch";
 
-/// What Kubernetes shows.
+/// The objects in Kubernetes.
 #[derive(Debug, Clone, Default)]
 pub struct ShownObjects {
     /// NodePools.
@@ -61,26 +61,25 @@ pub enum FaceOp {
     Release {
         /// Which.
         key: ObjectKey,
-        /// What it was planned from.
+        /// The object's version at planning.
         version: String,
         /// The finalizers that stay.
         finalizers: Vec<Value>,
     },
 }
 
-/// What is done, and what is told once it was.
+/// The operations, and the events after them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faces {
     /// Operations, in order.
     pub ops: Vec<FaceOp>,
-    /// What is told.
+    /// The events.
     pub notes: Vec<Note>,
 }
 
-/// Reads what Kubernetes shows.
+/// Reads the objects in Kubernetes.
 ///
-/// # Errors
-/// [`KubeError`]: try again at the next step.
+/// # Errors [`KubeError`]: try again at the next step.
 pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError> {
     Ok(ShownObjects {
         pools: list(kube, Kind::NodePool).await?,
@@ -98,7 +97,7 @@ pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, K
     }
 }
 
-/// Plans what Kubernetes is to show.
+/// Plans the objects in Kubernetes.
 #[must_use]
 pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction], now: Timestamp) -> Faces {
     let mut faces = Faces::default();
@@ -138,7 +137,8 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     }
     for object in shown.claims.iter().filter(|object| is_ours(object)) {
         let known = decided.claims.contains_key(object::name(object));
-        // A claim that the table forgot: its object goes with the last Node, or when the user says so.
+        // A claim that the table doesn't have: its object is released with the last Node, or when the user deletes
+        // it.
         if !known && (object::deleted_at(object).is_some() || !nodes.has(object)) {
             plan_end(object, &mut faces);
         }
@@ -146,7 +146,7 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     faces
 }
 
-/// A status with the conditions that findings about the object show; nothing where nothing is known of it.
+/// A status with the conditions of findings about the object; `None` without a status.
 fn with_told(status: Option<Value>, decided: &Decided, kind: SubjectKind, object: &Value) -> Option<Value> {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or_default();
     let decides = status.is_some();
@@ -258,7 +258,7 @@ fn with_status(kind: Kind, name: &str, status: Value) -> Value {
     json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "metadata": {"name": name}, "status": status})
 }
 
-/// Source: KARPENTER.md 1.2.2.
+/// Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`.
 fn pool_status(pool: &PoolStatus) -> Value {
     let conditions: Vec<Value> = pool
         .conditions
@@ -277,7 +277,7 @@ fn pool_status(pool: &PoolStatus) -> Value {
     json!({"nodes": pool.nodes, "resources": quantities(&pool.resources), "conditions": conditions})
 }
 
-/// Source: KARPENTER.md 1.1.3.
+/// Source: aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass_status.go`.
 fn class_status(class: &ClassStatus) -> Value {
     let conditions: Vec<Value> = class
         .conditions
@@ -367,10 +367,9 @@ fn quantities(list: &ResourceList) -> Map<String, Value> {
     list.iter().map(|(name, quantity)| (name.as_str().to_owned(), json!(quantity.to_string()))).collect()
 }
 
-/// Carries out one operation. What isn't as it was seen is planned again.
+/// Executes one operation. The next step plans again for an object that changed.
 ///
-/// # Errors
-/// [`KubeError`] where the API server gives no answer, or refuses what no later try would change.
+/// # Errors [`KubeError`] if the API server gives no answer, or refuses permanently.
 pub async fn execute_face<K: Kube>(kube: &K, op: &FaceOp) -> Result<(), KubeError> {
     let done = match op {
         FaceOp::Status(object) => kube.apply_status(object).await.map(|_| ()),

@@ -1,9 +1,9 @@
-//! A claim as a NodeClaim: the object that is made once, and its status.
+//! A claim as a NodeClaim: an object that is created once, and its status.
 //!
-//! Decides labels, requirements and conditions. The spec is what became of the claim: its type, zone and capacity type, for
-//! a NodeClaim is made when EC2 gave an instance, and its spec can't change.
+//! Decides labels, requirements and conditions. A NodeClaim is created after the launch, because its spec can't
+//! change: the spec has the claim's actual type, zone and capacity type.
 //!
-//! Source: KARPENTER.md 1.3 and 3.6.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodeclaim.go`, `nodeclaim_status.go`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -67,7 +67,7 @@ fn spec(claim: &Claim, pool: &Value) -> Value {
             spec.insert(field.to_owned(), value.clone());
         }
     }
-    // The pool may be another by now than when the claim was made.
+    // The pool's template may have changed since the claim was created.
     if let Some(terms) = &claim.terms {
         spec.remove(TERMINATION_GRACE_PERIOD);
         let grace = terms.termination_grace_period_text();
@@ -77,7 +77,7 @@ fn spec(claim: &Claim, pool: &Value) -> Value {
     Value::Object(spec)
 }
 
-/// The pool's requirements, but for those that are settled: those have one value.
+/// The pool's requirements, with one value for each label that the launch decided.
 fn requirements(claim: &Claim, template: &Value) -> Value {
     let mut settled = vec![(labels::NODEPOOL, claim.pool.to_string())];
     if let Some(instance) = claim.state.instance() {
@@ -96,7 +96,7 @@ fn requirements(claim: &Claim, template: &Value) -> Value {
     Value::Array(found)
 }
 
-/// Its status. What the object shows and the claim's state doesn't tell any more stays.
+/// Its status. Fields that the claim's current state doesn't have keep the object's value.
 pub(super) fn status(claim: &Claim, object: &Value, node: Option<&Value>, now: Timestamp) -> Value {
     let mut status = Map::new();
     let mut set = |field: &str, value: Value| status.insert(field.to_owned(), value);
@@ -175,7 +175,7 @@ fn steps(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
     ]
 }
 
-/// What is only there while it holds.
+/// Conditions that exist only while they hold.
 fn marks(claim: &Claim) -> Vec<ToldCondition> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {

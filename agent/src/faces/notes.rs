@@ -1,6 +1,6 @@
-//! What is told of claims as events, with the peer's reasons where it has one (KARPENTER.md 3.15).
+//! Events about claims, with Karpenter's reasons where it has one (kubernetes-sigs/karpenter `pkg/events/reason.go`).
 //!
-//! Decides the words. A step is told when it is shown: a standby that takes over may tell it again.
+//! Decides the words. A step's event is sent when the step is shown; a new leader may send it again.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -29,7 +29,8 @@ pub(super) fn launched(claim: &Claim) -> Option<Note> {
     Some(note(claim, "", NoteKind::Normal, "Launched", message))
 }
 
-/// EC2 gave none. There is no NodeClaim to tell it of, so its pool is told; once, while it is news.
+/// The launch gave no instance. Without a NodeClaim, the event is about its pool; it is sent once, while it is
+/// recent.
 #[must_use]
 pub fn note_of_failure(claim: &Claim, now: Timestamp) -> Option<Note> {
     let ClaimState::LaunchFailed { at, failure } = &claim.state else { return None };
@@ -63,7 +64,7 @@ pub(super) fn transitions(claim: &Claim, object: &Value, status: &Value) -> Vec<
         .collect()
 }
 
-/// The claim goes: told of it and of its Node.
+/// Events of a leaving claim, for the claim and its Node.
 pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Vec<Note> {
     let Some(removal) = claim.state.removal() else { return Vec::new() };
     let (reason, kind) = match removal {

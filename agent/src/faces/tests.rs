@@ -1,4 +1,4 @@
-//! What a user sees of claims, and what is left alone.
+//! Claims as a user sees them, and objects that stay unchanged.
 
 use super::*;
 use tenon_domain::SignedDuration;
@@ -110,7 +110,7 @@ impl FacesWorld {
         Self { kube }
     }
 
-    /// Plans and carries out until nothing is left to do; what was told.
+    /// Plans and executes until nothing is left to do; returns the events.
     fn show(&self, claims: &[Claim]) -> Vec<String> {
         let mut decided = Decided::default();
         decided.claims = claims.iter().map(|claim| (claim.name.to_string(), claim.clone())).collect();

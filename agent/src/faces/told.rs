@@ -1,7 +1,7 @@
-//! What functions refuse and wait for, as Kubernetes shows it: conditions of NodePools and EC2NodeClasses, and Events.
+//! The functions' findings in Kubernetes: conditions of NodePools and EC2NodeClasses, and Events.
 //!
-//! Decides the conditions' types and which findings are Events. It doesn't decide what is told again and when: a finding
-//! is news for as long as an Event isn't told again.
+//! Decides the conditions' types, and which findings are Events. It doesn't decide when a finding is told again: a
+//! finding is news until an equal Event may be sent again.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const NOTES_MOST: usize = 50;
 /// A condition's type and status.
 type Face = (&'static str, &'static str);
 
-/// What a finding shows of its NodePool or EC2NodeClass.
+/// The conditions of a finding on its NodePool or EC2NodeClass.
 const fn faces(shown: Shown) -> &'static [Face] {
     match shown {
         Shown::Event => &[],
@@ -41,7 +41,7 @@ pub(super) struct FindingSubject<'a> {
     pub(super) generation: u64,
 }
 
-/// The conditions of an object with those that findings about it show over them.
+/// The conditions of an object, overridden by those of findings about it.
 pub(super) fn with_told(
     conditions: Vec<Value>,
     told: &[ToldFindings],
@@ -77,7 +77,7 @@ pub(super) fn with_told(
     all
 }
 
-/// Events of what is news.
+/// Events of recent findings.
 pub(super) fn notes(told: &[ToldFindings], now: Timestamp) -> Vec<Note> {
     let news = |finding: &&ToldFinding| now.duration_since(finding.told_at) < TOLD_AGAIN_AFTER;
     let findings = told.iter().flat_map(|told| &told.findings).filter(news);

@@ -1,4 +1,4 @@
-//! What somebody deletes: its Nodes take no more pods at once, with or without AWS, and whoever drains them is rung.
+//! Deletions: the Nodes accept no more pods at once, with or without AWS, and the draining function is rung.
 
 use super::*;
 use crate::deleted::Tainted;
@@ -61,7 +61,7 @@ fn tainted(world: &AgentFixture) -> Vec<&'static str> {
     ["a", "b"].into_iter().filter(|name| tainted(&world.node(name).unwrap())).collect()
 }
 
-/// Does what the agent does with a cluster alone.
+/// Executes the part of a step that needs only the cluster.
 fn step_without_aws(world: &AgentFixture) {
     let mut agent = Agent::new(name(), world.kube.clone(), Away, world.rings.clone());
     let ended = block_on(run_step(&mut agent, StepWork::Converge, || at(world.now)));
@@ -136,8 +136,8 @@ fn a_claim_that_isnt_ours_takes_no_node_with_it() {
 #[test]
 fn a_nodeclaim_without_our_finalizer_takes_its_node_with_it_all_the_same() {
     let mut world = world();
-    // Somebody took the finalizer away, and the NodeClaim goes at once; another one of its name is made before Kubernetes'
-    // garbage collector comes.
+    // A user removed the finalizer, so the NodeClaim disappears at once; another one of its name is created before
+    // Kubernetes' garbage collector runs.
     let uid = object::uid(&world.kube.object(Kind::NodeClaim, "", "a").unwrap()).to_owned();
     let mut node = Value::clone(&*world.node("a").unwrap());
     node["metadata"]["ownerReferences"][0]["uid"] = json!(format!("{uid}-gone"));

@@ -1,4 +1,4 @@
-//! What is planned for one Node, from what it looks like and what its claim's action asks for.
+//! Operations for one Node, from its state and its claim's action.
 
 use super::*;
 use crate::plan::{Convergence, Op, Opening, View, plan_convergence, with_disrupted};
@@ -78,7 +78,7 @@ fn a_node_opens_once_it_is_ready_and_nothing_that_it_starts_with_keeps_pods_out(
         node["status"]["conditions"][0]["status"] = json!("False");
         node
     };
-    // The taint of its boot goes as it is registered; others take the rest away.
+    // Its boot taint is removed at registration; others remove their own.
     check(new(&[BOOT]), &[], Some(Opening::Now));
     check(new(&[BOOT]), &[SOFT], Some(Opening::Now));
     check(new(&[BOOT]), &[CNI], Some(Opening::Later));
@@ -115,7 +115,7 @@ fn startup_taints_are_put_on_as_a_node_is_registered_and_never_again() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].1["spec"]["taints"], json!([form(&CNI)]));
     assert_eq!(found[0].1["metadata"]["labels"][REGISTERED], "true", "with the label, in one write");
-    // Its owner took it away.
+    // Its owner removed it.
     let started = planned(&[node(&[(REGISTERED, "true")], &[])], &register);
     assert_eq!(started.ops, []);
     assert_eq!(started.reports[0].progress, ActionProgress::Done);
@@ -140,7 +140,7 @@ fn a_node_that_is_to_go_keeps_its_other_taints() {
     let held = [("dedicated", "NoSchedule"), ("karpenter.sh/disrupted", "NoExecute")];
     let expected = [("dedicated", "NoSchedule"), ("karpenter.sh/disrupted", "NoSchedule")].map(|t| form(&t));
     let node = node(&[(REGISTERED, "true"), (INITIALIZED, "true")], &held);
-    // As its action asks, and as somebody deletes it.
+    // By its action, and by a user's deletion.
     let planned = planned(std::slice::from_ref(&node), &action(ActionKind::Disrupt, &[]));
     let found = patches(&planned);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -163,7 +163,7 @@ fn a_node_without_our_finalizer_is_left_to_those_who_hold_it() {
     check(json!(["example.com/keeps"]), None);
 }
 
-/// Somebody took the taint away: until it is back, the scheduler may send pods to a Node that looks drained.
+/// The taint was removed: until it is back, the scheduler may send pods to a Node that looks drained.
 #[test]
 fn a_node_without_the_taint_is_not_drained_yet() {
     let check = |taints: &[(&str, &str)], progress: ActionProgress, next: Option<i64>| {

@@ -1,9 +1,9 @@
 //! An installation in an AWS account: its table, its bus and its queues.
 //!
-//! Decides how the account is reached: credentials as the AWS CLI finds them, endpoints as the environment says, one
-//! TLS client for all services. What is read and how is [`crate::api`]'s, as for a region on this machine.
+//! Decides the connection: credentials like the AWS CLI, endpoints from the environment, one TLS client for all
+//! services. [`crate::api`] decides the documents, as for a region on this machine.
 //!
-//! Names are those that `template.yaml` gives: the table and the bus are named like the installation.
+//! Names are those of `template.yaml`: the table and the bus are named like the installation.
 
 mod send;
 
@@ -37,10 +37,9 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Reaches for it. Nothing is asked of it yet, but the credentials are there.
+    /// Prepares the clients and checks the credentials, without a request to the installation.
     ///
-    /// # Errors
-    /// [`Failure`] without credentials.
+    /// # Errors [`Failure`] without credentials.
     pub(crate) fn open(region: Region, installation: InstallationId) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
@@ -86,7 +85,7 @@ async fn config(region: &Region) -> SdkConfig {
     aws_config::defaults(BehaviorVersion::latest()).region(region).http_client(http).load().await
 }
 
-/// The SDK finds out that there are no credentials only when it signs, and says so in a cause of a cause.
+/// The SDK notices missing credentials only when it signs, and reports them deep in the chain of sources.
 async fn check_credentials(config: &SdkConfig) -> Result<(), Problem> {
     let remedy = "sign in with `aws sso login`, or name a profile by `AWS_PROFILE`; to ask a region on this machine, \
                   add `--local`";

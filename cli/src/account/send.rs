@@ -1,10 +1,10 @@
-//! Sending an event to an installation.
+//! Sends an event to an installation.
 //!
-//! Decides the way: events of our own sources go to the installation's bus, whose rules do the rest. EventBridge takes no
-//! events of AWS's sources from anybody else, so those go where the default bus's rules would put them: onto the queues of
-//! the functions, in the envelope in which EventBridge delivers them.
+//! Decides the route. Events of our own sources go to the installation's bus, whose rules do the rest. EventBridge
+//! accepts events of AWS's sources only from AWS, so those go directly to the queues that the default bus's rules
+//! name, in EventBridge's envelope.
 //!
-//! Which functions get an event is read from the template that this build comes with; EventBridge doesn't tell.
+//! The functions of an event are read from the built-in template, because EventBridge has no API for it.
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde_json::Value;

@@ -1,7 +1,7 @@
-//! `--catalog`: a catalogue of the user's, part by part.
+//! `--catalog`: a user's catalogue, part by part.
 //!
-//! Decides the file's form (docs/catalog-file.md) and what is wrong with one. A part that is given stands instead of the
-//! build's own as a whole; a part that isn't stays.
+//! Decides the file's form (docs/catalog-file.md), and its errors. A given part replaces the built-in one as a whole;
+//! other parts stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -36,7 +36,7 @@ struct FileParts {
     spot_prices: Option<BTreeMap<String, BTreeMap<String, Price>>>,
 }
 
-/// A price as text, or as a number, whose digits are taken as they are written.
+/// A price as text, or as a number with its literal digits.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Price {
@@ -44,7 +44,7 @@ enum Price {
     Number(serde_json::Number),
 }
 
-/// A file that was read.
+/// A file, read.
 pub(super) struct CatalogFile {
     name: String,
     text: String,
@@ -145,7 +145,7 @@ fn built_in_names(catalog: &RegionCatalog) -> BTreeSet<String> {
     built_in.into_iter().chain(names(catalog.types.keys())).map(str::to_owned).collect()
 }
 
-/// What is wrong, as it is found.
+/// The problems, as they are found.
 struct FileReading<'a> {
     name: &'a str,
     text: &'a str,

@@ -1,7 +1,7 @@
-//! The catalogue that commands plan from: what comes with this build, or a file of the user's.
+//! The catalogue of commands: the built-in one, or a user's file.
 //!
-//! Decides which data stand for a region. On-demand prices come with the build for us-east-1 only, spot prices for no
-//! region: what isn't known is said, never guessed.
+//! Decides the data of a region. On-demand prices are built in for us-east-1 only, spot prices for no region. Unknown
+//! values are shown as unknown, never guessed.
 
 mod file;
 
@@ -21,7 +21,7 @@ use tenon_ec2::data::{DataError, Ec2Data};
 
 use crate::errors::{Failure, Problem};
 
-/// The region whose on-demand prices come with this build.
+/// The region of the built-in on-demand prices.
 const PRICED_REGION: &str = "us-east-1";
 
 /// Which instance types are wanted.
@@ -47,23 +47,22 @@ pub(crate) enum PriceOrigin {
 pub(crate) struct RegionCatalog {
     /// The region.
     pub(crate) region: Region,
-    /// What is known of each type.
+    /// The facts about each type.
     pub(crate) types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
     /// Where they are offered.
     pub(crate) offerings: ZoneOfferings,
     /// On-demand prices.
     pub(crate) on_demand: BTreeMap<InstanceType, UsdPerHour>,
-    /// Whose they are.
+    /// Their origin.
     pub(crate) origin: PriceOrigin,
     /// Spot prices, where any are known.
     pub(crate) spot: Option<SpotPrices>,
 }
 
 impl RegionCatalog {
-    /// What comes with this build.
+    /// The built-in catalogue.
     ///
-    /// # Errors
-    /// [`Failure`] for a region that isn't known.
+    /// # Errors [`Failure`] for an unknown region.
     pub(crate) fn built_in(region: &Region, scope: TypesScope) -> Result<Self, Failure> {
         let data = Ec2Data::get().map_err(|error| unusable(&error))?;
         let known = data.region(region).map_err(|error| unusable(&error))?;
@@ -98,10 +97,9 @@ impl RegionCatalog {
         Ok(self)
     }
 
-    /// What planners take. What a person gives, or comes with the build, is as of the moment of asking.
+    /// The planners' view. A user's data and built-in data count as refreshed now.
     ///
-    /// # Errors
-    /// None that could happen: what is of this moment is fresh.
+    /// # Errors None in practice: data of this moment is fresh.
     pub(crate) fn view(&self) -> Result<Catalog<'_>, Failure> {
         let spot = self.spot.as_ref().map(|spot| given(CatalogPart::SpotPrices, spot)).transpose()?;
         Ok(Catalog {
@@ -114,10 +112,9 @@ impl RegionCatalog {
         })
     }
 
-    /// The subnets of a class's status; none where it has none, and its nodes can be in every zone.
+    /// The subnets of a class's status; `None` without any, and then its nodes can be in every zone.
     ///
-    /// # Errors
-    /// [`Failure`] for a subnet in a zone that the region doesn't have.
+    /// # Errors [`Failure`] for a subnet in an unknown zone.
     pub(crate) fn subnets_of(&self, class: &Ec2NodeClass) -> Result<Option<Vec<ClassSubnet>>, Failure> {
         if class.status_subnets.is_empty() {
             return Ok(None);
@@ -131,7 +128,7 @@ impl RegionCatalog {
                     format!("give the class's region with `--region`; here: `{}`", zones.join("`, `"));
                 Problem::new(message, remedy).at(format!("EC2NodeClass `{}`: status.subnets", class.name))
             })?;
-            // How many addresses are free only decides where EC2 is asked first.
+            // The number of free addresses only decides the order of subnets.
             let free_addresses = u32::MAX;
             let (id, zone) = (subnet.id.clone(), subnet.zone.clone());
             Ok(ClassSubnet { id, zone, zone_id, free_addresses, shifted: None })

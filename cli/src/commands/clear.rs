@@ -1,7 +1,7 @@
-//! `tenon clear`: an operator's word that EC2 may be asked again, or that what was learned of nodes isn't believed.
+//! `tenon clear`: lets EC2 be asked again, or drops learned memory, for an operator.
 //!
-//! Decides what is told. Which marks or records are meant and how they are cleared is the table's; waiting pods hear of it
-//! by the next look of their cluster, which nothing has to be rung for.
+//! Decides the output. The table's module decides which records are cleared, and how. The next look of a cluster
+//! plans its pending pods; nothing rings for it.
 
 use crate::api::ClearBody;
 use crate::args::{ClearArgs, Clearable};
@@ -41,7 +41,7 @@ fn meant(args: &ClearArgs) -> ClearBody {
     }
 }
 
-/// Keys of what was learned: an image that follows a type is that of the type.
+/// Keys of learned memory: an image after a type belongs to the type.
 fn learned_keys(words: &[String]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     let mut instance_type: Option<&str> = None;

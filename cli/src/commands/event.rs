@@ -1,7 +1,7 @@
-//! `tenon event`: an event in the shape in which AWS sends it.
+//! `tenon event`: an event in AWS's form.
 //!
-//! Decides the shapes. What an event leaves open (id, account, time, region) the region that gets it fills in. An event
-//! only says when to look: what is true stays what EC2 says.
+//! Decides the forms. The region fills in absent fields (id, account, time, region). An event only says when to look:
+//! EC2 decides what is true.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::input;
 use crate::output::{self, OutputFormat};
 use crate::target;
 
-/// What an event is about.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy)]
 enum EventShape {
     /// EC2 AMI State Change.
@@ -23,11 +23,11 @@ enum EventShape {
     Instance { state: &'static str },
     /// A warning about an instance.
     Warning { detail_type: &'static str, action: Option<&'static str> },
-    /// A pipeline's own word.
+    /// A pipeline's own event.
     Pipeline,
 }
 
-/// The events that have a word.
+/// The events with a short name.
 const WORDS: [(&str, EventShape); 10] = [
     ("ami-available", EventShape::Image { state: "available" }),
     ("ami-failed", EventShape::Image { state: "failed" }),

@@ -1,7 +1,7 @@
-//! `tenon scenario`: plays scenario files and compares with their golden transcripts.
+//! `tenon scenario`: plays scenario files, and compares them with their golden transcripts.
 //!
-//! Decides how a difference is shown. What a transcript holds is `tenon_region`'s. A file that is broken doesn't keep
-//! the others from being played.
+//! Decides the form of a difference. `tenon_region` decides a transcript's content. A broken file doesn't stop the
+//! others.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use crate::output::{self, Colour};
 /// Lines shown around a difference.
 const CONTEXT: usize = 3;
 
-/// What became of a scenario.
+/// The result of a scenario.
 enum ScenarioOutcome {
-    /// As its golden transcript says.
+    /// It equals its golden transcript.
     Equal,
     /// The difference, written to be read.
     Differs(String),
-    /// Its golden transcript was written.
+    /// Its golden transcript is written.
     Blessed,
 }
 
@@ -92,7 +92,7 @@ fn compare(file: &Path, colour: Colour) -> Result<ScenarioOutcome, Problem> {
     Ok(ScenarioOutcome::Differs(difference(&expected, &transcript, colour)))
 }
 
-/// What differs, with the lines around it: `-` was expected, `+` happened.
+/// The differences with their context: `-` is expected, `+` is actual.
 fn difference(expected: &str, happened: &str, colour: Colour) -> String {
     let diff = TextDiff::from_lines(expected, happened);
     let mut text = String::new();

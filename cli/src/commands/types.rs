@@ -1,6 +1,6 @@
 //! `tenon types`: instance types as Tenon sees them.
 //!
-//! Decides the document's form. An offering whose price isn't known counts as available, with a price of null.
+//! Decides the document's form. An offering without a known price is available, with a price of null.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &TypesArgs) -> Result<CommandOutcome, Failure> {
     Ok(CommandOutcome::Done)
 }
 
-/// Leaves only the types that are asked for.
+/// Keeps only the requested types.
 fn select(catalog: &mut RegionCatalog, wanted: &[InstanceType]) -> Result<(), Failure> {
     let unknown = wanted.iter().filter(|name| !catalog.types.contains_key(name));
     let problems: Vec<Problem> = unknown

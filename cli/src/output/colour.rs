@@ -12,7 +12,7 @@ pub(crate) enum Colour {
 }
 
 impl Colour {
-    /// What standard output takes.
+    /// The colours of standard output.
     pub(crate) fn of_stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if io::stdout().is_terminal() && !refused { Self::On } else { Self::Off }

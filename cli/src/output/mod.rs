@@ -1,6 +1,6 @@
-//! How results are written: tables for people, JSON and YAML for scripts.
+//! The form of results: tables for people, JSON and YAML for scripts.
 //!
-//! Decides the forms, not what is in them. A reader that goes away (a closed pipe) ends the writing and is no error.
+//! Decides the forms, not the content. A closed pipe ends the output and is no error.
 
 mod colour;
 mod table;
@@ -54,7 +54,7 @@ fn yaml(json: &str) -> String {
     format!("{text}\n")
 }
 
-/// Whether anybody still reads what is written.
+/// Whether the output still has a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputReader {
     /// Yes.
@@ -65,8 +65,7 @@ pub(crate) enum OutputReader {
 
 /// Writes to standard output at once.
 ///
-/// # Errors
-/// [`Failure`] when it can't be written to, but for a closed pipe.
+/// # Errors [`Failure`] if the write fails, except for a closed pipe.
 pub(crate) fn write(text: &str) -> Result<OutputReader, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

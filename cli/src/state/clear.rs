@@ -1,4 +1,4 @@
-//! Marks that an operator clears, and what was learned, as they lay in the table.
+//! An operator's clearing of marks and learned memory; returns the items as stored.
 
 use serde_json::Value as Json;
 use tenon_domain::Timestamp;
@@ -10,7 +10,7 @@ use tenon_table::marks::{MarksError, Meant, clear_marks};
 
 use super::json;
 
-/// Clears marks; gives what was cleared, by key.
+/// Clears marks; returns the earlier ones, by key.
 pub(crate) async fn clear<T: Table>(
     table: &T,
     region: &Region,
@@ -21,7 +21,7 @@ pub(crate) async fn clear<T: Table>(
     Ok(cleared.iter().map(|mark| Json::Object(json::item(&to_item(mark)))).collect())
 }
 
-/// Clears what was learned; gives what was cleared, by key.
+/// Clears learned memory; returns the earlier records, by key.
 pub(crate) async fn unlearn<T: Table>(
     table: &T,
     region: &Region,

@@ -10,7 +10,7 @@ pub(super) fn item(item: &Item) -> Map<String, Json> {
     shown.map(|(name, attribute)| (name.clone(), value(attribute))).collect()
 }
 
-/// What was learned, with the key that clears it.
+/// Learned memory, with the key that clears it.
 pub(super) fn learned(what: &str, found: &Item) -> Json {
     let mut shown = item(found);
     shown.insert("what".to_owned(), Json::from(what));

@@ -23,9 +23,9 @@ use super::json;
 pub(crate) struct ListScope<'a> {
     /// The region.
     pub(crate) region: &'a Region,
-    /// The cluster; none for what belongs to the region alone.
+    /// The cluster; `None` for the region's own items.
     pub(crate) cluster: Option<&'a ClusterName>,
-    /// The time, which decides what today is.
+    /// The time, which decides the current day.
     pub(crate) now: Timestamp,
 }
 
@@ -100,8 +100,8 @@ async fn by_prefix<T: Table>(table: &T, pk: Option<String>, prefix: &str) -> Res
     Ok(items.iter().map(|(_, item)| Json::Object(json::item(item))).collect())
 }
 
-/// Marks that say something at this moment: those that were cleared or are forgotten stay in the table until DynamoDB
-/// deletes them. One of a form that this build can't read is shown as it lies. Who has just cleared one doesn't see it.
+/// Marks with an effect now; cleared and forgotten ones stay in the table until DynamoDB deletes them. A mark in an
+/// unreadable form is shown as stored. A mark that was just cleared isn't shown.
 async fn unavailable<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let range = SkRange::Prefix(keys::UNAVAILABLE.to_owned());
     let pk = keys::region_pk(scope.region);
@@ -138,7 +138,7 @@ async fn catalog<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>,
     Ok(CatalogPart::ALL.into_iter().filter_map(part).collect())
 }
 
-/// Today's decisions about the cluster and about the region, in the order in which they were made.
+/// Today's decisions about the cluster and about the region, in order.
 async fn events<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let mut lines: Vec<(String, Map<String, Json>)> = Vec::new();
     let cluster = scope.cluster.map(JournalOf::Cluster);

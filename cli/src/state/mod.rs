@@ -1,9 +1,8 @@
-//! The state table for people: lists by kind, the journal by subject, and marks and learned memory that an operator
-//! clears.
+//! The state table for people: lists by kind, the journal by subject, and an operator's clearing of marks and learned
+//! memory.
 //!
-//! Decides what `get` and `why` find. Everything goes through the table's port, so a table in memory and one of an account
-//! answer alike. Attributes come as they lie in the table; nothing but
-//! marks and what was learned is changed.
+//! Decides the results of `get` and `why`. All reads use the table's port, so a table in memory and one of an account
+//! answer alike. Attributes are shown as stored; only marks and learned memory are ever changed.
 
 mod clear;
 mod json;

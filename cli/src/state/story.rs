@@ -82,7 +82,7 @@ fn told(record: JournalRecord) -> Story {
     }
 }
 
-/// Claims whose Node, instance or own name is this.
+/// Claims with this Node, instance or own name.
 async fn claims_of_node<T: Table>(
     table: &T,
     name: &str,
@@ -100,7 +100,7 @@ async fn claims_of_node<T: Table>(
     Ok(claims.filter(is).map(|claim| claim.name.to_string()).collect())
 }
 
-/// Claims that were launched for a pod.
+/// Claims launched for a pod.
 async fn claims_of_pod<T: Table>(
     table: &T,
     name: &str,

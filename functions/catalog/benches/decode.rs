@@ -1,6 +1,6 @@
-//! How long a planner takes to have the whole catalogue of us-east-1 from the table: `cargo bench -p tenon-catalog`.
+//! The time for a planner to read the whole catalogue of us-east-1 from the table: `cargo bench -p tenon-catalog`.
 //!
-//! The table is in memory, so what is measured is unpacking. Fails where the median is beyond its limit.
+//! The table is in memory, so the benchmark measures unpacking. It fails if the median exceeds its limit.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark may fail loudly")]
 
@@ -16,9 +16,9 @@ use tenon_memory_table::block_on;
 use tenon_runtime::{Handler as _, WakeScope};
 use tenon_table::items::{CatalogCache, RefreshedParts, read_parts};
 
-/// What is asked of all four parts together.
+/// The limit for all four parts together.
 const MEDIAN_MAX: Duration = Duration::from_millis(10);
-/// The median of fewer moves with whatever else the machine does.
+/// With fewer reads, other load of the machine moves the median.
 const READS: usize = 101;
 
 fn main() -> ExitCode {
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The whole region, once refreshed.
+/// The whole region, refreshed once.
 fn world() -> FunctionWorld {
     let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
     let world = FunctionWorld::new(&config).unwrap();

@@ -1,7 +1,7 @@
-//! Writes what was planned: each part by itself, then the items for people.
+//! Writes a plan: each part by itself, then the items for people.
 //!
-//! A part's pieces are put one by one, then its pointer under the pointer's revision. What goes through stays; what is
-//! throttled comes back with the message, and finds the rest unchanged.
+//! A part's pieces are written one by one, then its pointer under the pointer's revision. Written parts stay; after
+//! throttling the message returns, and the next pass finds them unchanged.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::observe::{catalog_error, meta};
 use crate::plan::{CatalogPlan, StandIn};
 use crate::types;
 
-/// How often a pass reads the pointers again because another one was faster. What EC2 said doesn't become wrong by
-/// that, and there are as many other passes as parts.
+/// How often a pass reads the pointers again after a lost race. EC2's answer stays valid, and there are as many other
+/// passes as parts.
 const RACES: usize = 4;
 
-/// A part that is said to be refreshed.
+/// A part to announce as refreshed.
 #[derive(Debug)]
 pub(crate) struct Refreshed {
     /// Its pointer, as it is now.
@@ -31,12 +31,12 @@ pub(crate) struct Refreshed {
     pub(crate) failed_since: Option<Timestamp>,
 }
 
-/// What went through.
+/// The written parts.
 #[derive(Debug, Default)]
 pub(crate) struct CommittedParts {
     /// Parts with new content, and those that could be refreshed again.
     pub(crate) refreshed: BTreeMap<CatalogPart, Refreshed>,
-    /// What the last part that didn't go through ran into.
+    /// The error of the last part that wasn't written.
     pub(crate) failed: Option<HandlerError>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn commit<P: Ports>(ports: &P, plan: &CatalogPlan) -> Committed
     committed
 }
 
-/// Writes one part; says so where the content is new or was missed.
+/// Writes one part; announces it if its content is new or was missing.
 async fn commit_part<P: Ports>(
     ports: &P,
     plan: &CatalogPlan,
@@ -109,7 +109,7 @@ fn part_writes<P: Ports>(
     }))
 }
 
-/// What is said of a part's new pointer: nothing where it only has a newer date or another error.
+/// The announcement of a part's new pointer; `None` if only its date or its error changed.
 fn refreshed(before: Option<&PartMeta>, after: PartMeta) -> Option<Refreshed> {
     let failed_since =
         before.and_then(|before| before.failing_since).filter(|_| after.failing_since.is_none());
@@ -117,8 +117,8 @@ fn refreshed(before: Option<&PartMeta>, after: PartMeta) -> Option<Refreshed> {
     (is_new || failed_since.is_some()).then_some(Refreshed { meta: after, failed_since })
 }
 
-/// Writes the items for people one by one: half the price of transactions, and slow enough in practice not to be
-/// throttled. Where it is throttled all the same, the next wake goes on with what is still different.
+/// Writes the items for people one by one, at half the price of transactions, and slowly enough to avoid throttling
+/// in practice. After throttling, the next wake writes the remaining differences.
 pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &types::TypesPlan) -> Result<(), HandlerError> {
     let region = &ports.installation().region;
     let changed =

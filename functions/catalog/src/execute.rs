@@ -1,4 +1,4 @@
-//! Says on the bus which parts were refreshed, and which are stale or had from elsewhere.
+//! Announces on the bus which parts are refreshed, stale or taken from the release.
 
 use serde_json::{Map, Value, json};
 use tenon_domain::evidence::{CatalogPart, PartOrigin};
@@ -7,7 +7,7 @@ use tenon_runtime::{BusEvent, Ports, Signals};
 use crate::commit::{CommittedParts, Refreshed};
 use crate::plan::{Announcements, Stale};
 
-/// The most names of types in an event: they say what to look for, and the event stays small.
+/// The most names of types in an event, so that it stays small; they are examples.
 const NAMES: usize = 20;
 
 pub(crate) async fn execute<P: Ports>(ports: &P, report: &Announcements, committed: &CommittedParts) {

@@ -1,11 +1,11 @@
 //! `catalog`: instance types, zones and prices of the region, from EC2 into the table.
 //!
-//! Each of the four parts is refreshed, fails and goes stale on its own. A schedule says when; every wake also looks
-//! after parts that never arrived, failed or are overdue. What planners read (packed items) and what people read
-//! (`TYPE#`) are written here, and by nobody else. Nothing here decides what is fresh enough to plan from.
+//! Each of the four parts is refreshed, fails and becomes stale on its own. A schedule starts refreshes; every wake
+//! also tries parts that were never refreshed, failed or are overdue. Only this function writes the planners' items
+//! (packed) and people's items (`TYPE#`). It doesn't decide which parts are fresh enough for a plan.
 //!
-//! Invariants: an empty or torn answer is an error of the reader and never of the world, so the last good generation
-//! stays; a generation is visible wholly or not at all; what is unchanged costs one small write.
+//! Invariants: an empty or incomplete answer is an error, never a fact, so the last good generation stays; a
+//! generation is visible wholly or not at all; unchanged content costs one small write.
 
 mod commit;
 mod execute;
@@ -44,7 +44,7 @@ impl Handler for CatalogFunction {
         _: &WakeScope,
         causes: &[WakeCause],
     ) -> Result<(), HandlerError> {
-        // Part by part: a call that hangs takes no answer along that another part was given.
+        // Part by part, so that a call that hangs loses no other part's answer.
         let mut failed = None;
         for part in observe::due_parts(ports, &asked(causes)).await? {
             let looked = run(&CatalogPass { ports, part, cache: &self.cache }).await?;
@@ -65,7 +65,7 @@ struct CatalogPass<'a, P> {
     cache: &'a CatalogCache,
 }
 
-/// What the look came to.
+/// The result of an observation.
 #[derive(Debug, Default)]
 struct CatalogDone {
     announcements: Announcements,
@@ -121,7 +121,7 @@ impl<'a, P: Ports> Pass for CatalogPass<'a, P> {
     }
 }
 
-/// The parts whose schedule rang; several of one part are one.
+/// The scheduled parts, each once.
 fn asked(causes: &[WakeCause]) -> BTreeSet<CatalogPart> {
     let part = |cause: &WakeCause| match cause {
         WakeCause::Refresh(part) => Some(*part),

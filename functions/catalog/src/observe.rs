@@ -1,4 +1,4 @@
-//! Reads the pointers, and asks EC2 for the parts that are due.
+//! Reads the pointers, and queries EC2 for due parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::types;
 /// The most pages of one answer: 100,000 entries, several times what the largest region has.
 const PAGES: usize = 100;
 
-/// The parts that are due, in the order in which they are asked for.
+/// The due parts, in the order of their queries.
 pub(crate) async fn due_parts<P: Ports>(
     ports: &P,
     asked: &BTreeSet<CatalogPart>,
@@ -31,7 +31,7 @@ pub(crate) async fn due_parts<P: Ports>(
     Ok(in_turn(&meta(ports).await?, asked, ports.now()))
 }
 
-/// Asks EC2 for a part that is due.
+/// Queries EC2 for a due part.
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     part: CatalogPart,
@@ -41,7 +41,7 @@ pub(crate) async fn observe<P: Ports>(
     let region = &ports.installation().region;
     let meta = meta(ports).await?;
     let found = each_part(ports.table(), region, &meta, compared(part), cache).await?;
-    // One that can't be read any more says nothing of a new answer, which mends it.
+    // An unreadable part can't be compared with a new answer, which replaces it.
     let broken = found.iter().filter(|(_, found)| found.is_err()).map(|(part, _)| *part).collect();
     let before = found.into_iter().filter_map(|(part, found)| Some((part, found.ok()?))).collect();
     let answer = ask(ports.ec2(), part).await.map_err(|error| failure(&error));
@@ -50,7 +50,7 @@ pub(crate) async fn observe<P: Ports>(
     Ok(CatalogInput { now: ports.now(), meta, before, broken, answers, limits: &data.limits, shipped })
 }
 
-/// The parts of which is looked at what was there: the part itself, and what prices are for.
+/// The parts whose old content a part is compared with: itself, and for prices the types and offerings.
 const fn compared(part: CatalogPart) -> &'static [CatalogPart] {
     use CatalogPart::{InstanceTypes, Offerings, OnDemandPrices, SpotPrices};
     match part {
@@ -85,7 +85,7 @@ pub(crate) async fn meta<P: Ports>(ports: &P) -> Result<CatalogMeta, HandlerErro
     packed::read_meta(ports.table(), region, Consistency::Strong).await.map_err(catalog_error)
 }
 
-/// Asks EC2 for all of one part. An answer that breaks off is no answer.
+/// Queries all pages of one part. An interrupted list is no answer.
 async fn ask<E: Ec2 + Pricing>(ec2: &E, part: CatalogPart) -> Result<CatalogAnswer, Ec2Error> {
     Ok(match part {
         CatalogPart::InstanceTypes => {
@@ -129,7 +129,7 @@ where
     })
 }
 
-/// What the items for people are planned from; nothing where no pass is due.
+/// The input for the items for people; `None` if no pass is due.
 pub(crate) async fn observe_types<P: Ports>(
     ports: &P,
     cache: &CatalogCache,
@@ -148,8 +148,8 @@ pub(crate) async fn observe_types<P: Ports>(
     if !types::due(&generations, seen.as_ref(), now) {
         return Ok(None);
     }
-    // Prices that can't be read any more are too old to be told. Without types or zones there is nothing to say of any type,
-    // and the items stay until a new answer mends them.
+    // Unreadable prices are too old to show. Without types or zones no item is written, and the items stay until a
+    // new answer.
     let parts = each_part(table, region, &meta, &CatalogPart::ALL, cache).await?;
     let lacks = |part: CatalogPart| parts.get(&part).is_none_or(Result::is_err);
     if lacks(CatalogPart::InstanceTypes) || lacks(CatalogPart::Offerings) {
@@ -169,7 +169,7 @@ pub(crate) async fn observe_types<P: Ports>(
     }))
 }
 
-/// Whose the on-demand prices are, where they are another region's.
+/// The region of the on-demand prices, if it is another one.
 fn borrowed_from(meta: &CatalogMeta, region: &Region) -> Option<Region> {
     match &meta.parts.get(&CatalogPart::OnDemandPrices)?.origin {
         PartOrigin::Answered => None,

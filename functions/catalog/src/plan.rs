@@ -1,11 +1,10 @@
-//! What a pass writes of the catalogue's parts.
+//! The changes of the catalogue's parts in one pass.
 //!
-//! Decides which parts are looked at, what is taken of the answers, which part has gone stale, and when the price list
-//! that comes with the release stands in for one that AWS doesn't give. Whether content is new is seen when it is packed.
-//! It doesn't decide what a stale part may still be used for.
+//! Decides which parts to query, what to take of the answers, which parts are stale, and when the release's price
+//! list stands in for AWS's. Packing finds out whether content is new. It doesn't decide the use of a stale part.
 //!
-//! Invariants: a part that couldn't be read, or whose answer is torn, stays as it was, with the error and since when; what
-//! AWS answered is never replaced by what it didn't while it may still be used.
+//! Invariants: a part without a complete answer stays unchanged, with the error and its beginning; AWS's own answer
+//! is never replaced by a stand-in while it may still be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,27 +26,27 @@ use crate::shrink;
 /// How late a part's own schedule may be before another wake looks after the part.
 pub const SCHEDULE_SLACK: SignedDuration = SignedDuration::from_mins(5);
 
-/// A part that never arrived is said to be missing when its first look has failed for so long: the next wake, ten
-/// minutes later, has failed too.
+/// How long the first refresh of a part must fail before the part is announced as missing: the next wake, ten minutes
+/// later, has failed too.
 pub const MISSING_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
-/// What was observed.
+/// The observations.
 #[derive(Debug, Clone)]
 pub struct CatalogInput<'a> {
     /// The time.
     pub now: Timestamp,
-    /// The pointers, as they were before.
+    /// The stored pointers.
     pub meta: CatalogMeta,
-    /// The content of the parts that were asked for as it was before, and of what prices are for; those that arrived
-    /// and can be read.
+    /// The stored content of the queried parts, and of the parts that prices are compared with, if it exists and is
+    /// readable.
     pub before: RefreshedParts,
-    /// Parts among these whose content can't be read any more.
+    /// Unreadable parts among these.
     pub broken: BTreeSet<CatalogPart>,
-    /// What EC2 answered, or why it didn't, by part; parts that weren't asked for aren't there.
+    /// EC2's answer or its failure, for each queried part.
     pub answers: BTreeMap<CatalogPart, Result<CatalogAnswer, RefreshFailure>>,
-    /// What EC2 doesn't serve.
+    /// The limits that EC2 doesn't serve.
     pub limits: &'a Limits,
-    /// The price list that comes with the release, where it says something of the region.
+    /// The release's price list, if it has one for the region.
     pub shipped: Option<Shipped<'a>>,
 }
 
@@ -63,8 +62,8 @@ pub struct Shipped<'a> {
 }
 
 impl<'a> Shipped<'a> {
-    /// What the release has for a region: another region's prices are in the same order, but not where they are in another
-    /// currency than the region's spot prices, beside which they are compared.
+    /// The release's list for a region. Another region's prices keep their order, but they must be in the currency of
+    /// the region's spot prices, with which they are compared.
     #[must_use]
     pub fn of(data: &'a Ec2Data, region: &Region) -> Option<Self> {
         let own = &data.on_demand_region;
@@ -73,7 +72,7 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// What to write.
+/// The writes.
 #[derive(Debug, Clone, Default)]
 pub struct CatalogPlan {
     /// The time.
@@ -82,9 +81,9 @@ pub struct CatalogPlan {
     pub refreshed: BTreeMap<CatalogPart, PartData>,
     /// Parts that couldn't be read, with the error.
     pub failed: BTreeMap<CatalogPart, RefreshFailure>,
-    /// What stands in for parts among these.
+    /// Stand-ins among these parts.
     pub stand_ins: BTreeMap<CatalogPart, StandIn>,
-    /// Parts whose content is written anew even where it is as before: it can't be read any more.
+    /// Unreadable parts, whose content is written even if it is unchanged.
     pub broken: BTreeSet<CatalogPart>,
 }
 
@@ -97,7 +96,7 @@ pub struct StandIn {
     pub origin: PartOrigin,
 }
 
-/// What is said on the bus: what was left out and what is stale.
+/// The announcements on the bus: entries left out, stale parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Announcements {
@@ -110,7 +109,7 @@ pub struct Announcements {
 }
 
 impl Announcements {
-    /// Tells it. Types without a price are planned with all the same, and only said on the bus.
+    /// Adds the findings to a report. Types without a price are usable, so only the bus announces them.
     pub fn tell(&self, to: &mut Report) {
         let Self { left_out, unpriced: _, stale } = self;
         let of = |part: CatalogPart| Subject { kind: SubjectKind::Catalog, name: part.to_string() };
@@ -132,23 +131,23 @@ impl Announcements {
     }
 }
 
-/// A part beyond its limit, or one that won't be refreshed until a person does something.
+/// A part beyond its limit, or one whose refresh needs a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
     /// The part.
     pub part: CatalogPart,
     /// Its age; none where AWS never answered with it.
     pub age: Option<SignedDuration>,
-    /// What the last look ran into.
+    /// The error of the last query.
     pub failure: RefreshFailure,
     /// Since when looks fail.
     pub failing_since: Timestamp,
-    /// Where what stands in for it is from, if something does.
+    /// The origin of its stand-in, if there is one.
     pub stand_in: Option<PartOrigin>,
 }
 
-/// The parts to look at: those asked for, those that never arrived or failed last time, and those whose own schedule
-/// must have been lost.
+/// The due parts: scheduled ones, those without a successful last refresh, and overdue ones, whose schedule must have
+/// been lost.
 #[must_use]
 pub fn due(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) -> BTreeSet<CatalogPart> {
     let overdue = |part: CatalogPart, known: &PartMeta| {
@@ -162,8 +161,7 @@ pub fn due(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) ->
     CatalogPart::ALL.into_iter().filter(due).collect()
 }
 
-/// The parts that are due, in the order in which they are asked for: one that wasn't answered last time, and may take long
-/// not to be once more, keeps no other waiting.
+/// The due parts, with those last that failed last time: their queries may hang again, and must not delay the others.
 #[must_use]
 pub fn in_turn(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp) -> Vec<CatalogPart> {
     let mut due: Vec<CatalogPart> = due(meta, asked, now).into_iter().collect();
@@ -171,13 +169,13 @@ pub fn in_turn(meta: &CatalogMeta, asked: &BTreeSet<CatalogPart>, now: Timestamp
     due
 }
 
-/// Whether the last look failed and the next one may not. Where there is nobody to ask, the part's own schedule is soon
+/// Whether the last refresh failed, and the next one may succeed. Without an API, the part's own schedule is soon
 /// enough.
 fn failed_and_may_not(known: &PartMeta) -> bool {
     known.last_error.is_some() && known.last_error_kind != Some(ErrorKind::NoApi)
 }
 
-/// Plans what to write.
+/// Plans the writes.
 pub fn plan(input: &CatalogInput<'_>) -> (CatalogPlan, Announcements) {
     let mut plan = CatalogPlan { now: input.now, broken: input.broken.clone(), ..CatalogPlan::default() };
     let mut report = Announcements::default();
@@ -205,8 +203,7 @@ pub fn plan(input: &CatalogInput<'_>) -> (CatalogPlan, Announcements) {
     (plan, report)
 }
 
-/// What stands in for a part that AWS won't give until a person does something: nothing while there is an own answer that
-/// may still be used.
+/// The stand-in for a part that AWS won't serve until a person acts; `None` while AWS's own answer may still be used.
 fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &CatalogInput<'_>) -> Option<StandIn> {
     match part {
         CatalogPart::InstanceTypes | CatalogPart::Offerings | CatalogPart::SpotPrices => return None,
@@ -221,13 +218,13 @@ fn stand_in(part: CatalogPart, failure: &RefreshFailure, input: &CatalogInput<'_
     })
 }
 
-/// When AWS last answered with the part, as far as its content is that answer.
+/// When AWS last answered with the part; `None` if the content is a stand-in.
 fn answered_at(known: Option<&PartMeta>) -> Option<Timestamp> {
     let known = known.filter(|known| known.origin == PartOrigin::Answered)?;
     known.refreshed_at
 }
 
-/// The types that nodes can be of and that are offered without a price, for each list of prices that is new.
+/// Usable types that are offered without a price, for each new price list.
 fn unpriced(plan: &CatalogPlan, before: &RefreshedParts) -> BTreeMap<CatalogPart, BTreeSet<InstanceType>> {
     let stand_ins = plan.stand_ins.iter().map(|(part, stand_in)| (*part, &stand_in.data));
     let new: BTreeMap<CatalogPart, &PartData> =
@@ -260,14 +257,14 @@ fn unpriced(plan: &CatalogPlan, before: &RefreshedParts) -> BTreeMap<CatalogPart
     new.into_iter().filter_map(|(part, data)| Some((part, of(data)?))).collect()
 }
 
-/// What is taken of an answer, and what of it was left out.
+/// The usable content of an answer, and the entries left out.
 fn take(
     answer: &CatalogAnswer,
     part: CatalogPart,
     input: &CatalogInput<'_>,
 ) -> Result<(PartData, Vec<LeftOut>), RefreshFailure> {
     let failed = |kind, message| RefreshFailure { kind, message };
-    // What stood in for an answer says nothing of how long one is.
+    // A stand-in says nothing about the length of AWS's list.
     let before = input.before.get(&part).filter(|_| answered_at(input.meta.parts.get(&part)).is_some());
     let (data, left_out) =
         read(answer, input.limits).map_err(|error| failed(ErrorKind::Empty, error.to_string()))?;
@@ -277,8 +274,8 @@ fn take(
     Ok((data, left_out))
 }
 
-/// Whether people are told, and what: at once where asking again is no help, else once the part is beyond its limit. What
-/// has something to stand in for it is told when that begins, and when the reason changes.
+/// The announcement of a stale part: at once if a retry can't help, otherwise once the part is beyond its limit. For
+/// a part with a stand-in, it is sent when the stand-in begins, and when its reason changes.
 fn stale(
     part: CatalogPart,
     failure: &RefreshFailure,

@@ -1,7 +1,7 @@
-//! What EC2's answers mean, part by part.
+//! The parts of the catalogue, from EC2's answers.
 //!
-//! Decides what of an answer is taken: everything that can be read. An entry that can't is left out by name, the rest
-//! stays. Macs are taken: people ask for them, and planners leave them out. An answer with nothing in it is refused: a region without instance types is a reader without an answer.
+//! Decides which entries are usable: all that can be read. An unreadable entry is left out by name. Macs stay,
+//! because people look for them; planners skip them. An empty answer is refused: no region is without instance types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub enum CatalogAnswer {
     SpotPrices(Vec<SpotPrice>),
 }
 
-/// An entry that was left out.
+/// An unusable entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {
     /// The instance type, as EC2 names it.
@@ -46,10 +46,9 @@ pub struct EmptyAnswer {
     pub left_out: usize,
 }
 
-/// The part of an answer, and what of it was left out.
+/// The part of an answer, and its unusable entries.
 ///
-/// # Errors
-/// [`EmptyAnswer`] when nothing of it can be used.
+/// # Errors [`EmptyAnswer`] if no entry is usable.
 pub fn read(answer: &CatalogAnswer, limits: &Limits) -> Result<(PartData, Vec<LeftOut>), EmptyAnswer> {
     let mut left_out = Vec::new();
     let data = match answer {
@@ -107,10 +106,10 @@ fn zone_offerings(
     PartData::Offerings(ZoneOfferings { zones, offered })
 }
 
-/// EC2 may tell several prices of one type and zone; the newest holds, whatever their order.
+/// EC2 may return several prices of one type and zone, in any order; the newest counts.
 fn spot_prices(prices: &[SpotPrice]) -> PartData {
     let mut newest: BTreeMap<&InstanceType, BTreeMap<&Zone, (Timestamp, UsdPerHour)>> = BTreeMap::new();
-    // Nothing is had for nothing: a price of zero is none.
+    // A price of zero counts as missing.
     for price in prices.iter().filter(|price| price.price > UsdPerHour::ZERO) {
         let found = (price.since, price.price);
         let known = newest.entry(&price.instance_type).or_default().entry(&price.zone).or_insert(found);

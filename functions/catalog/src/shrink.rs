@@ -1,22 +1,21 @@
-//! Answers that look whole and may not be.
+//! Answers that look complete but may not be.
 //!
-//! Decides when an answer says so much less than the one before that it is taken for torn: a page that ends the list too
-//! early has no other mark. It doesn't decide what an empty answer means, which is none whatever was before.
+//! Decides when an answer is so much smaller than the one before that it counts as incomplete: a list that ends early
+//! has no other sign. It doesn't decide about empty answers, which are always refused.
 //!
-//! Invariant: what EC2 says once more after a torn answer is believed in the end, and as long as it has answered before the
-//! part could no longer be used; what it says once never is.
+//! Invariants: a small answer is believed in the end, if EC2 repeats it, and before the part becomes unusable; a
+//! single one never is.
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind};
 use tenon_table::items::packed::RefreshedPart;
 
-/// An answer may lack one entry in so many of what was there: EC2 withdraws a type now and then, and a whole page (100
-/// types of some 1,400, in EC2's own order) is more than that. A last page that is shorter is lost unseen until the next
-/// refresh.
+/// An answer may lack one entry in this many. EC2 withdraws a type now and then, while a lost page (100 types of some
+/// 1,400, in EC2's own order) is more than that. The loss of a shorter last page stays unseen until the next refresh.
 const LOST_MOST_ONE_IN: usize = 20;
 
-/// What fits on one page of the answer with the smallest pages can't be torn.
+/// Content that fits one page of the smallest size can't be incomplete.
 const PAGE: usize = 100;
 
 /// An answer that is taken for torn.
@@ -34,10 +33,9 @@ pub struct ShrunkAnswer {
     pub now: usize,
 }
 
-/// Checks an answer against what was there before, if anything was.
+/// Compares an answer with the stored part, if there is one.
 ///
-/// # Errors
-/// [`ShrunkAnswer`] when it is taken for torn.
+/// # Errors [`ShrunkAnswer`] if the answer counts as incomplete.
 pub fn check(
     answer: &PartData,
     before: Option<&RefreshedPart>,
@@ -57,13 +55,13 @@ pub fn check(
     Err(ShrunkAnswer { part, before, now })
 }
 
-/// How old what was there may be and still count against an answer: half of the time for which it may be used, so that
-/// there are further looks before it no longer may.
+/// The age up to which a stored part counts against an answer: half of the time for which it may be used, so that
+/// more refreshes follow before it becomes unusable.
 fn kept_for(part: CatalogPart) -> SignedDuration {
     part.stale_after() / 2
 }
 
-/// What an answer consists of: types, or types in zones.
+/// The number of entries: types, or types in zones.
 fn entries(data: &PartData) -> usize {
     match data {
         PartData::InstanceTypes(types) => types.len(),

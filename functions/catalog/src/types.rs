@@ -1,10 +1,10 @@
-//! `TYPE#`: the catalogue for people, as the default class sees it.
+//! `TYPE#`: the catalogue for people, as a default class sees it.
 //!
-//! Decides which items are written: those that changed. Spot prices move all the time, so they alone make an item
-//! change every twelve hours, and each hour that of another share of the types: no pass writes all of them at once, and
-//! one that is throttled doesn't find them all changed again. Twice a day and not more often, since writing them is the
-//! larger part of what spot prices cost. Nothing plans from prices in these items, so they may lag: such a pass goes on
-//! at the next wake with what is still different.
+//! Decides which items are written: changed ones. Spot prices change all the time, so they alone cause a write only
+//! every twelve hours, each hour for another share of the types. So no pass writes all items at once, and a throttled
+//! pass doesn't find all of them changed again. Twice a day is enough, because these writes are the largest cost of
+//! spot prices. No function plans with these items, so they may lag, and the next wake writes the remaining
+//! differences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
 use tenon_table::items::{Generations, SeenRecord, TypeRecord};
 
-/// How often the share changes whose items spot prices alone make change.
+/// How often the next share of types may be written for spot prices alone.
 pub const SHARE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// How many shares the types have: each has its turn every twelve hours.
 const SHARES: i64 = 12;
 
-/// What was observed.
+/// The observations.
 #[derive(Debug, Clone, Default)]
 pub struct TypesInput {
     /// The time.
     pub now: Timestamp,
-    /// Parts as they were last refreshed; those that arrived.
+    /// Stored parts, as of their last refresh.
     pub parts: BTreeMap<CatalogPart, Arc<PartData>>,
     /// Their generations.
     pub generations: BTreeMap<CatalogPart, u64>,
-    /// What the region's prices are in.
+    /// The currency of the region's prices.
     pub currency: Currency,
-    /// Whose the on-demand prices are, where they are another region's.
+    /// The region of the on-demand prices, if it is another one.
     pub on_demand_of: Option<Region>,
     /// The items as they are.
     pub written: BTreeMap<InstanceType, TypeRecord>,
 }
 
-/// What to write, and what it was planned from.
+/// The writes, and their input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypesPlan {
     /// Items that changed.
     pub changed: Vec<TypeRecord>,
-    /// Types that the region no longer has.
+    /// Types that the region doesn't have any longer.
     pub gone: Vec<InstanceType>,
-    /// What a whole pass saw; written when all of it went through.
+    /// The input of a complete pass, written after all other writes.
     pub seen: SeenRecord,
 }
 
@@ -90,12 +90,12 @@ pub fn plan(input: &TypesInput) -> TypesPlan {
     }
 }
 
-/// Counts the turns of shares.
+/// The number of the current turn.
 fn turn(at: Timestamp) -> i64 {
     at.as_second().div_euclid(SHARE_EVERY.as_secs())
 }
 
-/// Whether an item must be written: prices of spot that were there before count at its share's turn only.
+/// Whether an item must be written; a changed spot price counts only at its share's turn.
 fn differs(written: &TypeRecord, record: &TypeRecord, now: Timestamp) -> bool {
     let [first, ..] = *Digest::of_texts([record.name.as_str()]).bytes();
     let has_turn = i64::from(first).rem_euclid(SHARES) == turn(now).rem_euclid(SHARES);
@@ -116,7 +116,7 @@ fn records(input: &TypesInput) -> BTreeMap<InstanceType, TypeRecord> {
             PartData::SpotPrices(found) => spot = found,
         }
     }
-    // What isn't known isn't gone: without types there is nothing to say.
+    // Without the list of types, no type counts as removed.
     let types = types.into_iter().flatten();
     types
         .map(|(name, facts)| {

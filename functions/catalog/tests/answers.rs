@@ -1,4 +1,4 @@
-//! Answers of EC2 that aren't what they should be: what is decided, and what is said.
+//! Malformed and incomplete answers of EC2: decisions and announcements.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
@@ -38,7 +38,7 @@ use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
 const DENIED: &str = "not authorized to perform `pricing:GetProducts`: decode EC2's message with `aws sts decode-authorization-message`";
 
-/// A region that nobody asked EC2 about yet, and a cluster in it.
+/// A region before its first query to EC2, and a cluster in it.
 struct Running {
     world: FunctionWorld,
     catalog: CatalogFunction,
@@ -57,7 +57,7 @@ impl Running {
         block_on(self.catalog.handle(&self.world, &WakeScope::Region, causes)).unwrap();
     }
 
-    /// The region's schedules, every ten minutes for so long.
+    /// Runs the region's schedules, every ten minutes for so long.
     fn pass(&self, minutes: i64) {
         for _ in 0..minutes / 10 {
             self.world.clock.advance(SignedDuration::from_mins(10));
@@ -89,7 +89,7 @@ impl Running {
         meta.parts[&part].clone()
     }
 
-    /// What was said since the last time: kind, part, and what makes the event more than a refresh or an age.
+    /// The announcements since the last call: kind, part, and the details besides a refresh or an age.
     fn said(&self) -> Vec<String> {
         let events = self.world.signals.take_events().into_iter();
         let events = events.filter(|(kind, _)| kind.starts_with("Catalog"));
@@ -109,7 +109,7 @@ impl Running {
         self.said().into_iter().filter(|said| said.contains(part)).collect()
     }
 
-    /// What a planner gets of a part now.
+    /// The planner's view of a part.
     fn ready(&self, part: CatalogPart) -> Result<Ready<Arc<PartData>>, Waiting> {
         let region = &self.world.installation.region;
         let parts = block_on(read_parts(&self.world.table, region, &[part], &CatalogCache::new())).unwrap();
@@ -140,12 +140,12 @@ fn at(hours: i64) -> Timestamp {
     Timestamp::from_second(hours * 3600).unwrap()
 }
 
-/// A look at the types some hours after all of them were known.
+/// A query of the types some hours after a complete one.
 fn look(types: Vec<InstanceTypeInfo>, hours: i64) -> (CatalogPlan, Announcements) {
     look_after(types, hours, None)
 }
 
-/// The same where the look before had failed in that way.
+/// The same after a failure of this kind.
 fn look_after(
     types: Vec<InstanceTypeInfo>,
     hours: i64,
@@ -272,7 +272,7 @@ fn prices_that_aws_gave_are_kept_when_access_is_lost_and_people_are_told_while_i
     assert_eq!(running.said_of("on-demand"), ["Catalog Stale on-demand-prices Denied 43800"]);
     let prices = running.meta(CatalogPart::OnDemandPrices);
     assert_eq!((prices.origin, prices.generation, prices.count), (PartOrigin::Answered, 1, 3));
-    // A month later they would support no plan any more.
+    // A month later they would support no plan.
     running.world.clock.advance(CatalogPart::OnDemandPrices.stale_after());
     running.wake(&[WakeCause::Sweep]);
     let said = running.said_of("on-demand-prices");
@@ -347,7 +347,7 @@ fn an_hour_of_throttled_types_changes_nothing_and_is_known_to_have_been() {
     running.pass(10);
     let part = running.meta(CatalogPart::InstanceTypes);
     assert_eq!((part.refreshed_at, part.failing_since), (Some(running.world.clock.now()), None));
-    // Nothing is new but that it can be had again.
+    // Only the availability is new.
     assert_eq!(part.generation, 1);
     assert_eq!(running.said_of("instance-types"), [format!("Catalog Refreshed instance-types {began}")]);
 }
@@ -368,7 +368,7 @@ fn a_region_that_never_heard_of_its_types_says_so_and_recovers_at_the_first_answ
     assert!(running.claims_for_a_pod("on-demand") > 0);
 }
 
-/// A right that is missing stays missing: people are told at the first look, and what is known stays known.
+/// A missing right doesn't come back by itself: the first failure is announced, and known types stay.
 #[test]
 fn types_that_may_not_be_asked_for_are_told_at_once() {
     let mut running = Running::new(&WorldConfig::default());
@@ -452,7 +452,7 @@ fn types_that_are_offered_without_a_price_are_named_and_not_taken_for_free() {
     assert_eq!(prices.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["m5.large"]);
 }
 
-/// A Mac is for no node, and what can't be bought as spot needs no spot price.
+/// No node is a Mac, and a type without spot needs no spot price.
 #[test]
 fn a_price_is_missed_only_where_a_node_would_be_paid_by_it() {
     let name = |text: &str| InstanceType::parse(text).unwrap();

@@ -1,4 +1,4 @@
-//! The catalogue, as planners and people would notice it.
+//! The catalogue, as planners and people see it.
 #![expect(
     clippy::indexing_slicing,
     reason = "helpers of an integration test aren't inside #[test] functions"
@@ -63,7 +63,7 @@ impl Running {
     }
 }
 
-/// Somebody deleted what a pointer points to: the next answer mends it, though it says nothing new.
+/// A pointer's content was deleted: the next answer repairs it, even if it is unchanged.
 #[test]
 fn a_lost_piece_is_written_again_by_an_unchanged_answer() {
     let mut running = small();
@@ -84,7 +84,7 @@ fn a_lost_piece_is_written_again_by_an_unchanged_answer() {
     assert_eq!((parts(&running).unwrap(), running.generation(part)), (1, 1));
 }
 
-/// A list of prices that nobody can read any more takes nothing from the types.
+/// An unreadable price list doesn't affect the types.
 #[test]
 fn types_are_told_without_the_prices_that_are_lost() {
     let mut running = small();
@@ -95,7 +95,7 @@ fn types_are_told_without_the_prices_that_are_lost() {
         .table
         .dump()
         .filter(|(key, _)| {
-            // A pass that was throttled before its end has seen nothing either.
+            // An interrupted pass doesn't count as seen.
             ["PACKED#spot-prices", "SEEN#"].iter().any(|part| key.sk.contains(part))
                 || key.sk.starts_with(keys::TYPE)
         })
@@ -230,7 +230,7 @@ fn the_whole_region_converges_under_a_bounded_table() {
         ..WorldConfig::default()
     });
     for _ in 0..40 {
-        // What is throttled comes back with its message.
+        // A throttled message comes back.
         let _throttled = running.wake(&[WakeCause::Sweep]);
         running.world.clock.advance(SignedDuration::from_secs(10));
     }

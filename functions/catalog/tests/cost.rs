@@ -1,4 +1,4 @@
-//! What the whole catalogue of us-east-1 costs, by the table's own meter.
+//! The cost of the whole catalogue of us-east-1, by the table's own meter.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use jiff::SignedDuration;
@@ -18,7 +18,8 @@ use tenon_table::items::packed::read_meta;
 use tenon_table::items::{CatalogCache, read_parts, refresh};
 use tenon_table::{Consistency, Table};
 
-/// List prices in nano-dollars and what a call takes, as in docs/bill.md. A GB-second is in millionths of a nano-dollar.
+/// List prices in nano-dollars and the cost of a call, as in docs/bill.md. A GB-second is in millionths of a
+/// nano-dollar.
 const WRITE_UNIT: u64 = 625;
 const READ_UNIT: u64 = 125;
 const GB_SECOND_MILLIONTHS: u64 = 13_333_400_000;
@@ -43,7 +44,7 @@ struct Running {
     catalog: CatalogFunction,
 }
 
-/// What wakes took.
+/// The usage of wakes.
 #[derive(Debug, Default, Clone, Copy)]
 struct Taken {
     wakes: u64,
@@ -73,7 +74,7 @@ impl Taken {
 }
 
 impl Running {
-    /// The whole region, once refreshed.
+    /// The whole region, refreshed once.
     fn new() -> Self {
         let config = WorldConfig { types: Vec::new(), zones: Vec::new(), ..WorldConfig::default() };
         let running =
@@ -125,7 +126,8 @@ impl Running {
 fn spot_prices_every_ten_minutes_cost_at_most_twenty_cents_a_month() {
     let running = Running::new();
     let (mut first, mut other) = (Taken::default(), Taken::default());
-    // Half a day, in which each type has its turn for people once: one wake in an hour's middle, and the next hour's first.
+    // Half a day, in which each type's item for people has one turn: one wake in an hour's middle, and the next
+    // hour's first.
     for _ in 0..12 {
         other.add(running.spot_prices_after(50));
         // The other parts' own schedules, which aren't counted here.
@@ -166,7 +168,7 @@ fn a_cold_planner_reads_the_whole_catalogue_for_sixty_units_and_a_warm_one_the_p
     assert_eq!(table.meter().operations.keys().collect::<Vec<_>>(), [&Operation::GetItem]);
 }
 
-/// What a planner reads of a cluster besides is one call with the pointers.
+/// A planner reads a cluster's other items in one call with the pointers.
 #[test]
 fn a_cold_planner_has_the_whole_catalogue_by_two_reads() {
     let running = Running::with_all_types();

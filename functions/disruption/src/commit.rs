@@ -1,10 +1,10 @@
 //! Disruption's decisions as transactions.
 //!
-//! Decides what goes together: a command with its candidates, their actions, its replacements' claims and launches and
-//! their records is one group under the cluster's revision; a step of a command, or a drift mark, is a transaction on
-//! the revisions of what it steps.
+//! Decides the groups: a command with its candidates, their actions, its replacements' claims and launches and their
+//! records is one group under the cluster's revision; a step of a command, or a drift mark, is a transaction on the
+//! revisions of its own items.
 //!
-//! Invariant: a candidate is taken only in the transaction that commits what replaces it.
+//! Invariant: a candidate is taken only in the transaction that commits its replacements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,18 +29,18 @@ use crate::plan::PlannedDisruption;
 /// How long a command that is done is kept.
 const COMMAND_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What decisions are written from.
+/// The context of the writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DisruptionContext<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) view: &'a ClusterView,
     pub(crate) launch: &'a LaunchInput<'a>,
-    /// What the agent has to do now, by claim.
+    /// The agent's current actions, by claim.
     pub(crate) actions: &'a BTreeMap<ClaimName, NodeAction>,
     pub(crate) planned: &'a PlannedDisruption,
 }
 
-/// A change and what it does to the world outside.
+/// A change, with its effects outside the table.
 #[derive(Debug)]
 pub(crate) struct DecidedChange<'a> {
     pub(crate) change: Change<'a>,
@@ -59,7 +59,7 @@ impl<'a> DisruptionContext<'a> {
         DecidedChange { change: Change::of(self.cluster), launches: 0, actions: 0 }
     }
 
-    /// A new command; nothing where no launch can be made for a replacement.
+    /// A new command; `None` if a replacement's launch can't be built.
     pub(crate) fn command(&self, new: &NewCommand) -> Result<Option<DecidedChange<'a>>, HandlerError> {
         let mut decided = self.nothing();
         if !self.launches(&mut decided, &new.id) {
@@ -92,7 +92,7 @@ impl<'a> DisruptionContext<'a> {
         Ok(Some(decided))
     }
 
-    /// A step of a command that is active; nothing where no launch can be made.
+    /// A step of an active command; `None` if a launch can't be built.
     pub(crate) fn advance(&self, advance: &Advance) -> Result<Option<DecidedChange<'a>>, HandlerError> {
         let Some(command) = self.view.commands.get(&advance.command) else { return Ok(None) };
         let mut decided = self.nothing();
@@ -169,7 +169,7 @@ impl<'a> DisruptionContext<'a> {
         Some(decided)
     }
 
-    /// Adds the launches of a command's replacements; whether each of them has one.
+    /// Adds the launches of a command's replacements. Returns whether each has one.
     fn launches(&self, decided: &mut DecidedChange<'_>, command: &CommandId) -> bool {
         let Some(built) = self.planned.built.get(command).filter(|built| built.refused.is_empty()) else {
             return false;

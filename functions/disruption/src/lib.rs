@@ -1,8 +1,8 @@
-//! `disruption`: claims that aren't what their class would make any more are marked and, within their pool's budgets,
-//! replaced: new nodes first, then the drain.
+//! `disruption`: marks claims that drifted from their class, and replaces them within their pools' budgets: new nodes
+//! first, then the drain.
 //!
-//! It launches and drains nothing itself: a command's launches are committed for the provisioner, its drains for the
-//! agent. While the table waits for a person's word, and from a snapshot that isn't fresh, it does nothing.
+//! It doesn't launch or drain itself: it commits a command's launches for `provisioner`, and its drains for the
+//! agent. While the cluster is halted, or the snapshot is stale, it does nothing.
 
 mod commit;
 mod plan;
@@ -30,7 +30,7 @@ use tenon_table::{CommitError, Consistency, Key, Table, WriteGroup, limits};
 use commit::{DecidedChange, DisruptionContext};
 use plan::PlannedDisruption;
 
-/// What disruption looks at.
+/// The observations that disruption needs.
 const WANTS: Wants<'static> = Wants {
     function: FunctionName::Disruption,
     parts: &CatalogPart::ALL,
@@ -70,13 +70,13 @@ struct DisruptionPass<'a, P> {
     caches: &'a Caches,
 }
 
-/// What the looks of a pass came to.
+/// The result of a pass's observations.
 #[derive(Debug, Default)]
 struct DisruptionDone {
     launches: usize,
     actions: usize,
     commits: usize,
-    /// When the last plan asks for another look.
+    /// The time of the next look, by the last plan.
     wake_at: Option<Timestamp>,
     /// Whether the last look wrote nothing.
     idle: bool,
@@ -154,7 +154,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     }
 }
 
-/// Commits a plan: steps and marks on their own revisions, then what is under the cluster's.
+/// Commits a plan: steps and marks on their own revisions, then the groups under the cluster's revision.
 async fn carry_out<P: Ports>(
     ports: &P,
     context: &DisruptionContext<'_>,
@@ -188,7 +188,7 @@ async fn carry_out<P: Ports>(
     }
     match commit(ports, context.cluster, context.view.generations.revision, groups).await? {
         CommitOutcome::Whole => {}
-        // What went through before the race was lost is seen by the next look, and its doorbells are rung all the same.
+        // The next observation sees committed slices; their doorbells are rung in any case.
         CommitOutcome::Lost => {}
     }
     done.launches += launches;
@@ -214,7 +214,7 @@ async fn commit_step<P: Ports>(
     }
 }
 
-/// What the agent has to do of the claims that take a step: their next action keeps what it was told before.
+/// The agent's actions for claims with a step: the next action keeps their labels, annotations and taints.
 async fn read_actions<P: Ports>(
     ports: &P,
     cluster: &ClusterName,

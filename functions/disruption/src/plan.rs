@@ -1,7 +1,7 @@
-//! Plans disruption from what was observed. Pure.
+//! Plans disruption from observations. Pure.
 //!
-//! Decides which observation supports a plan, and that a command whose replacements can't be launched isn't begun. Which
-//! nodes go is `tenon_planning`'s.
+//! Decides which observations support a plan, and drops commands whose replacements can't be launched.
+//! `tenon_planning` decides which nodes leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use tenon_state::view::ClusterView;
 #[derive(Debug)]
 pub(crate) struct PlannedDisruption {
     pub(crate) plan: DisruptionPlan,
-    /// The launches of commands' replacements, by command; none of one that can't be launched.
+    /// The launches of commands' replacements, by command, without those that can't be built.
     pub(crate) built: BTreeMap<CommandId, Built>,
     /// How long drains may take, by claim.
     pub(crate) terms: BTreeMap<ClaimName, Terms>,
@@ -43,7 +43,7 @@ pub(crate) struct PlannedDisruption {
 }
 
 impl PlannedDisruption {
-    /// What launches are made from.
+    /// The input of replacements' launches.
     pub(crate) fn launch_input<'a>(
         &'a self,
         registry: &'a Registry,
@@ -107,7 +107,7 @@ pub(crate) fn plan(
     (Some(planned), told)
 }
 
-/// Builds the launches of replacements, and tells those that can't be.
+/// Builds the launches of replacements, and reports those that can't be built.
 fn built(
     input: &LaunchInput<'_>,
     view: &ClusterView,
@@ -164,7 +164,7 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
     }
 }
 
-/// A class whose spec changed since it resolved says nothing about drift yet.
+/// A class whose spec changed since its last resolution says nothing about drift.
 fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> ClassView {
     let right = view.registry.as_ref().ok().and_then(|registry| ReservedCapacity::behind(registry.gates));
     let spec = snapshot.node_classes.iter().find(|class| class.name == status.name);

@@ -1,4 +1,4 @@
-//! What a user would notice of disruption: a new image rolls the nodes, one at a time, new ones first.
+//! Disruption as a user sees it: a new image replaces the nodes one at a time, new nodes first.
 
 mod commands;
 mod races;
@@ -27,7 +27,7 @@ use super::*;
 
 const TYPES: [&str; 3] = ["m5.large", "m5.xlarge", "m6g.large"];
 
-/// A cluster with initialised nodes of an image that its class no longer gives, each with a pod.
+/// A cluster with initialised nodes of an image that its class doesn't select, each with a pod.
 fn cluster(nodes: u32) -> Cluster {
     let mut cluster = Cluster::new(FunctionWorld::new(&WorldConfig::default()).unwrap(), &TYPES).unwrap();
     cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
@@ -196,7 +196,7 @@ fn an_unchanged_sweep_is_one_read_and_no_write() {
     assert_eq!(used, [Operation::BatchGetItem]);
 }
 
-/// The claim that was planned becomes the n-th node, with the pod of the node that it replaces.
+/// The planned claim becomes the n-th node, with the pod of the node that it replaces.
 fn replace(cluster: &mut Cluster, n: u32) -> Claim {
     let planned = phases(cluster, ClaimPhase::Planned).remove(0);
     let name = format!("node-{n}");
@@ -217,7 +217,7 @@ fn a_drain_for_drift_ends_with_the_pools_termination_grace_period() {
     cluster.objects.node_pools = vec![Arc::new(pool)];
     cluster.report().unwrap();
     wake(&cluster);
-    // The node that came in the place of the first was made by the pool as it is now; it drifted, too.
+    // The first replacement has the pool's current template; it drifted, too.
     let second = replace(&mut cluster, 100);
     let gone =
         cluster.claims().unwrap().into_iter().find(|claim| claim.name.as_str() == "default-0").unwrap();

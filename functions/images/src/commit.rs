@@ -1,6 +1,6 @@
-//! Writes what changed, each change with the record that explains it.
+//! Writes changes, each with its record.
 //!
-//! Unconditional: EC2's last word holds, and where two passes cross, the next sweep puts it right.
+//! The writes are unconditional: EC2's last answer counts, and if two passes cross, the next sweep corrects them.
 
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::content_commit;

@@ -1,4 +1,4 @@
-//! Says on the bus which images may be launched and which no longer may.
+//! Announces on the bus which images can be launched, and which can't any longer.
 
 use serde_json::json;
 use tenon_runtime::{BusEvent, Ports, Signals};

@@ -1,8 +1,8 @@
-//! `images`: image states as EC2 tells them, into the table, and word of those that may be launched or no longer may.
+//! `images`: records the states of images in the table, and announces which can be launched.
 //!
-//! Woken by EC2's and pipelines' events, which only say which image to look at, and by a schedule, which looks at all
-//! that classes select and all that isn't final. The verdict always comes from EC2: a pending image is recorded as
-//! pending, and announced only once EC2 says `available`. Which image a class takes is `node-classes`'.
+//! Events of EC2 and of pipelines name an image to look at; a schedule looks at all selected images and all without a
+//! final state. The state always comes from EC2: a pending image is recorded as pending, and announced only once EC2
+//! returns `available`. `node-classes` decides which image a class uses.
 
 mod commit;
 mod execute;
@@ -86,7 +86,7 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
 
     async fn execute(&self, observed: &ImagesObservation, plan: &mut ImagesPlan) -> Result<(), HandlerError> {
         execute::execute(self.ports, plan).await;
-        // What was seen is kept; what wasn't is looked at again when the message comes back.
+        // Answers are kept; the rest is queried again when the message comes back.
         match &observed.failed {
             Some(error) if plan.unanswered > 0 => Err(HandlerError::Ec2(error.clone())),
             Some(_) | None => Ok(()),
@@ -98,7 +98,7 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
     }
 }
 
-/// What to look at: the images that events name, or everything.
+/// The scope of a look: the images of events, or all.
 fn look(causes: &[WakeCause]) -> ImagesLook {
     let mut named: BTreeSet<ImageId> = BTreeSet::new();
     for cause in causes {

@@ -1,4 +1,4 @@
-//! Reads what is known of images, what classes select, and what EC2 says of both.
+//! Reads the records of images and the classes' queries, and asks EC2 about both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,10 @@ use crate::plan::{ImagesInput, is_final};
 /// Ids of one question to EC2: it takes more, but one that is malformed for it would spoil fewer.
 const IDS_A_QUERY: usize = 100;
 
-/// Queries of one pass. A region with more different selectors than this is looked at in part by each class's own
-/// sweep, which asks EC2 itself.
+/// The most queries of a pass. Each class's own sweep, which asks EC2 itself, covers further selectors.
 const QUERIES: usize = 200;
 
-/// What to look at.
+/// The scope of a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImagesLook {
     /// All that classes select and all that is known and not final.
@@ -29,7 +28,7 @@ pub enum ImagesLook {
     At(BTreeSet<ImageId>),
 }
 
-/// An observation, and what kept it from being whole.
+/// An observation, and the reason if it is incomplete.
 #[derive(Debug)]
 pub(crate) struct ImagesObservation {
     pub(crate) input: ImagesInput,
@@ -57,7 +56,7 @@ pub(crate) async fn observe<P: Ports>(
     for filter in filters.iter().take(QUERIES) {
         ask(ports, filter, &mut input, &mut failed).await;
     }
-    // Those that a query told of needn't be asked for again.
+    // Images in a query's answer aren't queried by id.
     let rest: Vec<ImageId> = ids.into_iter().filter(|id| !input.seen.contains_key(id)).collect();
     for some in rest.chunks(IDS_A_QUERY) {
         let filter =
@@ -68,7 +67,7 @@ pub(crate) async fn observe<P: Ports>(
     Ok(ImagesObservation { input, failed })
 }
 
-/// Asks EC2; a question without an answer says nothing of any image.
+/// Queries EC2; a failed query says nothing about any image.
 async fn ask<P: Ports>(
     ports: &P,
     filter: &ImageFilter,
@@ -112,7 +111,7 @@ async fn known_of<P: Ports>(
     Ok(known)
 }
 
-/// A read that may lag must not make a known image look new: what EC2 told of and the table didn't is read again.
+/// A lagging read must not make a known image look new, so images without a record are read consistently.
 async fn read_unknown<P: Ports>(
     ports: &P,
     region: &Region,
@@ -131,13 +130,13 @@ fn record(key: &Key, item: &tenon_table::Item) -> Result<(ImageId, ImageRecord),
     Ok((record.id.clone(), record))
 }
 
-/// What the classes of all clusters of the region select, each question once.
+/// The distinct queries of all the region's classes.
 async fn selected<P: Ports>(ports: &P, region: &Region) -> Result<BTreeSet<ImageFilter>, HandlerError> {
     let range = SkRange::Prefix(keys::CLUSTER.to_owned());
     let registry = Query::new(keys::region_pk(region), range, Consistency::Eventual);
     let mut filters = BTreeSet::new();
     for (key, _) in query_all(ports.table(), &registry).await? {
-        // Another stack's word for a cluster: one that can't be read is left to whoever serves it.
+        // A malformed name is skipped, so that it doesn't hide the images of other clusters.
         let Some(Ok(cluster)) = keys::name_of(&key, keys::CLUSTER).map(ClusterName::parse) else { continue };
         let range = SkRange::Prefix(keys::NODE_CLASS.to_owned());
         let classes = Query::new(keys::cluster_pk(&cluster), range, Consistency::Eventual);

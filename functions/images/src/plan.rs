@@ -1,10 +1,10 @@
-//! What changed about images, from one look at EC2 and at what was known.
+//! Changes of images, from one look at EC2 and the records.
 //!
-//! Decides each image's state and whether to say so. It doesn't decide whether anybody may launch it.
+//! Decides each image's state, and whether to announce it. It doesn't decide whether a class may launch it.
 //!
-//! Invariants: an image is available here only where EC2 said so in this look; one that EC2 was asked for by id and
-//! no longer knows is deregistered; an unchanged world gives an empty plan; what a class may choose an image by, its tags
-//! among it, is said when it changes.
+//! Invariants: an image is available only if EC2 returned it so in this look; an image that EC2 doesn't return by id
+//! is deregistered; an unchanged world gives an empty plan; a change of a selectable attribute, such as a tag, is
+//! announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,52 +15,52 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::Image;
 
-/// How long an image that is gone for good is remembered: as long as the journal that names it.
+/// How long a deregistered image is remembered: as long as the journal that names it.
 pub const GONE_KEPT: SignedDuration = tenon_domain::journal::JOURNAL_KEPT;
 
-/// What was observed.
+/// The observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImagesInput {
     /// The time.
     pub now: Timestamp,
-    /// What the table knows of the images that were looked at.
+    /// The stored records of the images.
     pub known: BTreeMap<ImageId, ImageRecord>,
-    /// What EC2 said, by id.
+    /// EC2's answers, by id.
     pub seen: BTreeMap<ImageId, Image>,
-    /// Ids that EC2 was asked for and answered about, by telling the image or by not knowing it.
+    /// Ids with an answer, whether EC2 returned the image or not.
     pub asked: BTreeSet<ImageId>,
     /// Queries and ids that EC2 gave no answer to.
     pub unanswered: usize,
 }
 
-/// What to write and to say.
+/// The writes and announcements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImagesPlan {
     /// Changes, by image.
     pub changes: Vec<ImageChange>,
-    /// Queries and ids that EC2 gave no answer to: what was known of them stays, and the pass fails for them.
+    /// Queries and ids without an answer: their records stay, and the pass fails for them.
     pub unanswered: usize,
 }
 
 /// One image's change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageChange {
-    /// What is known of it from now on.
+    /// Its new record.
     pub record: ImageRecord,
     /// Its state's change, where it has one: the decision's record.
     pub journal: Option<JournalRecord>,
-    /// What to say on the bus.
+    /// Its announcement on the bus.
     pub announcement: Option<Announcement>,
     /// When the item may go.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What is said of an image.
+/// An announcement about an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announcement {
     /// It can be launched.
     Available,
-    /// It can't, or no longer can.
+    /// It can't be launched.
     Rejected,
 }
 
@@ -75,7 +75,7 @@ impl Announcement {
     }
 }
 
-/// Whether EC2 will never say anything else of an image: it isn't asked for by id again.
+/// Whether the state is final: the image isn't queried by id again.
 #[must_use]
 pub const fn is_final(state: ImageState) -> bool {
     match state {
@@ -84,7 +84,7 @@ pub const fn is_final(state: ImageState) -> bool {
     }
 }
 
-/// Plans what to write and to say. Nothing is refused here: a state that no class can use is a decision.
+/// Plans the writes and announcements. It refuses nothing: an unusable state is a decision.
 #[must_use]
 pub fn plan(input: &ImagesInput) -> ImagesPlan {
     let mut plan = ImagesPlan { unanswered: input.unanswered, ..ImagesPlan::default() };
@@ -117,8 +117,8 @@ fn described(image: &Image, now: Timestamp) -> ImageRecord {
     }
 }
 
-/// An image that EC2 doesn't know: what was known of it stays, but for its state. A failed one stays failed, which
-/// says more.
+/// An image that EC2 doesn't return: its record stays, except for the state. A failed image stays failed, which says
+/// more.
 fn gone(id: &ImageId, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecord {
     match known {
         Some(known) if known.state == ImageState::Failed => ImageRecord { seen_at: now, ..known.clone() },
@@ -144,7 +144,7 @@ fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> O
     }
     let before = known.map(|known| known.state);
     let moved = before != Some(record.state);
-    // What is there to be launched may be another class's choice now: it was tagged, renamed or deprecated.
+    // A new tag, name or deprecation of an available image may make another class select it.
     let matters = moved || record.state == ImageState::Available;
     Some(ImageChange {
         journal: moved.then(|| journal(&record, before, now)),

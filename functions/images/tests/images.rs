@@ -1,4 +1,4 @@
-//! Images, as a user would notice them: what the table and the bus say while EC2's images come and go.
+//! Images as a user sees them: the table and the bus while EC2's images change.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 #![expect(
     clippy::indexing_slicing,
@@ -92,7 +92,7 @@ fn a_pending_image_is_announced_only_once_ec2_says_available() {
     assert!(said(&world).is_empty(), "the same word twice is said once");
 }
 
-/// A pipeline promotes an image by its tag, long after it was made: a class that selects by that tag is woken.
+/// A pipeline tags an image long after its creation: a class that selects by that tag is woken.
 #[test]
 fn a_pipelines_word_of_a_tagged_image_wakes_its_classes_though_its_state_is_known() {
     let world = world();

@@ -1,7 +1,7 @@
-//! A plan, committed: one transaction on the claim's revision, the last call of the table.
+//! Commits a plan: one transaction on the claim's revision, the last call of the table.
 //!
-//! The mark goes with it, under its own revision. Where another function was faster with the mark, the drain goes
-//! through without it: it can't wait, and the other one knew as much.
+//! The mark is in it, under its own revision. If another function changes the mark first, the drain is committed
+//! without it: it can't wait, and the other function knew as much.
 
 use tenon_domain::unavailable::Mark;
 use tenon_runtime::{HandlerError, Ports};
@@ -11,10 +11,9 @@ use tenon_table::{Commit, CommitError, Expect, WriteCondition, commit_through_co
 
 use crate::plan::{InterruptionInput, InterruptionPlan};
 
-/// Commits the plan, if it says anything.
+/// Commits the plan, unless it is empty.
 ///
-/// # Errors
-/// [`HandlerError::Commit`], a lost race for the claim among it.
+/// # Errors [`HandlerError::Commit`], also for a lost race for the claim.
 pub async fn commit<P: Ports>(
     ports: &P,
     input: &InterruptionInput,

@@ -1,14 +1,15 @@
-//! `interruption`: what EC2 takes back is drained at once, and its offering or reservation is avoided for a while.
+//! `interruption`: drains interrupted instances at once, and marks their offering or reservation.
 //!
-//! Decides the drain, its deadline and the mark. It doesn't decide what replaces the node (`provisioner`), nor when the
-//! instance is terminated (`lifecycle`).
+//! Decides the drain, its deadline and the mark. `provisioner` replaces the node, and `lifecycle` terminates the
+//! instance.
 //!
-//! Invariants: at most three calls of the table for each instance, four in a capacity reservation, and no snapshot is
-//! read, so a warning of two minutes is acted on in the first second; a throttled call and a lost race are tried again in
-//! the same invocation, since a message that goes back is seen again only after its visibility timeout; instances stand on
-//! their own, one that fails keeps no other.
+//! Invariants: an instance costs at most three calls of the table, four in a capacity reservation, and no snapshot is
+//! read, so the drain begins within a second of a two-minute warning. Throttled calls and lost races are repeated in
+//! the same invocation, because a returned message waits for its visibility timeout. A failing instance doesn't
+//! affect the others.
 //!
-//! Source: KARPENTER.md 2.17. The peer gives an interrupted node no deadline; here it is EC2's own.
+//! Source: aws/karpenter-provider-aws `pkg/controllers/interruption/controller.go`. The peer gives an interrupted
+//! node no deadline; here it has EC2's.
 
 pub mod commit;
 pub mod execute;
@@ -35,7 +36,8 @@ pub const NAME: &str = "interruption";
 
 /// How long an invocation waits for a throttled table: its timeout is 10 s, and the doorbells take a moment.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(8);
-/// Steps of other functions that one instance's drain gives way to. A claim has ten states, and each step is one of them.
+/// Steps of other functions that one instance's drain gives way to. A claim has ten states, and each step is one of
+/// them.
 const RACES: usize = 10;
 
 /// The function.
@@ -50,17 +52,17 @@ impl Interruption {
     }
 }
 
-/// A pass of one instance; a lost race is planned again from what is then, in the same invocation.
+/// A pass for one instance; after a lost race it observes and plans again in the same invocation.
 struct InstancePass<'a, P> {
     ports: &'a Patient<'a, P>,
     instance: &'a InstanceId,
     warning: Warning,
 }
 
-/// What the looks of a pass came to.
+/// The result of a pass's observations.
 #[derive(Debug, Default)]
 struct InterruptionDone {
-    /// What was written, and in which cluster.
+    /// The committed plan, with its cluster.
     written: Option<(ClusterName, InterruptionPlan)>,
     /// Whether the last look lost its race.
     lost: bool,

@@ -1,5 +1,5 @@
-//! What is read of one interrupted instance: whose it is; its claim, and what is known of its offering. Two calls of the
-//! table, and a third where it was launched into a capacity reservation, which only the claim knows.
+//! Observes one interrupted instance: its owner, then its claim and the mark of its offering. That takes two calls of
+//! the table, and a third for a capacity reservation, which only the claim names.
 
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClusterName, InstanceId};
@@ -9,20 +9,20 @@ use tenon_state::view::form_error;
 use tenon_table::items::{InstanceOwner, ItemForm, from_item, keys};
 use tenon_table::{Consistency, Item, Key, Table};
 
-/// An instance of ours.
+/// One of our instances.
 #[derive(Debug, Clone)]
 pub struct InterruptedInstance {
     /// The cluster of its claim.
     pub cluster: ClusterName,
     /// Its claim.
     pub claim: Claim,
-    /// The offering that it was had from; none of an instance that was launched before that was kept.
+    /// Its offering; `None` for old instances.
     pub offering: Option<OfferingKey>,
-    /// The mark of its reservation, or of the offering where it is in none, whatever it still says.
+    /// The mark of its reservation, or else of its offering, even without effect.
     pub mark: Option<Mark>,
 }
 
-/// The instance's claim; nothing for an instance that isn't ours, after one read.
+/// The instance's claim; `None` for a foreign instance, after one read.
 ///
 /// # Errors
 /// [`HandlerError`] when it can't be read.

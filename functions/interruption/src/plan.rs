@@ -1,7 +1,6 @@
-//! What an interruption means for a claim.
+//! The effect of an interruption on a claim.
 //!
-//! Decides purely from an [`InterruptionInput`]. A claim that already goes stays as it is: a plan of the same warning
-//! again is empty.
+//! Decides from an [`InterruptionInput`] alone. A leaving claim is unchanged, so a second plan for the same warning is empty.
 
 use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
@@ -16,7 +15,7 @@ use tenon_state::action::{Registration, asked};
 
 use crate::NAME;
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Debug)]
 pub struct InterruptionInput {
     /// The time.
@@ -27,22 +26,22 @@ pub struct InterruptionInput {
     pub instance: InstanceId,
     /// How it is interrupted.
     pub kind: InterruptionKind,
-    /// When EC2 ends it, where its event says so.
+    /// When EC2 ends it, if its event has the time.
     pub deadline: Option<Timestamp>,
     /// The claim that owns it.
     pub claim: Claim,
-    /// The offering that it was had from, where that was kept.
+    /// Its offering, if it is known.
     pub offering: Option<OfferingKey>,
-    /// The mark, as it was, of its reservation, or of the offering where it is in none.
+    /// The stored mark of its reservation, or else of its offering.
     pub mark: Option<Mark>,
 }
 
-/// What is to be done.
+/// The writes and announcements.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct InterruptionPlan {
     /// The claim after its step, where it takes one.
     pub claim: Option<Claim>,
-    /// What its Node should be.
+    /// The target state of its Node.
     pub action: Option<NodeAction>,
     /// The mark of the offering, or of the reservation, that is avoided, after this.
     pub mark: Option<Mark>,
@@ -52,7 +51,7 @@ pub struct InterruptionPlan {
     pub event: Option<Event>,
 }
 
-/// What is told of an interruption.
+/// An announcement of an interruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The claim.
@@ -67,7 +66,7 @@ pub struct Event {
     pub deadline: Option<Timestamp>,
 }
 
-/// Plans; nothing where the claim has another instance, or is on its way out already: EC2 says the same twice.
+/// Plans; `None` if the claim has another instance or is leaving, because EC2 may send an event twice.
 #[must_use]
 pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     let held = input.claim.state.instance().filter(|held| held.id == input.instance)?;
@@ -94,7 +93,8 @@ pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     };
     let message = format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words());
     Some(InterruptionPlan {
-        // The action before isn't read, which would be another call: no action takes away what a Node was given.
+        // The previous action isn't read, which would cost another call: no action removes labels, annotations or
+        // taints.
         action: asked(&claim, None, |_| Registration::default()),
         mark: mark(input),
         journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
@@ -103,12 +103,12 @@ pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     })
 }
 
-/// EC2's own; of a warning without a time, as if it had come at once.
+/// EC2's deadline; without one in the warning, the usual notice from now on.
 fn deadline(input: &InterruptionInput) -> Option<Timestamp> {
     input.deadline.or_else(|| input.now.checked_add(NOTICE).ok())
 }
 
-/// A recommendation is told and written down; the instance may live on for days.
+/// A rebalance recommendation is only announced and recorded; the instance may live on for days.
 fn recommendation(input: &InterruptionInput, held: &LaunchedInstance) -> InterruptionPlan {
     let message = format!(
         "keeping NodeClaim `{}` until EC2 takes instance `{}` back: EC2 only recommends to rebalance it",
@@ -121,12 +121,12 @@ fn recommendation(input: &InterruptionInput, held: &LaunchedInstance) -> Interru
     }
 }
 
-/// The capacity is on its way to somebody else. Where that is known already nothing is written.
+/// EC2 gives the capacity to someone else. A mark that says so is left unchanged.
 fn mark(input: &InterruptionInput) -> Option<Mark> {
     let held = input.claim.state.instance()?;
     let (key, code) = match input.kind {
         InterruptionKind::Spot => (UnavailableKey::Offering(input.offering.clone()?), SPOT_INTERRUPTION),
-        // An open reservation takes whatever fits: only one that was asked for is asked for again.
+        // An open reservation takes any matching instance; only a reservation that the launch named is marked.
         InterruptionKind::CapacityReservation => {
             (UnavailableKey::Reservation(held.reservation.as_ref()?.id.clone()), RESERVATION_INTERRUPTION)
         }

@@ -155,7 +155,7 @@ fn a_drain_ends_when_ec2_ends_the_instance_and_not_two_minutes_after_the_message
         kind: InterruptionKind::Spot,
         deadline: Some(EPOCH + SignedDuration::from_secs(seconds)),
     };
-    // The same warning twice, of which the second took another way; the first message was 70 s late.
+    // The same warning twice, by different routes; the first message was 70 s late.
     let causes = [warned(55), warned(50)];
     block_on(Interruption::new().handle(&world, &WakeScope::Region, &causes)).unwrap();
     let deadline = Some(EPOCH + SignedDuration::from_secs(50));
@@ -210,7 +210,7 @@ fn a_claim_without_a_node_drains_and_the_warning_again_changes_nothing() {
     assert_eq!(world.signals.take(), vec![]);
 }
 
-/// What is known of the offering: it was refused five times, and a probe is due in a while.
+/// The state of the offering: refused five times, with a probe due in a while.
 fn known(until: i64) -> Mark {
     Mark {
         key: UnavailableKey::Offering(offering_of(&spot(0))),
@@ -272,7 +272,7 @@ fn an_interrupted_reservation_is_marked_and_a_second_warning_changes_nothing_of_
     assert_eq!((first.code.as_str(), first.count), ("CapacityReservationInterruption", 1));
     let held_for = first.until.duration_since(EPOCH);
     assert!((SignedDuration::from_mins(3)..SignedDuration::from_secs(203)).contains(&held_for), "{held_for}");
-    // The pool of capacity beside the reservation says nothing of it, nor the other way round.
+    // The capacity pool and the reservation have separate marks.
     assert_eq!(world.table.dump().filter(|(key, _)| key.sk.starts_with("UNAVAILABLE#")).count(), 1);
 
     handle(&world, vec![instance_id(1)], InterruptionKind::CapacityReservation).unwrap();
@@ -340,6 +340,6 @@ fn a_drain_that_loses_its_race_is_planned_again_at_once() {
     assert!(meeting.met());
     let after = claim(&world, 0);
     assert_eq!((after.phase(), after.revision), (ClaimPhase::Draining, 9));
-    // Twice the three calls of a drain, and the other's step: what lost to the claim isn't sent again without the mark.
+    // Twice the three calls of a drain, and the other's step: after a lost race for the claim the mark isn't dropped.
     assert_eq!(calls(&world), 2 * 3 + 1);
 }

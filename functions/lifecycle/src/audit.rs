@@ -1,11 +1,11 @@
 //! The audit: EC2's instances of the cluster against the table's claims.
 //!
-//! Decides which tags are missing, which instances nobody owns and may be terminated, and when everything halts. It
-//! doesn't decide anything about instances that a claim owns: that is [`crate::step`]'s.
+//! Decides which tags are missing, which orphans may be terminated, and when the cluster halts. Instances with a
+//! claim are [`crate::step`]'s.
 //!
-//! Invariants: only instances with the installation's and the cluster's tags and a settled launch of this table are
-//! terminated; a Node with the instance's providerID, or a snapshot that isn't fresh, keeps it; at most
-//! [`allowed`] go in an hour.
+//! Invariants: only instances with the installation's and the cluster's tags and a settled launch in this table are
+//! terminated; a Node with the instance's providerID, or a stale snapshot, keeps it; at most [`allowed`] are
+//! terminated in an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,31 +23,31 @@ use crate::audit_record::{AuditRecord, allowed};
 use crate::input::{Ec2View, LifecycleInput, has_instance};
 use crate::{AUDIT_EVERY, NAME};
 
-/// An instance that nobody owns is left alone for so long: its launch's answer may be on its way to the table.
+/// The age before which an orphan is left alone: its launch may not be settled yet.
 pub const ORPHAN_GRACE: SignedDuration = SignedDuration::from_mins(5);
 /// So many orphans at a time: two items of journal each, and all of them in one transaction.
 const ORPHANS_MOST: usize = 40;
 /// So many of the instances that halt everything are named; the rest is found by their tags.
 const NAMED_MOST: usize = 5;
 
-/// What an audit asks for.
+/// The actions of an audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditPlan {
     /// Tags that instances of claims lack.
     pub tags: BTreeMap<InstanceId, Tags>,
-    /// The record to write, where the audit found something to write down or is due.
+    /// The record to write, if the audit has findings or is due.
     pub record: Option<AuditRecord>,
-    /// Decisions about instances that nobody owns.
+    /// Records about orphans.
     pub journal: Vec<JournalRecord>,
-    /// Instances that nobody owns and that are to be terminated, those of earlier audits that still run among them.
+    /// Orphans to terminate, including those of earlier audits that still run.
     pub orphans: BTreeSet<InstanceId>,
     /// Why everything halts from now on.
     pub halt: Option<Halt>,
-    /// What it waits for.
+    /// The evidence that it waits for.
     pub waiting: Option<Waiting>,
 }
 
-/// Audits what EC2 showed.
+/// Audits EC2's answer.
 #[must_use]
 pub fn audit(input: &LifecycleInput, view: &Ec2View) -> AuditPlan {
     let mut plan = AuditPlan { tags: missing_tags(input, view), ..AuditPlan::default() };
@@ -73,7 +73,7 @@ pub fn audit(input: &LifecycleInput, view: &Ec2View) -> AuditPlan {
     plan
 }
 
-/// Instances whose launch the table doesn't know: it was put back to a time before that launch, or they are foreign.
+/// Instances of unknown launches: the table was restored to an earlier time, or the instances are foreign.
 fn of_unknown_launches<'a>(unowned: &[&'a Instance], view: &Ec2View) -> Vec<&'a Instance> {
     let unknown = |instance: &&&Instance| {
         instance.tags.get(tags::LAUNCH).is_none_or(|launch| view.unknown_launches.contains(launch))
@@ -120,8 +120,8 @@ fn terminate_orphans(unowned: &[&Instance], input: &LifecycleInput, plan: &mut A
                 plan.journal.push(told(instance, input));
             }
             Orphan::Yes => {
-                // Beside some that go now, it is left to the next audit. Where those that may go have gone, it is more
-                // than a lost answer explains.
+                // While orphans are being terminated, the halt is left to the next audit. More orphans than the
+                // allowance, after those, can't come from a lost answer.
                 if plan.halt.is_none() && plan.journal.is_empty() {
                     let halt = Halt {
                         since: input.now,
@@ -138,13 +138,13 @@ fn terminate_orphans(unowned: &[&Instance], input: &LifecycleInput, plan: &mut A
         }
     }
     if plan.halt.is_some() {
-        // Nothing is terminated beside a halt: what was told stays told, and goes when the halt does.
+        // A halt terminates nothing. Earlier terminations stay recorded, and continue after the halt.
         plan.orphans.clear();
     }
     plan.record = Some(record);
 }
 
-/// Whether an instance that nobody owns may be terminated.
+/// Whether an orphan may be terminated.
 enum Orphan {
     /// It may.
     Yes,
@@ -175,7 +175,7 @@ fn orphan(instance: &Instance, input: &LifecycleInput) -> Orphan {
     }
 }
 
-/// Whether a claim owns the instance: one of the input's, or one that was written since, by the instance's own item.
+/// Whether a claim owns the instance: one of the input's, or a newer one, by the instance's own item.
 fn is_owned(instance: &Instance, input: &LifecycleInput, view: &Ec2View) -> bool {
     let holds = |claim: &Claim| {
         claim.phase() != ClaimPhase::Terminated
@@ -185,7 +185,7 @@ fn is_owned(instance: &Instance, input: &LifecycleInput, view: &Ec2View) -> bool
         return true;
     }
     view.owners.get(&instance.id).is_some_and(|owner| {
-        // A claim that isn't among the input's was made since; one that is final has let go of it.
+        // A claim outside the input is newer; a final claim has given up its instance.
         input.claims.get(&owner.claim).is_none_or(|claim| !claim.phase().is_final())
     })
 }

@@ -1,6 +1,6 @@
-//! `AUDIT`: when EC2 was last asked for all of a cluster's instances, and which of them nobody owned.
+//! `AUDIT`: the time of a cluster's last audit, and the terminated orphans.
 //!
-//! Decides how many orphans may go in an hour. It doesn't decide which instances are orphans.
+//! Decides how many orphans may be terminated in an hour, not which instances are orphans.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ const ALWAYS: usize = 5;
 /// And so many of a hundred claims.
 const PERCENT: usize = 5;
 
-/// What is known of the audits of a cluster.
+/// The audits of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuditRecord {
-    /// Counts up with every change; 0 before the first.
+    /// The count of changes; 0 before the first.
     pub revision: u64,
-    /// When the last audit was.
+    /// The time of the last audit.
     pub at: Option<Timestamp>,
-    /// When each orphan was told to terminate, by its id; those of the last hour.
+    /// When each orphan of the last hour was terminated, by id.
     pub told: BTreeMap<InstanceId, Timestamp>,
 }
 
 impl AuditRecord {
-    /// Where the item lies.
+    /// The key of the item.
     #[must_use]
     pub fn key(cluster: &ClusterName) -> Key {
         Key::new(keys::cluster_pk(cluster), "AUDIT")

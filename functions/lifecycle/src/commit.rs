@@ -1,6 +1,6 @@
-//! Plans, committed: each claim's steps on the claim's own revision, so that who loses one race loses nothing else.
+//! Commits plans: each claim's steps on the claim's own revision, so that a lost race loses nothing else.
 //!
-//! Decides what goes together. It doesn't retry: a lost race is observed again at the next wake.
+//! Decides the transactions. It doesn't retry: the next wake observes again after a lost race.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ use crate::audit_record::AuditRecord;
 use crate::learn::Lesson;
 use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, LifecyclePlan};
 
-/// What went through.
+/// The committed parts of a plan.
 #[derive(Debug, Default)]
 pub struct CommittedClaims {
-    /// Claims whose steps, or actions, are written.
+    /// Claims with committed steps or actions.
     pub claims: BTreeSet<ClaimName>,
     /// How many actions the agent has to read.
     pub actions: usize,
@@ -31,7 +31,7 @@ pub struct CommittedClaims {
     pub audit: AuditCommit,
     /// How many commits lost their race.
     pub lost: usize,
-    /// Why something that was learned isn't written, where it isn't; nothing else depends on it.
+    /// Why learned memory isn't written, if it isn't; nothing else depends on it.
     pub not_learned: Option<HandlerError>,
 }
 
@@ -41,15 +41,14 @@ pub enum AuditCommit {
     /// They do; so do those of an audit that decided nothing.
     #[default]
     Written,
-    /// Another run was faster: nothing of the audit is carried out.
+    /// Another pass was faster: nothing of this audit is executed.
     Lost,
 }
 
-/// Commits the plan: the audit first, for a halt has to stand before anything else is done. What is learned comes before
-/// the steps that it is learned at, since those are taken once.
+/// Commits the plan. The audit is first, because a halt must be visible before anything else happens. Learned memory
+/// comes before the steps that it was learned from, because each step happens once.
 ///
-/// # Errors
-/// [`HandlerError`] for anything but a lost race; what was committed before stays valid.
+/// # Errors [`HandlerError`] for any error except a lost race; earlier commits stay valid.
 pub async fn commit<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -110,8 +109,7 @@ async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut CommittedClaims) -
     }
 }
 
-/// Another run that was faster knew as much: the next Node of the type says it again. What is told is written with the
-/// record that it is about.
+/// After a lost race nothing is lost: the next Node of the type reports again. A finding is written with its record.
 async fn commit_learned<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -172,7 +170,7 @@ fn launch_commit(cluster: &ClusterName, launch: &Launch, now: Timestamp) -> Comm
     change.commit()
 }
 
-/// How an item was that now gets this revision.
+/// The observation of an item that gets this revision.
 fn before(next: u64) -> Expect {
     match next.saturating_sub(1) {
         0 => Expect::Absent,

@@ -1,7 +1,7 @@
-//! What is done outside of the table once the plan is committed: terminations, tags, doorbells.
+//! Effects outside the table after the commit: terminations, tags, doorbells.
 //!
-//! Decides nothing. Late, twice or partly is harmless: terminations are repeated until EC2 says that they are under way,
-//! tags until the audit sees them, doorbells are best effort.
+//! Decides nothing. It may run late, twice or partly: terminations are repeated until EC2 confirms them, tags until
+//! the audit sees them, and doorbells are best effort.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +20,14 @@ use crate::commit::{AuditCommit, CommittedClaims};
 use crate::plan::{ClaimStep, LifecyclePlan};
 use crate::remind::halted;
 
-/// Schedules sweep every three minutes; what is due earlier is woken for.
+/// The interval of the scheduled sweep; an earlier look gets a wake of its own.
 const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(3);
 /// So many instances at a time are terminated.
 const TERMINATE_AT_ONCE: usize = 100;
 
 /// Executes.
 ///
-/// # Errors
-/// What EC2 refused for another reason than that it is busy; everything else was done.
+/// # Errors EC2's refusals, except transient ones; everything else is done.
 pub async fn execute<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -37,7 +36,7 @@ pub async fn execute<P: Ports>(
     now: Timestamp,
 ) -> Result<(), Ec2Error> {
     let ids = to_terminate(plan, done);
-    // Another run may have halted everything since this one looked: an instance that is gone doesn't come back.
+    // Another pass may have halted the cluster meanwhile, and a termination can't be undone.
     let holds = !ids.is_empty() && is_halted(ports, cluster).await;
     let terminated = if holds { Ok(()) } else { terminate(ports, &ids).await };
     let tagged = tag(ports, plan).await;
@@ -45,7 +44,7 @@ pub async fn execute<P: Ports>(
     terminated.and(tagged)
 }
 
-/// Instances whose claims' intent is committed, and orphans whose audit is.
+/// Instances whose claims' termination is committed, and orphans whose audit is.
 fn to_terminate(plan: &LifecyclePlan, done: &CommittedClaims) -> Vec<InstanceId> {
     let steps: BTreeSet<_> = plan.steps.iter().map(|step| &step.after.name).collect();
     let stands = |claim| !steps.contains(claim) || done.claims.contains(claim);
@@ -58,7 +57,7 @@ fn to_terminate(plan: &LifecyclePlan, done: &CommittedClaims) -> Vec<InstanceId>
     ids.into_iter().collect()
 }
 
-/// Whether a halt stands, or couldn't be looked for.
+/// Whether a halt exists, or can't be read.
 async fn is_halted<P: Ports>(ports: &P, cluster: &ClusterName) -> bool {
     let found = ports.table().get(&keys::halt(cluster), Consistency::Strong).await;
     found.map_or(true, |halt| halt.is_some())
@@ -68,7 +67,7 @@ async fn terminate<P: Ports>(ports: &P, ids: &[InstanceId]) -> Result<(), Ec2Err
     let mut result = Ok(());
     for chunk in ids.chunks(TERMINATE_AT_ONCE) {
         let answer = match ports.ec2().terminate_instances(chunk).await {
-            // One unknown id refuses the whole call: once more without those that EC2 named.
+            // One unknown id refuses the whole call, so it is repeated without the ids that EC2 names.
             Err(Ec2Error::NotFound { ids: unknown, .. }) => {
                 let known = chunk.iter().filter(|id| !unknown.iter().any(|name| name == id.as_str()));
                 let known: Vec<InstanceId> = known.cloned().collect();
@@ -96,7 +95,7 @@ async fn tag<P: Ports>(ports: &P, plan: &LifecyclePlan) -> Result<(), Ec2Error> 
     Ok(())
 }
 
-/// What is worth an error: EC2 being busy isn't, the next wake does the same again.
+/// Drops transient errors, because the next wake repeats the call.
 fn unless_busy(answer: Result<(), Ec2Error>) -> Result<(), Ec2Error> {
     match answer {
         Ok(())

@@ -1,6 +1,6 @@
-//! What `lifecycle` plans from: everything that was observed, how old it is, and the time.
+//! The input of `lifecycle`: all observations with their age, and the time.
 //!
-//! Decides nothing but what counts as seen: where a Node, an instance or an object of the user's is, or surely isn't.
+//! Decides only when a Node, an instance or a user's object counts as present, absent or unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,45 +34,45 @@ pub struct LifecycleInput {
     pub region: Region,
     /// Its claims.
     pub claims: BTreeMap<ClaimName, Claim>,
-    /// Claims whose items DynamoDB already may delete.
+    /// Claims whose items DynamoDB may delete.
     pub expiring: BTreeSet<ClaimName>,
     /// Its launches.
     pub launches: BTreeMap<LaunchId, Launch>,
-    /// What its agent has to do.
+    /// The agent's current actions.
     pub actions: BTreeMap<ClaimName, NodeAction>,
-    /// Its pools' statuses, as they were written last.
+    /// The stored statuses of its pools.
     pub pools: BTreeMap<NodePoolName, PoolStatus>,
     /// Its classes, as they resolved last.
     pub classes: BTreeMap<NodeClassName, ClassStatus>,
-    /// What the agent reported, if that is fresh.
+    /// The snapshot, if it is fresh.
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
     /// Facts about the types of the claims that have none of their own Node's yet.
     pub types: BTreeMap<InstanceType, TypeRecord>,
-    /// What the cluster's own nodes of the types and images of those claims reported.
+    /// Stored memory of the cluster's own nodes, for the types and images of those claims.
     pub learned: BTreeMap<(InstanceType, ImageId), LearnedRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,
-    /// What holds every termination back.
+    /// The halt, which stops every termination.
     pub halt: Option<Halt>,
-    /// The last audit, and the orphans that were told to terminate.
+    /// The last audit, and the terminated orphans.
     pub audit: AuditRecord,
 }
 
 /// EC2's instances with the tags of the installation and the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Ec2View {
-    /// The instances; one may be missing for a while after it was made.
+    /// The instances; a new one may be missing for a while.
     pub instances: BTreeMap<InstanceId, Instance>,
-    /// Who owns those that no claim of the input has, read after EC2 answered.
+    /// Owners of instances outside the input's claims, read after EC2's answer.
     pub owners: BTreeMap<InstanceId, InstanceOwner>,
     /// Launches that instances name and that the table doesn't have, read after EC2 answered.
     pub unknown_launches: BTreeSet<String>,
 }
 
-/// What EC2 says of a claim's instance.
+/// EC2's answer about a claim's instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstanceSeen {
-    /// It wasn't asked.
+    /// EC2 wasn't asked.
     NotAsked,
     /// It is there, in this state.
     State(InstanceState),
@@ -105,7 +105,7 @@ impl<'a> NodeSeen<'a> {
 }
 
 impl LifecycleInput {
-    /// The snapshot, if it is fresh and was seen after the moment: older ones may not show what was decided then.
+    /// The snapshot, if it is fresh and newer than the moment: an older one may not show the decision's effect.
     #[must_use]
     pub fn snapshot_after(&self, moment: Timestamp) -> Option<&Snapshot> {
         self.snapshot.as_deref().ok().filter(|snapshot| snapshot.seen_at > moment)
@@ -127,7 +127,7 @@ impl LifecycleInput {
         }
     }
 
-    /// What EC2 says of the instance.
+    /// EC2's answer about the instance.
     #[must_use]
     pub fn instance(&self, id: &InstanceId) -> InstanceSeen {
         match &self.ec2 {
@@ -145,8 +145,8 @@ impl LifecycleInput {
         snapshot.node_pools.iter().find(|pool| pool.name == claim.pool)
     }
 
-    /// Whether the user took the claim away: its NodeClaim or its NodePool. Only a fresh snapshot that was seen after
-    /// the claim was made and that can be read at this place says so.
+    /// Whether the user deleted the claim's NodeClaim or its NodePool. Only a fresh snapshot after the claim's
+    /// creation, readable at this place, says so.
     #[must_use]
     pub fn is_deleted_by_user(&self, claim: &Claim) -> bool {
         let Some(snapshot) = self.snapshot_after(claim.created_at) else { return false };
@@ -160,7 +160,7 @@ impl LifecycleInput {
         }
     }
 
-    /// Whether the agent says that the claim's action is done.
+    /// Whether the agent reports the claim's action as done.
     #[must_use]
     pub fn is_done(&self, action: &NodeAction) -> bool {
         self.snapshot.as_deref().is_ok_and(|snapshot| {
@@ -179,7 +179,7 @@ impl LifecycleInput {
         class.subnets.iter().find(|subnet| subnet.zone == instance.zone).map(|subnet| &subnet.zone_id)
     }
 
-    /// How long ago the moment was.
+    /// The time since the moment.
     #[must_use]
     pub fn since(&self, moment: Timestamp) -> SignedDuration {
         self.now.duration_since(moment)

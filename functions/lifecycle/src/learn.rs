@@ -1,10 +1,10 @@
-//! What is learned of nodes: the memory that their kubelets report when they register, by type and image.
+//! Learned memory: the memory that kubelets report at registration, by type and image.
 //!
-//! Decides whose report counts: a Node's that registers in this pass, of a type whose memory is known. What of it is new,
-//! and whom it counts for, is [`LearnedRecord`]'s to say; who plans with it is the planners' business.
+//! Decides which reports count: those of Nodes that register in this pass, of a known type. [`LearnedRecord`] decides
+//! what is new and for which clusters; planners decide the use.
 //!
-//! Invariant: a report that isn't believed is told, in the region's journal, which is shown with every cluster's: once with
-//! the record that is written of it, or with the registration where none is.
+//! Invariant: an implausible report is told once in the region's journal, which is shown with every cluster's: with
+//! its record, or with the registration if there is none.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use crate::NAME;
 use crate::input::LifecycleInput;
 use crate::plan::ClaimStep;
 
-/// What is learned of a type and an image.
+/// New memory of a type and an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lesson {
-    /// The record, under the revision after the one that was read; nothing where nothing of the report is kept.
+    /// The record under its next revision; `None` if the report isn't stored.
     pub record: Option<LearnedRecord>,
     /// Why the report doesn't count for all clusters, where it doesn't.
     pub refused: Option<JournalRecord>,
 }
 
-/// What nodes of a type with an image reported least, and the claim of that node.
+/// The least report of a type with an image, and the claim of that node.
 type Least<'a> = BTreeMap<(&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName)>;
 
-/// What changes.
+/// The changes.
 pub(crate) fn learned(steps: &[ClaimStep], input: &LifecycleInput) -> Vec<Lesson> {
     let mut least: Least<'_> = BTreeMap::new();
     for (key, found) in steps.iter().filter_map(|step| report(step, input)) {
@@ -82,10 +82,10 @@ fn lesson(report: &MemoryReport<'_>, claim: &ClaimName, input: &LifecycleInput) 
     (record.is_some() || refused.is_some()).then_some(Lesson { record, refused })
 }
 
-/// What a Node says, by what it is said of: its memory, and its claim.
+/// A Node's report: its type and image, its memory and its claim.
 type ReportedMemory<'a> = ((&'a InstanceType, &'a ImageId), (LearnedMemory, &'a ClaimName));
 
-/// What the Node of a claim that registers says.
+/// The report of a claim's Node that registers.
 fn report<'a>(step: &'a ClaimStep, input: &LifecycleInput) -> Option<ReportedMemory<'a>> {
     if !step.decisions().any(|decision| decision == Decision::Registered) {
         return None;
@@ -96,7 +96,7 @@ fn report<'a>(step: &'a ClaimStep, input: &LifecycleInput) -> Option<ReportedMem
     Some(((&instance.instance_type, &instance.image), (memory, &step.before.name)))
 }
 
-/// What can be true of the type; nothing where the catalogue's item isn't there, and nothing is learned then.
+/// The plausible memory of the type; `None` without the catalogue's item, and then nothing is learned.
 fn bounds(instance_type: &InstanceType, input: &LifecycleInput) -> Option<MemoryBounds> {
     let record = input.types.get(instance_type)?;
     let mebibytes: u64 = record.labels.get(labels::INSTANCE_MEMORY)?.parse().ok()?;

@@ -1,10 +1,10 @@
-//! `lifecycle`: a claim's way from its instance to its end, the pools' statuses, and the instances that nobody owns.
+//! `lifecycle`: a claim's steps from its instance to its end, the pools' statuses, and orphans.
 //!
-//! Decides registration, initialisation, timeouts, expiry, what the user deleted, termination, and what is forgotten.
-//! It is the only function that terminates instances. It launches nothing and starts no disruption of its own.
+//! Decides registration, initialisation, timeouts, expiry, users' deletions, termination, and the removal of old
+//! items. It is the only function that terminates instances. It launches nothing, and begins no voluntary disruption.
 //!
-//! Invariants: what is terminated was committed first, and is repeated until EC2 says so; while `HALT` exists nothing
-//! is terminated; a sweep of an unchanged world ends after one read.
+//! Invariants: a termination is committed first, and repeated until EC2 confirms it; while `HALT` exists nothing is
+//! terminated; a sweep of an unchanged world ends after one read.
 
 pub mod audit;
 pub mod audit_record;
@@ -41,9 +41,9 @@ use crate::plan::LifecyclePlan;
 
 /// The function's name in journal records.
 pub const NAME: &str = "lifecycle";
-/// EC2 is asked for all instances of a cluster at least so often.
+/// The interval of audits, which query all instances of a cluster.
 pub const AUDIT_EVERY: SignedDuration = SignedDuration::from_mins(10);
-/// An instance that was told to terminate is looked at so often.
+/// How often a terminating instance is queried.
 pub const TERMINATION_POLL: SignedDuration = SignedDuration::from_secs(30);
 
 /// The function.
@@ -89,12 +89,12 @@ struct LifecyclePass<'a, P> {
     look: LookDepth,
 }
 
-/// What the look of a pass came to.
+/// The result of a pass's observations.
 #[derive(Debug, Default)]
 struct LifecycleDone {
     plan: LifecyclePlan,
     done: CommittedClaims,
-    /// Why EC2 gave no answer, where it was asked and gave none.
+    /// The error of the query to EC2, if it failed.
     refused: Option<Ec2Error>,
 }
 
@@ -189,11 +189,11 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
 enum LookDepth {
     /// Only if something changed or is due.
     IfChanged,
-    /// In any case, and at what EC2 has.
+    /// Always, for EC2's instances.
     AtInstances,
 }
 
-/// Asks EC2; what it refuses is handed back, so that everything else is planned all the same.
+/// Queries EC2. A refusal is returned, so that everything else is planned.
 async fn ask_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<Option<Ec2Error>, HandlerError> {
     match observe::observe_ec2(ports, input).await {
         Ok(()) => Ok(None),
@@ -202,7 +202,7 @@ async fn ask_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<Opti
     }
 }
 
-/// Instances that an event says are on their way out; what starts is seen by the agent.
+/// Instances that events report as leaving; the agent sees starting ones.
 fn leaving(causes: &[WakeCause]) -> BTreeSet<InstanceId> {
     let instance = |cause: &WakeCause| match cause {
         WakeCause::InstanceState { instance, state } => {

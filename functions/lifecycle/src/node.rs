@@ -1,7 +1,8 @@
-//! What a claim's Node should be, and whether it is.
+//! The target state of a claim's Node, and whether the Node has reached it.
 //!
-//! Decides what a Node is given first, and what counts as registered and initialised. It doesn't decide when a claim
-//! steps: that is [`crate::step`]'s. Source: KARPENTER.md 3.6, 4 and 6.
+//! Decides a Node's first labels, annotations and taints, and when it counts as registered and initialised.
+//! [`crate::step`] decides when a claim steps. Source: kubernetes-sigs/karpenter
+//! `pkg/controllers/nodeclaim/lifecycle/registration.go`, `initialization.go`.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +17,14 @@ use tenon_state::action::{Registration, asked};
 
 use crate::input::LifecycleInput;
 
-/// Whether the agent has registered the Node: it carries the label and the taint of its boot is gone.
+/// Whether the agent has registered the Node: the label is there, the boot taint is removed.
 #[must_use]
 pub fn is_registered(node: &Node) -> bool {
     node.meta.labels.get(labels::REGISTERED).is_some_and(|value| value == "true")
         && !node.taints.iter().any(|taint| taint.key == UNREGISTERED)
 }
 
-/// What the Node of a registered claim still lacks to be initialised; nothing where it lacks nothing.
+/// What the Node of a registered claim lacks for initialisation; `None` if it lacks nothing.
 #[must_use]
 pub fn not_initialized(claim: &Claim, node: &Node, input: &LifecycleInput) -> Option<String> {
     if node.readiness != Readiness::Ready {
@@ -40,7 +41,7 @@ pub fn not_initialized(claim: &Claim, node: &Node, input: &LifecycleInput) -> Op
     missing.map(|(name, _)| format!("Node `{}` doesn't register `{name}` yet", node.name))
 }
 
-/// Taints that others take away: as the Node got them, or else as the pool has them.
+/// Taints that others remove: the Node's own, or else its pool's.
 fn startup_taints<'a>(claim: &Claim, input: &'a LifecycleInput) -> &'a [Taint] {
     match (input.actions.get(&claim.name), input.pool_of(claim)) {
         (Some(action), _) => &action.startup_taints,
@@ -49,8 +50,8 @@ fn startup_taints<'a>(claim: &Claim, input: &'a LifecycleInput) -> &'a [Taint] {
     }
 }
 
-/// What registers the Node of a launched claim, as its pool is now; nothing while the pool can't be seen, and nothing
-/// where the claim already has its action.
+/// The action that registers the Node of a launched claim, from its pool's current template; `None` if the pool is
+/// unknown, or the claim has its action already.
 #[must_use]
 pub fn registration(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction> {
     if !matches!(claim.state, ClaimState::Launched { .. }) || input.actions.contains_key(&claim.name) {
@@ -60,13 +61,13 @@ pub fn registration(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction>
     action_of(claim, input)
 }
 
-/// The action for a claim that has come to its state, where the state asks for one.
+/// The action for a claim's new state, if the state has one.
 #[must_use]
 pub fn action_of(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction> {
     asked(claim, input.actions.get(&claim.name), |instance| first(claim, instance, input))
 }
 
-/// What a Node is given that was given nothing yet: its labels, and what its pool says.
+/// A Node's first labels, annotations and taints: its own labels, and its pool's template.
 fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> Registration {
     let labels = node_labels(claim, instance, input);
     match input.pool_of(claim).map(|pool| &pool.template) {
@@ -80,8 +81,8 @@ fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> 
     }
 }
 
-/// The Node's labels: those of its instance, over them the pool's requirements with one value, over them the pool's
-/// own labels; those that say what the instance is can't be overruled.
+/// The Node's labels: those of its instance, overridden by the pool's requirements with one value, overridden by the
+/// pool's labels. Labels with facts about the instance can't be overridden.
 fn node_labels(
     claim: &Claim,
     instance: &LaunchedInstance,

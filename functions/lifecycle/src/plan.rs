@@ -1,10 +1,9 @@
-//! The plan: every claim's steps, the audit, the pools' statuses, what is forgotten, and when to look again.
+//! The plan: every claim's steps, the audit, the pools' statuses, old items, and the time of the next look.
 //!
-//! Decides, purely, from a [`LifecycleInput`]. Planning a world again in which the plan was carried out gives an empty
-//! plan.
+//! Decides from a [`LifecycleInput`] alone. A second plan, of the world after the first, is empty.
 //!
-//! Invariants: a claim's steps follow the table of transitions; nothing goes to `Terminating` beside a halt or without
-//! EC2's word in the same pass.
+//! Invariants: a claim's steps follow the table of transitions; no claim becomes `Terminating` during a halt, or
+//! without an answer of EC2 in the same pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,36 +25,35 @@ use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next};
 use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
 
-/// A claim that ended is kept for people for so long.
+/// How long an ended claim is kept for people.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
-/// A launch is kept so long after its last claim ended: an instance of it may still turn up.
+/// How long a launch is kept after the end of its last claim: an instance of it may still appear.
 pub const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// What waits or was refused is looked at again after so long.
+/// How long until a wait or a refusal is looked at again.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
-/// The longest way that a claim goes in one pass: registered, initialised, draining, drained, terminating.
+/// The most steps of a claim in one pass: registered, initialised, draining, drained, terminating.
 const STEPS_MOST: usize = 5;
 
-/// What is to be done.
+/// The writes and effects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LifecyclePlan {
     /// Claims that go on, by name.
     pub steps: Vec<ClaimStep>,
     /// Actions of claims that stay as they are.
     pub actions: Vec<(Claim, NodeAction)>,
-    /// Claims that ended and whose Nodes are gone.
+    /// Ended claims without a Node.
     pub forgotten: Vec<Forgotten>,
-    /// Launches none of whose claims is left, with their last revision.
+    /// Launches without claims, with their last revision.
     pub launches: Vec<Launch>,
-    /// What the audit asks for, where EC2 was asked.
+    /// The audit's actions, if EC2 answered.
     pub audit: AuditPlan,
     /// Pools' statuses that changed.
     pub pools: Vec<PoolStatus>,
-    /// What is learned of the Nodes that registered, where that is new.
+    /// New memory reports of Nodes that registered.
     pub learned: Vec<Lesson>,
-    /// Instances of claims that are to be terminated once the steps are committed: by the claim, so that one whose step
-    /// lost its race stays.
+    /// Claims' instances to terminate after the commit, by claim, so that a lost race keeps the instance.
     pub terminate: BTreeMap<ClaimName, InstanceId>,
-    /// Whether EC2 must be asked before more can be said.
+    /// Whether the next decision needs an answer of EC2.
     pub asks_ec2: bool,
     /// When to look again, whether or not anything changes.
     pub wake_at: Timestamp,
@@ -67,21 +65,21 @@ impl LifecyclePlan {
     }
 }
 
-/// A claim that goes on.
+/// A claim with new steps.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClaimStep {
-    /// The claim as it was observed.
+    /// The observed claim.
     pub before: Claim,
     /// The claim after its steps.
     pub after: Claim,
-    /// What its Node should be from now on, where that changes.
+    /// The new target state of its Node, if it changes.
     pub action: Option<NodeAction>,
     /// Each step, in order.
     pub journal: Vec<JournalRecord>,
 }
 
 impl ClaimStep {
-    /// Whether pods that were counted on it must be planned anew.
+    /// Whether its counted pods must be planned again.
     #[must_use]
     pub const fn loses_room(&self) -> bool {
         self.before.state.phase().offers_room() && !self.after.state.phase().offers_room()
@@ -93,12 +91,12 @@ impl ClaimStep {
     }
 }
 
-/// A claim that ended and whose Node is gone.
+/// An ended claim without a Node.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Forgotten {
     /// The claim.
     pub claim: Claim,
-    /// Its instance, whose item goes.
+    /// Its instance, whose item is deleted.
     pub instance: Option<InstanceId>,
 }
 
@@ -141,8 +139,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     (plan, report)
 }
 
-/// Whether this function tells of an object that can't be read. `provisioner` tells of pods, which it is rung for, and
-/// `node-classes` of classes.
+/// Whether this function reports an unreadable object. `provisioner` reports pods, `node-classes` reports classes.
 fn is_told_here(object: &Unreadable) -> bool {
     !matches!(object.kind.as_str(), "Pod" | "EC2NodeClass")
 }
@@ -170,7 +167,7 @@ fn plan_claim(
         let forgotten = forget(claim, input);
         let unsure = input.snapshot.is_ok() && !input.expiring.contains(&claim.name) && forgotten.is_none();
         if unsure && claim.state.instance().is_some_and(|held| is_unseen(claim, held, input)) {
-            // The agent's next word tells, and it may be no more than that nothing changed.
+            // The agent's next heartbeat ends the wait, even without a change.
             plan.look_at(after(input.now, LOOK_AGAIN));
         }
         plan.forgotten.extend(forgotten);
@@ -222,7 +219,7 @@ fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &LifecycleInput) -> 
     matches!(input.node_of(held, since), NodeSeen::Unknown)
 }
 
-/// What stays is told where somebody must know why, and looked at when it is due.
+/// Notes why a claim doesn't step, and when to look again; reports it if a person must know.
 fn note(claim: &Claim, next: ClaimNext, now: Timestamp, plan: &mut LifecyclePlan, report: &mut Report) {
     match next {
         ClaimNext::Stay | ClaimNext::Step(_) => {}
@@ -249,7 +246,7 @@ fn of(claim: &Claim) -> Subject {
     Subject { kind: SubjectKind::Claim, name: claim.name.to_string() }
 }
 
-/// Tells EC2 to terminate, again and again until it says that it does: the call is idempotent.
+/// Terminates the instance, repeatedly until EC2 confirms it: the call is idempotent.
 fn execute_termination(claim: &Claim, input: &LifecycleInput, plan: &mut LifecyclePlan, halted: Halted) {
     let ClaimState::Terminating { instance, .. } = &claim.state else { return };
     match input.instance(&instance.id) {
@@ -295,7 +292,7 @@ fn record(claim: &Claim, decision: Decision, message: String, input: &LifecycleI
     }
 }
 
-/// A claim that ended is forgotten once its Node was seen to be gone.
+/// The removal of an ended claim, once its Node is known to be absent.
 fn forget(claim: &Claim, input: &LifecycleInput) -> Option<Forgotten> {
     if input.expiring.contains(&claim.name) {
         return None;
@@ -319,7 +316,7 @@ fn forget(claim: &Claim, input: &LifecycleInput) -> Option<Forgotten> {
     }
 }
 
-/// Launches whose last claims are forgotten in this plan.
+/// Launches whose last claims this plan removes.
 fn forget_launches(input: &LifecycleInput, plan: &mut LifecyclePlan) {
     let forgotten: BTreeSet<&ClaimName> =
         plan.forgotten.iter().map(|forgotten| &forgotten.claim.name).collect();
@@ -339,8 +336,8 @@ pub fn needs_launch(claim: &Claim, expiring: &BTreeSet<ClaimName>) -> bool {
     claim.phase().is_final() && !expiring.contains(&claim.name)
 }
 
-/// Whether facts about the claim's type are read: its Node has to be labelled, or has no capacity of its own yet, or is
-/// about to be learned from.
+/// Whether facts about the claim's type are needed: for its Node's labels, for a capacity before the Node has one, or
+/// for learning.
 #[must_use]
 pub fn needs_type(claim: &Claim) -> bool {
     match claim.phase() {

@@ -1,9 +1,10 @@
-//! What each NodePool has: the status that is written back to it.
+//! The statuses of NodePools.
 //!
-//! Decides the count of nodes, their resources and the pool's conditions, all from one observation. It doesn't decide
-//! whether a pool's nodes are used: `provisioner` looks at the class itself.
+//! Decides the number of nodes, their resources and the pool's conditions, from one observation. It doesn't decide
+//! whether a pool is used: `provisioner` looks at the class itself.
 //!
-//! Source: KARPENTER.md 1.2.2 and 3.6, 5.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`,
+//! `pkg/controllers/nodeclaim/lifecycle/liveness.go`.
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
@@ -21,7 +22,7 @@ const OUTCOMES: usize = 4;
 /// So many failures among them say that they don't.
 const FAILURES: usize = 2;
 
-/// Statuses that differ from those that were written last; none while the snapshot isn't fresh.
+/// Changed statuses; none while the snapshot is stale.
 #[must_use]
 pub fn changed(input: &LifecycleInput) -> Vec<PoolStatus> {
     let Ok(snapshot) = &input.snapshot else { return Vec::new() };
@@ -65,7 +66,7 @@ fn counts(claim: &Claim) -> bool {
     claim.phase() == ClaimPhase::Planned || claim.phase().has_instance()
 }
 
-/// The capacity of a claim: its Node's, or its type's, or what it was made for.
+/// The capacity of a claim: its Node's, or its type's, or its requests.
 fn capacity(claim: &Claim, input: &LifecycleInput) -> ResourceList {
     let Some(instance) = claim.state.instance() else { return claim.requests.clone() };
     match input.node_of(instance, claim.created_at) {
@@ -116,7 +117,7 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInp
     found.into_iter().map(|(condition, found)| dated(condition, found, before, input.now)).collect()
 }
 
-/// Names what the pool asks for and nothing acts on yet.
+/// Names fields of the pool that Tenon doesn't act on.
 fn unsupported(pool: &NodePool) -> Option<FoundCondition> {
     let fields = pool.unsupported();
     (!fields.is_empty()).then(|| FoundCondition {
@@ -157,7 +158,7 @@ fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
     }
 }
 
-/// From the latest launches of the pool whose outcome is known.
+/// The health of the pool's latest launches with a known outcome.
 fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
     let of_pool = input.claims.values().filter(|claim| claim.pool == *pool);
     let mut outcomes: Vec<(Timestamp, &Claim, LaunchOutcome)> =

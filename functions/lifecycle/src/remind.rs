@@ -1,10 +1,10 @@
-//! What is told again with every sweep while it lasts: that everything is halted, that the agent is silent.
+//! Reminders with every sweep: the cluster is halted, the agent is silent.
 //!
-//! Decides what is told, and in which words. It doesn't decide what halts. Alarms count these events by the rules that
-//! they match, so there is no metric of our own: whoever stops repeating ends the alarm.
+//! Decides the events and their words, not the halt. Alarms count matches of an event rule, so Tenon needs no metric
+//! of its own: the alarm ends with the reminders.
 //!
-//! Invariants: nothing is told of a cluster that isn't halted and whose agent reports; only the schedule's sweep repeats,
-//! so that wakes of other causes, of which there may be hundreds, tell nothing.
+//! Invariants: a cluster without a halt and with a reporting agent has no reminders; only the scheduled sweep sends
+//! them, because other wakes may come by the hundred.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -14,11 +14,10 @@ use tenon_table::items::{Halt, keys};
 
 use crate::observe::ChangeCheck;
 
-/// An agent that didn't report for so long is silent: seven of its heartbeats, so that an upgrade or a change of its
-/// leader isn't one.
+/// The silence after which an agent is reported: seven heartbeats, so that an upgrade or a change of leader isn't.
 pub const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
-/// Tells on the bus what a sweep found to last.
+/// Sends the reminders of a sweep to the bus.
 pub async fn remind<P: Ports>(ports: &P, cluster: &ClusterName, check: &ChangeCheck, now: Timestamp) {
     let events = reminders(ports.installation(), cluster, check, now);
     if !events.is_empty() {
@@ -44,7 +43,7 @@ fn reminders(
     halted.into_iter().chain(silent).collect()
 }
 
-/// The event of a halt: what was seen, and what ends it once that is dealt with.
+/// The event of a halt: the observation, and how to end the halt.
 pub(crate) fn halted(installation: &Installation, cluster: &ClusterName, halt: &Halt) -> BusEvent {
     let key = keys::halt(cluster);
     let (region, table) = (&installation.region, &installation.id);

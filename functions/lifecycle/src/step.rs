@@ -1,11 +1,11 @@
 //! The next step of one claim.
 //!
-//! Decides, from what was observed, whether a claim goes on in its life and why. It doesn't decide what its Node should
-//! be (that is [`crate::node`]'s), nor anything about launches that weren't answered: those are `provisioner`'s.
+//! Decides from the observations whether a claim steps, and why. [`crate::node`] decides the Node's target state, and
+//! `provisioner` handles launches without an answer.
 //!
-//! Invariants: what only a fresh snapshot can say is never concluded from an old one; an instance that EC2 doesn't list
-//! is gone only after EC2's consistency delay, and never while its Node is Ready; nothing is terminated without a word
-//! of EC2 in the same pass.
+//! Invariants: a stale snapshot never proves absence; an instance outside EC2's list is gone only after EC2's
+//! consistency delay, and never while its Node is Ready; nothing is terminated without an answer of EC2 in the same
+//! pass.
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
@@ -20,12 +20,13 @@ use tenon_ec2::port::InstanceState;
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::{TERMINATION_POLL, node};
 
-/// A Node must have joined so long after its launch. Source: KARPENTER.md 3.6, 5.
+/// How long after its launch a Node must have joined. Source: kubernetes-sigs/karpenter
+/// `pkg/controllers/nodeclaim/lifecycle/liveness.go`.
 pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
-/// A Node that isn't initialised so long after its registration is told with what is missing. Most are by then; longer
-/// than a sweep's interval, so that none of those costs a wake of its own.
+/// How long after registration an uninitialised Node is reported. Most are initialised by then, and it is longer than
+/// a sweep's interval, so that they need no wake of their own.
 pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(4);
-/// The pods of a stopped instance are given so long to be evicted; its kubelet can't stop them in good order.
+/// The time to evict the pods of a stopped instance, whose kubelet can't stop them gracefully.
 pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// A step.
@@ -33,49 +34,49 @@ pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 pub struct LifecycleStep {
     /// The state that follows.
     pub to: ClaimState,
-    /// What is decided.
+    /// The decision.
     pub decision: Decision,
     /// One sentence for a person.
     pub message: String,
 }
 
-/// What needs a person.
+/// A refusal that needs a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LifecycleRefusal {
     /// A CamelCase reason.
     pub reason: &'static str,
-    /// What isn't done to `{}`, the claim.
+    /// The refused action on `{}`, the claim.
     pub sentence: &'static str,
-    /// Why, and what to do.
+    /// The reason, and the remedy.
     pub why: String,
 }
 
-/// What comes of a look at a claim.
+/// The result of a look at a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimNext {
-    /// It stays as it is, and need not be looked at before something changes.
+    /// It stays until something changes.
     Stay,
-    /// It stays as it is until then.
+    /// It stays until this time.
     At(Timestamp),
-    /// It stays as it is until EC2 was asked about its instance, which is to happen again at that time.
+    /// It waits for EC2's answer about its instance; the query is due at that time.
     AskEc2(Timestamp),
-    /// It stays as it is for want of evidence.
+    /// It stays because evidence is missing.
     Wait(Waiting),
-    /// It stays as it is; what is in the way needs a person.
+    /// It stays; the obstacle needs a person.
     Refuse(LifecycleRefusal),
-    /// It stays registered, and has been for so long that somebody should know why.
+    /// It has been registered without initialisation for so long that the reason is reported.
     NotInitialized {
-        /// What is missing.
+        /// What it lacks.
         why: String,
-        /// When it is looked at again although nothing may have changed.
+        /// The time of the next look, even without a change.
         again: Option<Timestamp>,
     },
-    /// It goes on.
+    /// It steps.
     Step(LifecycleStep),
 }
 
-/// The claim's next step. While everything is halted, or before EC2 was asked in this pass, nothing terminates: what
-/// EC2 shows may be what halts everything.
+/// The claim's next step. During a halt, or before EC2's answer in this pass, nothing is terminated: the answer
+/// itself may cause a halt.
 #[must_use]
 pub fn next(claim: &Claim, input: &LifecycleInput, halted: Halted) -> ClaimNext {
     match (observed(claim, input), halted) {
@@ -189,7 +190,8 @@ fn registration_timeout(
         ClaimNext::Step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
     };
     match (seen, &input.snapshot) {
-        // The kubelet is alive, so the registration is what hangs: the agent's matter, not a reason to lose the node.
+        // The kubelet is alive, so only the registration hangs: that is the agent's problem, and no reason to lose
+        // the node.
         (NodeSeen::Present(node), _) if node.readiness == Readiness::Ready => {
             let why = format!(
                 "Node `{}` is Ready, but the agent hasn't registered it; check the agent's log",
@@ -199,7 +201,7 @@ fn registration_timeout(
             ClaimNext::Refuse(LifecycleRefusal { reason, sentence, why })
         }
         (NodeSeen::Present(_) | NodeSeen::Absent, _) => step(),
-        // An agent that never reported can't show a Node: a cluster that is woken from zero and whose node fails.
+        // An agent that never reported can't show a Node: the first node of a cluster that starts from zero fails.
         (NodeSeen::Unknown, Err(Waiting::SnapshotMissing)) => step(),
         (NodeSeen::Unknown, Err(waiting)) => ClaimNext::Wait(waiting.clone()),
         (NodeSeen::Unknown | NodeSeen::Several, _) => ClaimNext::Stay,
@@ -245,7 +247,7 @@ fn registered(
     }
 }
 
-/// Whether a claim with a Node goes.
+/// The removal of a claim with a Node, if there is a reason.
 fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &LifecycleInput) -> ClaimNext {
     if let Some(step) = taken_by_ec2(claim, instance, Some(name), input) {
         return ClaimNext::Step(step);
@@ -272,7 +274,7 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Li
     }
 }
 
-/// What EC2 did to the instance of a claim that we want to keep.
+/// EC2's interruption of a claim that should stay.
 fn taken_by_ec2(
     claim: &Claim,
     instance: &LaunchedInstance,
@@ -298,8 +300,8 @@ fn taken_by_ec2(
     Some(drain(DrainIntent { instance, node, reason, deadline }, input, message))
 }
 
-/// Whether the claim's instance is gone. Its Node, where it is Ready, vetoes what is only concluded from an answer that
-/// doesn't list the instance: such an answer may be old, and the kubelet is evidently alive.
+/// Whether the claim's instance is gone. A Ready Node overrules an answer without the instance: the answer may be
+/// old, and the kubelet is alive.
 fn gone(
     claim: &Claim,
     instance: &LaunchedInstance,
@@ -338,7 +340,7 @@ fn gone(
 fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
     let ready = seen.node().is_some_and(|node| node.readiness == Readiness::Ready);
     match &claim.state {
-        // We told EC2 ourselves, so no evidence from the cluster is needed; only a Node that lives contradicts.
+        // Tenon terminated it, so it needs no evidence from the cluster; only a Ready Node contradicts.
         ClaimState::Terminating { .. } => !ready,
         // Left to the registration's timeout.
         ClaimState::Launched { .. } => false,
@@ -355,7 +357,7 @@ fn missing_is_gone(claim: &Claim, seen: NodeSeen<'_>) -> bool {
     }
 }
 
-/// What the user did, or time.
+/// A removal by the user, or by expiry.
 fn removal(
     claim: &Claim,
     instance: &LaunchedInstance,
@@ -385,8 +387,8 @@ fn expiry(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp> {
     claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)
 }
 
-/// When a drain of the claim that begins now has to be over: its own `terminationGracePeriod` bounds each, whoever else has
-/// a deadline.
+/// The deadline of a drain that begins now: the claim's `terminationGracePeriod` bounds it, and any other deadline
+/// too.
 fn deadline(claim: &Claim, other: Option<Timestamp>, input: &LifecycleInput) -> Option<Timestamp> {
     match claim.terms_or(input.pool_of(claim)) {
         Some(terms) => terms.deadline(input.now, other),
@@ -427,7 +429,7 @@ fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleInput) -> Cl
             let to = ClaimState::Drained { instance, node, reason, at: input.now };
             ClaimNext::Step(LifecycleStep { to, decision: Decision::Drained, message })
         }
-        // The snapshot is older than the drain: the agent's next word tells, if only that nothing changed.
+        // The snapshot is older than the drain: the agent's next heartbeat decides, even without a change.
         None if matches!(seen, NodeSeen::Unknown) => {
             let soon = input.now.saturating_add(HEARTBEAT_EVERY).unwrap_or(input.now);
             ClaimNext::At(deadline.map_or(soon, |deadline| deadline.min(soon)))

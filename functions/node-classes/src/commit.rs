@@ -1,4 +1,4 @@
-//! Writes what changed: each class on its own revision, counted as a step, with its record.
+//! Writes changes: each class on its own revision, counted as a step, with its record.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use tenon_table::{Commit, CommitError, Expect, Table, Write};
 use crate::item::ClassItem;
 use crate::plan::{ChangeReach, ClassChange, NodeClassesPlan};
 
-/// What went through.
+/// The committed changes.
 #[derive(Debug, Default)]
 pub(crate) struct CommittedClasses {
-    /// Classes whose change another look was faster with: it is looked at again.
+    /// Classes that another pass changed first; they are observed again.
     pub(crate) lost: BTreeSet<NodeClassName>,
 }
 

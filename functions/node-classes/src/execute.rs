@@ -1,4 +1,4 @@
-//! Says on the bus which classes changed.
+//! Announces changed classes on the bus.
 
 use serde_json::json;
 use tenon_domain::id::ClusterName;

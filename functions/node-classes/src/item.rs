@@ -1,4 +1,4 @@
-//! `NODECLASS#` as this function writes it: the class's status, and the queries by which its images are found.
+//! `NODECLASS#` as this function writes it: the class's status, and the queries for its images.
 
 use tenon_domain::class_status::ClassStatus;
 use tenon_state::image_query::ClassImages;

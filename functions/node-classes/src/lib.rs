@@ -1,13 +1,13 @@
-//! `node-classes`: what each EC2NodeClass resolves to, and its conditions.
+//! `node-classes`: the resolved resources of each EC2NodeClass, and its conditions.
 //!
-//! A class's spec comes from the agent's snapshot, what it may use from the registry, what there is from EC2. Subnets,
-//! security groups and images are looked up together, and all conditions follow from that one observation. A sweep of
-//! an unchanged world ends after one read, but every five minutes EC2 is asked all the same: events of images can be
-//! lost. Where the cluster's setting `zonal_shift` is Enabled everything is asked every minute, because ARC sends no
-//! event of an operator's shift. It doesn't make instance profiles or launch templates, and doesn't drift anything.
+//! A class's spec comes from the agent's snapshot, its allowances from the registry, its resources from EC2. Subnets,
+//! security groups and images are queried together, and all conditions follow from that one observation. A sweep of
+//! an unchanged world ends after one read. Every five minutes EC2 is queried anyway, because events of images can be
+//! lost. With the cluster's setting `zonal_shift` Enabled everything is queried every minute, because ARC sends no
+//! event of an operator's shift. It doesn't create instance profiles or launch templates, and doesn't mark drift.
 //!
-//! Invariants: only an image that EC2 called available in this look is resolved to; nothing that the cluster's
-//! registry doesn't allow is; a condition is Unknown only with a reason and a time of the next try.
+//! Invariants: only images that EC2 returned as available in this pass are resolved; every resolved resource is
+//! allowed by the cluster's registry entry; an Unknown condition has a reason and a time of the next try.
 
 mod commit;
 mod execute;
@@ -45,14 +45,14 @@ impl Default for NodeClasses {
     }
 }
 
-/// What a wake is about, beside what a look finds by itself.
+/// The causes of a wake, beside a pass's own schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClassesWake {
     /// Which images may have changed.
     pub(crate) images: ChangedImages,
-    /// Whether ARC said something of a zone.
+    /// Whether ARC announced a shift.
     pub(crate) shifts: bool,
-    /// Whether `provisioner` was told something of launches.
+    /// Whether `provisioner` reported on launches.
     pub(crate) launches: bool,
 }
 
@@ -81,7 +81,7 @@ impl Handler for NodeClasses {
             WakeScope::Cluster(cluster) => vec![cluster.clone()],
             WakeScope::Region => observe::clusters(ports).await?,
         };
-        // A cluster that can't be looked at keeps no other from it.
+        // A failing cluster doesn't stop the others.
         let mut failed = None;
         for cluster in clusters {
             let (chunks, sharpness) = (&self.chunks, sharpness(causes));
@@ -103,7 +103,7 @@ struct ClassesPass<'a, P> {
     sharpness: Consistency,
 }
 
-/// What the look came to.
+/// The result of a pass's observations.
 #[derive(Debug, Default)]
 struct NodeClassesDone {
     plan: Option<NodeClassesPlan>,

@@ -1,9 +1,9 @@
-//! The statuses of a cluster's classes, from one look.
+//! The statuses of a cluster's classes, from one observation.
 //!
-//! Decides which classes are looked at, each one's status, what of it is said, and when the next look is due. What
-//! EC2 couldn't be asked for a moment stays as it was resolved last; only a class that was never resolved is Unknown.
+//! Decides which classes are resolved, each one's status, its announcement, and the time of the next look. A part
+//! that EC2 didn't answer keeps its last value; only a class that was never resolved is Unknown.
 //!
-//! Invariants: planning an unchanged world again writes nothing; a class goes only when a fresh snapshot doesn't have
+//! Invariants: a second plan of an unchanged world writes nothing; a class is deleted only if a fresh snapshot lacks
 //! it and no claim uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,17 +32,17 @@ use tenon_state::image_query::{ClassImages, queries};
 use crate::resolve::{self, JudgedClass};
 use crate::{spec, spec_form};
 
-/// EC2 is asked at least so often: events of images can be lost.
+/// The interval of queries to EC2, because events of images can be lost.
 pub const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
-/// ARC is asked at least so often where the cluster leaves shifted zones alone: it sends events of autoshifts only. Less
-/// than the minute of the sweep, so that one that comes a little early isn't for nothing.
+/// The interval of queries to ARC, if the cluster avoids shifted zones: ARC sends events of autoshifts only. It is
+/// less than the sweep's minute, so that an early sweep isn't wasted.
 pub const SHIFTS_EVERY: SignedDuration = SignedDuration::from_secs(50);
 
-/// When EC2 is asked again after it didn't answer: its buckets are full again within seconds.
+/// How long until a failed query to EC2 is repeated: its request buckets refill within seconds.
 pub const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 
-/// What was observed.
+/// The observations.
 #[derive(Debug, Clone)]
 pub struct NodeClassesInput {
     /// The time.
@@ -53,11 +53,11 @@ pub struct NodeClassesInput {
     pub account: String,
     /// Its entry in the registry.
     pub registry: Result<Registry, Waiting>,
-    /// Classes that are looked at, with what EC2 answered about each.
+    /// The classes to resolve, with EC2's answers.
     pub looked: Vec<(Ec2NodeClass, Answers)>,
     /// Statuses as they are.
     pub statuses: BTreeMap<NodeClassName, ClassStatus>,
-    /// What EC2 refuses of launches from classes as they resolved last, and what is the class's to mend.
+    /// Refused launches of classes in their last resolved form, if the class is to blame.
     pub refused: BTreeMap<NodeClassName, Mark>,
     /// Classes that a fresh snapshot doesn't have and that no claim uses.
     pub gone: BTreeSet<NodeClassName>,
@@ -65,11 +65,11 @@ pub struct NodeClassesInput {
     pub unreadable: Vec<Unreadable>,
     /// The generation of the snapshot.
     pub snapshot: u64,
-    /// When all classes are to be looked at again, as it was before; now or earlier where this look was at all.
+    /// When all classes must be resolved again, as stored; now or earlier if this pass resolves them.
     pub look_at: Timestamp,
 }
 
-/// What EC2 answered about a class; the registry's missing entry asks nothing.
+/// EC2's answers about a class; a cluster without a registry entry gets no queries.
 #[derive(Debug, Clone)]
 pub struct Answers {
     /// Subnets that its terms match.
@@ -78,16 +78,16 @@ pub struct Answers {
     pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
     /// Images that its terms match, in every state.
     pub images: Result<Vec<Image>, Ec2Error>,
-    /// Snapshots that it names, where its cluster may use others than those of images.
+    /// Snapshots that it names, if its cluster may use any besides those of images.
     pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
-    /// Capacity reservations that its terms match; nothing where they weren't looked for.
+    /// Capacity reservations that its terms match; `None` without a query.
     pub reservations: Option<AnsweredReservations>,
-    /// Zones that its cluster is shifted away from; nothing where ARC wasn't asked.
+    /// The cluster's shifted zones; `None` if ARC wasn't asked.
     pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
 impl Answers {
-    /// What is known where EC2 wasn't asked.
+    /// The answers without any query.
     #[must_use]
     pub const fn none() -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Answers {
     }
 }
 
-/// What EC2 answered about capacity reservations, to whom may look at them.
+/// EC2's answers about capacity reservations, behind the open gate.
 #[derive(Debug, Clone)]
 pub struct AnsweredReservations {
     /// The open gate.
@@ -110,16 +110,16 @@ pub struct AnsweredReservations {
     pub answer: Result<Vec<CapacityReservation>, Ec2Error>,
 }
 
-/// What to write and to say.
+/// The writes and announcements.
 #[derive(Debug, Clone)]
 pub struct NodeClassesPlan {
     /// Classes whose status changed.
     pub changes: Vec<ClassChange>,
-    /// Classes that go, with the revision that was observed.
+    /// Classes to delete, with the observed revision.
     pub gone: Vec<(NodeClassName, u64)>,
     /// When all classes are to be looked at again.
     pub look_at: Timestamp,
-    /// After how long EC2 or ARC is to be asked again, where it didn't answer.
+    /// How long until EC2 or ARC must be asked again, if a query failed.
     pub retry_after: Option<SignedDuration>,
 }
 
@@ -128,26 +128,26 @@ pub struct NodeClassesPlan {
 pub struct ClassChange {
     /// Its status from now on.
     pub status: ClassStatus,
-    /// The revision that was observed, if there was one.
+    /// The observed revision, if there was one.
     pub before: Option<u64>,
-    /// What it asks of EC2 for images.
+    /// Its queries for images.
     pub images: ClassImages,
-    /// The decision's record; none where only free addresses changed, which nobody needs to be woken for.
+    /// The decision's record; `None` if only free addresses changed, which wakes no function.
     pub record: Option<JournalRecord>,
-    /// Who is to look again because of it.
+    /// Which functions must look again.
     pub reach: ChangeReach,
 }
 
-/// Who looks again because of a change.
+/// The functions that look again after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeReach {
-    /// Those who plan: it is counted as a step.
+    /// Planners: the change counts as a step.
     Planners,
-    /// Nobody: free addresses change with every launch.
+    /// None: free addresses change with every launch.
     Nobody,
 }
 
-/// Whether a class is looked at, if this isn't a look at all: it is new or changed, or its next try has come.
+/// Whether a class is resolved outside the regular interval: it is new or changed, or its next try is due.
 #[must_use]
 pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -> bool {
     status.is_none_or(|status| {
@@ -183,7 +183,7 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after }, report)
 }
 
-/// Tells which conditions of a class stand from an earlier look, because EC2 or ARC gave no answer in this one.
+/// Reports conditions that keep their earlier value, because EC2 or ARC gave no answer.
 fn tell_kept(report: &mut Report, class: &NodeClassName, kept: &BTreeSet<ConditionType>) {
     if kept.is_empty() {
         return;
@@ -288,7 +288,7 @@ impl ClassLook<'_> {
         }
     }
 
-    /// Whether EC2 takes launches from the class, as far as it was asked with this spec and these images.
+    /// Whether EC2 accepts launches of the class, from launches with this spec and these images.
     fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Seen<()> {
         let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
         let (Some(known), Some(mark)) = (known, self.input.refused.get(&self.class.name)) else {
@@ -342,7 +342,7 @@ impl ClassLook<'_> {
         )
     }
 
-    /// The zones that the cluster is shifted away from. What ARC only didn't answer now stays as it was.
+    /// The cluster's shifted zones. Without an answer from ARC they stay as they are.
     fn shifts(&mut self, answer: &Result<BTreeSet<ShiftedZone>, Ec2Error>) -> Seen<BTreeSet<ShiftedZone>> {
         let error = match answer {
             Ok(found) => return Seen::Holds(found.clone()),
@@ -381,7 +381,7 @@ impl ClassLook<'_> {
         }
     }
 
-    /// What ARC answered before, of whichever class: shifts are the cluster's.
+    /// ARC's last answer, from any class: shifts belong to the cluster.
     fn shifts_as_before(&mut self) -> Option<Seen<BTreeSet<ShiftedZone>>> {
         let condition = ConditionType::ZonesInService;
         let told = || self.input.statuses.values().filter_map(|known| known.condition(condition));
@@ -396,8 +396,8 @@ impl ClassLook<'_> {
         Some(Seen::Refused { reason, message })
     }
 
-    /// One part: what EC2 answered, judged. What it refuses for good is refused; what it only didn't answer now stays
-    /// as it held before.
+    /// One part, judged from EC2's answer. A permanent refusal refuses the part; after a transient one it keeps its
+    /// last value.
     fn part<A, T>(
         &mut self,
         told: PartCondition,
@@ -460,7 +460,7 @@ impl ClassLook<'_> {
     }
 }
 
-/// What of a class's reservations nothing acts on: all of them with the gate off, and kinds that aren't served.
+/// The class's reservations that Tenon doesn't act on: all with the gate off, otherwise unsupported kinds.
 fn unserved_reservations(class: &Ec2NodeClass, answered: Option<&AnsweredReservations>) -> Vec<String> {
     match answered.map(|answered| &answered.answer) {
         None if class.reservation_selector.is_empty() => Vec::new(),
@@ -490,7 +490,7 @@ fn change(
     previous: Option<&ClassStatus>,
     status: ClassStatus,
 ) -> Option<ClassChange> {
-    // What is launched into reservations after a look is taken from its counts, so each look at them is dated.
+    // Launches after a query are subtracted from its counts, so each query has its own time.
     let stored = input.statuses.get(&class.name);
     let same = stored.is_some_and(|stored| stored.same_as(&status));
     if same && status.reservations.is_empty() {
@@ -508,7 +508,7 @@ fn change(
     })
 }
 
-/// The status as if all its subnets had the same free addresses, and its reservations no room.
+/// The status with equal free addresses for all subnets, and no room in reservations.
 fn without_counts(status: &ClassStatus) -> ClassStatus {
     let mut status = status.clone();
     status.reservations = status.reservations.without_counts();

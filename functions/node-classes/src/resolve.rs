@@ -1,10 +1,10 @@
-//! What a class resolves to, from what EC2 answered and what the registry allows.
+//! The resources of a class, from EC2's answers and the registry's allowances.
 //!
-//! Decides subnets, groups, images and identity of one class. Not allowed subnets and images are left out, and refuse
-//! the class only where nothing else is left; all of a class's security groups are on each of its nodes, so one that
-//! isn't allowed refuses the class.
+//! Decides subnets, groups, images and identity of one class. Subnets and images outside the allowance are dropped,
+//! and refuse the class only if none is left. All of a class's security groups are on each of its nodes, so one
+//! outside the allowance refuses the class.
 //!
-//! Invariants: of each architecture exactly one image, the best by [`ImageRank`]; only available ones.
+//! Invariants: exactly one image for each architecture, the best by [`ImageRank`]; only available ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,13 +30,14 @@ pub struct JudgedClass<'a> {
     pub class: &'a Ec2NodeClass,
     /// Its cluster's entry.
     pub registry: &'a Registry,
-    /// The installation's account: what `self` means.
+    /// The installation's account, which `self` stands for.
     pub account: &'a str,
     /// The time.
     pub now: Timestamp,
 }
 
-/// The order of images of one architecture (KARPENTER.md 2.5): the highest is taken.
+/// The order of images of one architecture (aws/karpenter-provider-aws `pkg/providers/amifamily/types.go`): the
+/// highest is taken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageRank<'a> {
     /// Current before deprecated.
@@ -45,7 +46,7 @@ pub struct ImageRank<'a> {
     pub created_at: Option<Timestamp>,
     /// The greater name first.
     pub name: &'a str,
-    /// What makes the rank unique.
+    /// Makes the rank unique.
     pub id: &'a ImageId,
 }
 
@@ -139,8 +140,8 @@ pub fn images(judged: JudgedClass<'_>, found: &[Image]) -> Seen<Vec<ResolvedImag
     Seen::Holds(best.into_iter().map(resolved).collect())
 }
 
-/// Whether the class's volumes may be made from the snapshots that it names: whoever runs on a node reads them. One that
-/// all of the class's images have for the device is as good as named by none; others are the cluster's stack's to allow.
+/// Whether the class's volumes may use its snapshots, which every process on a node can read. A snapshot that all of
+/// the class's images have for the device is allowed; the cluster's stack must allow others.
 #[must_use]
 pub fn snapshots(judged: JudgedClass<'_>, images: &[&Image], found: &[VolumeSnapshot]) -> Seen<()> {
     let of_images = |device: &str, id: &str| {
@@ -201,7 +202,7 @@ fn allowed_snapshots_text(judged: JudgedClass<'_>) -> String {
     format!("{of_images}, or snapshots of owners {owners}{tags}")
 }
 
-/// The class's capacity reservations: those of the ordinary kind. That there is none refuses nothing.
+/// The class's capacity reservations of the ordinary kind. The class needs none.
 #[must_use]
 pub fn reservations(found: &[CapacityReservation]) -> Seen<Vec<ClassReservation>> {
     let of = |found: &CapacityReservation| ClassReservation {
@@ -244,8 +245,8 @@ fn owner_allowed(judged: JudgedClass<'_>, image: &Image) -> bool {
         || (image.owner == judged.account && owners.contains("self"))
 }
 
-/// Who the class's nodes are. A role is had through the instance profile of its name, which the cluster's stack makes:
-/// no function here may change IAM.
+/// The identity of the class's nodes. A role is used through the instance profile of its name, which the cluster's
+/// stack creates: no function may change IAM.
 #[must_use]
 pub fn instance_profile(judged: JudgedClass<'_>) -> Seen<InstanceProfile> {
     let allowed = &judged.registry.allowed;

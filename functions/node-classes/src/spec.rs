@@ -1,4 +1,4 @@
-//! What of a class's spec is asked of EC2, and what can be judged of it without asking.
+//! A class's queries to EC2, and the checks of its spec without EC2.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ pub fn group_queries(class: &Ec2NodeClass) -> BTreeSet<ResourceFilter> {
     queries.done()
 }
 
-/// The snapshots that a class's volumes are made from, with the devices that they are for.
+/// The snapshots of a class's volumes, with their devices.
 #[must_use]
 pub fn named_snapshots(class: &Ec2NodeClass) -> BTreeSet<(&str, &str)> {
     class
@@ -121,7 +121,7 @@ impl Queries {
     }
 }
 
-/// What EC2 or the nodes would refuse of the spec itself.
+/// Problems of the spec itself that EC2 or the nodes would refuse.
 #[must_use]
 pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
     // The peer's are refused when a manifest is read; ours it accepts, so they are a condition of the class.

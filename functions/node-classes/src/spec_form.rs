@@ -1,10 +1,10 @@
-//! What identifies a class's spec: a digest of an explicit form.
+//! The identity of a class's spec: a digest of an explicit form.
 //!
-//! Decides which fields count, under which names, and whether a stored status is of a spec. It doesn't decide what a
-//! changed spec means.
+//! Decides the fields and their names, and whether a stored status belongs to a spec. It doesn't decide the effect of
+//! a changed spec.
 //!
-//! Invariants: what the user leaves out is no part of the form, so a field that the API gains changes no digest; a
-//! digest of another form says nothing about the spec, and the generation tells instead.
+//! Invariants: absent fields aren't part of the form, so a new field of the API changes no digest; a digest of
+//! another form can't be compared, and the generation decides instead.
 
 use std::borrow::Cow;
 
@@ -24,20 +24,20 @@ use tenon_table::items::form::Attributes;
 
 /// The version of the form.
 const FORM: &str = "class-spec-1";
-/// What a digest of this form begins with. The first digests of all begin with no form: they were made of texts that
-/// another compiler may print differently, so nobody can compute them again.
+/// The prefix of this form's digests. The earliest digests have none, and can't be computed again, because their text
+/// depends on the compiler.
 const PREFIX: &str = "v1-";
 /// Letters and digits after it.
 const DIGITS: usize = 16;
 
-/// Digest of everything that the user said of a class. It differs too where a class was made anew under its name.
+/// The digest of the user's whole spec. It also differs if the class was deleted and created again.
 #[must_use]
 pub fn digest(class: &Ec2NodeClass) -> String {
     format!("{PREFIX}{}", form_digest(FORM, |to| write_class(class, to)).base36(DIGITS))
 }
 
-/// Whether a status is what this spec resolved to. Where its digest is of another form, the generation tells: Kubernetes
-/// counts it up with each change of a spec.
+/// Whether a status belongs to this spec. With a digest of another form, the generation decides: Kubernetes raises it
+/// with each change of a spec.
 #[must_use]
 pub fn is_of(status: &ClassStatus, class: &Ec2NodeClass) -> bool {
     if status.spec_digest.starts_with(PREFIX) {
@@ -72,7 +72,7 @@ fn write_class(class: &Ec2NodeClass, to: &mut Attributes) {
         associate_public_ip,
         detailed_monitoring,
         context,
-        // What it was resolved to is no word of the user's.
+        // The resolved subnets are not part of the user's spec.
         status_subnets: _,
         unsupported,
     } = class;

@@ -1,9 +1,9 @@
 //! Commits a plan slice by slice, and sends the launches of committed slices while the table throttles the next one.
 //!
-//! A burst writes more than a partition key takes in a second. Decides what happens meanwhile: launches that are
-//! committed go out, and only when there is none left the commit waits.
+//! A burst writes more than a partition key takes in a second. Decides what happens meanwhile: committed launches are
+//! sent, and only without any left the commit waits.
 //!
-//! Invariants: no launch is sent before its slice is committed; each launch that is committed here is sent here, unless
+//! Invariants: no launch is sent before its slice is committed; each launch committed here is sent here, unless
 //! sending fails.
 
 use jiff::SignedDuration;
@@ -15,7 +15,7 @@ use tenon_table::WriteGroup;
 
 use crate::execute::{DueLaunch, Sending, SentLaunches};
 
-/// A plan that the table throttles for longer than an invocation waits is made again after this.
+/// When a plan is repeated after the table throttled it for longer than an invocation waits.
 const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// Commits groups, each of which is one launch, and sends the launches.

@@ -1,10 +1,10 @@
-//! `provisioner`: pods that wait become claims, and claims become instances.
+//! `provisioner`: pending pods become claims, and claims become instances.
 //!
-//! Finishes launches that were committed and not settled, whoever committed them; then plans for pods that no claim
-//! counts, commits claims with the exact requests, sends those and settles the answers. What EC2 has no capacity for is
-//! planned around in the same wake, and a throttled table is waited for in it. Only this function launches.
+//! It first finishes committed launches without an answer, of any pass. Then it plans for pods that no claim counts,
+//! commits claims with their exact requests, sends the requests and settles the answers. It plans around refused
+//! capacity in the same wake, and waits there for a throttled table. Only this function launches.
 //!
-//! Invariants: nothing is sent that isn't committed; a launch has one answer, however often it is asked for.
+//! Invariants: only committed requests are sent; a launch has one answer, however often it is sent.
 
 mod commit;
 mod execute;
@@ -32,7 +32,7 @@ use commit::commit_and_send;
 use execute::{SentLaunches, due, send_all, tag};
 use plan::PlannedLaunches;
 
-/// What the provisioner looks at.
+/// The observations that provisioning needs.
 const WANTS: Wants<'static> = Wants {
     function: FunctionName::Provisioner,
     parts: &CatalogPart::ALL,
@@ -74,12 +74,12 @@ struct ProvisionerPass<'a, P> {
     began: Timestamp,
 }
 
-/// What the looks of a pass came to.
+/// The result of a pass's observations.
 #[derive(Debug, Default)]
 struct ProvisionerDone {
-    /// What became of the launches that were sent.
+    /// The results of the sent launches.
     sent: SentLaunches,
-    /// When the last plan asks for another look.
+    /// The time of the next look, by the last plan.
     wake_at: Option<Timestamp>,
     /// Whether the last commit lost its race.
     lost: bool,
@@ -120,7 +120,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
             return Ok(Some(observed));
         }
         let observed = observe(ports, cluster, WANTS, self.caches).await?;
-        // What another run committed or put off meanwhile is in what this one has seen: nobody is woken for it again.
+        // Launches that another pass commits or delays are in its own observation, so they cause no wake here.
         for launch in due(&observed.view) {
             done.sent.put_off(launch.due_at(ports.now()));
         }
@@ -155,7 +155,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
     }
 
     async fn execute(&self, _: &ClusterObservation, done: &mut ProvisionerDone) -> Result<(), HandlerError> {
-        // Who lost every round, perhaps for a mark alone, of which no generation tells, looks again all the same.
+        // A pass that lost every round looks again: a lost race for a mark alone shows in no generation.
         if done.sent.plan_again || done.lost {
             done.sent.put_off(self.ports.now());
         }
@@ -164,8 +164,8 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
     }
 
     fn end(&self, observed: ClusterObservation, done: &ProvisionerDone) -> End {
-        // A launch that was put off while sending is due again by itself; one that failed is planned anew by the next
-        // sweep.
+        // A launch that was delayed while sending becomes due by itself; the next sweep plans again after a failed
+        // one.
         let failed = (!done.sent.failed.is_empty()).then(|| look_again(self.began));
         let wake_at = [done.wake_at, done.sent.retry_at].into_iter().flatten().min();
         let seen = SeenOf {
@@ -181,7 +181,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
     }
 }
 
-/// Tells others of launches that were answered.
+/// Sends the doorbells of answered launches.
 async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &SentLaunches) {
     tag(ports, &sent.launched).await;
     let claims = sent.launched.iter().chain(&sent.failed);
@@ -190,7 +190,7 @@ async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &SentLaunches)
         ports.signals().publish(&events).await;
         ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::ZERO).await;
     }
-    // What EC2 refuses of a class is the class's condition.
+    // EC2's refusal of a class is a condition of the class.
     if sent.classes {
         ports.signals().wake(FunctionName::NodeClasses, cluster, SignedDuration::ZERO).await;
     }

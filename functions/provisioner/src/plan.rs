@@ -1,7 +1,7 @@
-//! Plans claims and their launches for pods that wait. Pure.
+//! Plans claims and their launches for pending pods. Pure.
 //!
-//! Decides nothing of its own but which observation supports a plan: which nodes are needed is `tenon_planning`'s,
-//! how EC2 is asked is `tenon_launching`'s.
+//! Decides only which observations support a plan: `tenon_planning` decides the nodes, `tenon_launching` the
+//! requests.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ pub(crate) fn plan(
     let built = build(&launch_input, &plan.claims, &LaunchCause::PendingPods);
     built.tell(&mut told);
     let groups = groups(&launch_input, &built, view);
-    // What couldn't be built is planned anew by the next look.
+    // The next look plans claims without a launch again.
     let again = (!built.refused.is_empty()).then(|| look_again(view.now));
     let wake_at = [plan.wake_at, recount_at, again].into_iter().flatten().min();
     (PlannedLaunches { groups, wake_at, built }, told)

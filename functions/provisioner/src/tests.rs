@@ -1,4 +1,5 @@
-//! What a user would notice of the provisioner: claims, instances, and that a cut anywhere loses and doubles nothing.
+//! The provisioner as a user sees it: claims, instances, and that an interruption anywhere loses and duplicates
+//! nothing.
 
 mod commits;
 mod nodes;
@@ -179,7 +180,7 @@ fn dry(cluster: &Cluster, zone: &str) {
     cluster.world.ec2.fail_pool(pool, Some(error));
 }
 
-/// Another cluster marked the offering while this launch was on its way: its mark stays as it is.
+/// Another cluster marked the offering during this launch: its mark stays.
 #[test]
 fn a_refusal_never_lowers_what_others_know() {
     let cluster = cluster(1);

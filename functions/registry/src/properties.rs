@@ -1,7 +1,7 @@
-//! The properties of the resource: a cluster as its stack tells of it.
+//! The properties of the resource: the stack's description of a cluster.
 //!
-//! Decides what is a well-formed value of each, and that all that is wrong is told at once. Defaults are those of the
-//! registry's own form.
+//! Decides the valid values of each property, and reports all problems at once. Defaults are those of the registry's
+//! form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tenon_domain::id::{ClusterName, InstallationId};
 use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
 
-/// What CloudFormation adds to every custom resource.
+/// The properties that CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
 
 /// The cluster's name alone, where it is one.
@@ -17,10 +17,9 @@ pub(crate) fn cluster(properties: &Map<String, Value>) -> Option<ClusterName> {
     properties.get("Cluster").and_then(Value::as_str).and_then(|name| ClusterName::parse(name).ok())
 }
 
-/// The entry that the properties tell of.
+/// The entry of these properties.
 ///
-/// # Errors
-/// What is wrong with each property, by its name.
+/// # Errors The problem of each property, by its name.
 pub(crate) fn parse(
     installation: &InstallationId,
     properties: &Map<String, Value>,
@@ -62,7 +61,7 @@ pub(crate) fn parse(
             allowed,
         })
     };
-    // Whatever is missing has its problem.
+    // Each missing value has its own problem.
     entry().ok_or_else(Vec::new)
 }
 
@@ -164,7 +163,7 @@ impl<'a> PropertyReader<'a> {
         tags
     }
 
-    /// Tags narrow down what owners allow; alone they allow nothing.
+    /// Tags narrow down the owners' allowance; alone they allow nothing.
     fn snapshot_tags(&mut self) -> BTreeMap<String, String> {
         let tags = self.list("SnapshotTags", "tags, each `key=value` or `key=*`", tag);
         let some = |name: &str| {
@@ -190,7 +189,7 @@ impl<'a> PropertyReader<'a> {
         }
     }
 
-    /// A property that nobody asked for is a misspelt one.
+    /// An unknown property is a misspelt one.
     fn strangers(&mut self) {
         let unknown = self.properties.keys().filter(|name| !self.asked.contains(name.as_str()));
         self.problems.extend(unknown.map(|name| format!("`{name}` isn't a cluster property: remove it")));
@@ -220,7 +219,7 @@ fn cidr(text: &str) -> Option<String> {
     (bits.parse::<u8>().ok()? <= most).then(|| text.to_owned())
 }
 
-/// The name of the role of an ARN: what follows its path.
+/// The name in a role's ARN, after its path.
 fn role_name(arn: &str) -> Option<&str> {
     let mut parts = arn.splitn(6, ':');
     let (scheme, _, service) = (parts.next()?, parts.next()?, parts.next()?);

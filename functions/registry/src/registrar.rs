@@ -1,7 +1,7 @@
-//! One request: from what a stack asks to what the table holds.
+//! One request of a stack, applied to the table.
 //!
-//! Decides whose an entry is, and what a repeated request means. An entry of another stack is neither taken over nor
-//! deleted: two stacks of one cluster would undo each other at each of their deployments.
+//! Decides who owns an entry, and the meaning of a repeated request. Another stack's entry is neither taken over nor
+//! deleted: two stacks of one cluster would undo each other at each deployment.
 
 use tenon_domain::id::ClusterName;
 use tenon_runtime::Installation;
@@ -15,10 +15,10 @@ use tenon_table::{
 use crate::properties;
 use crate::request::{CustomResourceRequest, CustomResourceResponse, RequestKind};
 
-/// The attribute that says which stack an entry is from.
+/// The attribute with the stack of an entry.
 const STACK: &str = "stack";
 
-/// Does what CloudFormation asks, and says what became of it. It never fails: what does is an answer too.
+/// Handles CloudFormation's request. It never fails: a failure is an answer too.
 pub async fn answer<T: Table>(
     table: &T,
     installation: &Installation,
@@ -26,7 +26,7 @@ pub async fn answer<T: Table>(
 ) -> CustomResourceResponse {
     let named = properties::cluster(&request.resource_properties);
     let physical = named.as_ref().map(|cluster| keys::registry(&installation.region, cluster).to_string());
-    // A name that isn't one names nothing: what CloudFormation deletes by it on its way back isn't there.
+    // A malformed name has no entry, so CloudFormation's deletion during its rollback finds nothing.
     let physical = physical.unwrap_or_else(|| "none".to_owned());
     let done = match request.kind {
         RequestKind::Create | RequestKind::Update => write(table, installation, request).await,
@@ -35,7 +35,7 @@ pub async fn answer<T: Table>(
             None => Ok(()),
         },
     };
-    // A resource that isn't made anew stays what it was, whatever became of its update.
+    // A failed update keeps the resource's id.
     let kept = request.physical_resource_id.clone().filter(|_| done.is_err());
     CustomResourceResponse::new(request, kept.unwrap_or(physical), done)
 }
@@ -66,14 +66,14 @@ async fn remove<T: Table>(
 ) -> Result<(), String> {
     let key = keys::registry(&installation.region, cluster);
     let found = FoundRegistration::read(table, &key).await?;
-    // Not there, or never this stack's: a creation that was refused is rolled back by a deletion.
+    // It doesn't exist, or belongs to another stack: CloudFormation rolls back a refused creation by a deletion.
     if found.stack.as_ref() != Some(&request.stack_id) {
         return Ok(());
     }
     commit(table, request, key.clone(), found, Write::Delete { key }).await
 }
 
-/// What there is.
+/// The stored entry.
 struct FoundRegistration {
     revision: Option<u64>,
     stack: Option<String>,

@@ -1,7 +1,7 @@
-//! What CloudFormation asks of a custom resource, and what it is answered.
+//! CloudFormation's requests for a custom resource, and the answers.
 //!
-//! Decides the forms of both, which are CloudFormation's: its user guide, "Custom resource request objects" and
-//! "response objects", read in November 2026.
+//! Decides the forms of both, from CloudFormation's user guide, "Custom resource request objects" and "response
+//! objects", read in November 2026.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// The most characters of a reason: CloudFormation takes answers of 4,096 bytes at most.
 const REASON_CHARACTERS: usize = 1000;
 
-/// What happens to the resource.
+/// The kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum RequestKind {
     /// It comes into the stack.
@@ -26,10 +26,10 @@ pub enum RequestKind {
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct CustomResourceRequest {
-    /// What happens.
+    /// Its kind.
     #[serde(rename = "RequestType")]
     pub kind: RequestKind,
-    /// Where the answer is put: a signed URL, good for whoever has it.
+    /// The signed URL for the answer; whoever has it can answer.
     #[serde(rename = "ResponseURL")]
     pub response_url: String,
     /// The stack's ARN.
@@ -38,14 +38,14 @@ pub struct CustomResourceRequest {
     pub request_id: String,
     /// The resource's name in the template.
     pub logical_resource_id: String,
-    /// What it was answered to be; nothing where it is created.
+    /// The id from the last answer; `None` at creation.
     pub physical_resource_id: Option<String>,
-    /// The properties, whose scalars are all strings.
+    /// The properties; all scalars are strings.
     #[serde(default)]
     pub resource_properties: Map<String, Value>,
 }
 
-/// Without the URL: a log isn't to hold what answers for us.
+/// Without the URL, because a log must not hold the means to answer.
 impl fmt::Debug for CustomResourceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -56,10 +56,10 @@ impl fmt::Debug for CustomResourceRequest {
     }
 }
 
-/// Whether it was done.
+/// Whether the request succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ResponseStatus {
-    /// It was.
+    /// It did.
     #[serde(rename = "SUCCESS")]
     Success,
     /// It wasn't, and nothing changed.
@@ -71,17 +71,17 @@ pub enum ResponseStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct CustomResourceResponse {
-    /// Whether it was done.
+    /// Whether the request succeeded.
     pub status: ResponseStatus,
     /// Why it wasn't; for the stack's events.
     pub reason: String,
-    /// What the resource is from now on. Another one than before makes CloudFormation delete the one before.
+    /// The resource's id from now on. A new id makes CloudFormation delete the old resource.
     pub physical_resource_id: String,
-    /// As asked.
+    /// The request's.
     pub stack_id: String,
-    /// As asked.
+    /// The request's.
     pub request_id: String,
-    /// As asked.
+    /// The request's.
     pub logical_resource_id: String,
 }
 

@@ -1,7 +1,7 @@
-//! The answer on its way: put to the URL that CloudFormation signed.
+//! Sends the answer to CloudFormation's signed URL.
 //!
-//! Decides how: one PUT without a content type, since the signature has none. An answer that can't be put is an error
-//! of the invocation, which Lambda then tries again.
+//! Decides how: one PUT without a content type, because the signature has none. A failed PUT is an error of the
+//! invocation, which Lambda repeats.
 
 use aws_smithy_http_client::Connector;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
@@ -14,10 +14,9 @@ use tenon_runtime::error::chain;
 
 use crate::request::{CustomResourceRequest, CustomResourceResponse, ResponseStatus};
 
-/// The request of an invocation.
+/// Reads an invocation's request.
 ///
-/// # Errors
-/// [`InvocationError`] for what isn't CloudFormation's.
+/// # Errors [`InvocationError`] if it isn't CloudFormation's.
 pub fn read(payload: Value) -> Result<CustomResourceRequest, InvocationError> {
     serde_json::from_value(payload).map_err(|error| {
         let message = format!("can't read CloudFormation's request: {error}");
@@ -25,10 +24,10 @@ pub fn read(payload: Value) -> Result<CustomResourceRequest, InvocationError> {
     })
 }
 
-/// Puts an answer to the URL of its request. A refusal is told here, since only the stack's events say it elsewhere.
+/// Sends an answer to the URL of its request. A refusal is logged here, because otherwise only the stack's events
+/// show it.
 ///
-/// # Errors
-/// [`InvocationError`] where it wasn't taken.
+/// # Errors [`InvocationError`] if the PUT fails.
 pub async fn respond(
     request: &CustomResourceRequest,
     answer: &CustomResourceResponse,

@@ -136,7 +136,7 @@ fn what_is_wrong_changes_nothing_and_is_told() {
     );
     let answered = serde_json::to_value(&refused).unwrap();
     assert_eq!((&answered["Status"], &answered["LogicalResourceId"]), (&json!("FAILED"), &json!("Registry")));
-    // A name that never was one is deleted without a word.
+    // Deleting a name that was never registered succeeds.
     assert_eq!(world.ask("Delete", STACK, json!({"Cluster": "a b"})).status, ResponseStatus::Success);
     assert_eq!(world.entry("prod").unwrap().service_cidr, "10.100.0.0/16");
 }

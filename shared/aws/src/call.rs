@@ -1,10 +1,10 @@
-//! A call that failed: what is known of it, and which error of the port it is.
+//! A failed call, and its error of the port.
 //!
-//! Decides whether a call may have taken effect, and reads code, message and request id. It is the one way from the
-//! SDK's errors to the port's; the meaning of codes is `tenon_ec2::classify`'s alone.
+//! Decides whether a call may have taken effect, and reads code, message and request id. It is the only path from the
+//! SDK's errors to the port's; only `tenon_ec2::classify` knows the meaning of codes.
 //!
-//! The request id isn't part of the port's error: it is another one at each call, and what is written into conditions
-//! and the journal must only change when its meaning does. It is handed to whoever asks for it, see [`FailedCallSink`].
+//! The request id isn't part of the port's error, because it differs at each call, and conditions and the journal
+//! must change only with their meaning. It is in the [`FailedCallSink`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use aws_sdk_ec2::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
 use aws_types::request_id::RequestId;
 use tenon_ec2::{Ec2Error, ErrorClass, classify};
 
-/// Who hears of calls that failed, to log them with their request ids.
+/// Receives failed calls, to log them with their request ids.
 pub type FailedCallSink = Arc<dyn Fn(&FailedCall) + Send + Sync>;
 
 /// The code of errors that EC2 sends without one.
 const NO_CODE: &str = "NoCode";
 
-/// What is known of what a failed call did.
+/// Whether a failed call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallEffect {
     /// It wasn't sent.
@@ -36,20 +36,20 @@ pub enum CallEffect {
 pub struct FailedCall {
     /// The call, by AWS's name.
     pub action: &'static str,
-    /// What is known of what it did.
+    /// Whether it took effect.
     pub effect: CallEffect,
     /// The answer's HTTP status, where one came.
     pub status: Option<u16>,
     /// AWS's code; `NoCode` where it sent none.
     pub code: String,
-    /// AWS's words, or what kept the answer away.
+    /// AWS's message, or the reason why there is no answer.
     pub message: String,
-    /// The request's id, where an answer came: what AWS's support asks for.
+    /// The request's id, if an answer came; AWS's support asks for it.
     pub request_id: Option<String>,
 }
 
 impl FailedCall {
-    /// What is known of a failed call.
+    /// The facts about a failed call.
     pub(crate) fn of<E>(action: &'static str, error: &SdkError<E, HttpResponse>) -> Self
     where
         E: ProvideErrorMetadata + Error + 'static,
@@ -58,7 +58,7 @@ impl FailedCall {
         let meta: &ErrorMetadata = error.meta();
         let request_id = meta.request_id().or_else(|| error.request_id()).map(str::to_owned);
         let (effect, code, message) = match error {
-            // It did what was asked, and how that came out can't be read: the SDK calls it the service's error.
+            // It succeeded with an unreadable answer, which the SDK reports as the service's error.
             SdkError::ServiceError(_) if status.is_some_and(|status| status < 300) => {
                 (CallEffect::Unknown, None, chain(error))
             }
@@ -67,12 +67,12 @@ impl FailedCall {
                 meta.code().filter(|code| !code.is_empty()),
                 meta.message().unwrap_or_default().to_owned(),
             ),
-            // An error without a body that says more, such as a load balancer's.
+            // An error without a readable body, such as a load balancer's.
             SdkError::ResponseError(_) if status.is_some_and(|status| status >= 400) => {
                 (CallEffect::Answered, None, chain(error))
             }
             SdkError::ConstructionFailure(_) => (CallEffect::None, None, chain(error)),
-            // The request may have arrived; so it may with whatever the SDK will add.
+            // The request may have arrived. Future variants of the SDK are treated the same.
             SdkError::TimeoutError(_) | SdkError::DispatchFailure(_) | SdkError::ResponseError(_) | _ => {
                 (CallEffect::Unknown, None, chain(error))
             }
@@ -88,7 +88,7 @@ impl FailedCall {
             CallEffect::Unknown => Ec2Error::NoAnswer { action },
             CallEffect::None => Ec2Error::Invalid { action, code: "NotSent".to_owned(), message },
             CallEffect::Answered => {
-                // Whatever AWS calls it, a failure of its own isn't the request's.
+                // A server's failure is never the request's fault, whatever its code.
                 let of_server = self.status.is_some_and(|status| status >= 500);
                 if of_server && classify(&code, &message) == ErrorClass::Unknown {
                     Ec2Error::ServerError { action, code, message }

@@ -1,7 +1,7 @@
 //! The EC2 port over the SDK.
 //!
-//! Decides how each call pages, and what a dry run's two refusals mean. Page sizes are the port's; EC2 takes none
-//! beside a list of ids or names, and answers such a call whole.
+//! Decides the paging of each call, and the meaning of a dry run's two refusals. Page sizes are the port's; beside a
+//! list of ids or names EC2 accepts none, and answers on one page.
 
 use std::error::Error;
 use std::time::SystemTime;
@@ -34,10 +34,10 @@ use crate::{fleet, images, instances, network, prices, reservations, templates, 
 const TYPES_PAGE: i32 = 100;
 const TEMPLATES_PAGE: i32 = 200;
 const LARGE_PAGE: i32 = 1000;
-/// The most pages of a list that the port answers whole: ten times EC2's quotas of subnets (200 a VPC) and security
-/// groups (2,500 a region). More is a token that never ends.
+/// The most pages of an unpaged answer of the port: ten times EC2's quotas of subnets (200 a VPC) and security groups
+/// (2,500 a region). A longer list has a broken token.
 const PAGES_MAX: usize = 25;
-/// Spot prices of Linux; the second is of accounts that had EC2-Classic.
+/// Products of Linux spot prices; the second is for accounts that had EC2-Classic.
 const LINUX: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 
 /// EC2 of an account and region.
@@ -54,8 +54,7 @@ impl std::fmt::Debug for AwsEc2 {
 }
 
 impl AwsEc2 {
-    /// EC2 of the region and account that `config` names. What it says of retries and timeouts doesn't count: there are
-    /// no retries, and a call has 40 s.
+    /// EC2 of the region and account of `config`. Its retries and timeouts are replaced: no retries, and 40 s a call.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         let config = Builder::from(config)
@@ -66,7 +65,7 @@ impl AwsEc2 {
         Self { client: Client::from_conf(config), report: None }
     }
 
-    /// Tells of every call that fails, with its request id.
+    /// Reports every failed call, with its request id.
     #[must_use]
     pub fn reporting(mut self, report: FailedCallSink) -> Self {
         self.report = Some(report);
@@ -96,7 +95,7 @@ impl AwsEc2 {
         sent.map_err(|error| self.failed(action, &error).into_error())
     }
 
-    /// What a dry run says: EC2 gives both outcomes as errors.
+    /// The result of a dry run: EC2 returns both outcomes as errors.
     fn dry_run<T, E>(
         &self,
         action: &'static str,
@@ -106,7 +105,7 @@ impl AwsEc2 {
         E: ProvideErrorMetadata + Error + 'static,
     {
         let Err(error) = sent else {
-            // Nothing that follows the API answers so; whatever did may have launched.
+            // A success contradicts the API, and the call may have launched.
             return Err(Malformed::new("DryRunOperation", "is missing: EC2 answered a dry run as a call")
                 .into_error(action));
         };
@@ -129,7 +128,7 @@ impl AwsEc2 {
     }
 }
 
-/// Reads a list, or says which field of which call can't be read.
+/// Reads a list; an error names the call and the field.
 fn read<T, U>(
     action: &str,
     items: &[T],
@@ -163,7 +162,7 @@ fn unwritable(action: &'static str) -> impl Fn(NumberTooLarge) -> Ec2Error {
     }
 }
 
-/// The start of a list of spot prices and EC2's token in it: every page asks for the prices at one moment.
+/// The start of a list of spot prices and EC2's token: every page asks for prices at the same moment.
 fn spot_place(page: Option<PageToken>, now: DateTime) -> (DateTime, Option<String>) {
     let placed = page.and_then(|PageToken(text)| {
         let (secs, token) = text.split_once(' ')?;

@@ -1,6 +1,6 @@
 //! The port's filters as EC2's.
 //!
-//! Decides the names of filters. What is empty isn't asked for.
+//! Decides the names of filters. Empty criteria are left out.
 
 use aws_sdk_ec2::types::Filter;
 use tenon_ec2::port::{
@@ -49,7 +49,7 @@ pub(crate) fn groups(resource: &ResourceFilter) -> Vec<Filter> {
     filter("group-name", resource.names.clone()).into_iter().chain(tags(&resource.tags)).collect()
 }
 
-/// Only active reservations are asked for.
+/// Active reservations only.
 pub(crate) fn reservations(reservation: &CapacityReservationFilter) -> Vec<Filter> {
     let owner = reservation.owner.iter().cloned().collect();
     let criteria = reservation.match_criteria.iter().map(|criteria| criteria.as_str().to_owned()).collect();

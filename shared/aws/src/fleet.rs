@@ -1,8 +1,8 @@
-//! CreateFleet of type `instant` and the dry run of RunInstances.
+//! CreateFleet of type `instant`, and the dry run of RunInstances.
 //!
-//! Decides how a request is written for EC2, from the port's request alone: the same stored request is the same bytes
-//! at every replay. Decides which override of the request an item of the answer is about; EC2 echoes it, with fields
-//! added and the template by its id.
+//! Decides the bytes of a request from the port's request alone, so that a stored request is replayed unchanged.
+//! Decides which override an item of the answer is about: EC2 echoes the override with more fields, and the template
+//! by its id.
 
 use std::collections::BTreeMap;
 
@@ -183,7 +183,7 @@ fn capacity_type(
         .unwrap_or(request.capacity_type)
 }
 
-/// What EC2 says of an item's override; what it leaves out is `None`.
+/// EC2's echo of an item's override; absent fields are `None`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Echo<'a> {
     template: Option<&'a str>,
@@ -207,7 +207,7 @@ impl<'a> Echo<'a> {
         }
     }
 
-    /// The override as EC2 tells it.
+    /// The override in EC2's echo.
     fn told(&self) -> Result<FleetOverride, Malformed> {
         Ok(FleetOverride {
             instance_type: parsed(self.instance_type, "Overrides.InstanceType")?,
@@ -218,7 +218,7 @@ impl<'a> Echo<'a> {
         })
     }
 
-    /// Whether it can be about this override: what both of them say is the same.
+    /// Whether it may be this override: all fields that both have are equal.
     fn is_about(&self, template: &FleetLaunchTemplate, from: &FleetOverride) -> bool {
         fn agree(said: Option<&str>, asked: Option<&str>) -> bool {
             said.zip(asked).is_none_or(|(said, asked)| said == asked)
@@ -231,8 +231,8 @@ impl<'a> Echo<'a> {
     }
 }
 
-/// The override that an error is about, as it was in the request. Where several could be meant, none of them is blamed:
-/// what EC2 says is told as it is, and nothing where it doesn't even name a type.
+/// The override of an error, as in the request. If several match, none is blamed: the result is EC2's echo, or `None`
+/// if the echo has no type.
 fn blamed(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<Option<FleetOverride>, Malformed> {
     let asked = request.launch_templates.iter().flat_map(|t| t.overrides.iter().map(move |o| (t, o)));
     let mut about = asked.filter(|(template, from)| echo.is_about(template, from));
@@ -243,8 +243,8 @@ fn blamed(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<Option<FleetOv
     }
 }
 
-/// The template's name and the override, as they were in the request. An item about none of them, as of a template that
-/// brings its own type, is told as EC2 tells it.
+/// The template's name and the override, as in the request. If none matches, as for a template with its own type, the
+/// result is EC2's echo.
 fn origin(request: &CreateFleetRequest, echo: Echo<'_>) -> Result<(String, FleetOverride), Malformed> {
     let asked = request.launch_templates.iter().flat_map(|t| t.overrides.iter().map(move |o| (t, o)));
     if let Some((template, from)) = asked.into_iter().find(|(t, o)| echo.is_about(t, o)) {

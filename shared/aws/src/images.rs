@@ -1,4 +1,4 @@
-//! Images: in every state, so that callers see what they must not launch.
+//! Images in every state, so that callers see unusable ones.
 
 use aws_sdk_ec2::types as sdk;
 use tenon_ec2::port::{Image, ImageArchitecture, ImageState, VolumeSnapshot};
@@ -8,7 +8,7 @@ use crate::reading::{Malformed, optional, parsed, required, tags};
 pub(crate) fn image(from: &sdk::Image) -> Result<Image, Malformed> {
     Ok(Image {
         id: parsed(from.image_id.as_deref(), "ImageId")?,
-        // One whose making failed can be without a name.
+        // A failed image may have no name.
         name: from.name.clone().unwrap_or_default(),
         owner: from.owner_id.clone().unwrap_or_default(),
         owner_alias: from.image_owner_alias.clone().filter(|alias| !alias.is_empty()),

@@ -1,4 +1,4 @@
-//! Instances and what a termination did to them.
+//! Instances, and the results of TerminateInstances.
 
 use aws_sdk_ec2::types as sdk;
 use tenon_domain::id::{ClientToken, FleetId};

@@ -1,12 +1,12 @@
 //! EC2, the Pricing API and ARC of a real account: the ports of `tenon-ec2` over the AWS SDK for Rust.
 //!
-//! Decides how a port's request is written for EC2, how EC2's answer is read, and what is known of a call that
-//! failed ([`FailedCall`]). Doesn't decide what an error code means (that is `tenon_ec2::classify`) nor what is done
-//! about it, and never retries: retries belong to the next wake.
+//! Decides how a port's request is written, how an answer is read, and the facts about a failed call
+//! ([`FailedCall`]). It doesn't decide the meaning of an error code (`tenon_ec2::classify` does) or what follows, and
+//! never retries: that is for the next wake.
 //!
-//! Invariants: one call of a port is one request, except where the port's answer isn't paged and EC2's is; a request
-//! follows from its arguments alone, so that a committed CreateFleet is replayed as it was; a field that EC2 left out
-//! or that can't be read is an error with its name, never a default.
+//! Invariants: one call of a port is one request, except for lists that only EC2 pages; a request follows from its
+//! arguments alone, so that a committed CreateFleet is replayed unchanged; an absent or unreadable field is an error
+//! with its name, never a default.
 
 mod call;
 mod ec2;

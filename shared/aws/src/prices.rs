@@ -1,7 +1,7 @@
-//! Prices: spot as EC2 tells them, on-demand as the Pricing API's price list does.
+//! Spot prices of EC2, and on-demand prices of the Pricing API's price list.
 //!
-//! Decides which entry of a price list is the price of an hour. A product whose price is zero is none: such entries
-//! belong to what was paid for otherwise.
+//! Decides which entry of a price list is the price of an hour. A product with a price of zero has none: such entries
+//! belong to prepaid capacity.
 
 use std::collections::BTreeMap;
 

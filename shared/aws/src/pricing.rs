@@ -1,6 +1,7 @@
 //! The Pricing port over the SDK.
 //!
-//! Decides which endpoint of the Pricing API answers for a region, and what it is asked. Source: KARPENTER.md 2.4.
+//! Decides the endpoint of the Pricing API for a region, and its queries. Source: aws/karpenter-provider-aws
+//! `pkg/providers/pricing/pricing.go`.
 
 use aws_sdk_pricing::Client;
 use aws_sdk_pricing::config::{BehaviorVersion, Builder, Region as SdkRegion};
@@ -19,7 +20,7 @@ use crate::settings::{retries, timeouts};
 const ACTION: &str = "GetProducts";
 /// GetProducts' limit.
 const PAGE: i32 = 100;
-/// What every query asks for: Linux without licences, bought by the hour.
+/// Filters of every query: Linux without licences, paid by the hour.
 const COMMON: [(&str, &str); 4] = [
     ("preInstalledSw", "NA"),
     ("operatingSystem", "Linux"),
@@ -90,8 +91,9 @@ impl std::fmt::Debug for AwsPricing {
 }
 
 impl AwsPricing {
-    /// Prices of a region, asked of the endpoint that has them. What `config` says of retries, timeouts and the region
-    /// doesn't count. In partitions without a Pricing API (`aws-us-gov`, isolated ones) every call is refused, unsent.
+    /// Prices of a region, from the endpoint that serves them. The retries, timeouts and region of `config` are
+    /// replaced. In partitions without a Pricing API (`aws-us-gov`, isolated ones) every call is refused without a
+    /// request.
     ///
     /// Prices are in the region's currency.
     #[must_use]
@@ -106,7 +108,7 @@ impl AwsPricing {
         Self { client: Client::from_conf(config), region, endpoint, report: None }
     }
 
-    /// Tells of every call that fails, with its request id.
+    /// Reports every failed call, with its request id.
     #[must_use]
     pub fn reporting(mut self, report: FailedCallSink) -> Self {
         self.report = Some(report);
@@ -141,7 +143,7 @@ fn filters(list: PriceList, region: &Region) -> Vec<Filter> {
     let filter = |(field, value): (&str, &str)| {
         Filter::builder().r#type(FilterType::TermMatch).field(field).value(value).build()
     };
-    // All three fields are set, which is all that the builder asks for.
+    // All three fields that the builder requires are set.
     all.filter_map(|pair| filter(pair).ok()).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Reading the fields of AWS's answers.
 //!
-//! Decides what a field that is missing or of another form becomes: an error that names it.
+//! Decides the error of an absent or malformed field: it names the field.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ impl Malformed {
         Self { field, problem: problem.into() }
     }
 
-    /// The error of the port: AWS's fault, and what was asked for may have been done.
+    /// The port's error: AWS's answer is wrong, and the call may have taken effect.
     pub(crate) fn into_error(self, action: &str) -> Ec2Error {
         Ec2Error::ServerError {
             action: action.to_owned(),
@@ -81,7 +81,7 @@ pub(crate) fn tags(tags: &[Tag]) -> Tags {
     tags.iter().filter_map(pair).collect()
 }
 
-/// Where a list goes on; EC2 ends some lists with an empty token.
+/// The position of the next page; EC2 ends some lists with an empty token.
 pub(crate) fn next(token: Option<&str>) -> Option<PageToken> {
     token.filter(|token| !token.is_empty()).map(|token| PageToken(token.to_owned()))
 }

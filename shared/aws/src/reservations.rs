@@ -1,4 +1,4 @@
-//! Capacity reservations, and what launch templates say of them.
+//! Capacity reservations, and launch templates' preferences for them.
 
 use aws_sdk_ec2::types as sdk;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
@@ -22,7 +22,7 @@ pub(crate) fn reservation(from: &sdk::CapacityReservation) -> Result<CapacityRes
     })
 }
 
-/// EC2 says neither of these of a reservation that is the ordinary one.
+/// For an ordinary reservation EC2 returns neither of these.
 fn kind(from: &sdk::CapacityReservation) -> Result<ReservationKind, Malformed> {
     match from.reservation_type.as_ref() {
         Some(sdk::CapacityReservationType::CapacityBlock) => Ok(ReservationKind::CapacityBlock),

@@ -1,4 +1,4 @@
-//! What every client of this crate has in common: no retries, stated timeouts.
+//! Common settings of this crate's clients: no retries, explicit timeouts.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use aws_smithy_types::timeout::TimeoutConfig;
 
 /// A connection that takes longer isn't coming: endpoints are in the region.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// CreateFleet of type `instant` answers when it has launched or given up, which takes seconds to tens of seconds; a
-/// function that calls it has 60 s in all, and needs some of them to write what came out.
+/// CreateFleet of type `instant` answers after the launch, within tens of seconds. A function has 60 s, and needs
+/// some of them to write the result.
 const CALL_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Retries belong to the next wake, where the budget of EC2's token buckets is known.

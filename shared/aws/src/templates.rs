@@ -1,8 +1,8 @@
 //! Launch templates.
 //!
-//! Decides how a template is written for EC2. Security groups stand in the template itself, and in a network interface
-//! only where that says whether there is a public address: EC2 takes them in one of both places, and a dry run of
-//! RunInstances can name a subnet only for a template without an interface.
+//! Decides how a template is written for EC2. EC2 accepts security groups either in the template or in its network
+//! interface. They are in an interface only if it decides about a public address, because a dry run of RunInstances
+//! can name a subnet only for a template without an interface.
 
 use aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateInputBuilder;
 use aws_sdk_ec2::types as sdk;

@@ -1,7 +1,7 @@
-//! Instance types and where they are offered.
+//! Instance types and their offerings.
 //!
-//! Decides how EC2's description becomes the port's. It is lenient: a type that lacks what the catalogue needs is
-//! named by the catalogue, with the field, and the others are kept.
+//! Decides how EC2's description becomes the port's. It is lenient: the catalogue names a type with a missing field,
+//! and keeps the others.
 
 use aws_sdk_ec2::types as sdk;
 use tenon_domain::catalog::describe::{
@@ -135,7 +135,7 @@ pub(crate) fn offering(from: &sdk::InstanceTypeOffering) -> Result<TypeOffering,
     })
 }
 
-/// The zones that this account may use: of those that aren't opted in nothing is told.
+/// The zones that this account may use, without those that aren't opted in.
 pub(crate) fn zones(from: &[sdk::AvailabilityZone]) -> Result<Vec<AvailabilityZone>, Malformed> {
     let mut zones = from
         .iter()

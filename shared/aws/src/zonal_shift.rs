@@ -1,7 +1,7 @@
 //! The port of zonal shift over the SDK.
 //!
-//! Decides which of a resource's shifts is in effect: ARC says so of each, and of several at once only one is applied.
-//! Practice runs are shifts as others are.
+//! Decides which of a resource's shifts are in effect: ARC marks each, and applies only one of several. Practice runs
+//! are shifts too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::settings::{retries, short_timeouts};
 
 const ACTION: &str = "GetManagedResource";
 
-/// A function looks at several clusters in its thirty seconds, and where ARC doesn't answer what is known stays.
+/// A function looks at several clusters in thirty seconds; without an answer of ARC the last shifts stay.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// ARC of an account and region.
@@ -38,7 +38,7 @@ impl std::fmt::Debug for AwsZonalShift {
 }
 
 impl AwsZonalShift {
-    /// ARC in the region of `config`. What that says of retries and timeouts doesn't count.
+    /// ARC in the region of `config`, whose retries and timeouts are replaced.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         let config = Builder::from(config)
@@ -49,7 +49,7 @@ impl AwsZonalShift {
         Self { client: Client::from_conf(config), report: None }
     }
 
-    /// Tells of every call that fails, with its request id.
+    /// Reports every failed call, with its request id.
     #[must_use]
     pub fn reporting(mut self, report: FailedCallSink) -> Self {
         self.report = Some(report);

@@ -1,10 +1,10 @@
 //! NodePool disruption budgets: how many nodes may be disrupted at once, when, and for which reason.
 //!
-//! Decides what a pool's budgets allow at a moment. It doesn't count what is being disrupted already.
+//! Decides the allowance of a pool's budgets at a moment. It doesn't count current disruptions.
 //!
-//! Invariants: schedules are in UTC; what can't be understood allows nothing (fail closed).
+//! Invariants: schedules are in UTC; a budget that can't be understood allows nothing.
 //!
-//! Source: KARPENTER.md 1.2.1 and 1.2.4.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool.go`; karpenter.sh/docs/concepts/disruption.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::requirement::hints::{UnknownWordError, parse_word};
 
-/// What an inactive budget allows: the peer's largest 32-bit integer.
+/// The allowance of an inactive budget: the peer's largest 32-bit integer.
 pub const UNBOUNDED: u32 = i32::MAX.unsigned_abs();
 
 /// Why a node is disrupted on our own will.
@@ -28,7 +28,7 @@ pub enum DisruptionReason {
     Underutilized,
     /// No pods are on it.
     Empty,
-    /// It isn't what its pool and class ask for any more.
+    /// The claim differs from what its pool and class ask for.
     Drifted,
 }
 
@@ -46,10 +46,9 @@ impl DisruptionReason {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word.
     ///
-    /// # Errors
-    /// [`UnknownWordError`] names the nearest reason.
+    /// # Errors [`UnknownWordError`] names the nearest reason.
     pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
         parse_word("a disruption reason", text, &Self::ALL, Self::as_str)
     }
@@ -153,7 +152,7 @@ struct BudgetSchedule {
 /// One of a NodePool's disruption budgets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
-    /// How many nodes may be disrupted at once.
+    /// The number of nodes that may be disrupted at once.
     pub nodes: BudgetNodes,
     /// When this is active; absent means always.
     pub window: Option<BudgetWindow>,
@@ -162,13 +161,11 @@ pub struct Budget {
 }
 
 impl BudgetWindow {
-    /// Reads the schedule and the duration that follows each of its moments.
+    /// Parses a schedule, and the duration after each of its moments.
     ///
-    /// A schedule of the right form that can't be understood is accepted, as the peer accepts it; see
-    /// [`BudgetWindow::problem`].
+    /// Like the peer, this accepts a well-formed schedule that can't be understood; see [`BudgetWindow::problem`].
     ///
-    /// # Errors
-    /// [`BudgetError`] for what the peer refuses as well.
+    /// # Errors [`BudgetError`] for input that the peer refuses too.
     pub fn parse(schedule: &str, duration: &str) -> Result<Self, BudgetError> {
         let duration = parse_duration(duration)?;
         let form = match schedule.starts_with('@') {
@@ -224,10 +221,9 @@ impl Budget {
         Self { nodes, window: None, reasons: BTreeSet::new() }
     }
 
-    /// Reads a budget's fields; see [`BudgetWindow::parse`]. Reasons are added with [`DisruptionReason::parse`].
+    /// Parses a budget's fields; see [`BudgetWindow::parse`]. Reasons are added with [`DisruptionReason::parse`].
     ///
-    /// # Errors
-    /// [`BudgetError`] for what the peer refuses as well.
+    /// # Errors [`BudgetError`] for input that the peer refuses too.
     pub fn parse(nodes: &str, schedule: Option<&str>, duration: Option<&str>) -> Result<Self, BudgetError> {
         let window = match (schedule, duration) {
             (None, None) => None,
@@ -254,14 +250,13 @@ impl Budget {
         self.reasons.is_empty() || self.reasons.contains(&reason)
     }
 
-    /// When what this allows may change next, after `now`; `None` if never.
+    /// The next time at which the allowance may change, after `now`; `None` if never.
     #[must_use]
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let window = self.window.as_ref()?;
         let cron = window.schedule.cron.as_ref().ok()?;
         let begins = next_moment(cron, now);
-        // The first moment within the window is the one whose effect ends first; a later one may prolong it, which
-        // the look at that time will find.
+        // The window's first moment ends first. A later moment may prolong the window; the next look finds that.
         let first = next_moment(cron, now.checked_sub(window.duration).ok()?)?;
         let ends = first.checked_add(window.duration).ok().filter(|end| first <= now && *end > now);
         begins.into_iter().chain(ends).min()
@@ -341,7 +336,7 @@ fn parse_cron(text: &str) -> Result<Cron, String> {
     let parser =
         CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).sloppy_ranges(true).build();
     let cron = parser.parse(fields).map_err(|error| error.to_string())?;
-    // 2000 begins a whole cycle of the calendar, 29 February included: what has no moment after it has none at all.
+    // The calendar repeats from 2000 on, 29 February included, so a schedule without a moment after it has none.
     let epoch = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
     cron.find_next_occurrence(&epoch, true).map(|_| cron.clone()).map_err(|_| "it never occurs".to_owned())
 }

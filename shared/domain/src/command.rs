@@ -1,9 +1,9 @@
-//! A disruption command: nodes that go, and the nodes that come in their place first.
+//! A disruption command: nodes to remove, and the nodes that replace them.
 //!
-//! Decides what is known of a command. It doesn't decide who is taken or when: that is `disruption`'s.
+//! Decides the data of a command. `disruption` decides its candidates and its time.
 //!
-//! Invariant: candidates drain only once every replacement is initialised, so a command in [`CommandState::Replacing`]
-//! has taken nothing away yet.
+//! Invariant: candidates drain only once every replacement is initialised, so a command in
+//! [`CommandState::Replacing`] hasn't drained a node.
 
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use crate::id::{ClaimName, CommandId, NodePoolName};
 pub struct Command {
     /// Its id.
     pub id: CommandId,
-    /// Counts up with every step; the condition of the next.
+    /// The count of steps; the next step is conditional on it.
     pub revision: u64,
     /// The pool of its candidates.
     pub pool: NodePoolName,
@@ -23,7 +23,7 @@ pub struct Command {
     pub reason: RemovalReason,
     /// The claims that go.
     pub candidates: Vec<ClaimName>,
-    /// The claims that come in their place; those that failed aren't among them any more.
+    /// The replacement claims, without failed ones.
     pub replacements: Vec<ClaimName>,
     /// How far it is.
     pub state: CommandState,
@@ -38,7 +38,7 @@ pub enum CommandState {
     Replacing {
         /// Since when.
         since: Timestamp,
-        /// How often a replacement failed and another was planned.
+        /// The number of failed replacements that were planned again.
         attempts: u32,
         /// The next replacement isn't planned before.
         not_before: Timestamp,
@@ -48,7 +48,7 @@ pub enum CommandState {
         /// Since when.
         since: Timestamp,
     },
-    /// Its candidates are gone, or it was given up.
+    /// Its candidates don't exist any longer, or it was given up.
     Done {
         /// When.
         at: Timestamp,

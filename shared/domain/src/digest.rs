@@ -1,8 +1,8 @@
-//! Stable digests: names and tokens that depend on their parts and on nothing else.
+//! Stable digests, for names and tokens that depend on their parts alone.
 //!
-//! Decides how parts become a digest and how a digest is written. It doesn't decide what the parts are.
+//! Decides how parts become a digest, and its written form. It doesn't decide the parts.
 //!
-//! Invariant: each part goes in with its length, so `["ab", "c"]` and `["a", "bc"]` differ.
+//! Invariant: each part is hashed with its length, so `["ab", "c"]` and `["a", "bc"]` differ.
 
 use std::fmt::Write as _;
 

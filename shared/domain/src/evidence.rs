@@ -1,7 +1,7 @@
-//! Evidence: what a decision must know before it may be made, and what it says when it doesn't.
+//! Evidence: what a decision must know before it may be made, and the reason if it is missing.
 //!
-//! `Ready<T>` can only be made by [`require`]: a planner that takes `&Ready<Catalog>` can't be called with an empty,
-//! stale or half-written one. What is missing is a [`Waiting`], typed, never an empty list.
+//! Only [`require`] makes a `Ready<T>`: a planner that takes `&Ready<Catalog>` can't get an empty, stale or
+//! half-written catalogue. Missing evidence is a typed [`Waiting`], never an empty list.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::id::Region;
 
-/// A snapshot older than this supports no launch for pods and no disruption on our own will. The agent refreshes its
-/// heartbeat every [`HEARTBEAT_EVERY`], so this allows one to be lost.
+/// A snapshot older than this supports no launch for pods and no voluntary disruption. The agent refreshes its
+/// heartbeat every [`HEARTBEAT_EVERY`], so one heartbeat may be lost.
 pub const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
 
-/// How often an agent says that its snapshot still holds, when nothing changes.
+/// How often an agent confirms an unchanged snapshot.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
 
-/// A part of the catalogue; each is refreshed, and goes stale, on its own.
+/// A part of the catalogue. Each is refreshed, and becomes stale, on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CatalogPart {
-    /// What DescribeInstanceTypes says.
+    /// The answers of DescribeInstanceTypes.
     InstanceTypes,
     /// Which type is offered in which zone.
     Offerings,
@@ -61,8 +61,8 @@ impl CatalogPart {
         }
     }
 
-    /// Older than this, it supports no decision. Facts about types and list prices change over months, so several
-    /// refreshes may be missed; a spot price says little after some hours.
+    /// The age from which the part supports no decision. Types and list prices change over months, so several
+    /// refreshes may fail; a spot price means little after some hours.
     #[must_use]
     pub const fn stale_after(self) -> SignedDuration {
         match self {
@@ -79,8 +79,7 @@ impl fmt::Display for CatalogPart {
     }
 }
 
-/// What a refresh of a part ran into. Refusals that pass are told apart from those that stay until a person does
-/// something.
+/// The error of a part's refresh. Transient errors are told apart from those that need a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
     /// Too many requests.
@@ -91,13 +90,13 @@ pub enum ErrorKind {
     NoAnswer,
     /// AWS's own fault.
     Server,
-    /// The answer says nothing.
+    /// The answer is empty.
     Empty,
-    /// The answer says far less than the one before, so it may be torn.
+    /// The answer is much smaller than the last one, so it may be incomplete.
     Shrunk,
-    /// The answer can't be read, or the request was refused for what it is.
+    /// The answer is unreadable, or the request was refused as invalid.
     Malformed,
-    /// There is nobody to ask in this region.
+    /// The region has no such API.
     NoApi,
 }
 
@@ -161,7 +160,7 @@ impl fmt::Display for ErrorKind {
 pub struct RefreshFailure {
     /// Its kind.
     pub kind: ErrorKind,
-    /// What it says to people.
+    /// The message for people.
     pub message: String,
 }
 
@@ -171,17 +170,16 @@ pub enum PartOrigin {
     /// AWS answered so.
     #[default]
     Answered,
-    /// The table that comes with the release, where AWS can't be asked.
+    /// The price list of the release, for regions without an API.
     Shipped {
         /// The day of which it is.
         as_of: Date,
-        /// The region of which it is; another one where there is none of the region itself.
+        /// Its region; another one if the release has none for the region itself.
         region: Region,
     },
 }
 
-/// Evidence that was checked: fresh enough for the decision that asked. Only [`require`] and [`require_snapshot`]
-/// make one.
+/// Checked evidence, fresh enough for the decision. Only [`require`] and [`require_snapshot`] make it.
 #[derive(Debug, Clone)]
 pub struct Ready<T> {
     value: T,
@@ -189,12 +187,12 @@ pub struct Ready<T> {
 }
 
 impl<T> Ready<T> {
-    /// When it was last seen to hold.
+    /// The time of its last refresh.
     pub const fn as_of(&self) -> Timestamp {
         self.as_of
     }
 
-    /// What was checked of it, where it has that: as fresh as the whole.
+    /// A part of the evidence, if it exists: as fresh as the whole.
     pub fn part<U>(self, of: impl FnOnce(T) -> Option<U>) -> Option<Ready<U>> {
         let as_of = self.as_of;
         Some(Ready { value: of(self.value)?, as_of })
@@ -228,28 +226,28 @@ pub enum Waiting {
     },
     /// The cluster's agent never reported.
     SnapshotMissing,
-    /// The agent's last word is too old.
+    /// The agent's last heartbeat is too old.
     SnapshotStale {
         /// How old it is.
         age: SignedDuration,
     },
-    /// What the agent reports is more than the functions' memory has room for.
+    /// The agent's snapshot is too large for the functions' memory.
     SnapshotTooLarge {
         /// How much it is at least.
         size: u64,
         /// The most that is read.
         most: u64,
-        /// What of.
+        /// The unit of the size.
         unit: &'static str,
     },
-    /// A node class isn't ready: what it waits for.
+    /// A node class isn't ready; holds what it waits for.
     NodeClassNotReady {
         /// The class.
         class: String,
         /// The reason of its first condition that isn't True.
         reason: String,
     },
-    /// EC2 refuses a pool's launches for what they are.
+    /// EC2 refuses a pool's launches, whatever the offering.
     LaunchRefused {
         /// The pool.
         pool: String,
@@ -262,12 +260,12 @@ pub enum Waiting {
     },
     /// The cluster isn't in the registry: its per-cluster stack isn't deployed.
     ClusterNotRegistered,
-    /// The table was restored, or instances that nobody knows have our tags, and a person hasn't confirmed it yet.
+    /// The table was restored, or unknown instances have our tags, and no person has confirmed it yet.
     TableRestored,
 }
 
 impl Waiting {
-    /// What of the reason may change while the reason stays: the class's own, which people look for. Ages aren't that.
+    /// The part of the reason that makes it a different one: the class's own reason. An age doesn't.
     #[must_use]
     pub fn condition(&self) -> Option<&str> {
         match self {
@@ -353,10 +351,9 @@ pub fn require<T>(
     Ok(Ready { value, as_of })
 }
 
-/// Checks the agent's snapshot; `value` is the snapshot, or what was made of it.
+/// Checks the agent's snapshot; `value` is the snapshot or derived from it.
 ///
-/// # Errors
-/// [`Waiting`] when the agent never reported or its last word is older than [`SNAPSHOT_STALE_AFTER`].
+/// # Errors [`Waiting`] if the agent never reported, or its heartbeat is older than [`SNAPSHOT_STALE_AFTER`].
 pub fn require_snapshot<T>(found: Option<(T, Timestamp)>, now: Timestamp) -> Result<Ready<T>, Waiting> {
     let (value, as_of) = found.ok_or(Waiting::SnapshotMissing)?;
     let age = now.duration_since(as_of);

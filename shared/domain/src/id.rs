@@ -1,18 +1,18 @@
 //! Identifiers: newtypes from one module, parsed at the edge and trusted inside.
 //!
-//! Decides what a well-formed identifier is. It doesn't decide whether the thing exists.
+//! Decides whether an identifier is well-formed, not whether its object exists.
 
 use std::fmt;
 
-/// An identifier that doesn't have the form that its kind asks for.
+/// A malformed identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{value}` is not a valid {kind}: expected {expected}")]
 pub struct ParseIdError {
-    /// What was being parsed, in the field's words.
+    /// The kind of identifier, in the field's words.
     pub kind: &'static str,
     /// The text as given.
     pub value: String,
-    /// The form that was expected.
+    /// The expected form.
     pub expected: &'static str,
 }
 
@@ -126,7 +126,7 @@ fn prefixed(text: &str, prefix: &str) -> bool {
     })
 }
 
-/// RFC 1123 subdomain: what Kubernetes asks of most object names.
+/// RFC 1123 subdomain, the form of most object names in Kubernetes.
 #[must_use]
 pub fn is_dns_subdomain(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.split('.').all(is_dns_label_part)

@@ -1,6 +1,6 @@
-//! An image as EC2 last told it.
+//! An image, as EC2 described it last.
 //!
-//! Decides which states there are. Which of them a class may take is the class's: only [`ImageState::Available`].
+//! Decides the states of an image. A class takes only [`ImageState::Available`].
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use jiff::Timestamp;
 use crate::catalog::facts::Architecture;
 use crate::id::ImageId;
 
-/// What is known of an image.
+/// The record of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRecord {
     /// Its id.
     pub id: ImageId,
-    /// Its name; empty once it is deregistered and was never described.
+    /// Its name; empty if it was deregistered before it was ever described.
     pub name: String,
     /// Its state.
     pub state: ImageState,
     /// Its architecture; none where EC2 never described it.
     pub architecture: Option<Architecture>,
-    /// When it was made.
+    /// Its creation time.
     pub created_at: Option<Timestamp>,
     /// The account that owns it.
     pub owner: String,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
-    /// When it is, or was, deprecated.
+    /// Its deprecation time.
     pub deprecated_at: Option<Timestamp>,
-    /// When EC2 was asked.
+    /// The time of the query.
     pub seen_at: Timestamp,
 }
 
@@ -41,9 +41,9 @@ pub enum ImageState {
     Available,
     /// Its making failed.
     Failed,
-    /// Gone: EC2 doesn't answer for it any more.
+    /// EC2 doesn't return it any longer.
     Deregistered,
-    /// Its owner took it out of use.
+    /// Its owner disabled it.
     Disabled,
     /// Any other state (`invalid`, `transient`, `error`): can't be launched.
     Invalid,
@@ -67,7 +67,7 @@ impl ImageState {
         }
     }
 
-    /// The state of that word.
+    /// Parses the word.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)

@@ -1,7 +1,6 @@
-//! Decisions, as records by subject: what was decided, on what evidence, what was chosen and what was refused.
+//! Records of decisions by subject: the decision, its evidence, the choice and the rejected options.
 //!
-//! A record is written in the transaction of the decision that it explains, so there is no launch and no termination
-//! without one.
+//! A record is written in the transaction of its decision, so every launch and every termination has one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 /// How long records are kept.
 pub const JOURNAL_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// What a decision is about.
+/// The subject of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
     /// Its kind.
@@ -114,10 +113,10 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What was decided; stable CamelCase names.
+/// The decision; stable CamelCase names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
-    /// A claim was planned, with its launch.
+    /// A claim is planned, with its launch.
     Planned,
     /// The launch's answer: an instance.
     Launched,
@@ -129,15 +128,15 @@ pub enum Decision {
     Initialized,
     /// The claim drifted.
     Drifted,
-    /// A disruption command took it.
+    /// A disruption command takes it.
     Disrupting,
     /// The drain began.
     Draining,
     /// The drain is done.
     Drained,
-    /// EC2 was told to terminate the instance.
+    /// Tenon terminates the instance.
     Terminating,
-    /// The instance is gone.
+    /// The instance doesn't exist any longer.
     Terminated,
     /// The node class resolved to something new, or became ready.
     Resolved,
@@ -147,13 +146,13 @@ pub enum Decision {
     ZonalShiftActive,
     /// The node class's zones are in service again.
     ZonalShiftCleared,
-    /// An image's state as EC2 tells it.
+    /// EC2 reports a new state of an image.
     ImageState,
-    /// Something was refused: pods without a node, a disruption out of budget, a termination held back.
+    /// A refusal: pods without a node, a disruption out of budget, a withheld termination.
     Refused,
     /// Something waits for evidence.
     Waiting,
-    /// An instance that no claim owns was told to terminate.
+    /// Tenon terminates an instance that no claim owns.
     OrphanTerminated,
 }
 
@@ -217,17 +216,17 @@ impl Decision {
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRecord {
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
-    /// When it was decided.
+    /// The time of the decision.
     pub at: Timestamp,
     /// The function that decided.
     pub by: String,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
     /// One sentence that a person reads.
     pub message: String,
-    /// What was chosen and refused, by name: `launch`, `instance`, `image`, `pods`, `price`, `reason`, ….
+    /// Choices and rejected options by name: `launch`, `instance`, `image`, `pods`, `price`, `reason`, ….
     pub details: BTreeMap<String, String>,
     /// The evidence: generation or revision by name (`snapshot`, `revision`, `instance-types`, ….).
     pub evidence: BTreeMap<String, u64>,
@@ -254,14 +253,14 @@ impl JournalRecord {
         }
     }
 
-    /// Adds what was chosen or refused.
+    /// Adds a choice or a rejected option.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.details.insert(name.to_owned(), value.to_string());
         self
     }
 
-    /// Adds a generation that the decision was made from.
+    /// Adds a generation of the decision's evidence.
     #[must_use]
     pub fn evidence(mut self, name: &str, generation: u64) -> Self {
         self.evidence.insert(name.to_owned(), generation);

@@ -1,8 +1,8 @@
-//! Keys of labels, annotations, finalizers and tags, and who may set which.
+//! Keys of labels, annotations, finalizers and tags.
 //!
-//! Decides which label keys are well known and which a NodePool may not set. It doesn't decide values.
+//! Decides which label keys are well known, and which a NodePool may not set. It doesn't decide values.
 //!
-//! Source: KARPENTER.md 1.1.6, 1.2.1, 1.3 and 3.9 (Karpenter 1.14).
+//! Source: kubernetes-sigs/karpenter and aws/karpenter-provider-aws, each `pkg/apis/v1/labels.go` (v1.14).
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ keys! {
     NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version";
     /// Annotation: the deadline of the drain, RFC 3339.
     TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp";
-    /// Annotation: minValues were lowered.
+    /// Annotation: `minValues` are lowered.
     MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed";
     /// Finalizer on claims and nodes.
     TERMINATION_FINALIZER = "karpenter.sh/termination";
@@ -131,7 +131,7 @@ pub const KARPENTER_DOMAIN: &str = "karpenter.sh";
 /// The domain of the provider's keys.
 pub const PROVIDER_DOMAIN: &str = "karpenter.k8s.aws";
 
-/// Keys that the provider sets from what it knows of instance types and offerings.
+/// Keys that follow from instance types and offerings.
 pub const PROVIDER_LABELS: [&str; 29] = [
     EC2NODECLASS,
     INSTANCE_CATEGORY,
@@ -168,19 +168,19 @@ pub const PROVIDER_LABELS: [&str; 29] = [
 pub const CORE_LABELS: [&str; 9] =
     [NODEPOOL, CAPACITY_TYPE, ZONE, REGION, ZONE_ID, INSTANCE_TYPE, ARCH, OS, WINDOWS_BUILD];
 
-/// Every well-known key: a pod may ask for it although no NodePool defines it.
+/// Every well-known key, which a pod may require even if no NodePool defines it.
 pub fn well_known() -> impl Iterator<Item = &'static str> {
     CORE_LABELS.into_iter().chain(PROVIDER_LABELS)
 }
 
-/// Whether a pod may ask for this key although no NodePool defines it. Expects a normalised key.
+/// Whether a pod may require this key even if no NodePool defines it. Expects a normalised key.
 #[must_use]
 pub fn is_well_known(key: &str) -> bool {
     // The short list first; the long one is scanned only for keys of the provider's domain.
     CORE_LABELS.contains(&key) || (key.starts_with(PROVIDER_DOMAIN) && PROVIDER_LABELS.contains(&key))
 }
 
-/// Why a NodePool may not set a label, nor ask for it in a requirement.
+/// Why a NodePool may not set a label or require it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RestrictedLabel {
     /// Every node of a NodePool gets it.

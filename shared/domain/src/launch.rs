@@ -1,6 +1,6 @@
 //! A launch: one CreateFleet request for equal claims, committed before it is sent.
 //!
-//! Invariant: what is sent is what is stored, byte for byte, under the stored client token, however often it is sent.
+//! Invariant: every call sends the stored request, byte for byte, under the stored client token.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,12 +9,12 @@ use crate::id::{
 };
 use crate::reservation::LaunchedInto;
 
-/// While this old at most, a launch whose answer is unknown is sent again under its token; later its instances are
-/// looked for by the launch's tag. EC2 documents no lifetime of CreateFleet's tokens; other EC2 calls keep theirs for
-/// hours at least, so ten minutes are on the safe side.
+/// A launch without an answer is sent again under its token up to this age; later, its instances are searched by the
+/// launch's tag. EC2 documents no lifetime for CreateFleet's tokens. Other EC2 calls keep theirs for hours, so ten
+/// minutes are safe.
 pub const REPLAY_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 
-/// Instances that EC2 made may be missing from DescribeInstances for so long.
+/// How long DescribeInstances may miss new instances.
 pub const EC2_CONSISTENCY: SignedDuration = SignedDuration::from_mins(2);
 
 /// Most pods that one launch records, so that its item stays well under DynamoDB's 400 KB.
@@ -28,13 +28,13 @@ pub const CLAIMS_PER_LAUNCH: usize = 20;
 pub struct Launch {
     /// Its id, which its instances carry as a tag.
     pub id: LaunchId,
-    /// Counts up with every step.
+    /// The count of steps.
     pub revision: u64,
     /// The pool of its claims.
     pub pool: NodePoolName,
     /// Their node class.
     pub class: NodeClassName,
-    /// What EC2 knows the request by.
+    /// The client token of the request.
     pub token: ClientToken,
     /// The request as it is stored and sent (the cloud adapter's stored form).
     pub request: String,
@@ -42,7 +42,7 @@ pub struct Launch {
     pub reservation: Option<LaunchedInto>,
     /// Its claims, in the order in which instances are dealt to them.
     pub claims: Vec<LaunchClaim>,
-    /// What it was made for.
+    /// The reason of the launch.
     pub cause: LaunchCause,
     /// When it was committed.
     pub created_at: Timestamp,
@@ -55,7 +55,7 @@ pub struct Launch {
 pub struct LaunchClaim {
     /// The claim.
     pub name: ClaimName,
-    /// The pods that it was planned for: no other plan may count them while it offers room.
+    /// The pods that it was planned for; no other plan counts them while it has room for them.
     pub pods: Vec<CountedPod>,
 }
 
@@ -68,12 +68,12 @@ pub struct CountedPod {
     pub uid: Uid,
 }
 
-/// What a launch was made for.
+/// The reason of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchCause {
     /// Pods that wait.
     PendingPods,
-    /// A disruption command whose candidates it replaces.
+    /// A disruption command, whose candidates it replaces.
     Replacement(CommandId),
 }
 
@@ -82,7 +82,7 @@ pub enum LaunchCause {
 pub enum LaunchState {
     /// Committed; it may have been sent, its answer isn't recorded.
     Requested {
-        /// How often sending it was refused for the time being (throttled, server error).
+        /// The number of transient refusals of the call (throttled, server error).
         attempts: u32,
         /// Not to be sent again before.
         not_before: Timestamp,

@@ -1,7 +1,7 @@
-//! Tenon's domain: the words of Kubernetes, EC2 and Karpenter as types, and the arithmetic over them.
+//! Tenon's domain: the words of Kubernetes, EC2 and Karpenter as types, with their arithmetic.
 //!
-//! Pure: no clock, randomness, environment, IO or logging. What a planner needs to know of the world is in the
-//! types of this crate; what crosses a process is a versioned form in the adapters.
+//! Pure: no clock, randomness, environment, IO or logging. Planners see the world through these types; adapters have
+//! versioned forms of everything that crosses a process.
 
 pub mod api;
 pub mod budget;

@@ -1,7 +1,7 @@
 //! Money: USD per hour as whole nano-dollars, so that sums and comparisons are exact.
 //!
-//! A region's prices are all of one currency, and are compared among each other only. So a plan is the same whatever the
-//! currency is; what is shown to people names it.
+//! A region's prices share one currency and are compared only with each other, so a plan doesn't depend on the
+//! currency. Output for people names it.
 
 use std::fmt;
 use std::iter::Sum;
@@ -9,13 +9,13 @@ use std::ops::{Add, AddAssign};
 
 use crate::id::Region;
 
-/// What a region's prices are in.
+/// The currency of a region's prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Currency {
     /// `USD`: everywhere but in China.
     #[default]
     Usd,
-    /// `CNY`: in the partition `aws-cn`, whose price list and spot prices are in it.
+    /// `CNY`: all prices in the partition `aws-cn`.
     Cny,
 }
 
@@ -23,7 +23,7 @@ impl Currency {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Usd, Self::Cny];
 
-    /// What EC2's prices of a region are in.
+    /// The currency of EC2's prices in a region.
     #[must_use]
     pub fn of_region(region: &Region) -> Self {
         if region.as_str().starts_with("cn-") { Self::Cny } else { Self::Usd }
@@ -51,8 +51,8 @@ impl fmt::Display for Currency {
     }
 }
 
-/// A price in USD per hour, in nano-dollars (EC2 quotes at most ten decimals, of which the tenth is always 0). In
-/// `aws-cn` it is as much CNY: [`Currency::of_region`].
+/// A price in nano-dollars per hour (EC2 quotes at most ten decimals, and the tenth is always 0). In `aws-cn` the
+/// unit is CNY: [`Currency::of_region`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UsdPerHour(u64);
 

@@ -1,6 +1,6 @@
-//! What a NodePool has: the status that is written back to it.
+//! The status of a NodePool.
 //!
-//! Decides nothing: nodes and resources are counted by `lifecycle`.
+//! Decides nothing: `lifecycle` counts nodes and resources.
 
 use jiff::Timestamp;
 
@@ -8,14 +8,14 @@ use crate::class_status::ConditionStatus;
 use crate::id::NodePoolName;
 use crate::resources::ResourceList;
 
-/// A NodePool's status. Source: KARPENTER.md 1.2, `status`.
+/// A NodePool's status. Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
     /// The pool.
     pub name: NodePoolName,
-    /// Counts up with every change; the condition of the next.
+    /// The count of changes; the next change is conditional on it.
     pub revision: u64,
-    /// `metadata.generation` of the spec that was looked at.
+    /// `metadata.generation` of the observed spec.
     pub generation: u64,
     /// Its nodes, claims without a Node among them.
     pub nodes: u64,
@@ -43,7 +43,7 @@ pub struct PoolCondition {
 /// A condition of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolConditionType {
-    /// Its spec passed what only a running system can check.
+    /// The spec passes the checks at run time.
     ValidationSucceeded,
     /// Mirrors its class.
     NodeClassReady,
@@ -51,8 +51,8 @@ pub enum PoolConditionType {
     Ready,
     /// Its latest launches joined; doesn't gate `Ready`.
     NodeRegistrationHealthy,
-    /// Tenon's own: parts of the spec that nothing acts on yet are named, never ignored silently. It is there only
-    /// where there are some, and doesn't gate `Ready`.
+    /// Tenon's own: names fields that Tenon doesn't act on. It exists only if there are any, and doesn't gate
+    /// `Ready`.
     Unsupported,
 }
 

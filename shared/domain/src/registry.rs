@@ -1,8 +1,7 @@
-//! A cluster as its own stack registered it: where it is, what is set for it, and what it may use.
+//! A cluster's registry entry: its region and account, its settings, and its allowances.
 //!
-//! Decides which gates there are and which of their states is the default. It doesn't decide what a gate guards: what
-//! a disabled gate guards asks for the gate's value and can't be expressed without it. Nothing here is written by a
-//! function: only the per-cluster stack writes the registry.
+//! Decides which gates exist, and their defaults. It doesn't decide what a gate guards: guarded code takes the gate's
+//! value as a parameter, and can't run without it. Functions only read the entry; the cluster's own stack writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use crate::id::{ClusterName, InstallationId};
 /// A cluster's entry in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registry {
-    /// Whose functions serve it.
+    /// The installation that serves it.
     pub installation: InstallationId,
     /// Its name, as EKS knows it.
     pub cluster: ClusterName,
@@ -23,7 +22,7 @@ pub struct Registry {
     pub kubernetes_version: String,
     /// The services' CIDR, such as `10.100.0.0/16`.
     pub service_cidr: String,
-    /// What can be set for it.
+    /// Its settings.
     pub settings: ClusterSettings,
     /// Gates.
     pub gates: Gates,
@@ -31,14 +30,14 @@ pub struct Registry {
     pub agent_queue: String,
     /// The ARN of the agent's role.
     pub agent_role: String,
-    /// What it may use.
+    /// Its allowances.
     pub allowed: Allowances,
 }
 
 /// Settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// Memory that a hypervisor takes from what EC2 states, in millionths of it.
+    /// The hypervisor's share of the stated memory, in millionths.
     pub vm_memory_overhead_ppm: u32,
     /// Interfaces of each instance that aren't for pods.
     pub reserved_enis: u32,
@@ -49,8 +48,8 @@ pub struct ClusterSettings {
 }
 
 impl Default for ClusterSettings {
-    /// The peer's: KARPENTER.md, settings `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`. It always
-    /// learns memory.
+    /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS` and `ENABLE_ZONAL_SHIFT`. Source:
+    /// karpenter.sh/docs/reference/settings. Karpenter always learns memory.
     fn default() -> Self {
         Self {
             vm_memory_overhead_ppm: 75_000,
@@ -66,7 +65,7 @@ impl Default for ClusterSettings {
 pub enum FeatureGate {
     /// It is.
     Enabled,
-    /// It isn't, and what it guards isn't there.
+    /// It isn't, and the guarded behaviour doesn't exist.
     Disabled,
 }
 
@@ -100,37 +99,36 @@ impl Default for Gates {
     }
 }
 
-/// What a cluster may use, whatever its classes say: its own stack's word, not its users'.
+/// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allowances {
     /// Names of roles that its nodes may have.
     pub node_roles: BTreeSet<String>,
     /// Names or ARNs of instance profiles that its nodes may have.
     pub instance_profiles: BTreeSet<String>,
-    /// Tags that a subnet must all have; the value `*` asks only for the key.
+    /// Tags that a subnet must have, ANDed; the value `*` matches any value.
     pub subnet_tags: BTreeMap<String, String>,
-    /// Tags that a security group must all have; the value `*` asks only for the key.
+    /// Tags that a security group must have, ANDed; the value `*` matches any value.
     pub security_group_tags: BTreeMap<String, String>,
-    /// Accounts and aliases whose images may be launched: `self`, `amazon`, an account.
+    /// Owners of allowed images: `self`, `amazon`, an account.
     pub image_owners: BTreeSet<String>,
-    /// Accounts and aliases whose snapshots volumes may be made from, besides those of the nodes' images: an account,
-    /// `amazon`.
+    /// Owners of allowed snapshots for volumes, besides those of the nodes' images: an account, `amazon`.
     pub snapshot_owners: BTreeSet<String>,
-    /// Tags that such a snapshot must all have as well; the value `*` asks only for the key.
+    /// Tags that such a snapshot must also have, ANDed; the value `*` matches any value.
     pub snapshot_tags: BTreeMap<String, String>,
     /// The most nodes at a time.
     pub max_nodes: Option<u32>,
 }
 
 impl Allowances {
-    /// Whether volumes may be made from snapshots at all, other than those of the nodes' images.
+    /// Whether volumes may use snapshots other than those of the nodes' images at all.
     #[must_use]
     pub fn has_snapshots(&self) -> bool {
         !self.snapshot_owners.is_empty()
     }
 }
 
-/// Whether the tags are all there: what an allowance asks of a subnet or a group.
+/// Whether a subnet or group has all tags of an allowance.
 #[must_use]
 pub fn tags_allow(asked: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> bool {
     asked.iter().all(|(key, value)| found.get(key).is_some_and(|tag| value == "*" || value == tag))

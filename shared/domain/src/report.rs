@@ -1,10 +1,10 @@
 //! What a planner refuses, waits for and warns of, for people.
 //!
-//! Decides how refusals for one cause become one [`Finding`] that counts them, how many findings a report holds, and
-//! what makes two findings of different times the same. It doesn't decide when a finding is told again, nor where.
+//! Decides how refusals with one cause become one [`Finding`] with a count, the most findings of a report, and the
+//! identity of a finding over time. It doesn't decide when or where a finding is told.
 //!
-//! Invariants: a [`Report`] has no field that can be read, and one way out, [`Report::deliver`]; equal refusals in any
-//! order give the same report.
+//! Invariants: a [`Report`] has no readable field, and one way out, [`Report::deliver`]; equal refusals in any order
+//! give the same report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +21,7 @@ const NAMES_IN_SENTENCE: usize = 3;
 pub const NAMES_KEPT: usize = 20;
 /// Characters of a cause: EC2 encodes whole policies into some messages.
 const WHY_CHARS: usize = 600;
-/// The subject of what holds for all pools of a cluster.
+/// The subject of findings about all pools of a cluster.
 pub const ALL_POOLS: &str = "*";
 /// A sentence of subjects that wait.
 pub const WAITS: &str = "{waits}";
@@ -33,7 +33,7 @@ pub fn counted<N: PartialEq + From<u8> + fmt::Display>(count: N, one: &str, many
     format!("{count} {noun}")
 }
 
-/// What Kubernetes shows of a finding besides an Event.
+/// How Kubernetes shows a finding besides an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
     /// Nothing.
@@ -81,20 +81,20 @@ pub struct Finding {
     pub count: usize,
     /// A CamelCase reason.
     pub reason: String,
-    /// What of the reason makes it another one; `why` may change without that, such as an age.
+    /// The part of the reason that makes it a different one; `why` may change without it, such as an age.
     pub condition: String,
-    /// What is done or not done to `{}`, the subjects, by the function `{by}`; or [`WAITS`].
+    /// What the function `{by}` does or doesn't do to the subjects, `{}`; or [`WAITS`].
     pub sentence: String,
-    /// Why, and what to do about it.
+    /// The reason, and what to do about it.
     pub why: String,
-    /// What Kubernetes shows.
+    /// How Kubernetes shows it.
     pub shown: Shown,
-    /// What was chosen and refused, by name.
+    /// Choices and rejected options, by name.
     pub details: BTreeMap<String, String>,
 }
 
 impl Finding {
-    /// Something is refused to a subject. The sentence says what, of `{}`.
+    /// A refusal for a subject; the sentence has `{}` for it.
     #[must_use]
     pub fn refused(
         subject: Subject,
@@ -176,19 +176,19 @@ impl Finding {
         self
     }
 
-    /// Its first subject, which stands for all.
+    /// Its first subject, which stands for all of them.
     #[must_use]
     pub fn subject(&self) -> Subject {
         Subject { kind: self.kind, name: self.names.first().cloned().unwrap_or_default() }
     }
 
-    /// What makes two findings of different times the same.
+    /// The identity of the finding over time.
     #[must_use]
     pub fn identity(&self) -> String {
         format!("{} {} {} {}", self.subject(), self.decision.as_str(), self.reason, self.condition)
     }
 
-    /// One sentence for a person, of what a function found.
+    /// One sentence for people, in the name of a function.
     #[must_use]
     pub fn message(&self, by: &str) -> String {
         let sentence = if self.sentence == WAITS {
@@ -228,7 +228,7 @@ impl Finding {
         format!("{}{more}", named.join(", "))
     }
 
-    /// Whether the other is the same but for its subjects.
+    /// Whether both are equal except for their subjects.
     fn is_like(&self, other: &Self) -> bool {
         (self.decision, self.kind, self.shown) == (other.decision, other.kind, other.shown)
             && (&self.reason, &self.condition, &self.sentence)
@@ -238,7 +238,7 @@ impl Finding {
     }
 }
 
-/// What a planner refuses, waits for and warns of. The frame of a pass takes it to the one place that tells it.
+/// What a planner refuses, waits for and warns of. The frame of a pass hands it to the sink.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "what a planner refuses or waits for is told"]
 pub struct Report {
@@ -263,7 +263,7 @@ impl Report {
         }
     }
 
-    /// Adds what all pools, one pool or one class wait for.
+    /// Adds a wait of all pools, of one pool or of one class.
     pub fn wait(&mut self, waiting: &Waiting) {
         let all = ALL_POOLS.to_owned();
         let (kind, name, shown) = match waiting {
@@ -296,13 +296,13 @@ impl Report {
         }
     }
 
-    /// Whether something waits, so that the world is looked at again before long.
+    /// Whether there is a wait, which needs another look soon.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.findings.iter().any(|finding| finding.decision == Decision::Waiting)
     }
 
-    /// Gives the findings away, by subject: the first [`FINDINGS_MOST`], and one that counts the others.
+    /// Hands over the findings by subject: the first [`FINDINGS_MOST`], and one with the number of the rest.
     pub fn deliver(self, to: &mut impl Extend<Finding>) {
         let mut findings = self.findings;
         findings.sort_by(|a, b| {

@@ -1,12 +1,13 @@
-//! Capacity reservations of a class: what they are, how much of them is left, and the gate that they are behind.
+//! Capacity reservations of a class, their free capacity, and their gate.
 //!
-//! Decides who may look at them. [`ReservedCapacity`] is had from an open gate only, and whoever decides by a
-//! reservation needs one: with the gate `ReservedCapacity` off, nothing can be offered, launched, labelled or drifted by
-//! one. It doesn't decide which reservations a class selects: that is `node-classes`'.
+//! Decides who may read them. Decisions by a reservation need a [`ReservedCapacity`], which only an open gate gives.
+//! With the gate `ReservedCapacity` off, no reservation can be offered, launched into, shown as a label or cause
+//! drift. `node-classes` decides which reservations a class selects.
 //!
-//! Invariant: what is left of a reservation is never more than EC2 said less what was launched into it since.
+//! Invariant: the free capacity is at most EC2's count, less the instances launched since.
 //!
-//! Source: KARPENTER.md 1.1.3, 2.2 and 2.10.
+//! Source: aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass_status.go`,
+//! `pkg/providers/instancetype/offering/reserved_capacity_resolver.go`.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,9 @@ use crate::id::{InstanceType, ReservationId, Zone};
 use crate::labels;
 use crate::registry::{FeatureGate, Gates};
 
-/// So long before its end nothing is launched into a capacity block any more: EC2 takes its instances back from 30
-/// minutes before it, and the peer begins 10 minutes earlier (KARPENTER.md 2.14).
+/// How long before its end a capacity block takes no launch. EC2 reclaims its instances from 30 minutes before the
+/// end, and the peer stops 10 minutes earlier (aws/karpenter-provider-aws
+/// `pkg/controllers/capacityreservation/expiration/controller.go`).
 pub const BLOCK_EXPIRING: SignedDuration = SignedDuration::from_mins(40);
 
 /// The right to decide by capacity reservations: the gate `ReservedCapacity` is open.
@@ -35,14 +37,14 @@ impl ReservedCapacity {
     }
 }
 
-/// What kind of reservation it is; in the order in which they are taken at equal prices.
+/// The kind of a reservation, in the order of use at equal prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReservationKind {
     /// An on-demand capacity reservation.
     Default,
     /// A capacity block, which ends.
     CapacityBlock,
-    /// A reservation whose owner takes its instances back when they are needed.
+    /// A reservation whose owner may reclaim its instances.
     Interruptible,
 }
 
@@ -68,7 +70,7 @@ impl ReservationKind {
         }
     }
 
-    /// A word for each of them.
+    /// A word for each.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,24 +80,24 @@ impl ReservationKind {
         }
     }
 
-    /// The one of that word.
+    /// Parses the word.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// The reservation that instances were launched into.
+/// The reservation of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaunchedInto {
     /// The reservation.
     pub id: ReservationId,
-    /// What kind it was.
+    /// Its kind.
     pub kind: ReservationKind,
 }
 
 impl LaunchedInto {
-    /// What Nodes in it are labelled with, besides their capacity type.
+    /// The labels of its Nodes, besides the capacity type.
     #[must_use]
     pub fn labels(&self) -> [(&'static str, &str); 3] {
         [
@@ -110,7 +112,7 @@ impl LaunchedInto {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(rename = "an instance match criterion", rename_all = "lowercase")]
 pub enum MatchCriteria {
-    /// Any that fits, unless it says otherwise.
+    /// Any matching instance, unless its launch opts out.
     Open,
     /// Those that name it.
     Targeted,
@@ -126,7 +128,7 @@ impl MatchCriteria {
         }
     }
 
-    /// The one of that word.
+    /// Parses the word.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Open, Self::Targeted].into_iter().find(|criteria| criteria.as_str() == text)
@@ -166,11 +168,11 @@ pub struct ClassReservation {
     pub zone: Zone,
     /// Which instances it takes.
     pub match_criteria: MatchCriteria,
-    /// What kind it is.
+    /// Its kind.
     pub kind: ReservationKind,
     /// When it ends, if it does.
     pub ends_at: Option<Timestamp>,
-    /// Instances that it had room for when EC2 was asked.
+    /// Its free instances at the time of the query.
     pub available: u32,
 }
 
@@ -190,25 +192,25 @@ impl ClassReservation {
     }
 }
 
-/// The reservations of a class, by id. What they are can be kept and shown; deciding by them needs the gate.
+/// The reservations of a class, by id. They can be stored and shown; decisions by them need the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassReservations(Vec<ClassReservation>);
 
 impl ClassReservations {
-    /// Reservations as they were resolved; an open gate alone resolves any.
+    /// Newly resolved reservations, which need the open gate.
     #[must_use]
     pub fn resolved(_: ReservedCapacity, found: Vec<ClassReservation>) -> Self {
         Self::restored(found)
     }
 
-    /// Reservations as they were kept.
+    /// Stored reservations.
     #[must_use]
     pub fn restored(mut kept: Vec<ClassReservation>) -> Self {
         kept.sort();
         Self(kept)
     }
 
-    /// What is kept and shown. Nothing may be decided by it.
+    /// The reservations for storing and showing. They support no decision.
     #[must_use]
     pub fn shown(&self) -> &[ClassReservation] {
         &self.0
@@ -226,21 +228,21 @@ impl ClassReservations {
         self.0.iter().any(|reservation| reservation.id == *id)
     }
 
-    /// The same, as if none had an instance left: what only counts change.
+    /// The reservations with all counts at zero, to compare everything else.
     #[must_use]
     pub fn without_counts(&self) -> Self {
         Self(self.0.iter().map(|one| ClassReservation { available: 0, ..one.clone() }).collect())
     }
 }
 
-/// What a class's nodes may be launched into, with what is left of it.
+/// The reservations for a class's launches, with their free capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservations<'a> {
     by_type: BTreeMap<&'a InstanceType, Vec<(&'a ClassReservation, u32)>>,
 }
 
 impl<'a> Reservations<'a> {
-    /// A class's reservations, less the instances that were launched into them since EC2 was asked.
+    /// A class's reservations, less the instances launched into them since the query.
     #[must_use]
     pub fn left(
         _: ReservedCapacity,
@@ -256,7 +258,7 @@ impl<'a> Reservations<'a> {
         Self { by_type }
     }
 
-    /// The reservations of a type, by id, each with how many instances it has room for.
+    /// The reservations of a type, by id, each with its free instances.
     #[must_use]
     pub fn of_type(&self, name: &InstanceType) -> &[(&'a ClassReservation, u32)] {
         self.by_type.get(name).map_or(&[], Vec::as_slice)

@@ -1,10 +1,10 @@
-//! Lists of resources and the arithmetic over them: what a pod asks for, what a node has to give.
+//! Lists of resources with their arithmetic: a pod's requests, a node's capacity.
 //!
-//! Decides how much a pod requests and what is left of a capacity. It doesn't decide where a pod goes.
+//! Decides a pod's requests and the rest of a capacity. It doesn't decide where a pod goes.
 //!
 //! Invariant: a resource that a list doesn't name counts as zero.
 //!
-//! Source: KARPENTER.md 3.4.7 and 2.1.4.
+//! Source: kubernetes-sigs/karpenter `pkg/utils/resources/resources.go`.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl ResourceName {
     /// NodePool limits' pseudo-resource: nodes, a count.
     pub const NODES: Self = Self(Cow::Borrowed("nodes"));
 
-    /// A name known when this was written, such as `nvidia.com/gpu`.
+    /// A name known at compile time, such as `nvidia.com/gpu`.
     #[must_use]
     pub const fn from_static(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))
@@ -84,7 +84,7 @@ pub struct ResourceList(BTreeMap<ResourceName, Quantity>);
 pub struct Shortage {
     /// The resource.
     pub resource: ResourceName,
-    /// How much is asked for.
+    /// The requested amount.
     pub requested: Quantity,
     /// How much there is.
     pub available: Quantity,
@@ -157,7 +157,7 @@ impl ResourceList {
         }
     }
 
-    /// What is left of this after another list is taken away; see [`ResourceList::subtract`].
+    /// This list less another; see [`ResourceList::subtract`].
     #[must_use]
     pub fn minus(mut self, other: &Self) -> Self {
         self.subtract(other);
@@ -194,13 +194,13 @@ impl ResourceList {
         self
     }
 
-    /// Whether this fits into what is available. Nothing fits where something is already overdrawn.
+    /// Whether this fits into `available`. Nothing fits if a resource is overdrawn.
     #[must_use]
     pub fn fits(&self, available: &Self) -> bool {
         self.shortage(available).is_none()
     }
 
-    /// Why this doesn't fit into what is available; `None` if it does.
+    /// Why this doesn't fit into `available`; `None` if it does.
     #[must_use]
     pub fn shortage(&self, available: &Self) -> Option<Shortage> {
         let overdrawn = available.iter().find(|(_, quantity)| quantity.is_negative());
@@ -241,19 +241,19 @@ impl fmt::Display for ResourceList {
     }
 }
 
-/// What one container asks for.
+/// The resources of one container.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ContainerResources {
     /// `resources.requests`.
     pub requests: ResourceList,
     /// `resources.limits`: they stand in for requests that are absent.
     pub limits: ResourceList,
-    /// `status.…allocatedResources`: what the node holds for it while it is being resized in place.
+    /// `status.…allocatedResources`: the node's reserve while the container is resized in place.
     pub allocated: ResourceList,
 }
 
 impl ContainerResources {
-    /// What has to be reserved for the container.
+    /// The container's effective requests.
     #[must_use]
     pub fn effective_requests(&self) -> ResourceList {
         let mut effective = self.requests.clone();
@@ -268,20 +268,20 @@ impl ContainerResources {
 pub enum InitRestart {
     /// It runs to its end, then the next one starts.
     OnCompletion,
-    /// `restartPolicy: Always`: a sidecar, which goes on running beside what follows.
+    /// `restartPolicy: Always`: a sidecar, which runs beside later containers.
     Always,
 }
 
 /// An init container.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InitContainer {
-    /// What it asks for.
+    /// Its resources.
     pub resources: ContainerResources,
     /// Whether it is a sidecar.
     pub restart: InitRestart,
 }
 
-/// Everything in a pod that says what it needs.
+/// All resources of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PodResources {
     /// `spec.containers`.
@@ -295,7 +295,7 @@ pub struct PodResources {
 }
 
 impl PodResources {
-    /// What has to be free on a node for the pod, `pods: 1` included.
+    /// The pod's requests, with `pods: 1`.
     #[must_use]
     pub fn requests(&self) -> ResourceList {
         let mut running = ResourceList::new();
@@ -328,7 +328,7 @@ impl PodResources {
     }
 }
 
-/// What a node has to give to pods: its capacity without the overhead, memory without huge pages, never negative.
+/// A node's resources for pods: its capacity less the overhead, memory less huge pages, never negative.
 #[must_use]
 pub fn allocatable(capacity: &ResourceList, overhead: &ResourceList) -> ResourceList {
     let huge_pages = capacity

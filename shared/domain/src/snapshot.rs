@@ -1,7 +1,7 @@
-//! The cluster as its agent last reported it.
+//! The cluster as its agent reported it last.
 //!
-//! A snapshot is evidence, not truth: it has a generation and an age, and a decision names both. It holds the *full*
-//! scheduling shape of the pods, whether or not a planner uses all of it.
+//! A snapshot is evidence, not truth: it has a generation and an age, and every decision names both. It holds the
+//! *full* scheduling shape of the pods, even the parts that no planner uses.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass}
 use crate::api::workload::{DaemonSet, PodDisruptionBudget};
 use crate::api::{Ec2NodeClass, Node, NodePool, Pod};
 
-/// What the agent of one cluster reported.
+/// The report of one cluster's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// Counts up with every change that the agent wrote.
+    /// The count of the agent's changes.
     pub generation: u64,
-    /// When the agent last said that this generation is how the cluster is.
+    /// When the agent last confirmed this generation.
     pub seen_at: Timestamp,
     /// All pods that aren't finished.
     pub pods: Vec<Pod>,
@@ -41,9 +41,9 @@ pub struct Snapshot {
     pub node_classes: Vec<Ec2NodeClass>,
     /// NodeClaims, as the cluster holds them.
     pub node_claims: Vec<NodeClaimObject>,
-    /// Objects that couldn't be read: kind, name and what is wrong with them.
+    /// Unreadable objects: kind, name and problem.
     pub unreadable: Vec<Unreadable>,
-    /// What the agent did of its actions, by claim.
+    /// The agent's results of its actions, by claim.
     pub reports: Vec<ActionReport>,
 }
 
@@ -58,12 +58,12 @@ pub struct Unreadable {
     pub errors: Vec<String>,
 }
 
-/// What the agent says of an action: how far the node of a claim is.
+/// The agent's result of an action.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ActionReport {
-    /// The claim whose node it is.
+    /// The claim.
     pub claim: String,
-    /// The number of the action that was read.
+    /// The number of the action.
     pub number: u64,
     /// How far it is.
     pub progress: ActionProgress,

@@ -1,9 +1,10 @@
 //! Taints and tolerations.
 //!
-//! Decides whether a toleration tolerates a taint and which taints go away by themselves while a node starts. It
+//! Decides whether a toleration tolerates a taint, and which taints disappear by themselves while a node starts. It
 //! doesn't decide where a pod goes.
 //!
-//! Source: Kubernetes' `Toleration.ToleratesTaint`; KARPENTER.md 3.2 and 1.3.
+//! Source: Kubernetes' `Toleration.ToleratesTaint`; kubernetes-sigs/karpenter `pkg/scheduling/taints.go`,
+//! `pkg/apis/v1/taints.go`.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 
 use crate::requirement::hints::{UnknownWordError, parse_word};
 
-/// What a taint does to pods that don't tolerate it.
+/// The effect of a taint on pods that don't tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename = "a taint effect")]
 pub enum TaintEffect {
@@ -37,10 +38,9 @@ impl TaintEffect {
         }
     }
 
-    /// Reads Kubernetes' word.
+    /// Parses Kubernetes' word.
     ///
-    /// # Errors
-    /// [`UnknownWordError`] names the nearest effect.
+    /// # Errors [`UnknownWordError`] names the nearest effect.
     pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
         parse_word("a taint effect", text, &Self::ALL, Self::as_str)
     }
@@ -53,7 +53,7 @@ pub struct Taint {
     pub key: String,
     /// The value; empty where there is none.
     pub value: String,
-    /// What it does.
+    /// Its effect.
     pub effect: TaintEffect,
 }
 
@@ -64,13 +64,13 @@ impl Taint {
         Self { key: key.into(), value: String::new(), effect }
     }
 
-    /// Whether both are one taint to Kubernetes: key and effect, whatever the value.
+    /// Whether both are the same taint to Kubernetes: same key and effect, any value.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
     }
 
-    /// Whether this goes away by itself while a node starts.
+    /// Whether it disappears by itself while a node starts.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
         self.key.starts_with(READINESS_PREFIX)
@@ -100,7 +100,7 @@ impl fmt::Display for Taint {
 
 /// `:NoExecute` until the node is registered.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
-/// `:NoSchedule` once the node is to go.
+/// `:NoSchedule` on a node that is leaving.
 pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Kubernetes: the node isn't ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -110,7 +110,7 @@ pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Kubernetes: the cloud controller hasn't seen the node yet.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// Taints of node readiness gates, whatever their effect.
+/// Taints of node readiness gates, with any effect.
 pub const READINESS_PREFIX: &str = "readiness.k8s.io/";
 
 const EPHEMERAL: [(&str, TaintEffect); 5] = [
@@ -125,7 +125,7 @@ const EPHEMERAL: [(&str, TaintEffect); 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(rename = "a toleration operator")]
 pub enum TolerationOperator {
-    /// The value is the same; what an absent operator means.
+    /// Equal values; also the default operator.
     #[default]
     Equal,
     /// Any value.
@@ -145,10 +145,9 @@ impl TolerationOperator {
         }
     }
 
-    /// Reads Kubernetes' word.
+    /// Parses Kubernetes' word.
     ///
-    /// # Errors
-    /// [`UnknownWordError`] names the nearest operator.
+    /// # Errors [`UnknownWordError`] names the nearest operator.
     pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
         parse_word("a toleration operator", text, &Self::ALL, Self::as_str)
     }

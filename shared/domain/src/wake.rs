@@ -20,7 +20,7 @@ pub enum FunctionName {
     Provisioner,
     /// Steps claims.
     Lifecycle,
-    /// Drains at once what EC2 takes back.
+    /// Drains interrupted instances at once.
     Interruption,
     /// Drift, within budgets.
     Disruption,
@@ -65,7 +65,7 @@ impl fmt::Display for FunctionName {
     }
 }
 
-/// A wake: whose, and why.
+/// A wake: its scope and its cause.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wake {
     /// The cluster that it is about, if it is about one.
@@ -85,11 +85,11 @@ pub enum WakeCause {
     SnapshotChanged,
     /// Another function changed something that this one plans from.
     StateChanged,
-    /// EC2 said something of an image, or a pipeline did.
+    /// EC2 or an image pipeline announced a change of an image.
     ImageChanged(Option<ImageId>),
-    /// ARC said something of an autoshift.
+    /// ARC announced an autoshift.
     ZonalShift,
-    /// EC2 said that an instance's state changed.
+    /// EC2 announced a change of an instance's state.
     InstanceState {
         /// The instance.
         instance: InstanceId,
@@ -102,12 +102,12 @@ pub enum WakeCause {
         instances: Vec<InstanceId>,
         /// How.
         kind: InterruptionKind,
-        /// When EC2 ends them, where its event says so.
+        /// When EC2 ends them, if its event has the time.
         deadline: Option<Timestamp>,
     },
 }
 
-/// EC2 ends an instance so long after its warning, where the warning has no time of its own.
+/// The time between EC2's warning and the interruption, if the warning has no time of its own.
 pub const NOTICE: SignedDuration = SignedDuration::from_mins(2);
 
 /// How EC2 interrupts an instance.

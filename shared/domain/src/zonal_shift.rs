@@ -1,6 +1,6 @@
 //! Zonal shift: zones that a cluster is moved away from, by its operator or by AWS.
 //!
-//! Decides whether a shift still holds at a moment. It doesn't decide which zones are shifted: that is ARC's word.
+//! Decides whether a shift is active at a moment. ARC decides which zones are shifted.
 
 use jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::id::ZoneId;
 pub enum ShiftEnd {
     /// By itself at this time, unless it is ended or prolonged before.
     At(Timestamp),
-    /// When AWS says so: an autoshift has no time.
+    /// When AWS ends it: an autoshift has no end time.
     Open,
 }
 

@@ -1,4 +1,5 @@
-//! Labels and resources of instance types: conformance cases C029 to C041.
+//! Labels and resources of instance types, with the values of aws/karpenter-provider-aws
+//! `pkg/providers/instancetype/suite_test.go`.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

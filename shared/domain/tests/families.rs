@@ -1,8 +1,8 @@
-//! Families of instance types that Karpenter's reference doesn't hold, or not in this size: labels and resources by the
+//! Families of instance types that Karpenter's reference lacks, or lacks in this size: labels and resources by the
 //! rules alone.
 //!
-//! The rows are reckoned from what EC2 describes: pods are (interfaces of the default card) x (addresses - 1) + 2, memory
-//! is what 7.5 % of overhead, rounded up to a MiB, leave of it.
+//! The rows are computed from EC2's descriptions: pods are (interfaces of the default card) x (addresses - 1) + 2;
+//! memory is the stated memory less 7.5 % overhead, rounded up to a MiB.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn of(name: &str) -> &'static Arc<InstanceTypeFacts> {
     FACTS.get(name).unwrap()
 }
 
-/// `capacity` but for storage, which is the class's, as `name=quantity`, in the names' order.
+/// `capacity` without storage, which depends on the class, as `name=quantity`, sorted by name.
 fn capacity(name: &str, settings: &NodeSettings) -> String {
     let capacity = node_shape(of(name), settings, None).capacity.resources();
     let shown = capacity.iter().filter(|(name, _)| name.as_str() != "ephemeral-storage");
@@ -74,7 +74,7 @@ fn resources_follow_from_the_description() {
             "trn2.3xlarge",
             "aws.amazon.com/neuron=1 aws.amazon.com/neuroncore=8 cpu=12 memory=121241Mi pods=30 vpc.amazonaws.com/efa=1",
         ),
-        // EC2 doesn't describe its devices, and nobody guesses them.
+        // EC2 doesn't describe its devices, so they are unknown.
         ("trn2u.48xlarge", "cpu=192 memory=1939865Mi pods=100 vpc.amazonaws.com/efa=16"),
         // Inference of another make, video and FPGAs are no extended resource.
         (
@@ -159,14 +159,14 @@ fn windows_nodes_have_its_labels_pods_disks_and_addresses() {
         );
         let storage = node_shape(of("m5.large"), &settings, None).capacity.ephemeral_storage_bytes;
         assert_eq!(storage, 50 * 1024 * MIB);
-        // Windows has no images for arm64: no pod that asks for an operating system can want such a node.
+        // Windows has no images for arm64, so no pod that requires an operating system suits such a node.
         let os = requirements(of("m6g.large"), family);
         assert!(!os.allows(labels::OS, "windows") && !os.allows(labels::OS, "linux"), "{os:?}");
     }
 }
 
-/// `efa-only` interfaces take the place of what the type has, one resource each, and none of the pods' addresses where
-/// they aren't on the default card.
+/// `efa-only` interfaces replace the type's own EFA interfaces, one resource each. They take pods' addresses only on
+/// the default card.
 #[test]
 fn efa_interfaces_of_a_class_are_what_its_nodes_have() {
     let efa = |card| NetworkInterface {
@@ -305,7 +305,7 @@ proptest! {
             prop_assert!(quantity <= capacity.get(name), "{}: {name}", facts.name);
         }
         prop_assert_eq!(capacity.iter().count(), allocatable.iter().count());
-        // What is set aside and what is left are the whole, unless more is set aside than there is.
+        // Reserves and allocatable sum to the capacity, unless the reserves exceed it.
         let aside = [shape.kube_reserved, shape.system_reserved, shape.eviction];
         let memory: u128 = aside.iter().map(|part| u128::from(part.memory_bytes)).sum();
         let left = u128::from(shape.capacity.memory_bytes).saturating_sub(memory);

@@ -1,4 +1,5 @@
-//! The requirement algebra against the tables of the conformance cases C001, C002 and C004, and its laws.
+//! The requirement algebra: its laws, and the tables of Karpenter's own tests (kubernetes-sigs/karpenter
+//! `pkg/scheduling/requirement_test.go`, `requirements_test.go`).
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use proptest::prelude::*;
@@ -9,8 +10,8 @@ use tenon_domain::requirement::{
 
 const KEY: &str = "key";
 
-/// The intersection table of C001, its first column and row the operands. `*` is Exists, `∅` DoesNotExist, `≥n` and
-/// `≤n` are inclusive bounds on a complement set.
+/// The intersection table; its first column and row are the operands. `*` is Exists, `∅` DoesNotExist, `≥n` and `≤n`
+/// are inclusive bounds on a complement set.
 const INTERSECTIONS: &str = include_str!("data/c001_intersections.txt");
 
 /// The written forms of the 14 requirements, in the table's order.
@@ -53,7 +54,7 @@ fn rows() -> Vec<Vec<&'static str>> {
     INTERSECTIONS.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// What a cell of the table says: complement flag, values, bounds.
+/// A cell of the table: complement flag, values, bounds.
 fn shape(cell: &str) -> (bool, Vec<String>, Option<i64>, Option<i64>) {
     let bound = |sign: char| {
         let (_, rest) = cell.split_once(sign)?;
@@ -157,7 +158,7 @@ fn any_is_a_member_and_the_same_each_time() {
     assert_eq!(narrow.intersection(&Requirement::none_of(KEY, ["2"])).any(), None);
 }
 
-/// Both sides are the 14 requirements and "nothing said"; the key is well known.
+/// Both sides are the 14 requirements and "no requirement"; the key is well known.
 #[test]
 fn c004_compatibility_matrix() {
     let rows = rows();
@@ -287,7 +288,7 @@ fn requirement() -> impl Strategy<Value = Requirement> {
     (set, proptest::option::of(1_u32..4)).prop_map(|(set, min_values)| set.with_min_values(min_values))
 }
 
-/// A requirement that has been narrowed once, as they are in practice.
+/// A requirement that was narrowed once, as in practice.
 fn narrowed() -> impl Strategy<Value = Requirement> {
     (requirement(), requirement()).prop_map(|(a, b)| a.intersection(&b))
 }
@@ -337,7 +338,7 @@ proptest! {
         let set = |r: &Requirement| [r.clone()].into_iter().collect::<Requirements>();
         let narrow = set(&b.intersection(&c));
         let mode = UndefinedKeys::Absent;
-        // Where absence is what they agree on, asking less may mean asking for a label.
+        // If both agree on absence, a weaker requirement may require the label.
         prop_assume!(!b.intersection(&c).accepts_absence());
         if set(&a).is_compatible(&narrow, mode) {
             prop_assert!(set(&a).is_compatible(&set(&b), mode) && set(&a).is_compatible(&set(&c), mode));

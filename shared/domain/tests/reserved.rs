@@ -1,4 +1,4 @@
-//! Capacity reservations as offerings: where, at what rank, and when they can't be had.
+//! Capacity reservations as offerings: their zones, ranks and availability.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -287,7 +287,7 @@ fn c044_the_cheapest_goes_first_then_default_before_blocks_before_interruptible(
     check(&["cr-1 m5.xlarge a default 1", "cr-2 m5.large a interruptible 1"], "cr-2");
     check(&["cr-1 m5.large a capacity-block 1", "cr-2 m5a.large a default 1"], "cr-2");
     check(&["cr-1 m5.large a interruptible 1", "cr-2 m5a.large a capacity-block 1"], "cr-2");
-    // What can't be had doesn't count.
+    // An unavailable reservation doesn't count.
     check(&["cr-1 m5.xlarge a default 1", "cr-2 m5.large a default 0"], "cr-1");
 }
 

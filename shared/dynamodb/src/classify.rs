@@ -1,11 +1,11 @@
-//! What DynamoDB's errors mean for the caller: the only place that knows its error codes.
+//! The meaning of DynamoDB's errors to the caller: the only place that knows its error codes.
 //!
 //! Codes and reasons are from the API reference's common errors and the errors of `PutItem`, `UpdateItem`,
-//! `TransactWriteItems`, `Query` and `BatchGetItem`, read in November 2026; messages by which one code means two
-//! things are those of DynamoDB Local 2.6.1.
+//! `TransactWriteItems`, `Query` and `BatchGetItem`, read in November 2026. The messages that tell two meanings of
+//! one code apart are those of DynamoDB Local 2.6.1.
 //!
-//! Invariants: what may have gone through is always `Unavailable`; a lost race is said only where DynamoDB said that
-//! the condition failed, and names each that did.
+//! Invariants: a write that may be applied is always `Unavailable`; a lost race needs DynamoDB's word that a
+//! condition failed, and names each such condition.
 
 use crate::value::AnswerError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
@@ -17,17 +17,17 @@ use tenon_table::action::WriteAction;
 use tenon_table::port::AdapterCause;
 use tenon_table::{Commit, CommitError, Key, TableError, WriteCondition};
 
-/// An error of the SDK, whatever the operation.
+/// An SDK error of any operation.
 type CallError<E> = SdkError<E, aws_sdk_dynamodb::config::http::HttpResponse>;
 
-/// What an error code says, before it is known what was asked.
+/// The meaning of an error code, independent of the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// A condition doesn't hold.
     ConditionFailed,
     /// A transaction on the item, or with the token, is under way.
     Conflict,
-    /// The token was used for something else.
+    /// Another request used the token.
     TokenMismatch,
     /// Too much for now.
     Throttled,
@@ -37,9 +37,9 @@ enum Meaning {
     TransactionTooLarge,
     /// The credentials don't allow it.
     Denied,
-    /// It can't be asked like this.
+    /// The request is invalid.
     Refused,
-    /// DynamoDB failed; whether it did what was asked isn't known.
+    /// DynamoDB failed; the request may be applied.
     Failed,
 }
 
@@ -90,11 +90,11 @@ fn meaning_of_validation(message: &str) -> Meaning {
     }
 }
 
-/// What became of a call that gave no answer.
+/// A call without a usable answer.
 enum CallTrouble {
-    /// DynamoDB said so, in these words.
+    /// DynamoDB's error, with its message.
     Said(Meaning, String),
-    /// It said nothing that can be understood.
+    /// There is no readable answer.
     Silent,
 }
 
@@ -106,7 +106,7 @@ fn trouble_of<E: ProvideErrorMetadata>(error: &CallError<E>) -> CallTrouble {
             let status = answer.raw().status().as_u16();
             CallTrouble::Said(meaning_of(code, message, status), words(code, message))
         }
-        // The request couldn't be made, so nothing was sent.
+        // The request couldn't be built, so it wasn't sent.
         SdkError::ConstructionFailure(_) => {
             CallTrouble::Said(Meaning::Refused, "can't build the request".to_owned())
         }
@@ -126,7 +126,7 @@ fn denied(said: &str) -> String {
     format!("access denied: {said}; allow the action for these credentials, or renew them")
 }
 
-/// A read's error. `pk` is the first partition key that was asked for.
+/// A read's error. `pk` is the first requested partition key.
 pub(crate) fn read_error<E>(error: CallError<E>, pk: &str) -> TableError
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
@@ -189,8 +189,8 @@ pub(crate) fn transaction_error(
     }
 }
 
-/// What a canceled transaction's reasons, one an action, come to. A lost race is more than everything else: it is
-/// what the caller can do something about. Then what will never go through, then what may later.
+/// The error of a cancelled transaction, from its reasons, one for each action. A lost race wins, because the caller
+/// can act on it; then permanent reasons, then transient ones.
 fn reasons_error(
     reasons: &[CancellationReason],
     commit: &Commit,
@@ -224,7 +224,7 @@ fn reasons_error(
     commit_error(meaning, said, &About { commit, key: &action.key, lost: None })
 }
 
-/// How soon it may pass: what never will comes first.
+/// The order by permanence: permanent reasons come first.
 fn passing(meaning: Meaning) -> u8 {
     match meaning {
         Meaning::ItemTooLarge
@@ -239,7 +239,7 @@ fn passing(meaning: Meaning) -> u8 {
     }
 }
 
-/// What an error is about.
+/// The subject of an error.
 struct About<'a> {
     commit: &'a Commit,
     key: &'a Key,
@@ -273,7 +273,7 @@ fn cause<E: Error + Send + Sync + 'static>(error: CallError<E>) -> AdapterCause 
     Arc::new(error)
 }
 
-/// What was said, with the chain below an error that DynamoDB didn't say.
+/// The message, with the chain of sources for an error that isn't DynamoDB's.
 fn with_cause<E: Error + 'static>(said: String, error: &CallError<E>) -> String {
     let SdkError::ConstructionFailure(_) = error else { return said };
     let (mut said, mut next) = (said, error.source());

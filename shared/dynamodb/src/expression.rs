@@ -1,7 +1,7 @@
 //! Conditions and updates as expressions.
 //!
-//! Names and values are placeholders, numbered as they come: `#0`, `:0`. The same commit gives the same expressions,
-//! as its token's repetition needs.
+//! Names and values are numbered placeholders: `#0`, `:0`. The same commit gives the same expressions, which
+//! repeating it under its token requires.
 
 use crate::value::{SdkAttributes, attribute};
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -27,20 +27,20 @@ impl Placeholders {
         format!(":{}", self.values.len() - 1)
     }
 
-    /// What the request says of names; nothing where there are none, since DynamoDB takes no empty map.
+    /// The names of the request; `None` if there are none, because DynamoDB refuses an empty map.
     pub(crate) fn names(&self) -> Option<HashMap<String, String>> {
         let names = || self.names.iter().map(|(name, place)| (place.clone(), name.clone())).collect();
         (!self.names.is_empty()).then(names)
     }
 
-    /// What the request says of values; nothing where there are none.
+    /// The values of the request; `None` if there are none.
     pub(crate) fn into_values(self) -> Option<SdkAttributes> {
         let values = self.values.into_iter().enumerate();
         let values: SdkAttributes = values.map(|(n, value)| (format!(":{n}"), value)).collect();
         (!values.is_empty()).then_some(values)
     }
 
-    /// What must hold.
+    /// The expression of a condition.
     pub(crate) fn condition(&mut self, condition: &WriteCondition) -> String {
         match condition {
             WriteCondition::Item { expect: Expect::Absent, .. } => {

@@ -1,4 +1,4 @@
-//! HTTP without a server: given answers, or none at all. For tests of shapes that no server at hand gives.
+//! HTTP without a server: given answers, or none. It tests answers that no local server gives.
 
 use crate::DynamoTable;
 use aws_sdk_dynamodb::Client;

@@ -1,13 +1,13 @@
 //! The state table on DynamoDB: the port over aws-sdk-dynamodb.
 //!
-//! Decides how the port's calls are said in DynamoDB's words and how long an answer may take. What may be asked is
-//! decided by the port, whose checks run before anything is sent; what an error means by `classify`.
+//! Decides how the port's calls become DynamoDB's, and their timeout. The port decides which requests are valid, and
+//! checks them before they are sent; `classify` decides the meaning of errors.
 //!
-//! It doesn't retry, cache or count, and it doesn't make the table: that is the stack's. TLS, region and credentials
-//! are the client's that it is given.
+//! It doesn't retry, cache or count, and doesn't create the table: the stack does. TLS, region and credentials are
+//! the given client's.
 //!
-//! Invariants: one call of the port is at most one request; names and values are always placeholders, so no name is
-//! a reserved word.
+//! Invariants: one call of the port is at most one request; names and values are always placeholders, so no name is a
+//! reserved word.
 
 mod classify;
 mod expression;
@@ -28,8 +28,8 @@ use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage,
 
 /// How long connecting may take, TLS included: some ten round trips within a region.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long one call may take. The largest answers, 16 MB, take about a second; a function that waits much longer
-/// would reach its own deadline without having said why.
+/// The timeout of one call. The largest answers, 16 MB, take about a second; a much longer wait would end in the
+/// function's own deadline, without a reason.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A table of DynamoDB with the keys `pk` and `sk`, both texts. Clones share the client's connections.
@@ -40,8 +40,8 @@ pub struct DynamoTable {
 }
 
 impl DynamoTable {
-    /// The table of this name or ARN, by the client's connections, region and credentials. Its settings for retries
-    /// and timeouts are replaced by this crate's: the port's errors are the caller's to act on, one attempt each.
+    /// The table with this name or ARN, by the client's connections, region and credentials. The client's retries and
+    /// timeouts are replaced: each call is one attempt, and the caller acts on its error.
     #[must_use]
     pub fn new(client: &Client, name: impl Into<String>) -> Self {
         Self::with_call_timeout(client, name, CALL_TIMEOUT)

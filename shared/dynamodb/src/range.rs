@@ -1,12 +1,12 @@
-//! Ranges of sort keys as bounds that DynamoDB takes: both included, neither longer than a sort key.
+//! Ranges of sort keys as bounds for DynamoDB: both inclusive, neither longer than a sort key.
 //!
-//! Decides which is the first key after another, and the last that begins with a prefix. So a range that leaves out
-//! its lower bound needs no filter, whatever the order and the limit.
+//! Decides the first key after another, and the last key with a prefix. So a range with an exclusive lower bound
+//! needs no filter, with any order and limit.
 
 use tenon_table::limits::SK_BYTES;
 use tenon_table::{QueryOrder, SkRange};
 
-/// What a query says of the sort key.
+/// A query's condition on the sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SortKeyBounds {
     /// Nothing: every key.

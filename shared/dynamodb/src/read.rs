@@ -1,6 +1,6 @@
 //! Reads: one item, a batch, a page.
 //!
-//! Decides what a batch that came back in part means. Which questions may be asked is decided by the port.
+//! Decides the meaning of an incomplete batch. The port decides which reads are valid.
 
 use crate::DynamoTable;
 use crate::classify::{answer_error, read_error};
@@ -101,16 +101,16 @@ fn is_strong(consistency: Consistency) -> bool {
     }
 }
 
-/// Where a page ends that the limit filled. DynamoDB Local says it too, but not where the range's bound is the last
-/// item's key; the port promises it always.
+/// The end of a page that the limit filled. The port always returns it; DynamoDB Local doesn't if the range's bound
+/// is the last item's key.
 fn full_page_end(query: &Query, items: &[(Key, Item)]) -> Option<String> {
     let limit = usize::try_from(query.limit?).unwrap_or(usize::MAX);
     let (last, _) = items.last()?;
     (items.len() >= limit).then(|| last.sk.clone())
 }
 
-/// Why some keys weren't answered: the answer was full, which leaves no room for one more item of any size, or the
-/// table is too busy.
+/// Why a batch is incomplete: the answer is full, so that no further item of any size fits, or the table is
+/// throttled.
 fn partial_error(keys: &[Key], items: &BTreeMap<Key, Item>, left: &[SdkAttributes]) -> TableError {
     let bytes: u64 = items.iter().map(|(key, item)| item_size(key, item)).sum();
     if bytes.saturating_add(limits::ITEM_BYTES) > limits::BATCH_BYTES {

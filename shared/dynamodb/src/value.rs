@@ -1,7 +1,7 @@
 //! The port's values as the SDK's, and back.
 //!
-//! Decides nothing but the names: both sides have DynamoDB's types. Sets, which nothing of ours writes, are read as
-//! the lists of their elements, so that one foreign attribute doesn't make a partition unreadable.
+//! Decides only names: both sides have DynamoDB's types. Sets, which Tenon never writes, are read as lists of their
+//! elements, so that one foreign attribute doesn't make a partition unreadable.
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -28,7 +28,7 @@ pub(crate) enum AnswerError {
     Number {
         /// The item's attribute.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: NumberError,
     },
@@ -40,7 +40,7 @@ pub(crate) enum AnswerError {
     },
 }
 
-/// What keeps one value from being read; the caller adds where it is.
+/// Why a value is unreadable; the caller adds its place.
 enum ValueError {
     Number(NumberError),
     Type,
@@ -116,7 +116,7 @@ fn value_of(attribute: AttributeValue) -> Result<Value, ValueError> {
         AttributeValue::Bs(blobs) => {
             Value::L(blobs.into_iter().map(|bytes| Value::B(bytes.into_inner())).collect())
         }
-        // What the SDK doesn't know, and what it may add.
+        // Unknown and future variants of the SDK.
         _ => return Err(ValueError::Type),
     })
 }

@@ -1,4 +1,4 @@
-//! Commits: a single write or a transaction, as the port's `form_of` says.
+//! Commits: a single write or a transaction, by the port's `form_of`.
 //!
 //! Invariant: a commit that the port refuses isn't sent.
 

@@ -1,6 +1,6 @@
-//! Which part of an EC2NodeClass a refused launch is about.
+//! The part of an EC2NodeClass that a refused launch is about.
 //!
-//! Decides it from EC2's words: what a class names and EC2 doesn't take is the class's to mend, and everything else isn't.
+//! Decides it from EC2's error text. Errors about anything else blame no part.
 //!
 //! Source: "Error codes for the Amazon EC2 API" (read November 2026).
 
@@ -20,7 +20,7 @@ pub enum ClassPart {
 }
 
 impl ClassPart {
-    /// What an operator looks at.
+    /// The advice to an operator.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {

@@ -1,11 +1,11 @@
-//! What EC2's error codes mean.
+//! The meaning of EC2's error codes.
 //!
-//! Decides the class of an error from its code and, where one code has several meanings, from its message; for
-//! errors of a whole call as well as for the items of a fleet. It is the only place that knows EC2's codes.
-//! Doesn't decide what is done about it.
+//! Decides the class of an error from its code and, for codes with several meanings, from its message. It serves
+//! errors of a whole call and items of a fleet alike, and is the only place that knows EC2's codes. It doesn't decide
+//! what follows from an error.
 //!
-//! Source of the codes: "Error codes for the Amazon EC2 API" and the codes that CreateFleet is seen to return in
-//! its error list (read November 2026).
+//! Source of the codes: "Error codes for the Amazon EC2 API" and the codes in CreateFleet's error lists (read
+//! November 2026).
 
 /// What an error means to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,9 +27,9 @@ pub enum ErrorClass {
     SubnetFull,
     /// The capacity reservation is used up.
     ReservationFull,
-    /// The launch template doesn't exist (any more): make it and try again.
+    /// The launch template doesn't exist: create it and try again.
     TemplateMissing,
-    /// The image isn't there, isn't available yet, or no longer.
+    /// The image doesn't exist or isn't available.
     ImageUnavailable,
     /// The account lacks the service-linked role for spot, and may not create it.
     ServiceLinkedRoleMissing,
@@ -41,7 +41,7 @@ pub enum ErrorClass {
     NotFound,
     /// Something of that name exists already.
     AlreadyExists,
-    /// The client token was used before, with another request.
+    /// The client token belongs to another request.
     TokenMismatch,
     /// The request is wrong and stays wrong.
     Invalid,
@@ -88,7 +88,7 @@ pub fn classify(code: &str, message: &str) -> ErrorClass {
         .unwrap_or_else(|| by_shape(code))
 }
 
-/// What EC2 says, under several codes, of a spread placement group that has as many instances in a zone as it may.
+/// The message of a full spread placement group, which EC2 sends under several codes.
 fn in_placement_group(message: &str) -> Option<ErrorClass> {
     let message = message.to_ascii_lowercase();
     let full = message.contains("placement group") && message.contains("limit of");
@@ -137,7 +137,7 @@ fn exact(code: &str) -> Option<ErrorClass> {
 fn by_message(code: &str, message: &str) -> Option<ErrorClass> {
     let says = |part: &str| message.to_ascii_lowercase().contains(part);
     match code {
-        // A launch through a fleet reports what RunInstances said under codes as general as these.
+        // CreateFleet reports errors of RunInstances under these general codes.
         "InvalidParameterValue" | "InvalidParameter" if says("security token") => {
             Some(ErrorClass::Unauthorized)
         }

@@ -1,9 +1,10 @@
-//! What an error says can't be had, and the peer's word for it.
+//! The capacity that an error makes pointless to ask for, and the peer's reason for it.
 //!
-//! Decides, from an error's class, what of a launch is pointless to ask for again for a while, and what a user reads as
-//! the reason of the condition `Launched`. It doesn't decide for how long, nor what is launched instead.
+//! Decides from an error's class what to mark, and the reason of the condition `Launched`. It doesn't decide the
+//! mark's hold, nor the next launch.
 //!
-//! Source: KARPENTER.md 2.3, and the errors' texts as EC2 writes them (read November 2026).
+//! Source: aws/karpenter-provider-aws `pkg/errors/errors.go`, and the errors' texts as EC2 writes them (read November
+//! 2026).
 
 use crate::classify::{ErrorClass, classify};
 use crate::error::Ec2Error;
@@ -25,14 +26,14 @@ pub enum Effect {
     Reservation,
     /// The type in its zone for such requests; others may have it.
     RequestOffering,
-    /// Such requests, whatever they ask for.
+    /// Requests like this one, for any offering.
     Request,
     /// Nothing: the same request may go through at the next try.
     Nothing,
 }
 
-/// What an error of that class makes pointless to ask for, as the item of a fleet. An error of a whole call is about no
-/// offering: it makes pointless what its request is, or nothing.
+/// The effect of an error of that class, as an item of a fleet. An error of a whole call names no offering: it
+/// affects the request, or nothing.
 #[must_use]
 pub const fn effect(class: ErrorClass) -> Effect {
     match class {
@@ -55,7 +56,7 @@ pub const fn effect(class: ErrorClass) -> Effect {
     }
 }
 
-/// Reasons that only EC2's own words tell apart from others of their class: what the code or the message has in it.
+/// Reasons that only EC2's text tells apart within a class: a part of the code or message, and the reason.
 const BY_TEXT: [(&str, &str); 10] = [
     ("PendingVerification", "AccountPendingVerification"),
     ("MaxSpotInstanceCountExceeded", "SpotQuotaExceeded"),
@@ -124,7 +125,7 @@ const fn of_class(class: ErrorClass) -> &'static str {
 mod tests {
     use super::*;
 
-    /// What each class makes pointless; a new one has to be written here too.
+    /// The effect of each class; a new class must be added here.
     #[test]
     fn every_class_has_its_effect() {
         let expected = [
@@ -167,16 +168,16 @@ mod tests {
     #[test]
     fn what_ec2_says_marks_what_it_is_about_and_nothing_more() {
         check("InsufficientInstanceCapacity", "", Effect::Offering, "InsufficientCapacityError");
-        // C052: only its own offering.
+        // As with the peer, only its own offering.
         check("MaxFleetCountExceeded", "", Effect::Offering, "FleetQuotaExceeded");
         check("VcpuLimitExceeded", "", Effect::Quota, "VCPULimitExceeded");
         check("MaxSpotInstanceCountExceeded", "", Effect::Quota, "SpotQuotaExceeded");
-        // A limit on volumes says nothing of a family, nor does an account that is looked at.
+        // A limit on volumes says nothing about an instance family; nor does an account under verification.
         check("VolumeLimitExceeded", "", Effect::Request, "FleetQuotaExceeded");
         check("PendingVerification", "", Effect::Request, "AccountPendingVerification");
         // Another cluster's class may have the type all the same.
         check("Unsupported", "", Effect::RequestOffering, "InsufficientCapacityError");
-        // C052: nothing is marked.
+        // As with the peer, nothing is marked.
         check("RequestLimitExceeded", "", Effect::Nothing, "RequestLimitExceeded");
         check("InsufficientFreeAddressesInSubnet", "", Effect::Subnet, "InsufficientFreeAddressesInSubnet");
         check(

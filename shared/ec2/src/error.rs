@@ -1,6 +1,6 @@
-//! The error of a call to EC2: says what the caller does next.
+//! The error of a call to EC2: it tells the caller what to do next.
 //!
-//! Decides how a code and message become a value; the meaning of codes is [`classify`]'s.
+//! Decides how a code and a message become a value; [`classify`] knows the meaning of codes.
 
 use crate::classify::{ErrorClass, classify};
 
@@ -45,7 +45,7 @@ pub enum Ec2Error {
         /// EC2's words, with the encoded message in them.
         message: String,
     },
-    /// The client token was used before, with another request: a defect of the caller.
+    /// The client token belongs to another request: a defect of the caller.
     #[error("`{action}`: the client token was used before with another request: {message}")]
     IdempotentParameterMismatch {
         /// The call.
@@ -53,12 +53,12 @@ pub enum Ec2Error {
         /// EC2's words.
         message: String,
     },
-    /// A capacity, quota or support error of the whole call; `class` says which.
+    /// A capacity, quota or support error of the whole call; see `class`.
     #[error("`{action}` was refused: {message} (`{code}`)")]
     Refused {
         /// The call.
         action: String,
-        /// What the code means.
+        /// The meaning of the code.
         class: ErrorClass,
         /// EC2's code.
         code: String,
@@ -132,7 +132,7 @@ impl Ec2Error {
         }
     }
 
-    /// What the error means. `NoAnswer` is of class `Server`: nothing is known but that it is worth asking again.
+    /// The meaning of the error. `NoAnswer` is of class `Server`: only that a retry is worthwhile.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
@@ -149,7 +149,7 @@ impl Ec2Error {
     }
 }
 
-/// What stands between single quotes in EC2's messages: `The instance IDs 'i-1, i-2' do not exist`.
+/// The text between single quotes in EC2's messages: `The instance IDs 'i-1, i-2' do not exist`.
 fn quoted(message: &str) -> Vec<String> {
     message
         .split('\'')

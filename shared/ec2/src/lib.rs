@@ -1,8 +1,8 @@
-//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`], [`ZonalShift`]), the one place that knows EC2's error
-//! codes ([`classify`]), and facts about instance types ([`data`]).
+//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`], [`ZonalShift`]), the meaning of EC2's error codes
+//! ([`classify`]), and facts about instance types ([`data`]).
 //!
-//! Decides what a call to EC2 looks like and what its errors mean to the caller. Doesn't decide what to launch,
-//! and never retries: retries belong to the next wake.
+//! Decides the form of a call to EC2, and the meaning of its errors. It doesn't decide what to launch, and never
+//! retries: that is for the next wake.
 
 mod blame;
 mod classify;

@@ -1,5 +1,5 @@
-//! Instance types beyond those that Karpenter publishes: what is special about a family, and what holds for every type
-//! under any settings of a class.
+//! Instance types beyond Karpenter's reference: special families, and laws for every type under any settings of a
+//! class.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::collections::BTreeMap;
@@ -63,13 +63,13 @@ fn gpus_are_counted_and_labelled_where_there_is_one_kind() {
     );
     check("p6-b200.48xlarge", &["nvidia.com/gpu 8", "instance-generation 6", "instance-category p"]);
     check("g5g.metal", &["nvidia.com/gpu 2", "instance-gpu-name t4g", "kubernetes.io/arch arm64"]);
-    // A share of a GPU is labelled as EC2 tells it, and is no device that pods could ask for.
+    // A share of a GPU is a label in EC2's terms, and no device for pods.
     let share = ["instance-gpu-count 0", "instance-gpu-name l4", "instance-gpu-memory 11444"];
     check("gr6f.4xlarge", &share);
     check("gr6f.4xlarge", &["nvidia.com/gpu -", "instance-category gr", "instance-generation 6"]);
 }
 
-/// No such type is known any more: its description is that of another with other GPUs.
+/// No such type exists: its description is another type's with other GPUs.
 #[test]
 fn gpus_of_any_maker_are_counted_and_several_kinds_are_not_labelled() {
     let mut facts = of("p5en.48xlarge");
@@ -249,7 +249,7 @@ fn shape(facts: &InstanceTypeFacts, settings: &NodeSettings) -> NodeShape {
 }
 
 proptest! {
-    /// Nothing is offered that isn't there, and what is set aside is missing to the byte unless nothing is left.
+    /// Allocatable never exceeds the capacity, and the difference is exactly the reserves unless nothing is left.
     #[test]
     fn allocatable_is_capacity_without_what_is_set_aside(facts in any_type(), settings in settings()) {
         let NodeShape { capacity, kube_reserved, system_reserved, eviction, allocatable } = shape(&facts, &settings);
@@ -273,7 +273,7 @@ proptest! {
         prop_assert_eq!((allocatable.pods, allocatable.devices), (capacity.pods, capacity.devices));
     }
 
-    /// Who asks for more of the node for others never gets more for pods.
+    /// A larger reserve never gives pods more.
     #[test]
     fn what_is_kept_for_others_never_adds(facts in any_type(), settings in settings(), more in 1_u32..50) {
         let before = shape(&facts, &settings);

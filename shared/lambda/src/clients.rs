@@ -1,10 +1,10 @@
-//! What all clients of AWS's services share: one HTTP client, the role's credentials, no retries.
+//! Common settings of all AWS clients: one HTTP client, the role's credentials, no retries.
 //!
-//! Decides where credentials and endpoints come from, and how long an idle connection is trusted. Timeouts of calls are
-//! the adapters'.
+//! Decides the sources of credentials and endpoints, and the lifetime of idle connections. Adapters decide the
+//! timeouts of calls.
 //!
-//! Nothing here connects or reads a certificate: TLS is set up by the first call, so a function that starts for nothing
-//! doesn't pay for it.
+//! It doesn't connect or read certificates: the first call sets up TLS, so an invocation without a call doesn't pay
+//! for it.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_types::SdkConfig;
 use tenon_domain::id::Region;
 
-/// An idle connection is given up after so long. Between invocations a function is frozen and doesn't see the other end
-/// close it; a call on such a connection fails, and nothing here sends it again. Load balancers commonly close after a
-/// minute, and a new connection costs some ten milliseconds.
+/// The lifetime of an idle connection. A frozen function doesn't see the other end close a connection; a call on it
+/// fails, and isn't repeated here. Load balancers commonly close after a minute, and a new connection costs some ten
+/// milliseconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The configuration of every client: region, credentials and endpoints (`AWS_ENDPOINT_URL`, and with a service's name)
+/// The configuration of every client: region, credentials and endpoints (`AWS_ENDPOINT_URL`, also for one service)
 /// from the environment, HTTPS by rustls with the machine's certificates.
 pub async fn sdk_config(region: &Region) -> SdkConfig {
     let http = aws_smithy_http_client::Builder::new()

@@ -1,7 +1,7 @@
-//! A function's configuration: what the stack says in its environment, parsed once.
+//! A function's configuration from its environment, parsed once.
 //!
-//! Decides which variables there are and what is a well-formed value of each. All problems are told together. Whether
-//! what is named exists is found out when it is used.
+//! Decides the variables and their valid values, and reports all problems at once. Whether a named resource exists
+//! shows at its first use.
 
 use std::fmt;
 
@@ -18,10 +18,10 @@ const QUEUES: &str = "TENON_QUEUES";
 /// Lambda's own.
 const REGION: &str = "AWS_REGION";
 
-/// What a function knows of where it is.
+/// A function's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionConfiguration {
-    /// Whose function it is.
+    /// The installation.
     pub installation: Installation,
     /// The state table's name or ARN.
     pub table: String,
@@ -51,14 +51,14 @@ impl Queues {
     }
 }
 
-/// What is wrong with the environment: everything that is, together.
+/// All problems of the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationError {
     /// One a variable, in the order of this module.
     pub problems: Vec<VariableProblem>,
 }
 
-/// What is wrong with a variable.
+/// The problem of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VariableProblem {
     /// It isn't there.
@@ -66,17 +66,17 @@ pub enum VariableProblem {
     Missing {
         /// The variable.
         variable: &'static str,
-        /// What it has to be.
+        /// The expected form.
         expected: &'static str,
     },
-    /// It is there, and isn't what it has to be.
+    /// It is malformed.
     #[error("`{variable}` is `{value}`: set it to {expected}")]
     Malformed {
         /// The variable.
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What it has to be.
+        /// The expected form.
         expected: &'static str,
     },
 }
@@ -154,7 +154,7 @@ impl<F: Fn(&str) -> Option<String>> VariableReader<F> {
     }
 }
 
-/// A name or an ARN: what DynamoDB and EventBridge admit in either, and never what a broken template leaves.
+/// A name or an ARN: characters that DynamoDB and EventBridge allow, which excludes the remains of a broken template.
 fn name(text: &str) -> Option<String> {
     let admitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
     (text.len() <= 1600 && text.chars().all(admitted)).then(|| text.to_owned())

@@ -1,4 +1,4 @@
-//! HTTP without a server: given answers, or none at all.
+//! HTTP without a server: given answers, or none.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::configuration::FunctionConfiguration;
 
-/// A request as it was sent: the operation, such as `AmazonSQS.SendMessage`, and its body.
+/// A sent request: the operation, such as `AmazonSQS.SendMessage`, and its body.
 pub(crate) type SentRequest = (String, Value);
 
 #[derive(Debug, Default)]

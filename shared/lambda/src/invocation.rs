@@ -1,8 +1,8 @@
-//! One invocation: from its payload to what Lambda is answered.
+//! One invocation: from its payload to Lambda's answer.
 //!
-//! Decides which payloads are batches of a queue, when the time is up, and what Lambda is told of failures. A batch
-//! succeeds, with a list of the messages that didn't: SQS keeps those. An event that somebody invokes the function with
-//! directly has nowhere to go back to, so its failure is the invocation's.
+//! Decides which payloads are batches of a queue, when the time is up, and the answer for failures. A batch succeeds
+//! with a list of failed messages, which SQS keeps. A directly invoked event has no queue, so its failure is the
+//! invocation's.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};
@@ -14,10 +14,10 @@ use tenon_runtime::{Handler, Ports};
 
 use crate::log;
 
-/// What is left of an invocation's time for the answer: lines of the log, one request of the runtime.
+/// The time reserved for the answer: lines of the log, one request of the runtime.
 pub(crate) const TO_ANSWER: Duration = Duration::from_millis(500);
 
-/// SQS's attribute for how often a message was received.
+/// SQS's attribute with the number of receives of a message.
 const RECEIVED: &str = "ApproximateReceiveCount";
 
 /// Why an invocation failed as a whole.
@@ -32,15 +32,15 @@ pub struct InvocationError {
 
 /// Handles a payload: a batch of a queue, or one event. `deadline` is when Lambda ends the process.
 ///
-/// # Errors
-/// [`InvocationError`] where the payload isn't a queue's and its event wasn't handled, or a batch has no form.
+/// # Errors [`InvocationError`] for a failed event without a queue, and for a malformed batch.
 pub(crate) async fn invoke<H: Handler, P: Ports>(
     handler: &H,
     ports: &P,
     payload: Value,
     deadline: SystemTime,
 ) -> Result<SqsBatchResponse, InvocationError> {
-    // A connection whose other end closed it while the function was frozen is only thrown away when its task runs.
+    // Lets the connections' tasks run, which drop connections that the other end closed while the function was
+    // frozen.
     tokio::task::yield_now().await;
     let (messages, origin) = read(payload).inspect_err(log::invocation)?;
     let mut batch = Batch::read(&messages);
@@ -51,9 +51,9 @@ pub(crate) async fn invoke<H: Handler, P: Ports>(
     answer(failures, origin)
 }
 
-/// Runs what may be dropped for as long as there is time.
+/// Runs a future that may be dropped when the time is up.
 async fn in_time(left: Duration, work: impl Future<Output = ()>) {
-    // What waits afterwards says enough.
+    // The unhandled messages show whether the time was up.
     let _ = tokio::time::timeout(left, work).await;
 }
 
@@ -62,7 +62,7 @@ async fn in_time(left: Duration, work: impl Future<Output = ()>) {
 enum MessageOrigin {
     /// A queue.
     Queue,
-    /// Whoever invoked the function.
+    /// A direct invocation.
     Invoker,
 }
 

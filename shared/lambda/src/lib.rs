@@ -1,11 +1,10 @@
-//! What makes a handler a Lambda function: its configuration, its ports over AWS, and the loop of invocations.
+//! A handler as a Lambda function: its configuration, its ports over AWS, and the loop of invocations.
 //!
-//! Decides what an invocation's payload is, when its time is up, how doorbells are sent and how errors are told. It
-//! doesn't know what any function does: [`run`] takes a handler, and `tenon_runtime` turns messages into wakes.
+//! Decides the kinds of payload, the end of an invocation's time, the sending of doorbells and the logging of errors.
+//! It doesn't know any function: [`run`] takes a handler, and `tenon_runtime` turns messages into wakes.
 //!
-//! Invariants: nothing is retried here, neither by the SDK nor by a loop; an error is logged once, with its stable
-//! `error_type`; what a function needs of the outside is made once, before the first invocation, and connects only
-//! when it is first used.
+//! Invariants: neither the SDK nor a loop retries; an error is logged once, with its stable `error_type`; clients are
+//! created once, before the first invocation, and connect at their first use.
 
 mod clients;
 mod configuration;

@@ -1,4 +1,4 @@
-//! Logs: JSON on standard output, one line an occurrence, which Lambda passes on.
+//! Logs: JSON on standard output, one line for each occurrence; Lambda forwards it.
 //!
 //! Decides the level and the form. `error_type` is stable and documented in docs/functions.md: alarms key on it.
 
@@ -24,12 +24,12 @@ pub(crate) fn begin() {
         .with_target(false)
         .with_max_level(level)
         .finish();
-    // Whoever set another one before wants that one.
+    // An earlier subscriber stays.
     let _ = tracing::subscriber::set_global_default(lines);
     std::panic::set_hook(Box::new(|panic| tracing::error!(error_type = "Panic", "{panic}")));
 }
 
-/// The level of Lambda's name for it; INFO where it says none.
+/// The level of Lambda's name; the default is INFO.
 fn level(name: Option<&str>) -> LevelFilter {
     match name {
         Some("TRACE") => LevelFilter::TRACE,
@@ -41,7 +41,7 @@ fn level(name: Option<&str>) -> LevelFilter {
     }
 }
 
-/// Tells of messages that failed: one line for all that failed of one cause.
+/// Logs failed messages: one line for all with the same cause.
 pub(crate) fn failures(failures: &[MessageFailure]) {
     let mut causes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for failure in failures {
@@ -53,12 +53,12 @@ pub(crate) fn failures(failures: &[MessageFailure]) {
     }
 }
 
-/// Tells of an invocation that failed before any message was looked at.
+/// Logs an invocation that failed before any message was read.
 pub(crate) fn invocation(error: &InvocationError) {
     tracing::error!(error_type = error.error_type, "{}", error.message);
 }
 
-/// Tells what was refused or is waited for.
+/// Logs a refusal or a wait.
 pub(crate) fn told(record: &JournalRecord) {
     let JournalRecord { subject, decision, message, details, .. } = record;
     let reason = details.get("reason").map_or("", String::as_str);

@@ -31,7 +31,7 @@ impl AwsPorts {
         Self::new(&Box::pin(sdk_config(&configuration.installation.region)).await, configuration)
     }
 
-    /// Ports by the clients that `sdk` configures. What it says of retries and timeouts doesn't count.
+    /// The ports, with clients from `sdk`, whose retries and timeouts are replaced.
     #[must_use]
     pub fn new(sdk: &SdkConfig, configuration: &FunctionConfiguration) -> Self {
         let installation = configuration.installation.clone();
@@ -49,7 +49,7 @@ impl AwsPorts {
     }
 }
 
-/// What the handler makes of a failed call is its own; the request's id is only here.
+/// The handler handles the failed call; only this line has the request's id.
 fn tell(failed: &FailedCall) {
     tracing::warn!(
         action = failed.action,

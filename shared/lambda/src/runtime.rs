@@ -1,7 +1,7 @@
-//! The process: logs, a runtime of one thread, and Lambda's loop of invocations.
+//! The process: logs, a runtime with one thread, and Lambda's loop of invocations.
 //!
-//! Decides how a process starts and ends. One thread is all that an environment needs: it has one invocation at a time,
-//! which waits for answers most of it, and less than one processor below 1,769 MB.
+//! Decides how a process starts and ends. One thread is enough: an environment has one invocation at a time, which
+//! mostly waits for answers, and less than one processor below 1,769 MB.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ use crate::log;
 /// Why a function couldn't start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its environment isn't what it has to be.
+    /// Its environment is invalid.
     #[error("configuration")]
     Configuration(#[from] ConfigurationError),
     /// The operating system gave it no event loop.
     #[error("can't start the event loop")]
     EventLoop(#[from] std::io::Error),
-    /// Lambda couldn't be asked for invocations.
+    /// The request to Lambda for an invocation failed.
     #[error("can't get an invocation from Lambda")]
     Lambda(#[source] lambda_runtime::Error),
 }
@@ -42,7 +42,7 @@ impl StartError {
     }
 }
 
-/// A function's process: runs `function` until it ends, which is an error, and tells of it.
+/// A function's process: runs `function` until it fails, and logs the error.
 pub fn main(function: impl Future<Output = Result<(), StartError>>) -> ExitCode {
     log::begin();
     let ended = tokio::runtime::Builder::new_current_thread()
@@ -59,10 +59,9 @@ pub fn main(function: impl Future<Output = Result<(), StartError>>) -> ExitCode 
     }
 }
 
-/// Runs a handler on Lambda's invocations: batches of its queue, and events that somebody invokes it with.
+/// Runs a handler for Lambda's invocations: batches of its queue, and direct events.
 ///
-/// # Errors
-/// [`StartError::Lambda`] once Lambda can't be asked for more.
+/// # Errors [`StartError::Lambda`] if the request for the next invocation fails.
 pub async fn run<H: Handler, P: Ports>(handler: &H, ports: &P) -> Result<(), StartError> {
     serve(|payload, context| {
         let deadline = context.deadline();
@@ -73,8 +72,7 @@ pub async fn run<H: Handler, P: Ports>(handler: &H, ports: &P) -> Result<(), Sta
 
 /// Answers Lambda's invocations one after the other.
 ///
-/// # Errors
-/// [`StartError::Lambda`] once Lambda can't be asked for more.
+/// # Errors [`StartError::Lambda`] if the request for the next invocation fails.
 pub async fn serve<F, A, R>(answer: F) -> Result<(), StartError>
 where
     F: Fn(Value, Context) -> A,

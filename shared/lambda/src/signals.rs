@@ -1,9 +1,9 @@
 //! Doorbells over SQS and EventBridge.
 //!
-//! Decides which queue is rung, how events are cut into requests, and that a doorbell that couldn't be rung is a line of
-//! the log and nothing else: the sweep reaches the same state.
+//! Decides the queue of a wake, and how events are cut into requests. A failed doorbell is only logged: the sweep
+//! reaches the same state.
 //!
-//! Invariant: a doorbell never fails its caller, and takes at most [`CALL_TIMEOUT`] a request from it.
+//! Invariant: a doorbell never fails its caller, and takes at most [`CALL_TIMEOUT`] a request.
 
 use std::error::Error;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::configuration::{FunctionConfiguration, Queues};
 
 /// Connecting to an endpoint of the region.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// A message or a batch of events is taken within milliseconds; what takes much longer isn't worth the wake's time.
+/// The services accept a message or a batch of events within milliseconds; a longer wait isn't worth the wake's time.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// PutEvents' limits: entries of a request, and the bytes of them all.
 const ENTRIES_MAX: usize = 10;
@@ -45,7 +45,7 @@ pub struct AwsSignals {
 }
 
 impl AwsSignals {
-    /// Doorbells by clients that `sdk` configures. What it says of retries and timeouts doesn't count.
+    /// Doorbells, with clients from `sdk`, whose retries and timeouts are replaced.
     #[must_use]
     pub fn new(sdk: &SdkConfig, configuration: &FunctionConfiguration) -> Self {
         let timeouts =
@@ -117,15 +117,15 @@ impl Signals for AwsSignals {
     }
 }
 
-/// SQS's delay: whole seconds, rounded up, for who is woken early finds nothing due and isn't woken again.
+/// SQS's delay in whole seconds, rounded up: an early wake would find nothing due, and no other would follow.
 fn delay_seconds(after: SignedDuration) -> i32 {
     let after = after.clamp(SignedDuration::ZERO, WAKE_AT_MOST);
     let begun = i64::from(after.subsec_nanos() > 0);
     i32::try_from(after.as_secs().saturating_add(begun)).unwrap_or(i32::MAX)
 }
 
-/// Entries in as few requests as PutEvents' limits allow, in their order. One that is too large for any is told and left
-/// out, for it would take its request with it.
+/// Entries in as few requests as PutEvents' limits allow, in their order. An entry that is too large is logged and
+/// left out, because its whole request would fail.
 fn requests(entries: impl Iterator<Item = PutEventsRequestEntry>) -> Vec<Vec<PutEventsRequestEntry>> {
     let mut requests: Vec<Vec<PutEventsRequestEntry>> = Vec::new();
     let mut bytes = 0;
@@ -153,7 +153,8 @@ fn requests(entries: impl Iterator<Item = PutEventsRequestEntry>) -> Vec<Vec<Put
     requests
 }
 
-/// What an entry counts: source, detail type and detail. Source: EventBridge's user guide, "PutEvents event entry size".
+/// The size of an entry: source, detail type and detail. Source: EventBridge's user guide, "PutEvents event entry
+/// size".
 fn size(entry: &PutEventsRequestEntry) -> usize {
     [entry.source(), entry.detail_type(), entry.detail()].into_iter().flatten().map(str::len).sum()
 }

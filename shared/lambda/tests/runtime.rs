@@ -53,7 +53,7 @@ impl Handler for Rings {
     }
 }
 
-/// Not a test: the function that the tests start, which is what a binary of the region is.
+/// Not a test: the function that the tests start, like a binary of the region.
 #[test]
 fn function_of_the_other_tests() {
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_none() {
@@ -67,7 +67,7 @@ fn function_of_the_other_tests() {
     assert_eq!(code, ExitCode::SUCCESS, "the function ended");
 }
 
-/// What the server was told.
+/// The server's received requests.
 #[derive(Clone)]
 struct Server {
     events: Arc<Mutex<Vec<Value>>>,

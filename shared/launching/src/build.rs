@@ -1,7 +1,7 @@
-//! Launches from planned claims: equal claims share one, with the exact request that EC2 will be sent.
+//! Launches from planned claims: equal claims share one launch, which holds the exact CreateFleet request.
 //!
 //! Decides ids, client tokens, requests, templates and records of launches, and the writes that commit them. It
-//! doesn't decide which claims there are, and sends nothing.
+//! doesn't choose the claims, and it sends nothing.
 //!
 //! Invariants: the same claims at the same time give the same launches; a launch holds at most [`CLAIMS_PER_LAUNCH`]
 //! claims and [`PODS_PER_LAUNCH`] pods; every claim is in exactly one launch or is refused.
@@ -48,26 +48,26 @@ use tenon_state::cluster::{ReadyClass, refused_requests};
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
 
-/// What launches are built from.
+/// Everything that launches depend on.
 #[derive(Debug, Clone)]
 pub struct LaunchInput<'a> {
     /// The time.
     pub now: Timestamp,
-    /// Who decides.
+    /// The function that decides.
     pub by: FunctionName,
     /// The cluster.
     pub registry: &'a Registry,
-    /// Its classes that launches can be made from.
+    /// Its classes that are ready for launches.
     pub classes: &'a BTreeMap<NodeClassName, ReadyClass>,
     /// The types of its pools, by name.
     pub types: &'a BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
-    /// The region, whose marks they are.
+    /// The region of the marks.
     pub region: &'a Region,
-    /// What EC2 refused.
+    /// The region's marks: capacity that EC2 refused.
     pub marks: &'a Marks,
     /// The claims that replacements are launched for.
     pub replaced: &'a [ClaimName],
-    /// Generations that the plan was made from.
+    /// The generations of the plan's evidence.
     pub evidence: &'a BTreeMap<String, u64>,
 }
 
@@ -80,9 +80,9 @@ pub struct BuiltLaunch {
     pub claims: Vec<Claim>,
     /// The templates that its request names.
     pub templates: Vec<(ImageId, CreateLaunchTemplate)>,
-    /// Why it was made: one record for each claim.
+    /// The journal's records: the reason of each claim.
     pub records: Vec<JournalRecord>,
-    /// The marks that it asks after, as they are once it is committed.
+    /// The marks that the launch probes, as the commit writes them.
     pub leases: Vec<Mark>,
 }
 
@@ -105,37 +105,38 @@ impl BuiltLaunch {
 /// Why no launch could be built for a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Its class isn't one that launches can be made from.
+    /// The claim's class isn't ready for launches.
     #[error("EC2NodeClass `{0}` isn't ready")]
     Class(NodeClassName),
-    /// No offering is left that has an image and a subnet.
+    /// No offering with an image and a subnet is left.
     #[error("no offering has both an image and a subnet")]
     NoOverride,
-    /// Another launch of the plan asks first whether there is capacity again.
+    /// Another launch of the plan probes the mark first.
     #[error("another launch already asks EC2 for this capacity")]
     Taken,
-    /// A launch takes fewer types than the claim may be of, too few for the NodePool.
+    /// The types that fit into one launch don't satisfy the NodePool's `minValues`.
     #[error(transparent)]
     MinValues(#[from] MinValuesLost),
-    /// There is no user data for its nodes.
+    /// The user data can't be made.
     #[error("invalid user data")]
     UserData(#[from] UserDataError),
-    /// An id that was made isn't one: a fault of ours.
+    /// A generated id is malformed: a defect of Tenon.
     #[error("invalid id of the launch")]
     Id(#[from] ParseIdError),
 }
 
-/// Launches, and the claims that none could be built for.
+/// Launches, and the claims without one.
 #[derive(Debug, Default)]
 pub struct Built {
     /// The launches, in the order of their first claims.
     pub launches: Vec<BuiltLaunch>,
-    /// Equal claims without one.
+    /// Groups of equal claims without a launch.
     pub refused: Vec<(Vec<ClaimName>, BuildError)>,
 }
 
 impl Built {
-    /// Tells the claims that no launch could be built for. One that another launch asks for is planned again after it.
+    /// Adds a finding for each claim without a launch. A claim that waits for another launch's probe gets none: a
+    /// later pass plans it again.
     pub fn tell(&self, to: &mut Report) {
         let refused = self.refused.iter().filter(|(_, error)| !matches!(error, BuildError::Taken));
         for (names, error) in refused {
@@ -165,8 +166,8 @@ pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCau
     built
 }
 
-/// Equal claims together, in the order of the first of each, cut to what a launch holds. One that only asks for what is
-/// marked is alone: its launch has more leases than there is room for beside several claims.
+/// Groups of equal claims, in the order of each group's first claim, cut to the size of a launch. A claim with
+/// nothing but probes is alone: its launch takes more leases than fit beside several claims.
 fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
     let mut groups: Vec<Vec<&PlannedClaim>> = Vec::new();
     for claim in claims {
@@ -189,7 +190,7 @@ fn asks_only(claim: &PlannedClaim) -> bool {
     claim.offerings.iter().all(|offering| offering.asked == AskReason::Probe)
 }
 
-/// Whether an instance for one is an instance for the other.
+/// Whether one instance suits both claims.
 fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
     (&a.pool, &a.class, &a.requirements, &a.labels) == (&b.pool, &b.class, &b.requirements, &b.labels)
         && (&a.taints, &a.startup_taints) == (&b.taints, &b.startup_taints)
@@ -386,8 +387,8 @@ fn record(input: &LaunchInput<'_>, planned: &PlannedClaim, launch: &Launch, flee
     record
 }
 
-/// Adds everything that commits a launch, but for the condition on the cluster's revision, which this commit makes
-/// `revision`. Templates that `known` names are there already.
+/// Adds all writes that commit a launch, except the condition on the cluster's revision, which becomes `revision`.
+/// Templates named in `known` exist already.
 pub fn write_launch(
     input: &LaunchInput<'_>,
     built: &BuiltLaunch,
@@ -403,7 +404,7 @@ pub fn write_launch(
     for template in built.template_items().filter(|template| !known(&template.name)) {
         change.write(set(keys::template(cluster, &template.name), &template));
     }
-    // Who commits first asks; whoever else wants to finds the mark's revision changed.
+    // The first launch to commit takes the lease; any other finds the mark's revision changed.
     for lease in &built.leases {
         let before = Expect::Revision(lease.revision.saturating_sub(1));
         change.replace(before, set(keys::unavailable(input.region, &lease.key), lease));
@@ -583,7 +584,7 @@ mod tests {
         });
         let key = keys::launch(&cluster, &launch.launch.id);
         let of_launch = size(&key, tenon_table::items::to_item(&launch.launch)).div_ceil(1024);
-        // A transaction takes two units a KB; both are written once more when EC2 has answered.
+        // A transaction costs two write units a KB, and settling writes both items again.
         let units = 2 * 2 * (of_launch + of_claims.sum::<u64>());
         assert_eq!((launch.claims.len(), launch.launch.claims.len()), (20, 20));
         assert!(units <= 180, "300 pods write {units} units to the cluster's key");

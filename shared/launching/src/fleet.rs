@@ -1,11 +1,11 @@
-//! The fleet of a launch: how it is paid, from which overrides, in which subnets.
+//! The fleet of a launch: its capacity type, its overrides, its subnets.
 //!
-//! Decides what CreateFleet is asked for from the offerings that a plan allows, and which marks its launch must hold the
-//! lease of. It doesn't decide which nodes are needed. Invariants: one capacity type for a fleet; the cheapest overrides,
-//! at most [`TYPES_PER_FLEET`] types and [`OVERRIDES_PER_FLEET`] of them; whatever is marked is asked for under the leases
-//! of all its marks or not at all.
+//! Decides the CreateFleet request from the offerings that a plan allows, and the marks whose lease the launch must
+//! hold. It doesn't decide which nodes are needed. Invariants: a fleet has one capacity type; it has the cheapest
+//! overrides, of at most [`TYPES_PER_FLEET`] types and at most [`OVERRIDES_PER_FLEET`] in number; it asks for a
+//! marked offering only under the leases of all the offering's marks.
 //!
-//! Source: KARPENTER.md 2.10.
+//! Source: aws/karpenter-provider-aws `pkg/providers/instance/instance.go`, `filter/filter.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::catalog::find_option;
@@ -24,76 +24,77 @@ use tenon_planning::provision::{AskReason, PlannedClaim, UsableOffering};
 
 use crate::min_values::{Flexibility, MinValuesLost};
 
-/// The most types of a fleet; KARPENTER.md 2.10, 3.
+/// The most types of a fleet. Source: `maxInstanceTypes` of aws/karpenter-provider-aws
+/// `pkg/providers/instance/instance.go`.
 pub const TYPES_PER_FLEET: usize = 60;
 /// EC2's limit on launch specifications of an instant fleet.
 pub const OVERRIDES_PER_FLEET: usize = 300;
 
-/// Leases that a launch takes beside what it can have: each is an item of the commit that makes the launch.
+/// The most leases of a launch that also has unmarked offerings: each is an item of the launch's commit.
 const LEASES_ALONG: usize = 16;
-/// Leases that a launch takes that asks for nothing else, and holds one claim.
+/// The most leases of a launch of one claim with nothing but probes.
 const LEASES_ALONE: usize = 64;
 
-/// What a fleet is chosen from.
+/// Everything that a fleet depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct FleetInput<'a> {
-    /// The class, as it resolved.
+    /// The class's status.
     pub status: &'a ClassStatus,
     /// The types of the claim's pool, by name.
     pub types: &'a [InstanceTypeOption],
-    /// What EC2 refused.
+    /// The region's marks: capacity that EC2 refused.
     pub marks: &'a Marks,
-    /// What requests for the claim's nodes are, and what is marked where EC2 refuses them for that.
+    /// The identity of the claim's requests, under which EC2's refusals are marked.
     pub requests: Requests<'a>,
-    /// Marks of which other launches of the same plan take the lease.
+    /// Marks whose lease another launch of the same plan takes.
     pub taken: &'a BTreeSet<UnavailableKey>,
-    /// Whether pods wait for it: for whom nobody waits asks for nothing that is marked.
+    /// What the launch is for. Only a launch for pending pods probes marks.
     pub purpose: FleetPurpose,
     /// The time.
     pub now: Timestamp,
 }
 
-/// Whom a fleet is for.
+/// The reason for a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FleetPurpose {
-    /// Pods that wait.
+    /// Pending pods.
     PendingPods,
-    /// The pods of nodes that go once it is there.
+    /// The pods of nodes that leave once the replacement is there.
     Replacement,
 }
 
-/// What requests for a claim's nodes are.
+/// The identity of the requests for a claim's nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Requests<'a> {
-    /// As they are marked with offerings.
+    /// Digests that marks of offerings may name.
     pub digests: &'a [RequestDigest],
-    /// As they are marked by themselves.
+    /// Keys of marks on the requests as a whole.
     pub whole: &'a [UnavailableKey],
 }
 
-/// Why there is no fleet.
+/// The reason why there is no fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoFleet {
-    /// No offering is left that can be launched.
+    /// No offering is left to launch.
     NoOverride,
-    /// Another launch of the plan asks for it first.
+    /// Another launch of the plan probes the same marks first.
     Taken,
-    /// What fits into a fleet doesn't keep the NodePool's `minValues`.
+    /// The types that fit into a fleet don't satisfy the NodePool's `minValues`.
     MinValues(MinValuesLost),
 }
 
 /// A fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// How it is paid.
+    /// Its capacity type.
     pub capacity_type: CapacityType,
-    /// The capacity reservation that it is launched into.
+    /// The capacity reservation of the launch.
     pub reservation: Option<LaunchedInto>,
     /// Overrides by image, cheapest first.
     pub overrides: BTreeMap<ImageId, Vec<FleetOverride>>,
-    /// Marks that its launch takes the lease of.
+    /// The marks whose lease the launch takes.
     pub leases: BTreeSet<UnavailableKey>,
-    /// Types among the overrides whose price isn't known.
+    /// Types among the overrides without a known price.
     pub unpriced: BTreeSet<InstanceType>,
 }
 
@@ -130,7 +131,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     let subnets = subnets(input);
     offerings.retain(|offering| subnets.contains_key(offering.zone.as_str()));
     let mut of_all = Flexibility::new(&claim.requirements, input.types);
-    // Those that a cut must not leave out go first.
+    // Offerings that `minValues` needs come first, so that no cut drops them.
     let (needed, others): (Vec<_>, Vec<_>) = offerings.iter().copied().partition(|one| of_all.add(one));
     for offering in needed.into_iter().chain(others) {
         if let Some(subnet) = subnets.get(offering.zone.as_str()) {
@@ -140,7 +141,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     choosing.keeps(claim, &offerings, &of_all).map_err(NoFleet::MinValues)?;
     let Choosing { fleet, left, .. } = choosing;
     match left {
-        // Who only asks, waits for the answer to who asks first for any of it.
+        // A claim with nothing but probes waits for the answer to the first probe.
         Some(Left::Taken) if asks_only => Err(NoFleet::Taken),
         Some(_) if fleet.overrides.is_empty() => Err(NoFleet::Taken),
         None if fleet.overrides.is_empty() => Err(NoFleet::NoOverride),
@@ -155,24 +156,24 @@ struct Choosing<'a> {
     most: usize,
     types: BTreeSet<InstanceType>,
     count: usize,
-    /// Whether something was left out because a fleet is full.
+    /// Whether a full fleet dropped an offering.
     is_cut: bool,
-    /// What was left to other launches.
+    /// Why a marked offering was dropped, if one was.
     left: Option<Left>,
     fleet: Fleet,
 }
 
-/// Why something marked isn't asked for.
+/// The reason why a marked offering is not in the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Left {
-    /// Another launch holds the lease, or this one has enough of them.
+    /// Another launch holds the lease, or this launch has its most leases.
     Held,
-    /// Another launch of the plan asks first.
+    /// Another launch of the same plan takes the lease.
     Taken,
 }
 
 impl Choosing<'_> {
-    /// Puts the overrides in the order of the offerings, and checks that a cut lost no `minValues`.
+    /// Sorts the overrides in the order of the offerings, and checks that a cut dropped no `minValues`.
     fn keeps(
         &mut self,
         claim: &PlannedClaim,
@@ -239,11 +240,11 @@ impl Choosing<'_> {
     }
 }
 
-/// The marks of an offering.
+/// The leases that an offering needs.
 enum Leases {
-    /// A launch must hold the lease of all of these.
+    /// The launch must hold the leases of all of these.
     All(BTreeSet<UnavailableKey>),
-    /// Another launch holds one.
+    /// Another launch holds one of them.
     Probed,
 }
 
@@ -279,11 +280,11 @@ fn leases(
     Leases::All(keys)
 }
 
-/// By zone in service the subnet with the most free addresses, of those that aren't known to be full; where all are, the
-/// one that may be asked for first.
+/// For each zone in service, the subnet with the most free addresses among subnets without a mark. If all of a zone's
+/// subnets are marked, the one whose mark ends first.
 fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
     let mut best: BTreeMap<&str, (Option<Timestamp>, &ClassSubnet)> = BTreeMap::new();
-    // The status has those with the most free addresses first.
+    // The status lists subnets with the most free addresses first.
     for subnet in input.status.subnets.iter().filter(|subnet| !subnet.is_shifted(input.now)) {
         let blocking = input.marks.blocking_key(&UnavailableKey::Subnet(subnet.id.clone()), input.now);
         let found = (blocking.map(|blocking| blocking.until), subnet);
@@ -295,16 +296,16 @@ fn subnets(input: FleetInput<'_>) -> BTreeMap<&str, &ClassSubnet> {
     best.into_iter().map(|(zone, (_, subnet))| (zone, subnet)).collect()
 }
 
-/// A claim that was planned for a reservation is launched into it or not at all: what is planned for it next counts on
-/// that, and where it is refused the pods are planned anew at once.
+/// Keeps only the reservation's offerings of a claim that has any. The next plan counts the claim in its reservation,
+/// and a refusal makes its pods pending at once.
 fn reserved(offerings: &mut Vec<&UsableOffering>) -> Option<LaunchedInto> {
     let found = offerings.iter().find_map(|offering| offering.reservation.clone())?;
     offerings.retain(|offering| offering.reservation.as_ref().is_some_and(|of| of.id == found.id));
     Some(LaunchedInto { id: found.id, kind: found.kind })
 }
 
-/// What can be had; all of it where nothing can. What is only asked for along decides nothing: a refusal of it must leave
-/// the claim what it would have had.
+/// The available offerings, or all if none is available. A probe beside them decides nothing: its refusal must leave
+/// the claim the fleet that it has without the probe.
 fn settled<'o, 'a>(
     offerings: &'o [&'a UsableOffering],
 ) -> impl Iterator<Item = &'a UsableOffering> + use<'o, 'a> {
@@ -312,7 +313,7 @@ fn settled<'o, 'a>(
     offerings.iter().copied().filter(move |offering| !some || offering.asked == AskReason::Available)
 }
 
-/// How the claim is paid: in the preferred way of those that have a price, or of all where none has one.
+/// The fleet's capacity type: the most preferred among priced offerings, or among all if none has a price.
 fn capacity_type(offerings: &[&UsableOffering]) -> Option<CapacityType> {
     let of = |priced: bool| {
         settled(offerings)
@@ -322,7 +323,7 @@ fn capacity_type(offerings: &[&UsableOffering]) -> Option<CapacityType> {
     of(true).min().or_else(|| of(false).min())
 }
 
-/// Leaves out bare metal and types with accelerators, unless nothing else is there.
+/// Drops bare metal and types with accelerators, unless nothing else is left.
 fn drop_exotic(offerings: &mut Vec<&UsableOffering>, types: &[InstanceTypeOption]) {
     let exotic = |offering: &UsableOffering| {
         find_option(types, &offering.instance_type).is_some_and(|option| {
@@ -335,7 +336,7 @@ fn drop_exotic(offerings: &mut Vec<&UsableOffering>, types: &[InstanceTypeOption
     }
 }
 
-/// Leaves out spot that costs more than the cheapest on-demand offering.
+/// Drops spot offerings above the price of the cheapest on-demand offering.
 fn drop_dear_spot(offerings: &mut Vec<&UsableOffering>) {
     let on_demand = |o: &&UsableOffering| o.capacity_type == CapacityType::OnDemand;
     let bound = settled(offerings).filter(on_demand).filter_map(|offering| offering.price).min();

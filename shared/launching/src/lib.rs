@@ -1,7 +1,7 @@
-//! Launches: how EC2 is asked for the nodes that were planned.
+//! Launches: exact CreateFleet requests for planned claims.
 //!
-//! Decides how planned claims become launches with the exact request that EC2 is sent ([`build`]), from [`fleet`],
-//! [`template`] and [`user_data`]. It sends nothing: who may launch is decided by whose rights allow it.
+//! Decides how planned claims become launches ([`build`]), from [`fleet`], [`template`] and [`user_data`]. It sends
+//! nothing: only `provisioner` has the right to launch.
 
 pub mod build;
 pub mod fleet;

@@ -1,9 +1,10 @@
-//! `minValues` of a fleet: a launch names fewer types than a claim may be of, and must keep what the NodePool asks for.
+//! `minValues` of a fleet: a launch names fewer types than its claim allows, and must still satisfy the NodePool.
 //!
-//! Decides which offerings a fleet can't leave out, and whether it has enough without the others. Whether a claim's
-//! own types are enough was decided when it was planned.
+//! Decides which offerings a fleet must keep, and whether the rest of them suffices. The planner has checked the
+//! claim's own types.
 //!
-//! Source: KARPENTER.md 2.10, 3.
+//! Source: karpenter.sh/docs/concepts/nodepools, "Min Values"; aws/karpenter-provider-aws
+//! `pkg/providers/instance/instance.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::catalog::find_option;
@@ -13,7 +14,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
 use tenon_planning::provision::UsableOffering;
 
-/// `minValues` that a fleet doesn't keep.
+/// A fleet that doesn't satisfy `minValues`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error(
     "`minValues` of `{key}` is {least}, but the instance types of one launch have {kept} values: lower `minValues`"
@@ -21,13 +22,13 @@ use tenon_planning::provision::UsableOffering;
 pub struct MinValuesLost {
     /// The label's key.
     pub key: String,
-    /// How many values the NodePool asks for.
+    /// The number of values that the NodePool requires.
     pub least: usize,
-    /// How many the fleet has.
+    /// The number of values in the fleet.
     pub kept: usize,
 }
 
-/// The values that offerings have of the keys with `minValues`.
+/// The values of the offerings for each key with `minValues`.
 pub(crate) struct Flexibility<'a> {
     requirements: &'a Requirements,
     types: &'a [InstanceTypeOption],
@@ -35,9 +36,9 @@ pub(crate) struct Flexibility<'a> {
 }
 
 impl<'a> Flexibility<'a> {
-    /// Of no offering yet.
+    /// Without any offering so far.
     pub(crate) fn new(requirements: &'a Requirements, types: &'a [InstanceTypeOption]) -> Self {
-        // A fleet is bought in one way, whatever the pool allows.
+        // A fleet has one capacity type, whatever the pool allows.
         let keys = requirements
             .iter()
             .filter(|one| one.min_values().is_some() && one.key() != labels::CAPACITY_TYPE);
@@ -45,13 +46,13 @@ impl<'a> Flexibility<'a> {
         Self { requirements, types, kept }
     }
 
-    /// Adds an offering; whether it has a value of a key that still has fewer than it needs.
+    /// Adds an offering. Returns whether it adds a value to a key that is still short.
     pub(crate) fn add(&mut self, offering: &UsableOffering) -> bool {
         let mut is_needed = false;
         for (key, kept) in &mut self.kept {
             let least = self.requirements.get(key).and_then(|one| one.min_values()).unwrap_or(0);
             let is_short = kept.len() < usize::try_from(least).unwrap_or(usize::MAX);
-            // Whatever else is chosen has as many types as fit.
+            // Any choice of offerings fills the fleet's types.
             let decides = is_short && *key != labels::INSTANCE_TYPE;
             for value in values(self.types, offering, key) {
                 is_needed |= kept.insert(value) && decides;
@@ -60,7 +61,7 @@ impl<'a> Flexibility<'a> {
         is_needed
     }
 
-    /// The first key of which there are fewer values than the NodePool asks for, though all offerings together have more.
+    /// The first key with fewer values than the NodePool requires, if all offerings together have more.
     pub(crate) fn lost(&self, of_all: &Self) -> Option<MinValuesLost> {
         self.kept.iter().find_map(|(key, kept)| {
             let asked = self.requirements.get(key).and_then(|one| one.min_values()).unwrap_or(0);

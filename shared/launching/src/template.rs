@@ -1,12 +1,13 @@
-//! Launch templates: what all instances of a launch have in common, named by its content.
+//! Launch templates: the common part of a launch's instances, named by its content.
 //!
-//! Decides the template of a class, an image and a node's setup, and the form in which its request is kept in the
-//! table until EC2 has it. The table keeps the request, because who plans a launch isn't always who sends it, and
-//! because what it was made from may have changed by then.
+//! Decides the template of a class, an image and a node's setup, and the stored form of its request. The table keeps
+//! the request until EC2 has the template: another invocation may send the launch, and the class may have changed by
+//! then.
 //!
-//! Invariant: one content has one name; so a template that exists needs no look.
+//! Invariant: equal content has one name, so an existing template needs no comparison.
 //!
-//! Source: KARPENTER.md 2.8, 2.13.
+//! Source: aws/karpenter-provider-aws `pkg/providers/launchtemplate/launchtemplate.go`;
+//! karpenter.sh/docs/concepts/nodeclasses, `spec.tags`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -32,12 +33,11 @@ const NAME_DIGITS: usize = 24;
 /// The version of the stored form that is written.
 const VERSION: u32 = 1;
 
-/// The template of a setup, a resolved class, one of its images, and the reservation that is launched into. Behind an
-/// open gate what asks for no reservation is in none, so that open ones are left to those who ask; with the gate off
-/// nothing is said, whatever was planned.
+/// The template for a setup, a resolved class, one of its images, and the launch's reservation. With the gate
+/// `ReservedCapacity` on, a launch without a reservation opts out of open reservations, which stay free for launches
+/// that name them. With the gate off, the template leaves reservations to EC2's default.
 ///
-/// # Errors
-/// [`UserDataError`] says what the class's owner can do.
+/// # Errors [`UserDataError`] names what the class's owner can do.
 pub fn template(
     setup: &NodeSetup<'_>,
     status: &ClassStatus,
@@ -95,8 +95,8 @@ pub fn shared_tags(setup: &NodeSetup<'_>) -> Tags {
     found
 }
 
-/// The class's devices, else the family's own: gp3, encrypted, as the peer makes them. Without the stack's allowance no
-/// snapshot is named, whatever the class says: EC2 takes the image's own for the device.
+/// The class's devices, or the family's own: encrypted gp3, as with the peer. Without the stack's allowance the
+/// template names no snapshot, and EC2 takes the image's own.
 fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec<BlockDeviceMapping> {
     if settings.block_devices.is_empty() {
         let device = |(name, bytes): &(&str, u64)| BlockDeviceMapping {
@@ -159,7 +159,7 @@ struct StoredTemplate {
     associate_public_ip: Option<bool>,
     network_interface_tags: Tags,
     tags: Tags,
-    /// Missing where the template says nothing of reservations: it has the name that it had before there were any.
+    /// Absent without a preference: old templates keep their name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservations: Option<StoredPreference>,
 }
@@ -181,7 +181,7 @@ struct StoredDevice {
     encrypted: Option<bool>,
     kms_key_id: Option<String>,
     snapshot_id: Option<String>,
-    /// Missing where none is asked for: the template keeps the name that it had before rates were asked for.
+    /// Absent without a rate: old templates keep their name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     initialization_rate_mib: Option<u32>,
     delete_on_termination: Option<bool>,
@@ -337,7 +337,8 @@ mod tests {
         template(&setup, &status, &status.images[0].id, into.as_ref()).unwrap()
     }
 
-    /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners' snapshots.
+    /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners'
+    /// snapshots.
     fn made_with_volume(ebs: &serde_json::Value, owners: &[&str]) -> CreateLaunchTemplate {
         let (mut registry, mut class, status) = (registry("prod"), class("default"), status("default"));
         registry.allowed.snapshot_owners = owners.iter().map(|owner| (*owner).to_owned()).collect();
@@ -359,7 +360,7 @@ mod tests {
         template(&setup, &status, &status.images[0].id, None).unwrap()
     }
 
-    /// What the class was judged by may have changed since: without the allowance a template names no snapshot.
+    /// The cluster's entry may have lost the allowance since the class was validated.
     #[test]
     fn a_template_names_a_snapshot_only_by_the_stacks_allowance() {
         let named = |owners: &[&str]| {

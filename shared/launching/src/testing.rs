@@ -113,8 +113,8 @@ fn types_where(wanted: impl Fn(&str) -> bool) -> Vec<tenon_domain::catalog::Inst
     infos.map(|(_, info)| option(info)).collect()
 }
 
-/// A planned claim with offerings as `type zone-letter capacity-type price`, where one without a price has `-`, and `again`
-/// after what is marked and asked for again.
+/// A planned claim with offerings written as `type zone-letter capacity-type price`: `-` is no price, and a trailing
+/// `again` makes the offering a probe.
 pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provision::PlannedClaim {
     use tenon_domain::catalog::CapacityType;
     use tenon_domain::id::{ClaimName, InstanceType, NodePoolName, Zone, ZoneId};
@@ -155,7 +155,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
     }
 }
 
-/// A mark of what EC2 refused at the epoch, and may be asked for again since.
+/// A mark of a refusal at the epoch, due by now.
 pub(crate) fn mark(key: &str) -> tenon_domain::unavailable::Mark {
     use jiff::Timestamp;
     use tenon_domain::unavailable::{Mark, UnavailableKey};

@@ -1,12 +1,13 @@
-//! User data: what a node reads when it boots.
+//! User data: the configuration that a node reads when it boots.
 //!
-//! Decides the text for the AMI families that are set up here: AL2023 gets a NodeConfig as the last MIME part, after
-//! the user's own; Custom gets the user's text untouched. Other families are refused by name.
+//! Decides the text for the supported AMI families: AL2023 gets a NodeConfig as the last MIME part, after the user's
+//! own parts; Custom gets the user's text unchanged. Other families are refused by name.
 //!
-//! Invariants: the same input gives the same bytes (launch templates are named by them); the generated part comes last,
-//! because nodeadm merges later parts over earlier ones.
+//! Invariants: the same input gives the same bytes, from which launch templates get their names; the generated part
+//! is last, because nodeadm merges later parts over earlier ones.
 //!
-//! Source: KARPENTER.md 2.8 (labels, taints) and 2.9 (AL2023, Custom).
+//! Source: aws/karpenter-provider-aws `pkg/providers/amifamily/bootstrap/nodeadm.go`, `custom.go`;
+//! karpenter.sh/docs/concepts/nodeclasses, `spec.userData`.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ const BOUNDARY: &str = "//";
 /// Domains whose labels a kubelet may set on its own Node.
 const KUBELET_DOMAINS: [&str; 2] = ["node.kubernetes.io", "kubelet.kubernetes.io"];
 
-/// What a node is told.
+/// The settings of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeSetup<'a> {
     /// Its cluster.
@@ -57,10 +58,9 @@ pub enum UserDataError {
     TooLong(usize),
 }
 
-/// The user data, not encoded; nothing for a Custom class without any.
+/// The user data, not encoded; `None` for a Custom class without any.
 ///
-/// # Errors
-/// [`UserDataError`] says what the class's owner can do.
+/// # Errors [`UserDataError`] names what the class's owner can do.
 pub fn user_data(setup: &NodeSetup<'_>) -> Result<Option<String>, UserDataError> {
     let text = match setup.class.settings.ami_family {
         AmiFamily::Al2023 => Some(multipart(setup)?),

@@ -1,12 +1,12 @@
-//! What the pods on a plan's new claims cost at least: a linear programme over groups of equal pods.
+//! The least cost of the pods on a plan's new claims: a linear programme over groups of equal pods.
 //!
-//! Decides nothing: it is the yardstick for plans. Every pod must be on some machine of a type that it may use, machines
-//! may be bought in fractions and pods split over them, and no type holds more of a resource than it has; each group is
-//! limited to its own offerings in the pools that the plan used for it. No valid plan for these claims' pods is cheaper
-//! (but for one that moves them to room that is there already).
+//! Decides nothing; it measures plans. Every pod must be on a machine of a type that it may use, machines may be
+//! bought in fractions, pods may be split over them, and no type exceeds its resources. Each group is limited to its
+//! own offerings in the pools that the plan used for it. No valid plan for these claims' pods is cheaper, except one
+//! that moves pods to existing nodes.
 //!
-//! The programme is made here and solved behind a feature (`solve`): a solver brings a log and a clock, which this crate must not
-//! know.
+//! This module makes the programme; the feature-gated module `solve` solves it, because a solver brings a log and a
+//! clock, which this crate must not have.
 //!
 //! Source: the assignment relaxation of vector bin packing with bins of several sizes.
 
@@ -21,15 +21,15 @@ use crate::provision::{
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
 const MAX_VARIABLES: usize = 12_000;
 
-/// A linear programme whose least price no valid plan for the claims' pods can beat.
+/// A linear programme whose least price is a lower bound for every valid plan of the claims' pods.
 ///
-/// Minimise the price of machines bought in fractions, so that every group's pods have their shares of machines, and no
-/// type's machines hold more of a resource than they have. Amounts are scaled so that they are near one.
+/// It minimises the price of machines bought in fractions. Every group's pods have their shares of machines, and no
+/// type's machines exceed their resources. Amounts are scaled to about one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Programme {
     /// How many pods of each group are on claims.
     pub counts: Vec<f64>,
-    /// What a pod of each group needs, by dimension.
+    /// The needs of a pod of each group, by dimension.
     pub needs: Vec<Vec<f64>>,
     /// The machines that may be bought.
     pub columns: Vec<Column>,
@@ -46,7 +46,7 @@ pub struct Column {
     pub users: BTreeSet<usize>,
 }
 
-/// The programme of what the pods on the plan's claims can cost at least; `None` where it would be too large.
+/// The programme for the pods on the plan's claims; `None` if it is too large.
 #[must_use]
 pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Programme> {
     let measures = measures(input);
@@ -94,7 +94,7 @@ fn scaled(amounts: &[i64], scale: &[f64]) -> Vec<f64> {
     amounts.iter().zip(scale).map(|(amount, scale)| *amount as f64 / scale).collect()
 }
 
-/// Most pods of one kind that a machine is taken to hold: beyond it, room says nothing and only spoils the numbers.
+/// The most pods of a kind that a machine is taken to hold: larger numbers only cost precision.
 const MOST_ROOM: f64 = 100_000.0;
 
 fn columns_of(
@@ -117,7 +117,7 @@ fn columns_of(
     }
     let mut columns = Vec::new();
     let mut users: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    // Prices ascend within a type: who may have it for less may have it for more.
+    // Prices ascend within a type: a group with a lower price may also pay the higher one.
     for ((type_index, price), group) in least {
         let all = users.entry(type_index).or_default();
         all.extend(group);

@@ -1,4 +1,4 @@
-//! Tenon's planners: pure functions from what was observed to what is to be done.
+//! Tenon's planners: pure functions from observations to plans.
 //!
 //! A planner is `plan`, such as from a `ProvisionInput` to a `ProvisionPlan` and a `ProvisionReport`: total,
 //! deterministic, without clock, randomness, environment, IO or logging. Its input holds `now`; its budget is in steps.

@@ -1,15 +1,15 @@
 //! The linear bound of a plan's price, solved.
 //!
-//! Decides nothing: [`crate::bound`] makes the programme, a library solves it. Behind the feature
-//! `bound`, which no function enables, because the solver brings a log and a clock.
+//! Decides nothing: [`crate::bound`] makes the programme, a library solves it. It is behind the feature `bound`,
+//! which no function enables, because the solver brings a log and a clock.
 
 use crate::bound::{Programme, programme};
 use crate::provision::{ProvisionInput, ProvisionPlan};
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use tenon_domain::money::UsdPerHour;
 
-/// The least that the pods on the plan's claims can cost; `None` where the programme is too large or nothing has a
-/// price. Rounded down to whole nano-dollars.
+/// The least cost of the pods on the plan's claims, rounded down to whole nano-dollars; `None` if the programme is
+/// too large or nothing has a price.
 #[must_use]
 pub fn linear(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<UsdPerHour> {
     programme(input, plan).as_ref().and_then(solve)

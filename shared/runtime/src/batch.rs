@@ -1,14 +1,14 @@
-//! A batch of messages: wakes by scope, and which messages go back to the queue.
+//! A batch of messages: wakes by scope, and the messages that go back to the queue.
 //!
-//! A queue hears what became of a batch only when the invocation ends. An invocation that runs out of memory, or is cut
-//! off, says nothing, and all of its messages come back: those of every cluster in it, until they are dead letters. So a
-//! batch with messages that come back is handled with care (`trials`): it is written down what is begun and what came to
-//! its end, and a cluster whose handling ended an invocation is set aside until the others are done. It is tried again
-//! beside messages that come for the first time, and alone.
+//! SQS learns the result of a batch only at the end of the invocation. An invocation that is killed or runs out of
+//! memory gives no result, so all its messages come back, again and again, until they are dead letters. One cluster
+//! must not do that to the others. A batch with returned messages is therefore handled with care (`trials`): the
+//! table records the start and the end of each cluster's handling. A cluster whose handling ended an invocation is a
+//! suspect and waits until the others are done. It is tried again beside new messages, or alone.
 //!
-//! Invariants: a message that can't be read fails alone; a scope that fails takes no other's messages with it, nor does
-//! one that ends the invocation, however often, where [`RECEIVES_LEAST`] receives are allowed; what wasn't handled is
-//! never taken for handled.
+//! Invariants: an unreadable message fails alone; a failing scope returns no other scope's messages; a scope that
+//! ends invocations doesn't either, if the queue allows [`RECEIVES_LEAST`] receives; an unhandled message never
+//! counts as handled.
 
 mod trials;
 
@@ -23,9 +23,8 @@ use crate::events;
 use crate::handler::{Handler, WakeScope};
 use crate::ports::Ports;
 
-/// How often a message has to be received before it becomes a dead letter. One whose cluster ends no invocation is handled
-/// by then where up to three others do: it comes with them once when nothing comes back yet, once with each of them that
-/// isn't found out, and then without.
+/// How often the queue must deliver a message before it is a dead letter. Up to three suspects can hold back another
+/// cluster's message: it is received once at first, once with each suspect, and once without them.
 pub const RECEIVES_LEAST: u32 = 5;
 
 /// A message of the function's queue.
@@ -35,11 +34,11 @@ pub struct Message {
     pub id: String,
     /// Its body.
     pub body: String,
-    /// How often it was received, this time counted.
+    /// How often the message was received, this time included.
     pub received: u32,
 }
 
-/// What went wrong with a message; it goes back to the queue.
+/// Why a message goes back to the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageFailure {
     /// The message.
@@ -57,12 +56,12 @@ pub struct Batch {
     failures: Vec<MessageFailure>,
 }
 
-/// What a scope is woken for, and by which messages.
+/// The wakes of a scope, and their messages.
 #[derive(Debug, Default)]
 struct ScopeWake {
     causes: BTreeSet<WakeCause>,
     messages: Vec<String>,
-    /// How often the message was received that was received most.
+    /// The highest receive count of its messages.
     received: u32,
 }
 
@@ -90,8 +89,8 @@ impl Batch {
         batch
     }
 
-    /// Handles scope after scope. A caller whose time is up drops the future: the scope that was being handled and
-    /// those after it still wait then.
+    /// Handles scope after scope. A caller whose time is up drops the future: the current scope and those after it
+    /// stay unhandled.
     pub async fn handle<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
         if self.wakes.len() > 1 && self.wakes.values().any(|wake| wake.received > 1) {
             return self.handle_with_care(handler, ports).await;
@@ -111,8 +110,8 @@ impl Batch {
         }
     }
 
-    /// Handles scopes that ended no invocation, and one at most that did: nothing of the batch counts as handled where it does
-    /// it again.
+    /// Handles all scopes without a suspicion, and at most one suspect: if that ends the invocation, nothing of the
+    /// batch counts as handled.
     async fn handle_with_care<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
         let mut trials = Trials::read(ports, handler.name(), self.wakes.keys()).await;
         let (suspects, others): (Vec<WakeScope>, Vec<WakeScope>) =
@@ -128,8 +127,9 @@ impl Batch {
         }
     }
 
-    /// Which suspect is handled, after the others: one where there are no others, and where all others come for the first
-    /// time, unless it ended an invocation twice. The one that did it least often, and of those the one that comes back most.
+    /// The suspect to handle after the others. There is one if there are no others, or if all others are new and the
+    /// suspect ended fewer than two invocations. The suspect with the fewest trials wins, then the one with the most
+    /// receives.
     fn tried(&self, suspects: &[WakeScope], others: &[WakeScope], trials: &Trials) -> Option<WakeScope> {
         let received = |scope: &WakeScope| self.wakes.get(scope).map_or(0, |wake| wake.received);
         let fresh = others.iter().all(|scope| received(scope) <= 1);
@@ -152,7 +152,7 @@ impl Batch {
         self.failures.extend(messages.into_iter().map(failure));
     }
 
-    /// The messages that go back to the queue, by their ids: those that failed, and those whose scope still waits.
+    /// The ids of the messages that go back to the queue: failed ones, and those of unhandled scopes.
     #[must_use]
     pub fn into_failures(self) -> Vec<MessageFailure> {
         let mut failures = self.failures;

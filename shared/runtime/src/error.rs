@@ -1,4 +1,4 @@
-//! Why a handler gave up: the message goes back to its queue, and in the end to the dead-letter queue.
+//! The error of a handler: the message goes back to its queue, and in the end to the dead-letter queue.
 
 use tenon_ec2::Ec2Error;
 use tenon_table::{CommitError, TableError};
@@ -12,7 +12,7 @@ pub enum HandlerError {
     /// A decision couldn't be committed, for another reason than a lost race.
     #[error("can't write to the state table")]
     Commit(#[from] CommitError),
-    /// EC2 couldn't be asked.
+    /// EC2 gave no usable answer.
     #[error("asking EC2")]
     Ec2(#[from] Ec2Error),
     /// An item of the table doesn't have its form.
@@ -20,11 +20,11 @@ pub enum HandlerError {
     Item {
         /// The item's key.
         key: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The decision doesn't fit its form: a fault of ours.
+    /// A decision doesn't fit its form: a defect of Tenon.
     #[error("{0}")]
     Internal(String),
     /// A message doesn't have the form of its kind.
@@ -35,9 +35,9 @@ pub enum HandlerError {
     Waiting(String),
 }
 
-/// The error type of messages whose scope wasn't handled before the invocation's time ended.
+/// The error type of messages that the invocation had no time for.
 pub const DEADLINE: &str = "Deadline";
-/// The error type of messages whose cluster ended invocations before, and that the others of their batch come before.
+/// The error type of messages whose cluster ended invocations: the others of their batch go first.
 pub const SET_ASIDE: &str = "SetAside";
 
 impl HandlerError {

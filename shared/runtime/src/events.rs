@@ -1,7 +1,7 @@
-//! Events, as EventBridge and our own functions put them on a queue, read into wakes.
+//! Events of EventBridge and of our own functions, read into wakes.
 //!
-//! Decides what an event is a hint of. A well-formed event that nothing here knows is no wake and no error: rules may
-//! be wider than we are. A body that isn't an event is an error, and ends in the dead-letter queue.
+//! Decides the wakes of an event. A well-formed event of an unknown kind gives no wake and no error, because rules
+//! may match more than the functions know. A body that isn't an event is an error, and ends in the dead-letter queue.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub enum EventError {
         detail_type: String,
         /// The field, dotted.
         field: &'static str,
-        /// What was expected.
+        /// The expected form.
         expected: &'static str,
     },
     /// An identifier is malformed.
@@ -30,16 +30,15 @@ pub enum EventError {
     Id {
         /// The field, dotted.
         field: &'static str,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: ParseIdError,
     },
 }
 
-/// Reads an event's wakes: none for an event that concerns nobody here.
+/// Reads an event's wakes; none for an event of an unknown kind.
 ///
-/// # Errors
-/// [`EventError`] names the field.
+/// # Errors [`EventError`] names the field.
 pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
     let event: Value = serde_json::from_str(body).map_err(|error| EventError::Json(error.to_string()))?;
     let source = text(&event, "source")?;
@@ -54,7 +53,7 @@ pub fn parse(body: &str) -> Result<Vec<Wake>, EventError> {
     match source {
         "aws.ec2" => parse_ec2(&event, detail_type, detail),
         "aws.health" => parse_health(&event, detail),
-        // Which resources it concerns is ARC's to say: whatever is shifted is found by looking.
+        // The event doesn't matter in detail: the function asks ARC for shifted zones.
         "aws.arc-zonal-shift" => Ok(vec![region(WakeCause::ZonalShift)]),
         "aws.imagebuilder" => Ok(parse_image_builder(detail)),
         "ami.pipeline" => parse_pipeline(detail),
@@ -95,8 +94,8 @@ fn interruption(event: &Value, detail: &Value, kind: InterruptionKind) -> Result
     Ok(vec![region(WakeCause::Interruption { instances: vec![instance(event, detail)?], kind, deadline })])
 }
 
-/// When EC2 ends the instance: as the event says, else two minutes after the event. A time that can't be read is no reason
-/// to leave the instance alone.
+/// When EC2 ends the instance: the event's time, or two minutes after the event. An unreadable time must not stop the
+/// drain.
 ///
 /// Source: <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html>, read 2026-11-23:
 /// "a warning that is issued two minutes before Amazon EC2 stops or terminates your Spot Instance".
@@ -134,7 +133,7 @@ fn parse_health(event: &Value, detail: &Value) -> Result<Vec<Wake>, EventError> 
     Ok(vec![region(WakeCause::Interruption { instances, kind, deadline: None })])
 }
 
-/// Image Builder names its own resource, not an image: whatever became available is found by looking.
+/// The event names Image Builder's resource, not an AMI: the function describes images to find new ones.
 fn parse_image_builder(detail: &Value) -> Vec<Wake> {
     match detail.pointer("/state/status").and_then(Value::as_str) {
         Some("AVAILABLE" | "FAILED" | "CANCELLED") => vec![region(WakeCause::ImageChanged(None))],

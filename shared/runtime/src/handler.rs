@@ -1,4 +1,4 @@
-//! What a function is to its runtime.
+//! A function, as its runtime sees it.
 
 use std::future::Future;
 
@@ -8,7 +8,7 @@ use tenon_domain::wake::{FunctionName, WakeCause};
 use crate::error::HandlerError;
 use crate::ports::Ports;
 
-/// What a wake is about.
+/// The subject of a wake.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeScope {
     /// The region: schedules and EC2's events, which know no cluster.
@@ -19,16 +19,15 @@ pub enum WakeScope {
 
 /// A function: observe, plan, commit, execute.
 ///
-/// A handler doesn't care why it was woken: causes are hints, and the sweep alone reaches the same state. It keeps
-/// nothing between wakes but caches of immutable things.
+/// A handler ignores the cause of its wake: causes are hints, and the sweep alone reaches the same state. Between
+/// wakes it keeps only caches of immutable values.
 pub trait Handler: Send + Sync {
     /// Which function it is.
     fn name(&self) -> FunctionName;
 
-    /// Handles all wakes of one scope in a batch, as one.
+    /// Handles all wakes of one scope in a batch as one.
     ///
-    /// # Errors
-    /// [`HandlerError`] sends the messages back to the queue; what was committed stays valid.
+    /// # Errors [`HandlerError`] returns the messages to the queue; committed writes stay valid.
     fn handle<P: Ports>(
         &self,
         ports: &P,

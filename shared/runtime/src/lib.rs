@@ -1,7 +1,7 @@
 //! A function's invocation: messages, ports and errors.
 //!
 //! Decides how a batch of messages becomes wakes, how wakes of one cluster become one, and which messages go back to
-//! the queue. It doesn't know what any function does.
+//! the queue. It doesn't know any function.
 
 pub mod batch;
 pub mod error;

@@ -1,13 +1,13 @@
-//! The state table of an invocation that waits while the table throttles it.
+//! A table that waits out DynamoDB's throttling within one invocation.
 //!
-//! DynamoDB throttles a partition key for as long as its units of a second are used up, which is soon over. A message
-//! that goes back to its queue comes again only after the visibility timeout. So a function that must be quick sends a
-//! throttled call again within the same invocation.
+//! DynamoDB throttles a partition key only until its capacity of the current second is replaced. A message that goes
+//! back to its queue returns only after the visibility timeout. So a function that must be quick repeats a throttled
+//! call in the same invocation.
 //!
-//! Decides when a throttled call is sent again, and when that is left to the queue. It repeats nothing else: what was
-//! refused for another reason was decided by somebody, or may have gone through.
+//! Decides when to repeat a throttled call, and when to leave it to the queue. It repeats no other failed call: a
+//! conflict needs a new observation, and an unclear answer may hide a success.
 //!
-//! Invariant: no call is sent again after the invocation's patience has ended.
+//! Invariant: no call is repeated after the invocation's patience has ended.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,21 @@ use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage,
 
 use crate::ports::{Installation, Ports};
 
-/// A throttled call is sent again after this for the first time: a key gets 1,000 write units a second, so 50 units
-/// more are there then.
+/// The first wait after a throttled call: a key has 1,000 write units a second, so 50 more are free by then.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_millis(50);
-/// And at least so often, however long it goes on.
+/// The longest wait between two calls.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_millis(400);
 
-/// How long an invocation waits for a throttled table where its timeout is 60 s: the rest is for its other calls.
+/// How long an invocation with a timeout of 60 s waits for a throttled table; the rest is for its other calls.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(40);
 
-/// The ports of an invocation that waits out throttling of the table until a moment.
+/// Ports whose table waits out throttling until a given time.
 pub struct Patient<'a, P> {
     table: PatientTable<'a, P>,
 }
 
 impl<'a, P: Ports> Patient<'a, P> {
-    /// These ports, with a table that waits for so long at most, from now on and for all calls together.
+    /// Wraps ports with a table that waits at most `at_most` from now on, over all calls together.
     #[must_use]
     pub fn new(ports: &'a P, at_most: SignedDuration) -> Self {
         let until = ports.now().saturating_add(at_most).unwrap_or(Timestamp::MAX);

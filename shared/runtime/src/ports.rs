@@ -10,7 +10,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_ec2::{Ec2, Pricing, ZonalShift};
 use tenon_table::Table;
 
-/// Whose functions these are; every key, tag and event carries it.
+/// An installation, whose id every key, tag and event carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
     /// The installation's id.
@@ -36,16 +36,16 @@ pub trait Ports: Send + Sync {
     fn ec2(&self) -> &Self::Ec2;
     /// Doorbells.
     fn signals(&self) -> &Self::Signals;
-    /// The time. A handler asks once and uses that one answer for everything that it decides.
+    /// The time. A handler reads it once and uses that value for all decisions.
     fn now(&self) -> Timestamp;
-    /// Lets time pass, within an invocation: for what can be sent again a moment later.
+    /// Waits within the invocation, before a call is repeated.
     fn pause(&self, time: SignedDuration) -> impl Future<Output = ()> + Send;
-    /// Whose functions these are.
+    /// The installation.
     fn installation(&self) -> &Installation;
 }
 
-/// Doorbells: who else should look, and when. Best effort by contract, so they give no result: an adapter that fails
-/// to ring says so in its log, and the sweep reaches the same state.
+/// Doorbells: which function should look, and when. They are best effort and give no result: the adapter logs a
+/// failure, and the sweep reaches the same state.
 pub trait Signals: Send + Sync {
     /// Puts events on the bus `tenon`.
     fn publish(&self, events: &[BusEvent]) -> impl Future<Output = ()> + Send;
@@ -62,10 +62,10 @@ pub trait Signals: Send + Sync {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// SQS delays a message by at most so much; what is later is left to the sweep.
+/// The longest delay of an SQS message; a later look is left to the sweep.
 pub const WAKE_AT_MOST: SignedDuration = SignedDuration::from_mins(15);
 
-/// An event of ours, before the bus puts its envelope around it.
+/// One of our events, without the bus's envelope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BusEvent {
     /// `source`.

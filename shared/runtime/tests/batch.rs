@@ -51,7 +51,7 @@ struct Queued {
     received: u32,
 }
 
-/// A queue, its function and what became of its messages.
+/// A queue, its function and the fate of its messages.
 struct Queue {
     world: FunctionWorld,
     second: i64,
@@ -59,7 +59,7 @@ struct Queue {
     dice: u64,
     messages: BTreeMap<String, Queued>,
     dead: BTreeMap<String, u64>,
-    /// How often a message was received that was handled, at most, by cluster.
+    /// By cluster, the most receives of a handled message.
     receives: BTreeMap<String, u32>,
 }
 
@@ -87,7 +87,7 @@ impl Queue {
         self.messages.insert(format!("m{}", self.next), message);
     }
 
-    /// An invocation with some of the messages that are visible; whether there were any.
+    /// Runs an invocation with some of the visible messages; returns whether there were any.
     fn invoke(&mut self) -> bool {
         let mut visible: Vec<String> = self
             .messages
@@ -134,8 +134,8 @@ impl Queue {
     }
 }
 
-/// Plays two hours with so many clusters that end invocations among ten others; how often a message of one of the others was
-/// received at most.
+/// Plays two hours with so many clusters that end invocations, among ten others; returns the most receives of a
+/// message of one of the others.
 fn play(seed: u64, ending: usize) -> u32 {
     let mut queue = Queue::new(seed);
     let others: Vec<String> =
@@ -209,7 +209,7 @@ fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
         "setting cluster `prod` aside: its last 2 invocations ended without an answer, so the rest of \
          this batch comes first"
     );
-    // Among its like the one that did it least often is handled, and nothing is held against it any more.
+    // The suspect with the fewest trials is handled, and is a suspect no longer.
     begun(&world, "dev", 1);
     let set_aside =
         |failures: Vec<MessageFailure>| failures.into_iter().map(|f| f.message_id).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
-//! The form of `ACTION#<claim>`: what the Node of a claim should be. Functions write it, the agent reads it.
+//! The form of `ACTION#<claim>`: the target state of a claim's Node. Functions write it, the agent reads it.
 //!
-//! Decides the form, version 1. An action is level-triggered: one item a claim, overwritten by later steps. What a
-//! kind asks for includes what the kinds before it asked for, so that an agent that was away misses nothing.
+//! Decides the form, version 1. An action is level-triggered: one item a claim, which later steps overwrite. Each
+//! kind includes the kinds before it, so an agent that was away misses nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,19 +14,19 @@ use tenon_table::{Item, ItemError, Key, from_item, to_item};
 
 /// The version of the form that is written.
 pub const VERSION: u32 = 1;
-/// What the sort keys of actions begin with.
+/// The prefix of actions' sort keys.
 pub const PREFIX: &str = "ACTION#";
 
-/// What the Node of a claim should be.
+/// The target state of a claim's Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeAction {
-    /// Whose Node.
+    /// The claim.
     pub claim: ClaimName,
-    /// The claim's revision that says so; reports name it.
+    /// The claim's revision at the action; the agent's reports name it.
     pub number: u64,
     /// How far the Node is to go.
     pub kind: ActionKind,
-    /// `spec.providerID` of the Node; absent for a claim that never had an instance.
+    /// `spec.providerID` of the Node; absent if the claim never had an instance.
     pub provider_id: Option<String>,
     /// The Node's name, where it is known.
     pub node: Option<String>,
@@ -38,14 +38,14 @@ pub struct NodeAction {
     pub taints: Vec<Taint>,
     /// Taints that it gets when it is registered and that others take away.
     pub startup_taints: Vec<Taint>,
-    /// When a drain has to be over: what a pod's grace doesn't fit before this is deleted without asking.
+    /// The end of a drain: a pod whose grace period doesn't fit before it is deleted without eviction.
     pub deadline: Option<Timestamp>,
 }
 
 /// How far a Node is to go. The order is that of a node's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionKind {
-    /// Gets the claim's labels, annotations, taints and our finalizer; `karpenter.sh/unregistered` goes.
+    /// Sets the claim's labels, annotations, taints and our finalizer; removes `karpenter.sh/unregistered`.
     Register,
     /// Gets the label `karpenter.sh/initialized`.
     Initialize,
@@ -53,7 +53,7 @@ pub enum ActionKind {
     Disrupt,
     /// Is deleted, held by our finalizer, and its pods are evicted.
     Drain,
-    /// Goes.
+    /// Lets the Node go.
     Finalize,
 }
 
@@ -103,12 +103,12 @@ pub enum ActionError {
     Field {
         /// Which.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
 }
 
-/// Where the action of a claim lies.
+/// The key of a claim's action.
 #[must_use]
 pub fn action_key(cluster: &ClusterName, claim: &ClaimName) -> Key {
     Key::new(partition(cluster), format!("{PREFIX}{claim}"))
@@ -142,10 +142,9 @@ impl NodeAction {
         to_item(&form).map_err(ActionError::Form)
     }
 
-    /// Reads an item. Attributes that aren't known are ignored.
+    /// Reads an item. Unknown attributes are ignored.
     ///
-    /// # Errors
-    /// [`ActionError`] says what is wrong with it.
+    /// # Errors [`ActionError`] names the problem.
     pub fn from_item(item: &Item) -> Result<Self, ActionError> {
         let form: NodeActionForm = from_item(item).map_err(ActionError::Form)?;
         if form.v > VERSION + 1 {

@@ -1,6 +1,6 @@
-//! What an API server does for the agent: the port that kube-rs and the simulated cluster serve.
+//! The agent's port to an API server, implemented by kube-rs and by the simulated cluster.
 //!
-//! Decides the calls and what each outcome asks of the caller. It doesn't retry.
+//! Decides the calls, and what each outcome means to the caller. It doesn't retry.
 
 use std::error::Error;
 use std::future::Future;
@@ -14,23 +14,20 @@ use crate::pod::PodRef;
 
 /// An API server, with the agent's rights.
 pub trait Kube: Send + Sync {
-    /// All objects of a kind, in the order of their namespaces and names.
+    /// All objects of a kind, by namespace and name.
     ///
-    /// # Errors
-    /// [`KubeError`] says what the caller does next.
+    /// # Errors [`KubeError`] tells the caller what to do next.
     fn list(&self, kind: Kind) -> impl Future<Output = Result<Vec<Object>, KubeError>> + Send;
 
-    /// All pods, in the order of their namespaces and names; finished ones may be missing. A pod that didn't change
-    /// since it was asked for last is the same shared one.
+    /// All pods, by namespace and name; finished ones may be missing. An unchanged pod is the same shared value as in
+    /// the last call.
     ///
-    /// # Errors
-    /// [`KubeError`] says what the caller does next.
+    /// # Errors [`KubeError`] tells the caller what to do next.
     fn pods(&self) -> impl Future<Output = Result<Vec<PodRef>, KubeError>> + Send;
 
-    /// One object, or nothing.
+    /// One object, or `None`.
     ///
-    /// # Errors
-    /// [`KubeError`] says what the caller does next.
+    /// # Errors [`KubeError`] tells the caller what to do next.
     fn get(&self, key: &ObjectKey) -> impl Future<Output = Result<Option<Object>, KubeError>> + Send;
 
     /// Creates an object that mustn't exist.
@@ -50,24 +47,21 @@ pub trait Kube: Send + Sync {
         precondition: &Precondition,
     ) -> impl Future<Output = Result<Object, KubeError>> + Send;
 
-    /// Applies the `status` of an object, given with `apiVersion`, `kind` and `metadata.name`, as the only one who
-    /// decides it: server-side apply by [`FIELD_MANAGER`], conflicts forced.
+    /// Applies the `status` of an object, given with `apiVersion`, `kind` and `metadata.name`: server-side apply by
+    /// [`FIELD_MANAGER`], with conflicts forced, because no other writer decides it.
     ///
-    /// # Errors
-    /// [`KubeError::NotFound`] where the object isn't there: it isn't made.
+    /// # Errors [`KubeError::NotFound`] without the object: it isn't created.
     fn apply_status(&self, object: &Value) -> impl Future<Output = Result<Object, KubeError>> + Send;
 
-    /// Tells people about an object (`events.k8s.io/v1 Event`). Best effort: it may be lost, or told twice.
+    /// Sends an event about an object (`events.k8s.io/v1 Event`). Best effort: it may be lost or sent twice.
     ///
-    /// # Errors
-    /// [`KubeError`]; nobody has to do anything about it.
+    /// # Errors [`KubeError`], which the caller may ignore.
     fn note(&self, note: &Note) -> impl Future<Output = Result<(), KubeError>> + Send;
 
-    /// Deletes an object, if it still has this UID (any, where that is empty); `grace_seconds` is a pod's, its own
-    /// where absent. Finalizers hold it.
+    /// Deletes an object with this UID (any UID if it is empty). `grace_seconds` replaces a pod's own grace period.
+    /// Finalizers delay the deletion.
     ///
-    /// # Errors
-    /// [`KubeError::Conflict`] where the UID is another's.
+    /// # Errors [`KubeError::Conflict`] for another UID.
     fn delete(
         &self,
         key: &ObjectKey,
@@ -75,22 +69,19 @@ pub trait Kube: Send + Sync {
         grace_seconds: Option<u32>,
     ) -> impl Future<Output = Result<Deletion, KubeError>> + Send;
 
-    /// Tells kube-scheduler that a Node was launched for these pods (`status.nominatedNodeName`), given with their
-    /// UIDs: it tries that one first, and keeps its room for them. A pod that is gone, or is another by now, is left
-    /// out.
+    /// Nominates a Node for these pods, given with their UIDs (`status.nominatedNodeName`): kube-scheduler tries it
+    /// first and keeps its room for them. Deleted or recreated pods are skipped.
     ///
-    /// # Errors
-    /// [`KubeError`], the first one: some pods aren't nominated, and go where kube-scheduler likes.
+    /// # Errors The first [`KubeError`]: the remaining pods aren't nominated, and kube-scheduler places them freely.
     fn nominate(
         &self,
         pods: &[(ObjectKey, String)],
         node: &str,
     ) -> impl Future<Output = Result<(), KubeError>> + Send;
 
-    /// Asks for the eviction of a pod that has this UID (`policy/v1 Eviction`).
+    /// Evicts a pod with this UID (`policy/v1 Eviction`).
     ///
-    /// # Errors
-    /// [`KubeError`] says what the caller does next.
+    /// # Errors [`KubeError`] tells the caller what to do next.
     fn evict(&self, pod: &ObjectKey, uid: &str) -> impl Future<Output = Result<Eviction, KubeError>> + Send;
 }
 
@@ -105,28 +96,28 @@ pub fn key_of(object: &Value) -> Result<ObjectKey, KubeError> {
     })
 }
 
-/// Who owns the fields that the agent applies.
+/// The field manager of everything that the agent applies.
 pub const FIELD_MANAGER: &str = "tenon-agent";
 
-/// What must hold for a patch.
+/// The condition of a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing: what the patch names is the caller's alone.
+    /// None: no one else writes the patched fields.
     None,
     /// `metadata.resourceVersion` is this: for lists, which a merge patch replaces as a whole.
     ResourceVersion(String),
 }
 
-/// What became of a deletion.
+/// The result of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is gone, or will be.
+    /// It is deleted, or will be.
     Accepted,
-    /// It was gone.
+    /// It didn't exist.
     NotFound,
 }
 
-/// What became of an eviction.
+/// The result of an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Eviction {
     /// The pod is terminating.

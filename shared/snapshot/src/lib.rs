@@ -1,9 +1,9 @@
-//! Clusters, seen from outside: the port to an API server, and the forms in which a cluster's state and its actions lie
-//! in the table.
+//! Clusters, seen from outside: the port to an API server, and the forms of a cluster's snapshot and actions in the
+//! table.
 //!
-//! Objects are JSON in Kubernetes' own form ([`object::Object`]), pods what is left of theirs ([`pod::SeenPod`]). What
-//! crosses to the table is a projection: the fields that scheduling and draining need ([`snapshot`]). Functions read it
-//! back into the domain's types.
+//! Objects are JSON in Kubernetes' own form ([`object::Object`]); pods are reduced on reading ([`pod::SeenPod`]). The
+//! table holds a projection: the fields that scheduling and draining need ([`snapshot`]). Functions read it back into
+//! the domain's types.
 
 pub mod action;
 pub mod kube;

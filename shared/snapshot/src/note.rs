@@ -1,7 +1,7 @@
-//! What is told of an object to the people who look at it: an Event of `events.k8s.io/v1`.
+//! Events about objects (`events.k8s.io/v1`), for people.
 //!
-//! Decides the shape, and how often the same is told: dashboards count events by reason, and the API server keeps each
-//! for an hour.
+//! Decides their form, and how often an equal one is sent: dashboards count events by reason, and the API server
+//! keeps each for an hour.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::object::ObjectKey;
 
-/// The same isn't told again so soon. Source: the peer's events, KARPENTER.md 3.15.
+/// How long an equal event isn't sent again. Source: kubernetes-sigs/karpenter `pkg/events/recorder.go`.
 pub const TOLD_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
-/// Something to be told of an object.
+/// An event about an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
     /// Of which.
     pub about: ObjectKey,
     /// Its UID; empty where it isn't known.
     pub uid: String,
-    /// Whether somebody should worry.
+    /// Whether it is a warning.
     pub kind: NoteKind,
     /// A CamelCase reason; the peer's where it has one.
     pub reason: String,
@@ -47,12 +47,12 @@ impl NoteKind {
     }
 }
 
-/// What was told lately.
+/// The events that were sent recently.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToldNotes(BTreeMap<(ObjectKey, String), Timestamp>);
 
 impl ToldNotes {
-    /// Whether a note is to be told now; then it counts as told.
+    /// Whether to send an event now; if so, records it as sent.
     pub fn tells(&mut self, note: &Note, now: Timestamp) -> bool {
         self.0.retain(|_, at| now.duration_since(*at) < TOLD_AGAIN_AFTER);
         let key = (note.about.clone(), note.reason.clone());

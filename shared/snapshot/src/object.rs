@@ -1,7 +1,7 @@
-//! Kubernetes objects as JSON: kinds, keys and the few fields that every reader needs.
+//! Kubernetes objects as JSON: kinds, keys and the fields that every reader needs.
 //!
-//! Decides which kinds there are and how an object is addressed. It doesn't validate: a field that isn't there, or
-//! isn't of its type, reads as absent.
+//! Decides the kinds, and the address of an object. It doesn't validate: a missing field, or one of another type,
+//! reads as absent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -192,8 +192,8 @@ impl ObjectKey {
         Self::new(Kind::Node, "", name)
     }
 
-    /// The key of an object, by its `kind` and `metadata`; `default` where a namespaced one gives no namespace.
-    /// Nothing for kinds that aren't known and objects without a name.
+    /// The key of an object, from its `kind` and `metadata`; the default namespace is `default`. `None` for an
+    /// unknown kind or an object without a name.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let kind = Kind::parse(text(object, "/kind")?)?;
@@ -213,8 +213,8 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// What is at a JSON pointer (RFC 6901) of an object. `serde_json`'s own makes two strings of every step, and this is
-/// asked of every object at every look.
+/// The value at a JSON pointer (RFC 6901). It is called for every object at every look, and `serde_json`'s own makes
+/// two strings for each step.
 #[must_use]
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     let mut found = object;

@@ -1,10 +1,9 @@
-//! A pod as it is kept between two looks: what is its own, what it shares with its equals, and what a drain asks.
+//! A pod between two looks: its own part, the part that equal pods share, and the part for a drain.
 //!
-//! Decides what is left of a pod once it was read. Twenty thousand pods are kept at a time, and most are like some
-//! other: what they need is there once ([`PodNeeds`]), and a pod's own part is a few hundred bytes. Nobody keeps their
-//! JSON.
+//! Decides what is kept of a pod after reading. Up to 20,000 pods are in memory, and most are alike: equal needs are
+//! stored once ([`PodNeeds`]), and a pod's own part has a few hundred bytes. Their JSON isn't kept.
 //!
-//! Invariants: equal needs are one shape; a pod that is read again as it was is the same shared one.
+//! Invariants: equal needs are one shape; an unchanged pod is the same shared value.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,13 +16,13 @@ use tenon_domain::taint::Taint;
 use crate::object::{self, Kind, Object, ObjectKey, text};
 use crate::snapshot::{pod_row, pod_shape, shape_digest};
 
-/// A pod that was seen, shared: listing thousands copies nothing.
+/// A shared pod: listing thousands copies nothing.
 pub type PodRef = Arc<SeenPod>;
 
-/// Fewer shapes than this aren't worth looking for those that nobody has any more.
+/// With fewer shapes than this, unused ones aren't removed.
 const FEW_SHAPES: usize = 64;
 
-/// A pod that was seen.
+/// A pod that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenPod {
     /// Which.
@@ -42,11 +41,11 @@ pub struct SeenPod {
     pub started_at: Option<Timestamp>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: Option<i64>,
-    /// What `karpenter.sh/do-not-disrupt` says.
+    /// The value of `karpenter.sh/do-not-disrupt`.
     pub do_not_disrupt: Option<String>,
     /// Whether the cluster can't do without it.
     pub criticality: Criticality,
-    /// Who runs it.
+    /// Its controller.
     pub runner: PodRunner,
     /// Whether it stays on a node that is being disrupted.
     pub disruption: PodDisruption,
@@ -72,27 +71,27 @@ pub enum Criticality {
     Ordinary,
 }
 
-/// Who runs a pod.
+/// The controller of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodRunner {
     /// A DaemonSet.
     DaemonSet,
     /// The kubelet itself: a static pod, or the mirror of one.
     Kubelet,
-    /// Any other controller, or nobody.
+    /// Any other controller, or none.
     Other,
 }
 
-/// What a pod does on a node that is being disrupted.
+/// A pod's behaviour on a disrupted node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodDisruption {
-    /// It tolerates `karpenter.sh/disrupted`: it stays, and nobody waits for it.
+    /// It tolerates `karpenter.sh/disrupted`: it stays, and the drain doesn't wait for it.
     Tolerated,
     /// It has to go.
     Leaves,
 }
 
-/// What equal pods need.
+/// The needs of equal pods.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PodNeeds {
     digest: String,
@@ -120,19 +119,19 @@ impl SeenPod {
         PodNeedsSet::default().read(pod)
     }
 
-    /// What the pod needs.
+    /// The pod's needs.
     #[must_use]
     pub const fn shape(&self) -> &Arc<PodNeeds> {
         &self.shape
     }
 
-    /// What is its own, as JSON.
+    /// The pod's own part, as JSON.
     #[must_use]
     pub fn row(&self) -> &str {
         &self.row
     }
 
-    /// The pod, going at a time: as it is known to be before the API server tells.
+    /// The pod with a deletion time that the API server hasn't reported yet.
     #[must_use]
     pub fn going(&self, at: Timestamp) -> Self {
         Self { deleted_at: Some(self.deleted_at.unwrap_or(at)), ..self.clone() }
@@ -144,7 +143,7 @@ impl SeenPod {
         self.node.is_none() && self.life == PodLife::Active && self.deleted_at.is_none()
     }
 
-    /// Whether it says the same as the other but for its `resourceVersion`: nothing that anybody reads changed.
+    /// Whether both are equal except for `resourceVersion`.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let own = self.uid == other.uid && self.row == other.row && self.life == other.life;
@@ -152,7 +151,7 @@ impl SeenPod {
     }
 }
 
-/// The shapes that are in use, each once.
+/// The shapes in use, each once.
 #[derive(Debug, Default)]
 pub struct PodNeedsSet {
     known: BTreeMap<String, Weak<PodNeeds>>,
@@ -219,8 +218,8 @@ fn namespace(pod: &Value) -> &str {
     }
 }
 
-/// Reads lists of pods, again and again: what was read before isn't read again. An object is the same one where it is
-/// shared, or where its `resourceVersion` is.
+/// Reads lists of pods repeatedly. An object is read once: it is known again by its shared pointer or its
+/// `resourceVersion`.
 #[derive(Debug, Default)]
 pub struct PodReader {
     shapes: PodNeedsSet,

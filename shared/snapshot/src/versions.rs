@@ -1,9 +1,9 @@
-//! How often a cluster changed.
+//! Counters of a cluster's changes.
 
 use crate::object::Kind;
 
-/// Counts of changes that somebody may read: a cheap way to see that nothing happened. They only say whether there was
-/// one since they were read last; they wrap.
+/// Counters that cheaply show whether anything changed since the last look. Only inequality means anything; they
+/// wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Versions {
     /// Changes of any object.
@@ -12,18 +12,18 @@ pub struct Versions {
     pub nodes: u64,
     /// Pods that came without a Node.
     pub arrivals: u64,
-    /// Nodes, NodeClaims and NodePools that somebody deleted.
+    /// Deleted Nodes, NodeClaims and NodePools.
     pub deletions: u64,
 }
 
-/// What an object's change is to who waits for one.
+/// The kind of an object's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectChange {
     /// A Node's.
     Node,
     /// A pod came, and waits for a Node.
     Arrival,
-    /// A Node, a NodeClaim or a NodePool was deleted: it has a deletion timestamp now, or is gone.
+    /// A Node, a NodeClaim or a NodePool has a new deletion timestamp, or doesn't exist any longer.
     Deletion,
     /// Any other.
     Other,

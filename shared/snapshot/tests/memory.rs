@@ -1,8 +1,8 @@
-//! What snapshots of the largest size take of a function's memory, whatever is in them.
+//! A function's memory with snapshots of the largest size, with any content.
 //!
-//! Each content is read in a process of its own, twice: as another cluster's, which stays in the caches, and as a cluster's
-//! whose turn it is. The peak of the process's resident memory is what counts; contents are a quarter of the largest, and
-//! the peak is taken four times.
+//! Each content is read twice in a process of its own: as another cluster's, which stays in the caches, and as the
+//! current cluster's. The result is the peak of the process's resident memory. Contents are a quarter of the largest,
+//! and the peak is multiplied by four.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
@@ -24,13 +24,13 @@ use tenon_table::{Commit, CommitToken, Consistency, Item, Key, Table, Write};
 /// Memory of the functions that read whole snapshots, and of the one that reads classes, at least: template.yaml.
 const PLANNERS: &str = "ProvisionerFunction LifecycleFunction DisruptionFunction";
 const CLASSES: &str = "NodeClassesFunction";
-/// What a function takes without snapshots: the process, its clients and catalogue, and the packed items of one call.
+/// A function's memory without snapshots: the process, its clients and catalogue, and the packed items of one call.
 const BESIDE: u64 = 96 * MIB;
 const MIB: u64 = 1024 * 1024;
 /// Contents are so small a part of the largest.
 const PART: u64 = 4;
 
-/// What counts for a value beside its text, and for a chunk.
+/// The count of a value besides its text, and of a chunk.
 const OF_A_VALUE: u64 = 96;
 
 const CASES: [&str; 8] =
@@ -159,7 +159,7 @@ fn status(field: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Reads the case that is asked for; says what it took at most.
+/// Reads the requested case, and prints its peak.
 #[test]
 #[ignore = "the other tests run it, each case in a process of its own"]
 fn reader() {
@@ -172,7 +172,7 @@ fn reader() {
         report(&table, cluster, contents(&case, size));
     }
     let caches = if classes { ChunkCaches::of_classes() } else { ChunkCaches::default() };
-    // The peak of what was before is forgotten.
+    // Resets the peak.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
     for cluster in &clusters {
@@ -193,7 +193,7 @@ fn reader() {
     println!("TOOK {}", status("VmHWM").saturating_sub(before));
 }
 
-/// What a case takes at most, in bytes for each byte of the largest size.
+/// The peak of a case, in bytes for each byte of the largest size.
 fn factor(case: &str) -> f64 {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "reader", "--ignored", "--nocapture"])

@@ -1,9 +1,9 @@
-//! What the agent is asked to make of a claim's Node.
+//! The agent's action for a claim's Node.
 //!
-//! Decides which kind of action each state of a claim asks for, and what the Node keeps of what it was given before. It
-//! doesn't decide what a Node is given first: that follows from its pool, which whoever registers it sees.
+//! Decides the kind of action for each state of a claim, and which labels, annotations and taints stay. It doesn't
+//! decide the first ones: they follow from the NodePool at registration.
 //!
-//! Invariant: labels, annotations and taints of an action are those of the action before it.
+//! Invariant: an action has the labels, annotations and taints of the action before it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tenon_domain::id::ProviderId;
 use tenon_domain::taint::Taint;
 use tenon_snapshot::{ActionKind, NodeAction};
 
-/// What a Node is given when it is registered.
+/// The labels, annotations and taints of a Node at registration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Registration {
     /// Its labels.
@@ -26,8 +26,8 @@ pub struct Registration {
     pub startup_taints: Vec<Taint>,
 }
 
-/// The action that the claim's state asks for, where it asks for one: with what the Node was given `before`, or `first`
-/// where it was given nothing yet.
+/// The action for the claim's state, if the state has one: with the values of the action `before`, or with `first` if
+/// there is none.
 #[must_use]
 pub fn asked(
     claim: &Claim,

@@ -1,29 +1,29 @@
 //! Commits a plan: groups as slices under the cluster's revision.
 //!
-//! Decides what a slice's refusal means for those after it. It waits for nothing: whoever commits decides what to do
-//! while the table is throttled.
+//! Decides what a refused slice means for the later ones. It doesn't wait while the table is throttled: that is the
+//! caller's decision.
 
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::{Commit, CommitError, Slices, Table, WriteGroup, commit_through_conflicts, plan_token};
 
-/// How far a plan was committed.
+/// How much of a plan is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
     /// All of it.
     Whole,
-    /// The world changed in between: observe again. What was committed stays valid.
+    /// Something else changed the cluster: observe again. Committed slices stay valid.
     Lost,
 }
 
-/// What became of one slice.
+/// The result of one slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SliceOutcome {
     /// It went through.
     Committed,
     /// The world changed in between: neither it nor any slice after it can go through.
     Lost,
-    /// The table is throttled: the same slice goes through once it isn't.
+    /// The table is throttled: the same slice may be sent again.
     Throttled,
 }
 

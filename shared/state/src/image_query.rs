@@ -1,10 +1,10 @@
-//! How EC2 is asked for the images that a class selects: one query for all ids, one for each other term.
+//! EC2 queries for the images that a class selects: one for all ids, one for each other term.
 //!
-//! Decides the queries (KARPENTER.md 2.5) and how they lie in the class's item, so that images are looked at for
-//! classes without their whole spec. It asks for images in *every* state: what may be launched is the caller's to
-//! judge, and a pending image must be seen to be said.
+//! Decides the queries (aws/karpenter-provider-aws `pkg/providers/amifamily/types.go`) and their form in the class's
+//! item, from which `images` reads them without the class's spec. Queries include images in *every* state: the caller
+//! decides which are fit for launches, and reports pending ones.
 //!
-//! Invariant: an id that doesn't exist takes nothing else of its query away.
+//! Invariant: an unknown id doesn't hide the other images of its query.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ const OWNERS_OF_NAMES: [&str; 2] = ["self", "amazon"];
 /// The most pages of one query: 10,000 images, far more than a sensible selector matches.
 const PAGES: usize = 10;
 
-/// What a class's terms ask of EC2, and those that ask something else.
+/// The queries of a class's terms, and the terms that need another source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageQueries {
     /// The queries, none twice.
@@ -68,16 +68,15 @@ pub fn queries(terms: &[AmiSelectorTerm]) -> ImageQueries {
     queries
 }
 
-/// A filter by tag as selectors mean it: the value `*` asks only for the key.
+/// A selector's tag as a filter: the value `*` matches any value.
 #[must_use]
 pub fn tag_filter(key: &str, value: &str) -> TagFilter {
     if value == "*" { TagFilter::exists(key) } else { TagFilter::equals(key, value) }
 }
 
-/// All images of a query, in every state, by their ids. Ids that EC2 doesn't know are left out.
+/// All images of a query, in every state, by id. Unknown ids are left out.
 ///
-/// # Errors
-/// [`Ec2Error`] of the first page that gave no answer: a torn list is no list.
+/// # Errors [`Ec2Error`] of the first failed page: an incomplete list would hide images.
 pub async fn describe<E: Ec2>(ec2: &E, filter: &ImageFilter) -> Result<Vec<Image>, Ec2Error> {
     let mut filter = filter.clone();
     // Each round without an answer takes at least one id away.
@@ -120,8 +119,8 @@ async fn describe_pages<E: Ec2>(ec2: &E, filter: &ImageFilter) -> Result<Vec<Ima
     })
 }
 
-/// Whether a query may find an image, by what is recorded of it. Owners that are given by alias can't be judged from
-/// the record, so they may.
+/// Whether a query may match an image, by its record. The record can't tell owners given by alias, so those may
+/// match.
 #[must_use]
 pub fn may_find(filter: &ImageFilter, image: &ImageRecord, account: &str) -> bool {
     let owner = |owner: &String| {
@@ -134,7 +133,7 @@ pub fn may_find(filter: &ImageFilter, image: &ImageRecord, account: &str) -> boo
         && filter.tags.iter().all(|tag| tag.matches(&image.tags))
 }
 
-/// The part of a class's item that says which images it selects; the rest is the class's status.
+/// The part of a class's item that names the selected images; the rest is the class's status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassImages {
     /// Its queries.

@@ -1,10 +1,9 @@
-//! What nodes' memory is planned with where it was learned: as the table has it of all clusters, and as the cluster's own
-//! Nodes show it.
+//! Learned memory for plans: records of all clusters in the table, and reports of the cluster's own Nodes.
 //!
-//! Decides how old what the table has may be. The cluster's own Nodes are in the snapshot anyway, so a plan that turned
-//! out wrong isn't made again, however old the rest is. It writes nothing: `lifecycle` does.
+//! Decides how old the table's records may be. The cluster's own Nodes are in every snapshot, so a plan that turned
+//! out wrong isn't repeated. It writes nothing; `lifecycle` does.
 //!
-//! Invariant: where the cluster's setting `learned_memory` is Disabled, nothing was learned.
+//! Invariant: with the cluster's setting `learned_memory` Disabled, nothing is learned.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,15 +19,15 @@ use tenon_runtime::{HandlerError, Ports};
 use tenon_table::items::{from_item, keys};
 use tenon_table::{Consistency, Query, SkRange, query_all};
 
-/// How long what was read is kept. It is a better guess, not evidence, and other clusters' new types can wait for it.
+/// How long the records are cached. They are a better estimate, not evidence, and other clusters' new types can wait.
 const KEPT_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// What the table had, and when.
+/// The cached records and the time of their reading.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedCache(Mutex<Option<(Timestamp, Arc<[LearnedRecord]>)>>);
 
 impl LearnedCache {
-    /// What was learned in the region, as the cluster of the view uses it.
+    /// The region's learned memory, as the view's cluster uses it.
     pub(crate) async fn read<P: Ports>(
         &self,
         ports: &P,
@@ -70,7 +69,7 @@ fn gate(view: &ClusterView) -> FeatureGate {
     view.registry.as_ref().map_or(FeatureGate::Disabled, |registry| registry.settings.learned_memory)
 }
 
-/// With what the Nodes of the cluster's claims report now.
+/// Adds the reports of the cluster's own Nodes.
 pub(crate) fn with_own_nodes(known: Arc<Learned>, view: &ClusterView, snapshot: &Snapshot) -> Arc<Learned> {
     if gate(view) == FeatureGate::Disabled {
         return known;
@@ -118,7 +117,7 @@ mod tests {
         sets: &[Want::Claims, Want::Classes],
         watch: Watch::Everything,
     };
-    /// What is estimated of an m5.large, in MiB.
+    /// The estimate for an m5.large, in MiB.
     const ESTIMATE: u64 = 7577;
 
     fn ami(n: usize) -> ImageId {
@@ -192,7 +191,7 @@ mod tests {
         assert_eq!(planned(&cluster, &Caches::default()), ESTIMATE);
         learn_of(&cluster, "other", 1, 7650);
         assert_eq!(planned(&cluster, &Caches::default()), 7650);
-        // Its own Nodes come first, even where nobody else would believe them.
+        // The cluster's own Nodes win, even with a value that no other cluster accepts.
         learn_of(&cluster, cluster.name.as_str(), 1, 7000);
         assert_eq!(planned(&cluster, &Caches::default()), 7000);
     }

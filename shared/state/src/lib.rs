@@ -1,9 +1,8 @@
-//! The state of a cluster in the table: how a function observes it, changes it and tells of it.
+//! The state of a cluster in the table: how a function observes it, changes it and reports on it.
 //!
-//! Decides what is read in which order ([`heads`], [`view`],
-//! [`observe`]), what planners plan from ([`cluster`]), how a claim's step
-//! and a plan become transactions ([`step`], [`commit`]), what the agent is asked ([`action`]), and what a pass begins and ends with ([`pass`]). It doesn't
-//! decide what any function does.
+//! Decides the order of reads ([`heads`], [`view`], [`observe`]), the planners' input ([`cluster`]), the transactions of steps and
+//! plans ([`step`], [`commit`]), the agent's actions ([`action`]), and the start and end of a pass ([`pass`]). It
+//! doesn't know any function's decisions.
 
 pub mod action;
 pub mod cluster;

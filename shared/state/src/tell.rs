@@ -1,11 +1,12 @@
 //! The sink: the one place that tells what planners refuse and wait for.
 //!
-//! Takes a pass's [`Report`] apart and decides what of it is told now: what is new or changed, and what lasts again
-//! after an hour. It is told as records of the journal, as lines of the function's log, and, of a cluster, as
+//! Takes a pass's [`Report`] apart and tells its new and changed findings, and lasting ones again after an hour. A
+//! finding becomes a record of the journal, a line of the function's log and, for a cluster, a part of
 //! `TOLD#<function>`, which the agent shows as Events and conditions. It doesn't decide what is refused.
 //!
-//! Invariants: an unchanged report writes nothing within the hour; a cluster's `TOLD#` has what is refused and waited for
-//! now, and nothing else. The region's has what was told within the hour: its functions look at parts of it.
+//! Invariants: an unchanged report writes nothing within the hour; a cluster's `TOLD#` holds exactly the current
+//! findings. The region's holds the findings of the last hour, because each of its functions looks at a part of the
+//! region.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +22,14 @@ use tenon_table::{Consistency, Key, Table, Write};
 
 use crate::view::form_error;
 
-/// What lasts is told again after so long.
+/// How long until a lasting finding is told again.
 pub(crate) const TOLD_AGAIN_AFTER: SignedDuration = SignedDuration::from_hours(1);
-/// Letters and digits of the digest of what was told.
+/// The length of the digest of a report's identities.
 const DIGEST_DIGITS: usize = 24;
 /// Letters and digits of the digest of one finding's identity.
 const IDENTITY_DIGITS: usize = 16;
 
-/// Whose findings are told.
+/// The owner of the findings.
 #[derive(Debug, Clone, Copy)]
 pub enum Of<'a> {
     /// A cluster's.
@@ -37,7 +38,7 @@ pub enum Of<'a> {
     Region(&'a Region),
 }
 
-/// Who tells, of whom, and when.
+/// The function, the owner and the time of a report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling<'a> {
     pub(crate) function: FunctionName,
@@ -47,17 +48,17 @@ pub(crate) struct Telling<'a> {
     pub(crate) revision: u64,
 }
 
-/// What is to be written, and what is to be remembered of it.
+/// The writes of a report, and the values for the next pass.
 #[derive(Debug, Default)]
 pub(crate) struct Telltale {
     pub(crate) writes: Vec<Write>,
-    /// What `SEEN#` says of it.
+    /// The digest for `SEEN#`.
     pub(crate) digest: Option<String>,
     pub(crate) told_at: Option<Timestamp>,
 }
 
 impl Telling<'_> {
-    /// Where it is kept what is told.
+    /// The key of the told findings.
     fn key(&self) -> Key {
         match self.of {
             Of::Cluster(cluster) => keys::told(cluster, self.function),
@@ -72,7 +73,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Tells a report against what the pass before told.
+    /// Compares a report with the told findings, and collects the writes.
     pub(crate) async fn tell<P: Ports>(
         self,
         ports: &P,
@@ -118,7 +119,7 @@ impl Telling<'_> {
         Ok(telltale)
     }
 
-    /// A finding as it is told, with its record where it is told now.
+    /// A finding in its told form, with a journal record if it is new or due again.
     fn finding(
         &self,
         finding: Finding,
@@ -172,7 +173,7 @@ impl Telling<'_> {
     }
 }
 
-/// What was told, by identity.
+/// The told findings, by identity.
 async fn known_findings<P: Ports>(
     ports: &P,
     key: &Key,

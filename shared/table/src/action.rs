@@ -1,8 +1,7 @@
-//! A commit as the actions that are sent: a condition and a write on the same item are one action.
+//! A commit as DynamoDB's actions: a condition and a write on the same item become one action.
 //!
-//! Decides what DynamoDB would refuse before it looks at any item, and whether a commit goes as a single write or as
-//! a transaction. Shared by the adapters, so that they agree. It doesn't know what the table holds: sizes are those
-//! of the request.
+//! Decides what DynamoDB would refuse whatever the table holds, and whether a commit is a single write or a
+//! transaction. All adapters share it, so that they agree. Sizes are those of the request.
 
 use crate::commit::{Commit, CommitError, Expect, Write, WriteCondition};
 use crate::key::{self, Key};
@@ -15,13 +14,13 @@ use std::collections::BTreeMap;
 pub struct WriteAction<'a> {
     /// The item.
     pub key: Key,
-    /// What must hold about it.
+    /// The condition on it.
     pub condition: Option<&'a WriteCondition>,
-    /// What happens to it.
+    /// The effect on it.
     pub effect: WriteEffect<'a>,
 }
 
-/// What an action does to its item.
+/// The effect of an action on its item.
 #[derive(Debug, Clone, Copy)]
 pub enum WriteEffect<'a> {
     /// Nothing: a `ConditionCheck`.
@@ -44,7 +43,7 @@ pub enum WriteEffect<'a> {
     Add {
         /// The counter.
         attribute: &'a str,
-        /// What to add.
+        /// The amount to add.
         amount: i64,
     },
     /// See [`Write::Delete`].
@@ -63,7 +62,7 @@ pub enum CommitForm {
 /// The version of the form of the cluster's `REVISION` item.
 const REVISION_FORM: u32 = 1;
 
-/// What [`WriteEffect::BumpRevision`] sets: `revision`, and `v`, the version of the form.
+/// The attributes that [`WriteEffect::BumpRevision`] sets: `revision`, and `v`, the version of the form.
 #[must_use]
 pub fn revision_attributes(next: u64) -> Item {
     Item::from([
@@ -73,7 +72,7 @@ pub fn revision_attributes(next: u64) -> Item {
 }
 
 impl WriteAction<'_> {
-    /// The bytes that the request itself says: what slices are cut by.
+    /// The bytes of the request, by which slices are cut.
     #[must_use]
     pub fn request_bytes(&self) -> u64 {
         /// `revision`, `v` and their numbers.
@@ -94,9 +93,8 @@ impl WriteAction<'_> {
 impl Commit {
     /// The actions: conditions in their order, each with the write on its item, then the other writes in theirs.
     ///
-    /// # Errors
-    /// [`CommitError::Invalid`], [`CommitError::ItemTooLarge`] or [`CommitError::TooLarge`] for what is refused
-    /// whatever the table holds.
+    /// # Errors [`CommitError::Invalid`], [`CommitError::ItemTooLarge`] or [`CommitError::TooLarge`] for a commit
+    /// that no table accepts.
     pub fn actions(&self) -> Result<Vec<WriteAction<'_>>, CommitError> {
         let mut writes = index_writes(&self.writes)?;
         let mut actions: Vec<WriteAction<'_>> = Vec::with_capacity(self.conditions.len() + self.writes.len());
@@ -122,7 +120,7 @@ impl Commit {
             };
             actions.push(WriteAction { key, condition: Some(condition), effect });
         }
-        // In the order in which they were given, which is the order in which a table reports about them.
+        // In the given order, in which a table reports about them.
         for write in self.writes.iter().filter(|write| !seen.contains_key(write.key())) {
             actions.push(WriteAction { key: write.key().clone(), condition: None, effect: effect_of(write) });
         }
@@ -131,7 +129,7 @@ impl Commit {
     }
 }
 
-/// How these actions are sent. [`Commit`] says why.
+/// The form of these actions. [`Commit`] gives the reasons.
 #[must_use]
 pub fn form_of(actions: &[WriteAction<'_>]) -> CommitForm {
     match actions {

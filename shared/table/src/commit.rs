@@ -1,9 +1,9 @@
-//! How a decision is written: conditions on what was observed, and writes, all of them or none.
+//! Commits: conditions on observations, and writes, all or none.
 //!
-//! Decides the two kinds of condition and the kinds of outcome. It doesn't retry and doesn't observe again: the
-//! outcome says which of the two the caller does.
+//! Decides the kinds of conditions and outcomes. It doesn't retry and doesn't observe again: the outcome tells the
+//! caller which to do.
 //!
-//! Invariants: a commit goes through wholly or not at all; a commit under a cluster's revision raises it by one.
+//! Invariants: a commit is applied wholly or not at all; a commit under a cluster's revision raises it by one.
 
 use crate::key::Key;
 use crate::limits;
@@ -43,7 +43,7 @@ impl CommitToken {
         }
     }
 
-    /// The token of what these texts tell: the same texts, the same token. Leaves room for slices' numbers.
+    /// The token of these texts: equal texts give equal tokens. It leaves room for slices' numbers.
     #[must_use]
     pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         Self::of(Digest::of_texts(texts))
@@ -55,10 +55,9 @@ impl CommitToken {
         Self(digest.base36(TOKEN_DIGITS))
     }
 
-    /// The token of the `n`-th slice of the plan that has this token: `<token>-<n>`.
+    /// The token of the `n`-th slice of the plan with this token: `<token>-<n>`.
     ///
-    /// # Errors
-    /// [`CommitTokenError`] when that is too long: 31 characters leave room for 9,999 slices.
+    /// # Errors [`CommitTokenError`] if it is too long: 31 characters leave room for 9,999 slices.
     pub fn slice(&self, n: usize) -> Result<Self, CommitTokenError> {
         Self::parse(format!("{}-{n}", self.0))
     }
@@ -76,7 +75,7 @@ impl fmt::Display for CommitToken {
     }
 }
 
-/// What must still be as it was observed.
+/// A condition on an observation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WriteCondition {
     /// For a decision about a set: the cluster's `REVISION` item has this `revision`, and gets the next one. At 0 it
@@ -84,14 +83,14 @@ pub enum WriteCondition {
     Cluster {
         /// The cluster.
         cluster: ClusterName,
-        /// The revision that was observed; 0 where there was no such item.
+        /// The observed revision; 0 without an item.
         revision: u64,
     },
     /// For one item's own step. The write of the item raises `revision` itself.
     Item {
         /// The item.
         key: Key,
-        /// How it was observed.
+        /// The observation.
         expect: Expect,
     },
 }
@@ -119,27 +118,27 @@ impl fmt::Display for WriteCondition {
     }
 }
 
-/// How an item was observed.
+/// The observed state of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Expect {
-    /// There was none.
+    /// The item was absent.
     Absent,
-    /// Its attribute `revision` was this.
+    /// Its attribute `revision` had this value.
     Revision(u64),
 }
 
 /// One item's change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Write {
-    /// The whole item, in place of what was there.
+    /// The whole item, replacing any other.
     Put {
         /// The item's key.
         key: Key,
         /// All its attributes.
         item: Item,
     },
-    /// These attributes of the item, which is created if need be. Attributes that aren't named stay as they are, so
-    /// a writer keeps what it doesn't know.
+    /// These attributes of the item, created if absent. Other attributes stay, so a writer preserves attributes that
+    /// it doesn't know.
     Set {
         /// The item's key.
         key: Key,
@@ -148,14 +147,14 @@ pub enum Write {
         /// Attributes to remove; absent ones are no error.
         remove: Vec<String>,
     },
-    /// An atomic counter: adds to a number, which counts as 0 where it is absent. The sum is exact: one of more than
-    /// 38 digits is refused.
+    /// An atomic counter: adds to a number, or to 0 if it is absent. The sum is exact; one of more than 38 digits is
+    /// refused.
     Add {
         /// The item's key.
         key: Key,
         /// The counter.
         attribute: String,
-        /// What to add; may be negative.
+        /// The amount to add; may be negative.
         amount: i64,
     },
     /// Deletes the item; an absent one is no error.
@@ -177,27 +176,26 @@ impl Write {
     }
 }
 
-/// Conditions and writes that go through together.
+/// Conditions and writes that are applied together.
 ///
-/// **How it is sent.** One `Put`, `Set` or `Delete`, alone or with a condition on its own item, goes as a single
-/// (conditional) write: half the price of a transaction. DynamoDB knows no token there, so its repetition is judged
-/// by its condition: sent again after it went through, it may be a [`CommitError::LostRace`] against itself, and the
-/// caller observes again, as after any lost race. Everything else, and every `Add` (which isn't idempotent by
-/// itself), goes as a transaction, whose repetition with the same token within ten minutes changes nothing.
+/// **How it is sent.** One `Put`, `Set` or `Delete`, alone or with a condition on its own item, is a single
+/// (conditional) write, at half the price of a transaction. DynamoDB has no token for it, so a repeated one is judged
+/// by its condition: it may be a [`CommitError::LostRace`] against itself, and the caller observes again. Everything
+/// else, and every `Add`, is a transaction: repeating it with the same token within ten minutes changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Commit {
     /// Recognises a repetition.
     pub token: CommitToken,
-    /// What must hold; each about another item.
+    /// The conditions, each on another item.
     pub conditions: Vec<WriteCondition>,
-    /// What is written; each another item.
+    /// The writes, each of another item.
     pub writes: Vec<Write>,
 }
 
-/// Why a commit didn't go through. Nothing of it was written, except where [`Self::Unavailable`] says it may have been.
+/// Why a commit failed. It wrote nothing, except perhaps with [`Self::Unavailable`].
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
-    /// The world isn't as it was observed. Observe again and plan anew; don't send this again.
+    /// An observation is out of date. Observe and plan again; don't repeat the commit.
     #[error("lost the race for {}: observe again", list(lost))]
     LostRace {
         /// The conditions that failed, in the commit's order; at least one.
@@ -206,10 +204,10 @@ pub enum CommitError {
     /// Another transaction on one of the items is under way. Send this again as it is.
     #[error("another transaction is changing `{key}`: send the same commit again")]
     Conflict {
-        /// One of the items, where the table says which; else the first of the commit.
+        /// The item, if the table names it; otherwise the commit's first.
         key: Key,
     },
-    /// The token was used for another commit in the last ten minutes: the caller's error.
+    /// Another commit used the token within the last ten minutes: a defect of the caller.
     #[error("the token `{token}` was used for another commit within ten minutes: derive it from the content")]
     TokenMismatch {
         /// The token.
@@ -218,15 +216,15 @@ pub enum CommitError {
     /// Too much for this partition key in this second. Send this again a moment later.
     #[error("writes to `{pk}` are throttled: send the commit again later")]
     Throttled {
-        /// The partition key, where the table says which; else the first of the commit.
+        /// The partition key, if the table names it; otherwise the commit's first.
         pk: String,
     },
-    /// One item would be too large. Split what it holds.
+    /// One item would be too large: split its content.
     #[error("`{key}` would be too large{}: an item holds at most {} bytes, split it", with_bytes(*bytes), limits::ITEM_BYTES)]
     ItemTooLarge {
         /// The item.
         key: Key,
-        /// Its size after the write, where the table says it.
+        /// Its size after the write, if the table reports it.
         bytes: Option<u64>,
     },
     /// The commit doesn't fit into one transaction. Cut it into slices.
@@ -236,7 +234,7 @@ pub enum CommitError {
         limits::TRANSACTION_BYTES
     )]
     TooLarge {
-        /// Conditions and writes, those on one item counted once.
+        /// The number of actions; a condition and a write on one item count once.
         actions: usize,
         /// The items' bytes.
         bytes: u64,
@@ -244,10 +242,10 @@ pub enum CommitError {
     /// The commit can't be sent like this: the caller's error.
     #[error("invalid commit: {message}")]
     Invalid {
-        /// What is wrong with it, and the remedy.
+        /// The problem, and the remedy.
         message: String,
     },
-    /// The table didn't answer: it may have gone through. Observe, or send a transaction again as it is.
+    /// The table gave no answer, and the commit may be applied. Observe again, or repeat a transaction unchanged.
     #[error("the table is unavailable: the commit may have gone through")]
     Unavailable(#[source] AdapterCause),
 }

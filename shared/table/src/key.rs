@@ -1,6 +1,6 @@
-//! Keys of the table: a partition and a place in it.
+//! Keys of the table: a partition key and a sort key.
 //!
-//! Decides which keys DynamoDB takes. Which prefixes exist is decided by the items' forms.
+//! Decides which keys DynamoDB accepts. The items' forms decide the prefixes.
 
 use crate::limits;
 use std::fmt;
@@ -39,16 +39,15 @@ impl Key {
         Self::new(format!("CLUSTER#{cluster}"), "REVISION")
     }
 
-    /// What DynamoDB would refuse about this key.
+    /// Checks the key against DynamoDB's limits.
     ///
-    /// # Errors
-    /// A sentence naming the key, the limit and the remedy.
+    /// # Errors A sentence with the key, the limit and the remedy.
     pub fn check(&self) -> Result<(), String> {
         check_part(PK, &self.pk, limits::PK_BYTES)?;
         check_part(SK, &self.sk, limits::SK_BYTES)
     }
 
-    /// What the key adds to its item's size, in bytes.
+    /// The key's part of its item's size, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         (PK.len() + self.pk.len() + SK.len() + self.sk.len()) as u64
@@ -61,7 +60,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// What DynamoDB would refuse about one part of a key.
+/// Checks one part of a key against DynamoDB's limits.
 pub(crate) fn check_part(name: &str, value: &str, most: usize) -> Result<(), String> {
     if value.is_empty() {
         return Err(format!("the key's `{name}` is empty: give it at least one character"));

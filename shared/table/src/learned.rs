@@ -1,9 +1,10 @@
-//! What was learned of nodes' memory, as an operator clears it.
+//! An operator's clearing of learned memory.
 //!
-//! Decides which records are meant. One is cleared under the revision that was read: where `lifecycle` was faster, the
-//! operator is told so and asks again. What clearing makes of a record is the domain's; who may clear is IAM's.
+//! Decides which records are cleared. Each is cleared under the revision that was read; if `lifecycle` writes it
+//! meanwhile, the operator gets an error and tries again. The domain decides the cleared form, IAM the right to
+//! clear.
 //!
-//! Invariant: where one of those that are named isn't there, none is cleared.
+//! Invariant: if a named record doesn't exist, none is cleared.
 
 use jiff::Timestamp;
 use tenon_domain::catalog::LearnedRecord;
@@ -25,10 +26,10 @@ pub enum LearnedError {
     /// The table can't be written.
     #[error("can't write to the table")]
     Write(#[from] CommitError),
-    /// Some of those that were named aren't there, or aren't believed any more.
+    /// Some of the named records don't exist, or have expired.
     #[error("no learned memory of `{}`", unknown.join("`, `"))]
     Unknown {
-        /// Those, in the order in which they were named.
+        /// Their names, in the given order.
         unknown: Vec<String>,
         /// All that are there, by key.
         known: Vec<String>,
@@ -38,11 +39,10 @@ pub enum LearnedError {
 /// A record with the key that it is known by: `<type>#<image>#<cluster>`, without a cluster in records of before.
 type Named = (String, Key, LearnedRecord);
 
-/// Clears what was learned, for an operator; gives the items as they were then, with their keys. A name is a type, a type and
-/// an image, or those and a cluster, with `#` between.
+/// Clears learned memory for an operator. Returns the earlier items with their keys. A name is a type, a type and an
+/// image, or those and a cluster, joined by `#`.
 ///
-/// # Errors
-/// [`LearnedError`]; a record that `lifecycle` writes meanwhile ends as a lost race. Those before it are cleared.
+/// # Errors [`LearnedError`]; a concurrent write of `lifecycle` is a lost race. Records before it are cleared.
 pub async fn clear_learned<T: Table>(
     table: &T,
     region: &Region,
@@ -62,10 +62,9 @@ pub async fn clear_learned<T: Table>(
     Ok(cleared)
 }
 
-/// The items that are still believed, with their keys, and those of a form that this build can't read.
+/// The records that haven't expired, with their keys, and those that this build can't read.
 ///
-/// # Errors
-/// [`TableError`] where the table can't be read.
+/// # Errors [`TableError`] if the read fails.
 pub async fn read_learned<T: Table>(
     table: &T,
     region: &Region,

@@ -1,9 +1,9 @@
-//! The state table: its port, the keys and forms of its items, and how decisions are written.
+//! The state table: its port, the keys and forms of its items, and its commits.
 //!
-//! [`port`] says what a table does, [`commit`] how a decision is written, [`slices`] how one that is larger than a
-//! transaction is cut.
+//! [`port`] defines a table's calls, [`commit`] the writing of a decision, [`slices`] the cutting of one that is
+//! larger than a transaction.
 //!
-//! Retries aren't decided here: errors say what the caller does next.
+//! It never retries: errors tell the caller what to do next.
 
 pub mod action;
 pub mod commit;

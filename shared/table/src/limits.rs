@@ -1,8 +1,8 @@
-//! DynamoDB's limits, as numbers. What a request must respect before it is sent.
+//! DynamoDB's limits on requests, as numbers.
 //!
 //! Item sizes and the limits and tokens of transactions are from the DynamoDB developer guide ("DynamoDB item sizes
 //! and formats") and the API reference of `TransactWriteItems`, read in November 2026. The others (keys, pages,
-//! batches, throughput of one partition, the age of `expires_at`) are as generally known, and not read there yet.
+//! batches, throughput of one partition, the age of `expires_at`) are general knowledge, not checked there.
 
 use jiff::SignedDuration;
 
@@ -24,8 +24,8 @@ pub const PK_BYTES: usize = 2048;
 pub const SK_BYTES: usize = 1024;
 /// An attribute's name: 64 KB - 1.
 pub const NAME_BYTES: usize = 65_535;
-/// Levels of lists and maps in one attribute: DynamoDB says 32, and counts the item itself as one of them. What is
-/// in the innermost list or map isn't one.
+/// Levels of lists and maps in one attribute. DynamoDB allows 32, including the item itself; scalars in the innermost
+/// level don't count.
 pub const DEPTH: usize = 31;
 /// Attributes that one `UpdateItem` sets or removes. Its expression may have 4 KB, which hold some 400 attributes by
 /// placeholders, and 300 operators.
@@ -38,11 +38,11 @@ pub const TOKEN_LIFE: SignedDuration = SignedDuration::from_mins(10);
 pub const WRITE_UNITS_A_SECOND: u64 = 1_000;
 /// Read units that one partition key takes in a second.
 pub const READ_UNITS_A_SECOND: u64 = 3_000;
-/// What one write unit writes.
+/// The bytes of one write unit.
 pub const WRITE_UNIT_BYTES: u64 = 1024;
-/// What one read unit reads, strongly consistent; half a unit reads as much eventually consistent.
+/// The bytes of one strongly consistent read unit; an eventually consistent read costs half.
 pub const READ_UNIT_BYTES: u64 = 4 * 1024;
-/// What storage of an item costs on top of its size.
+/// The storage overhead of an item.
 pub const STORAGE_OVERHEAD_BYTES: u64 = 100;
-/// An item whose `expires_at` is further back than this isn't deleted: DynamoDB takes it for a mistake.
+/// The oldest `expires_at` that DynamoDB deletes by: it takes older ones for mistakes.
 pub const TTL_OLDEST: SignedDuration = SignedDuration::from_hours(5 * 365 * 24);

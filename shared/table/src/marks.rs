@@ -1,10 +1,10 @@
-//! Marks, as an operator clears them.
+//! An operator's clearing of marks.
 //!
-//! Decides which marks are meant, and how one is cleared that functions write meanwhile: under the revision that was read,
-//! and read again where another writer was faster. What clearing makes of a mark is the domain's; who may clear is IAM's.
+//! Decides which marks are cleared, and how to clear a mark that functions write meanwhile: under the revision that
+//! was read, with a new read after a lost race. The domain decides the cleared form, IAM the right to clear.
 //!
-//! Invariants: where one of those that are named isn't there, none is cleared; what a function wrote since the read is
-//! cleared by its own revision or not at all, so no write is lost.
+//! Invariants: if a named mark doesn't exist, none is cleared; a concurrent write is cleared by its own revision or
+//! not at all, so no write is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::{
     query_all,
 };
 
-/// How often a mark is read again because a function was faster: each write is an answer of EC2 or a lease, and there are
-/// few of those in a second.
+/// How often a mark is read again after a lost race: each write is an answer of EC2 or a lease, and those are few a
+/// second.
 const RACES: usize = 4;
 
 /// Which marks are meant.
@@ -43,21 +43,19 @@ pub enum MarksError {
     /// An item isn't a mark.
     #[error("invalid mark")]
     Form(#[from] FormError),
-    /// Some of those that were named aren't there, or say nothing any more.
+    /// Some of the named marks don't exist, or have no effect.
     #[error("no capacity is marked as `{}`", unknown.join("`, `"))]
     Unknown {
-        /// Those, in the order in which they were named.
+        /// Their names, in the given order.
         unknown: Vec<String>,
         /// All that are there, by key.
         known: Vec<String>,
     },
 }
 
-/// Clears marks for an operator; gives them as they were then, by key. One that came to say nothing meanwhile isn't among
-/// them.
+/// Clears marks for an operator. Returns the earlier marks, by key, without those that lost their effect meanwhile.
 ///
-/// # Errors
-/// [`MarksError`]; a mark that others write faster than it can be cleared ends as a lost race. Those before it are cleared.
+/// # Errors [`MarksError`]; a mark that changes too fast is a lost race. Marks before it are cleared.
 pub async fn clear_marks<T: Table>(
     table: &T,
     region: &Region,
@@ -71,10 +69,9 @@ pub async fn clear_marks<T: Table>(
     Ok(cleared)
 }
 
-/// All marks of a region, by key, whatever they still say: as of now, not of a moment ago.
+/// All marks of a region, by key, even without effect, by a consistent read.
 ///
-/// # Errors
-/// [`MarksError`] where the table doesn't answer or holds what isn't a mark.
+/// # Errors [`MarksError`] if the read fails, or an item isn't a mark.
 pub async fn read_marks<T: Table>(table: &T, region: &Region) -> Result<Vec<Mark>, MarksError> {
     let range = SkRange::Prefix(keys::UNAVAILABLE.to_owned());
     let items = query_all(table, &Query::new(keys::region_pk(region), range, Consistency::Strong)).await?;
@@ -96,10 +93,9 @@ fn choose(marks: Vec<Mark>, meant: &Meant, now: Timestamp) -> Result<Vec<Mark>, 
     Ok(once.into_iter().filter_map(|name| there.remove(name)).collect())
 }
 
-/// Clears one; gives it as it was then. Nothing where it says nothing any more.
+/// Clears one mark. Returns the earlier mark; `None` if it has no effect.
 ///
-/// # Errors
-/// [`MarksError`]; a mark that others write faster than it can be cleared ends as a lost race.
+/// # Errors [`MarksError`]; a mark that changes too fast is a lost race.
 pub async fn clear_mark<T: Table>(
     table: &T,
     region: &Region,

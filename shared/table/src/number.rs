@@ -1,6 +1,6 @@
-//! Numbers as DynamoDB keeps them: decimal, exact, at most 38 significant digits.
+//! Numbers as DynamoDB stores them: decimal, exact, at most 38 significant digits.
 //!
-//! Decides which numbers there are and their one canonical text. It does no arithmetic but a counter's sum.
+//! Decides the valid numbers and their canonical text. Its only arithmetic is a counter's sum.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ const DIGITS: usize = 38;
 /// The exponent of the first significant digit: 1E-130 up to 9.99…E+125.
 const LOWEST: i64 = -130;
 const HIGHEST: i64 = 125;
-/// An exponent longer than this is out of range whatever the digits are; the bound keeps the arithmetic exact.
+/// A longer exponent is out of range with any digits; the bound keeps the arithmetic exact.
 const EXPONENT_DIGITS: usize = 6;
 
 /// A number in its canonical text: plain decimal, no needless zeros, no exponent. Equal numbers have equal texts.
@@ -44,8 +44,7 @@ pub enum NumberError {
 impl Number {
     /// Parses a decimal number, with an exponent or without.
     ///
-    /// # Errors
-    /// [`NumberError`] for what DynamoDB would refuse.
+    /// # Errors [`NumberError`] for numbers that DynamoDB refuses.
     pub fn parse(text: &str) -> Result<Self, NumberError> {
         let malformed = || NumberError::Malformed { text: text.to_owned() };
         let out_of_range = || NumberError::OutOfRange { text: text.to_owned() };
@@ -109,9 +108,9 @@ impl Number {
         Self::parse(&format!("{}{whole}.{fraction}", if sum.negative { "-" } else { "" })).ok()
     }
 
-    /// What the number adds to its item's size: a byte, one for a minus sign, and one for each pair of digits from
-    /// the first that isn't `00` to the last. Pairs are counted from the decimal point, so `12` is one and `120` two.
-    /// The developer guide says "approximately"; this is what DynamoDB Local 2.6.1 counts.
+    /// The number's part of its item's size: a byte, one for a minus sign, and one for each pair of digits from the
+    /// first that isn't `00` to the last. Pairs are counted from the decimal point, so `12` is one and `120` two. The
+    /// developer guide says "approximately"; this is what DynamoDB Local 2.6.1 counts.
     #[must_use]
     pub fn size(&self) -> u64 {
         let (negative, digits) = self.0.strip_prefix('-').map_or((0, &*self.0), |digits| (1, digits));
@@ -183,7 +182,7 @@ fn parse_exponent(text: &str) -> Option<Option<i64>> {
     Some(text.parse().ok())
 }
 
-/// Plain decimal text of the digits, the first of which counts `10^first`.
+/// Plain decimal text of the digits; the first has the weight `10^first`.
 fn render(negative: bool, significant: &str, first: i64) -> String {
     let sign = if negative { "-" } else { "" };
     let Ok(whole_digits) = usize::try_from(first + 1) else {

@@ -1,10 +1,11 @@
-//! What a table does: reads, queries and commits. The port that functions are written against.
+//! The table's port, against which functions are written: reads, queries and commits.
 //!
-//! Decides the shapes and what each error asks of the caller. Adapters decide nothing: what one refuses, all refuse,
-//! and `tenon_memory_table::conformance` holds them to it. There are no scans and no filters: what would need one gets a prefix.
+//! Decides the calls, and what each error means to the caller. Adapters decide nothing: all refuse the same requests,
+//! which `tenon_memory_table::conformance` checks. There are no scans and no filters: a query that would need one
+//! gets a prefix.
 //!
-//! Invariants: a query's items are in the order of their sort keys, bytewise; a page's `next` leads on without gaps
-//! or repetitions as long as nobody writes.
+//! Invariants: a query's items are sorted by sort key, bytewise; without writes in between, a page's `next` leads on
+//! without gaps or repetitions.
 
 use crate::commit::{Commit, CommitError};
 use crate::key::{self, Key};
@@ -15,26 +16,24 @@ use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 
-/// What lies under an error of an adapter, such as the SDK's own.
+/// The source of an adapter's error, such as the SDK's own.
 pub type AdapterCause = Arc<dyn Error + Send + Sync>;
 
 /// The state table.
 pub trait Table: Send + Sync {
-    /// One item, or nothing.
+    /// One item, or `None`.
     ///
-    /// # Errors
-    /// [`TableError`] says what the caller does next.
+    /// # Errors [`TableError`] tells the caller what to do next.
     fn get(
         &self,
         key: &Key,
         consistency: Consistency,
     ) -> impl Future<Output = Result<Option<Item>, TableError>> + Send;
 
-    /// Those of these items that exist, by one call: 1 to 100 different keys, and 16 MB of items. An answer that the
-    /// table gave only in part is an error as a whole.
+    /// The existing items of these keys, by one call: 1 to 100 different keys, and 16 MB of items. An incomplete
+    /// answer is an error as a whole.
     ///
-    /// # Errors
-    /// [`TableError`] says what the caller does next.
+    /// # Errors [`TableError`] tells the caller what to do next.
     fn batch_get(
         &self,
         keys: &[Key],
@@ -43,14 +42,12 @@ pub trait Table: Send + Sync {
 
     /// One page of a partition's items: up to 1 MB and up to the query's limit.
     ///
-    /// # Errors
-    /// [`TableError`] says what the caller does next.
+    /// # Errors [`TableError`] tells the caller what to do next.
     fn query(&self, query: &Query) -> impl Future<Output = Result<QueryPage, TableError>> + Send;
 
     /// Writes a decision, wholly or not at all.
     ///
-    /// # Errors
-    /// [`CommitError`] says what the caller does next.
+    /// # Errors [`CommitError`] tells the caller what to do next.
     fn commit(&self, commit: &Commit) -> impl Future<Output = Result<(), CommitError>> + Send;
 }
 
@@ -81,9 +78,9 @@ pub enum SkRange {
     Prefix(String),
     /// Those that begin with the prefix and come after this one, which begins with it too and isn't included.
     After {
-        /// What they begin with.
+        /// Their prefix.
         prefix: String,
-        /// What they come after.
+        /// The sort key before the first item.
         after: String,
     },
     /// From the first to the second, both included.
@@ -133,10 +130,9 @@ impl Query {
         }
     }
 
-    /// What DynamoDB, or the port, would refuse about the query.
+    /// Checks the query against the limits of DynamoDB and the port.
     ///
-    /// # Errors
-    /// [`TableError::Invalid`].
+    /// # Errors [`TableError::Invalid`].
     pub fn check(&self) -> Result<(), TableError> {
         let invalid = |message| Err(TableError::Invalid { message });
         let check_sk = |sk: &str| key::check_part(key::SK, sk, limits::SK_BYTES);
@@ -179,7 +175,7 @@ impl Query {
 pub struct QueryPage {
     /// The items, in the query's order.
     pub items: Vec<(Key, Item)>,
-    /// Where the next page begins; nothing where this was the last.
+    /// The position of the next page; `None` on the last.
     pub next: Option<String>,
 }
 
@@ -189,21 +185,21 @@ pub enum TableError {
     /// Too much for this partition key in this second. Ask again a moment later.
     #[error("reads of `{pk}` are throttled: ask again later")]
     Throttled {
-        /// The partition key, where the table says which; else the first that was asked for.
+        /// The partition key, if the table names it; otherwise the request's first.
         pk: String,
     },
     /// The answer is larger than one call gives. Ask for less.
     #[error("{what} exceeds {limit}, the limit of one answer: ask for less")]
     AnswerTooLarge {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// What one answer holds.
+        /// The limit of one answer.
         limit: String,
     },
-    /// The question can't be asked like this: the caller's error.
+    /// The request is invalid: a defect of the caller.
     #[error("invalid read: {message}")]
     Invalid {
-        /// What is wrong with it, and the remedy.
+        /// The problem, and the remedy.
         message: String,
     },
     /// The table didn't answer. Ask again at the next wake.
@@ -211,10 +207,9 @@ pub enum TableError {
     Unavailable(#[source] AdapterCause),
 }
 
-/// What DynamoDB would refuse about the keys of a batch.
+/// Checks the keys of a batch against DynamoDB's limits.
 ///
-/// # Errors
-/// [`TableError::Invalid`] for no keys, more than 100, one given twice, or one of a wrong size.
+/// # Errors [`TableError::Invalid`] for no keys, more than 100, a repeated key, or one of a wrong size.
 pub fn check_batch(keys: &[Key]) -> Result<(), TableError> {
     let invalid = |message| Err(TableError::Invalid { message });
     if keys.is_empty() || keys.len() > limits::BATCH_KEYS {
@@ -235,11 +230,10 @@ pub fn check_batch(keys: &[Key]) -> Result<(), TableError> {
 /// The most pages that [`query_all`] follows: 256 MB, which no function's memory should hold.
 pub const QUERY_ALL_PAGES: usize = 256;
 
-/// All items of a query, page by page; its limit is each page's. Not one consistent view: what is written between two
-/// pages may be seen.
+/// All items of a query, page by page; the query's limit is each page's. It isn't one consistent view: a write
+/// between two pages may be visible.
 ///
-/// # Errors
-/// What [`Table::query`] says, and [`TableError::AnswerTooLarge`] after [`QUERY_ALL_PAGES`] pages.
+/// # Errors Those of [`Table::query`], and [`TableError::AnswerTooLarge`] after [`QUERY_ALL_PAGES`] pages.
 pub async fn query_all<T: Table>(table: &T, query: &Query) -> Result<Vec<(Key, Item)>, TableError> {
     let mut query = query.clone();
     let mut items = Vec::new();

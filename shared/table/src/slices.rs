@@ -1,11 +1,10 @@
-//! Plans that are larger than one transaction: cut into slices, committed in order.
+//! Plans larger than one transaction, cut into slices that are committed in order.
 //!
-//! Decides where the cuts are. The planner decides the groups: each stands on its own, so that whatever is committed
-//! when a race is lost stays valid. Who commits them stops at the first that loses its race: later slices were planned from
-//! a world that is gone.
+//! Decides the cuts. The planner decides the groups: each is valid alone, so committed ones stay valid after a lost
+//! race. The caller stops at the first lost race, because later slices were planned from an outdated world.
 //!
 //! Invariants: a group is never cut; groups keep their order; each slice is conditional on the cluster's revision
-//! that the slice before it left; cutting the same groups again gives the same slices with the same tokens.
+//! after the slice before it; cutting the same groups again gives the same slices with the same tokens.
 
 use crate::commit::{Commit, CommitError, CommitToken, CommitTokenError, Write, WriteCondition};
 use crate::key::Key;
@@ -38,7 +37,7 @@ pub enum SliceError {
     Group {
         /// Its place among the groups, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: CommitError,
     },
@@ -49,11 +48,10 @@ pub enum SliceError {
 
 impl Slices {
     /// Cuts the groups into commits of at most 100 actions and 4 MB. Sizes are those of the requests: a `Set` counts
-    /// with what it names. Groups that touch the same item never share a slice, unless both only check the same about
-    /// it. The slices' tokens are `<token>-0`, `<token>-1` and so on.
+    /// its own attributes. Groups that touch the same item never share a slice, unless both only check the same
+    /// condition on it. The slices' tokens are `<token>-0`, `<token>-1` and so on.
     ///
-    /// # Errors
-    /// [`SliceError`] for a group that no transaction holds, and for a token that is too long.
+    /// # Errors [`SliceError`] for a group that no transaction holds, and for a token that is too long.
     pub fn cut(
         token: &CommitToken,
         cluster: &ClusterName,
@@ -81,7 +79,7 @@ impl Slices {
     }
 }
 
-/// The slice that is being filled, and the sizes of what is in it.
+/// The current slice, with its sizes.
 struct OpenSlice {
     commit: Commit,
     groups: usize,
@@ -114,7 +112,7 @@ impl Cutter<'_> {
             Some(open) if fits(&open, &alone) => self.open = Some(join(open, alone)),
             Some(open) => {
                 self.commits.push((open.commit, open.groups));
-                // Its place, and so its revision and token, are one further than when it was begun.
+                // Its index, and so its revision and token, are higher by one than at its beginning.
                 self.open = Some(self.numbered(index, alone)?);
             }
             None => self.open = Some(alone),
@@ -157,8 +155,8 @@ impl Cutter<'_> {
     }
 }
 
-/// Whether the second slice can be joined to the first. What both only check, and the revision's bytes, are counted
-/// twice: a slice may be a little smaller than it could be, never larger.
+/// Whether the second slice can be joined to the first. Shared checks and the revision's bytes count twice, so a
+/// slice may be a little smaller than possible, never larger.
 fn fits(open: &OpenSlice, next: &OpenSlice) -> bool {
     let compatible = |(key, touch): (&Key, &Touch)| match (open.touched.get(key), touch) {
         (None, _) => true,

@@ -1,10 +1,11 @@
-//! What identifies content: the token of a commit, and the digest of a form.
+//! The identity of content: the token of a commit, and the digest of a form.
 //!
-//! Decides the bytes that stand for conditions, writes and attributes. They are explicit and carry the version of their
-//! form, so that neither a renamed field nor another compiler changes them. It doesn't decide what the content is.
+//! Decides the bytes of conditions, writes and attributes. They are explicit and carry the version of their form, so
+//! that neither a renamed field nor another compiler changes them. It doesn't decide the content.
 //!
-//! Invariants: equal content has equal bytes, and other content has others: each list says how long it is, each value
-//! its type. The golden file has an example of each kind; a change of the bytes raises [`COMMIT_FORM`].
+//! Invariants: equal content has equal bytes, and different content different ones: each list begins with its length,
+//! each value with its type. The golden file has an example of each kind; a change of the bytes raises
+//! [`COMMIT_FORM`].
 
 use tenon_domain::digest::Digest;
 use tenon_domain::id::ClusterName;
@@ -36,7 +37,7 @@ pub fn plan_token(cluster: &ClusterName, revision: u64, groups: &[WriteGroup]) -
     content.token()
 }
 
-/// The digest of what a form says, under its version: attributes that it leaves out are no part of it.
+/// The digest of a form's attributes, under its version; attributes that it leaves out don't count.
 #[must_use]
 pub fn form_digest(version: &str, write: impl FnOnce(&mut Attributes)) -> Digest {
     let mut content = TokenContent::of(version);

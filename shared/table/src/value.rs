@@ -1,7 +1,7 @@
-//! Attribute values, items, their sizes, and the bridge from and to serde.
+//! Attribute values, items, their sizes, and the bridge to serde.
 //!
-//! Decides what an attribute can be and how many bytes it counts. Which attributes an item has is decided by its
-//! form. Sets aren't used: a map or a list says the same and every reader understands it.
+//! Decides the types of attributes, and their sizes. The items' forms decide which attributes exist. There are no
+//! sets: a map or a list serves as well, and every reader understands it.
 
 use crate::key::{self, Key};
 use crate::limits;
@@ -25,7 +25,7 @@ pub enum Value {
     Bool(bool),
     /// Bytes.
     B(Vec<u8>),
-    /// Nothing, said explicitly.
+    /// An explicit null.
     Null,
     /// A list.
     L(Vec<Value>),
@@ -124,10 +124,9 @@ pub fn attributes_size(item: &Item) -> u64 {
     item.iter().map(|(name, value)| name.len() as u64 + value.size()).sum()
 }
 
-/// What DynamoDB would refuse about these attributes, their size apart.
+/// Checks the attributes against DynamoDB's limits, except their size.
 ///
-/// # Errors
-/// A sentence naming the attribute and the remedy.
+/// # Errors A sentence with the attribute and the remedy.
 pub(crate) fn check_attributes(item: &Item) -> Result<(), String> {
     for (name, value) in item {
         check_name(name)?;
@@ -143,7 +142,7 @@ pub(crate) fn check_attributes(item: &Item) -> Result<(), String> {
     Ok(())
 }
 
-/// What DynamoDB, or the port, would refuse about an attribute's name.
+/// Checks an attribute's name against the limits of DynamoDB and the port.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if name == key::PK || name == key::SK {
         return Err(format!("attribute `{name}` belongs to the key: leave it out of the item"));
@@ -168,7 +167,7 @@ pub enum ItemError {
     /// The form isn't a struct or a map with text keys.
     #[error("only a struct or a map can be an item, this is {found}")]
     NotAMap {
-        /// What it is instead.
+        /// Its actual type.
         found: &'static str,
     },
     /// A number that DynamoDB doesn't keep.
@@ -176,7 +175,7 @@ pub enum ItemError {
     Number {
         /// Where in the item.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: NumberError,
     },
@@ -193,11 +192,10 @@ pub enum ItemError {
     Form(#[source] serde_json::Error),
 }
 
-/// An item from a form. Fields that are null are left out, numbers are exact, byte sequences become lists of numbers
-/// (put bytes into [`Value::B`] by hand where they are many).
+/// An item from a form. Null fields are left out, numbers are exact, byte sequences become lists of numbers (put long
+/// ones into [`Value::B`] by hand).
 ///
-/// # Errors
-/// [`ItemError`] where the form isn't a map, or holds a number that DynamoDB doesn't keep.
+/// # Errors [`ItemError`] if the form isn't a map, or has a number that DynamoDB can't store.
 pub fn to_item<T: Serialize>(form: &T) -> Result<Item, ItemError> {
     match serde_json::to_value(form).map_err(ItemError::Form)? {
         Json::Object(fields) => map_from_json(fields),
@@ -209,10 +207,9 @@ pub fn to_item<T: Serialize>(form: &T) -> Result<Item, ItemError> {
     }
 }
 
-/// A form from an item. Attributes that the form doesn't know are ignored unless it denies them.
+/// A form from an item. Unknown attributes are ignored unless the form denies them.
 ///
-/// # Errors
-/// [`ItemError`] where an attribute is missing, of another type, or a number doesn't fit.
+/// # Errors [`ItemError`] if an attribute is missing, of another type, or a number doesn't fit.
 pub fn from_item<T: DeserializeOwned>(item: &Item) -> Result<T, ItemError> {
     serde_json::from_value(map_to_json(item)?).map_err(ItemError::Form)
 }

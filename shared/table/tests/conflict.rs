@@ -1,4 +1,4 @@
-//! Commits that another transaction keeps off.
+//! Commits in conflict with another transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is read and cleared of learned memory.
+//! Reading and clearing learned memory.
 
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
 

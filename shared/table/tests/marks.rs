@@ -1,4 +1,4 @@
-//! What is read and cleared of marks.
+//! Reading and clearing marks.
 
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
 
@@ -67,7 +67,7 @@ fn a_cleared_mark_says_nothing_and_the_others_stay() {
     let left = block_on(read_marks(&table, &region())).unwrap();
     assert_eq!((left[0].clone(), left[1].state(at(1020))), (other.clone(), MarkState::Forgotten));
     assert_eq!(left[1].revision, first.revision + 1);
-    // What says nothing any more isn't there.
+    // A mark without effect counts as unknown.
     assert!(matches!(clear(&table, &[OFFERING]), Err(MarksError::Unknown { .. })));
     let all = |table| block_on(clear_marks(table, &region(), &Meant::All, at(1020))).unwrap();
     assert_eq!((all(&table), all(&table)), (vec![other], Vec::new()));

@@ -1,4 +1,4 @@
-//! What only the table in memory has: its meter, its past, its backups.
+//! Features of the table in memory alone: its meter, its past, its backups.
 
 #[cfg(test)]
 mod tests {
@@ -123,7 +123,7 @@ mod tests {
             let world = world(seed);
             for revision in 1..=40 {
                 world.put("A", revision);
-                // Written every 250 ms: a second ago it was four revisions less.
+                // Written every 250 ms: a second ago it had four revisions less.
                 match world.eventual("A") {
                     Some(found) if found == item(revision, 0) => fresh += 1,
                     found => {

@@ -55,7 +55,7 @@ fn refreshed(table: &MemoryTable, data: &PartData, now: i64) -> Refresh {
     refresh(&region(), &meta, data, at(now)).unwrap()
 }
 
-/// Refreshes, and says how many pieces were put.
+/// Refreshes, and returns the number of written pieces.
 fn put(table: &MemoryTable, data: &PartData, now: i64) -> usize {
     let refresh = refreshed(table, data, now);
     for commit in refresh.commits() {
@@ -73,7 +73,7 @@ fn read(table: &MemoryTable, part: CatalogPart, cache: &CatalogCache) -> Option<
     block_on(read_parts(table, &region(), &[part], cache)).unwrap().remove(&part)
 }
 
-/// A piece that somebody else wrote over.
+/// Overwrites a piece.
 fn spoil(table: &MemoryTable, key: Key, data: &[u8]) {
     let mut item = table.peek(&key).unwrap();
     item.insert("data".to_owned(), Value::B(data.to_vec()));
@@ -104,7 +104,7 @@ fn an_unchanged_refresh_writes_the_time_only() {
     assert_eq!(put(&table, &prices(6), 300), 1);
     let part = read(&table, CatalogPart::SpotPrices, &cache).unwrap();
     assert_eq!((&*part.data, part.generation), (&prices(6), 2));
-    // Who has just read the old pointer still finds what it points to.
+    // A reader of the old pointer still finds its content.
     let old = table.peek(&keys::packed(&region(), CatalogPart::SpotPrices, &old.digest, 0)).unwrap();
     assert_eq!(old[EXPIRES_AT], Value::number(100_u64 + 7 * 24 * 3_600));
 }

@@ -1,4 +1,4 @@
-//! The worlds: what pods may run on, and so which offerings are the cheapest five.
+//! The worlds: the types that pods may use, and so the cheapest five offerings.
 
 use serde_json::{Value, json};
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario};
@@ -11,7 +11,7 @@ pub(crate) const DEPLOYMENT: &str = "web";
 /// The types of the cases that have few.
 const FIVE_TYPES: [&str; 5] = ["c5.4xlarge", "c6i.4xlarge", "m5.4xlarge", "m6i.4xlarge", "m7i.4xlarge"];
 
-/// What pods may run on.
+/// The types that pods may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
     /// Any x86 type with 16 vCPUs, in any zone, on-demand: hundreds of offerings are left.
@@ -36,7 +36,7 @@ impl Case {
         }
     }
 
-    /// What it is, for people.
+    /// Its title, for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
-//! What it takes to launch while some capacity is exhausted: the project's marks beside the peer's rule.
+//! Launching while some capacity is exhausted: Tenon's marks beside the peer's rule.
 //!
-//! Decides the world, what is exhausted in it and what is counted. Everything else is the region's own code, for both
-//! rules: the peer's differs in what is known of a refusal alone (module `peer`).
+//! Decides the world, its exhausted capacity and the counts. Everything else is the region's own code for both rules:
+//! the peer's differs only in its memory of refusals (module `peer`).
 
 mod case;
 mod measure;

@@ -1,4 +1,4 @@
-//! What is counted of a run.
+//! The counts of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::Kind;
 use tenon_twin::{RequestOutcome, RequestRecord};
 
-/// What a run came to. Less is better in every field.
+/// The result of a run. Less is better in every field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// Launches: CreateFleet requests that reached EC2, those of one moment as one.
     pub launches_tried: usize,
     /// Those that gave no instance.
     pub launches_failed: usize,
-    /// Overrides that an answer had an error for.
+    /// Overrides with an error in an answer.
     pub item_errors: usize,
     /// NodeClaims that ended without an instance.
     pub claims_failed: usize,
@@ -36,7 +36,7 @@ pub struct Row {
 pub struct StillWaiting(pub usize);
 
 impl Row {
-    /// Counts what happened since there were pods; the first of them were created before `first_until`.
+    /// Counts from the first pods on; those were created before `first_until`.
     pub(crate) fn of(
         region: &SimulatedRegion,
         cluster: &ClusterName,
@@ -56,7 +56,7 @@ impl Row {
         })
     }
 
-    /// The columns, in their order: what they are called, and what this row has there.
+    /// The columns in order: their heads, and this row's values.
     #[must_use]
     pub fn columns(&self) -> [(&'static str, i64); 7] {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -72,15 +72,16 @@ impl Row {
     }
 }
 
-/// What EC2 was asked for in one moment.
+/// The requests to EC2 at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Launch {
     instances: usize,
     item_errors: usize,
 }
 
-/// Requests of one moment are alike here, since all pods are. They are one launch: the peer's batcher sends them as one of up
-/// to 1,000 instances (KARPENTER.md 2.11), and here a launch has at most 20 claims.
+/// All pods are equal, so the requests of one moment are, too. They count as one launch: the peer's batcher sends
+/// them as one of up to 1,000 instances (aws/karpenter-provider-aws `pkg/batcher/createfleet.go`), while Tenon's
+/// launches have at most 20 claims.
 fn launches(requests: &[Arc<RequestRecord>]) -> BTreeMap<Timestamp, Launch> {
     let mut launches: BTreeMap<Timestamp, Launch> = BTreeMap::new();
     for request in requests {

@@ -1,12 +1,12 @@
-//! The peer's rule for exhausted capacity, on the project's own code.
+//! The peer's rule for exhausted capacity, on Tenon's own code.
 //!
-//! Decides what functions are shown of marks: what was refused is left out for three minutes after the refusal, whatever
-//! was refused before, in the memory of one process. A restart forgets it, nobody takes leases, and nothing clears it
-//! early. Which refusal marks what stays the project's.
+//! Decides the marks that functions see: a refused offering is excluded for three minutes after the refusal, without
+//! regard to earlier ones, in the memory of one process. A restart forgets it; there are no leases, and no early
+//! clearing. Which refusal marks what is Tenon's rule.
 //!
-//! Source: KARPENTER.md 2.3 (`pkg/cache/unavailableofferings.go` of karpenter-provider-aws 1.14). In the peer a refusal of
-//! what is left out already begins the three minutes anew; launches that are under way together end within milliseconds
-//! here, so that makes no difference.
+//! Source: aws/karpenter-provider-aws v1.14, `pkg/cache/unavailableofferings.go`. In the peer, a refusal of an
+//! excluded offering restarts the three minutes. Concurrent launches end within milliseconds here, so that makes no
+//! difference.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ use tenon_region::gate::{CallFate, CallSite, Hooks};
 use tenon_table::items::{self, keys};
 use tenon_table::{Commit, Item, Key, QueryPage, Write};
 
-/// How long what was refused is left out.
+/// How long a refused offering is excluded.
 const LEFT_OUT: SignedDuration = SignedDuration::from_mins(3);
 
 /// The peer's memory, as the hooks of a region.
@@ -29,12 +29,12 @@ pub(crate) struct PeersMemory {
 }
 
 impl PeersMemory {
-    /// Goes along with a region's time. Before that nothing is known to have passed.
+    /// Follows a region's clock. Without it no time passes.
     pub(crate) fn follow(&self, clock: &RegionClock) {
         let _ = self.clock.set(clock.clone());
     }
 
-    /// The process is started anew.
+    /// Restarts the process.
     pub(crate) fn restart(&self) {
         self.with(BTreeMap::clear);
     }
@@ -52,7 +52,7 @@ impl PeersMemory {
         let refused_at = self.with(|refused| refused.get(key).copied())?;
         let until = refused_at.checked_add(LEFT_OUT).ok()?;
         let mark: Mark = items::from_item(key, item).ok()?;
-        // The peer knows no last resort: that of a mark that was asked for only then would begin after it ended.
+        // The peer has no last resort: a mark with this answer time reaches it only after its end.
         let mark = Mark { count: 1, since: refused_at, asked_at: until, until, probe: None, ..mark };
         (self.now() < until).then(|| items::to_item(&mark))
     }
@@ -71,7 +71,7 @@ impl Hooks for PeersMemory {
         vec![SignedDuration::ZERO]
     }
 
-    /// What is written stays in the table for nobody: no condition is asked of it.
+    /// Stored marks have no readers, so their writes have no condition.
     fn tamper_commit(&self, _: &'static str, commit: &mut Commit) {
         let now = self.now();
         for write in &commit.writes {

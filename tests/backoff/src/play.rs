@@ -20,13 +20,13 @@ use crate::peer::PeersMemory;
 const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(3);
 /// How long a cheap offering is looked for, and how long the last pods may take.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
-/// Capacity is exhausted so long before the pods come: half a turn of the peer's rule. It comes back as long before the
-/// end of a turn, as it would on average, and not just when the peer asks.
+/// How long before the pods the capacity is exhausted: half a period of the peer's rule. It returns in the middle of
+/// a period, as on average, and not just when the peer asks.
 const BEFORE_PODS: SignedDuration = SignedDuration::from_secs(90);
 /// So many of the cheapest offerings are exhausted.
 const EXHAUSTED: usize = 5;
 
-/// Whose rule says what is known of refusals.
+/// The rule for refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// Marks in the table, with probes.
@@ -38,20 +38,20 @@ pub(crate) enum Policy {
 /// How much happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Pods at once.
+    /// Pods at the beginning.
     pub first: u32,
     /// Pods that come every minute after that.
     pub each_minute: u32,
-    /// For so many minutes; as long capacity is exhausted, and half-way every process is started anew.
+    /// The minutes of the run; capacity is exhausted as long, and half-way every process restarts.
     pub minutes: u32,
 }
 
 impl Size {
-    /// What the document shows.
+    /// The runs of the document.
     pub const FULL: Self = Self { first: 500, each_minute: 50, minutes: 60 };
 }
 
-/// Why a run can't be told.
+/// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The world can't be made.
@@ -63,10 +63,10 @@ pub enum BenchError {
     /// The cluster refused an object.
     #[error("the benchmark's objects")]
     Object(#[from] KubeError),
-    /// Nothing was launched to learn the cheapest offerings from.
+    /// No launch shows the cheapest offerings.
     #[error("a burst of one pod launches nothing")]
     NothingLaunched,
-    /// One of the runs was cut off.
+    /// A run was aborted.
     #[error("a run of the benchmark panicked")]
     Panicked,
     /// Pods wait in the end.
@@ -105,7 +105,7 @@ pub(crate) fn play(
     Ok(Row::of(&bench.region, &bench.cluster, first_until)?)
 }
 
-/// The cheapest offerings of what the pods may run on: the first overrides of a launch for one of them.
+/// The cheapest offerings for the pods: the first overrides of a launch for one of them.
 pub(crate) fn cheapest(case: Case) -> Result<Vec<CapacityPool>, BenchError> {
     let mut bench = Bench::new(case, Arc::new(Undisturbed))?;
     bench.pass(CALM_BEFORE);
@@ -139,7 +139,7 @@ impl Bench {
         Ok(Self { region, cluster: ClusterName::parse(CLUSTER)?, exhausted: Vec::new(), until })
     }
 
-    /// Leaves EC2 without capacity for so long from now.
+    /// Makes EC2's capacity unavailable for so long from now on.
     fn exhaust(&mut self, pools: Vec<CapacityPool>, time: SignedDuration) {
         for pool in &pools {
             self.region.twin().set_capacity(pool.clone(), Some(0));

@@ -1,4 +1,4 @@
-//! Tenon is no worse than the peer's rule: in a short form of the benchmark, and in the document's tables.
+//! Tenon is no worse than the peer's rule, in a short form of the benchmark and in the document's tables.
 
 use tenon_backoff::{Case, Size, both};
 
@@ -13,8 +13,8 @@ fn allowed(column: &str) -> i64 {
     if column.ends_with(", s") { DRAWN_SECONDS } else { 0 }
 }
 
-/// Whether a column may be larger than the peer's: where nothing is left, what is exhausted is asked for one after the other
-/// with one claim, and by the peer at once; in the short form with few pods also a little more often.
+/// Whether a column may exceed the peer's: if nothing is available, Tenon probes exhausted offerings one after the
+/// other with one claim, the peer all at once; the short form with few pods also probes a little more often.
 fn may_exceed(case: Case, column: &str) -> bool {
     case == Case::NothingElse && column.starts_with("launches")
 }

@@ -1,4 +1,4 @@
-//! The agent's binary, built as it is released.
+//! The released binary of the agent.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
-//! Tables of manifests that are accepted and that are rejected: `manifests/accepted` and `manifests/rejected`.
+//! Tables of accepted and rejected manifests: `manifests/accepted` and `manifests/rejected`.
 //!
-//! A table is a file of YAML: a manifest that is accepted, `base`, and `cases`. Each case is a change of the base, a JSON
-//! merge patch, under the name of what is new in it. A rejected one says what the API server answers (`server`) and what
-//! our own reader says (`reader`), in part; one of the two may be absent where only the other one can know.
+//! A table is a YAML file with an accepted manifest, `base`, and `cases`. Each case is a change of the base, a JSON
+//! merge patch, under a name. A rejected one has parts of the API server's error (`server`) and of our own reader's
+//! (`reader`); one of the two may be absent if only the other can know.
 
 use std::path::Path;
 
@@ -20,22 +20,22 @@ pub struct Table {
     pub cases: Vec<Case>,
 }
 
-/// A manifest and what becomes of it.
+/// A manifest, with the expected verdicts.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What is new in it.
+    /// The change, in words.
     pub name: String,
     /// The base with `before`: the object that is there already, where the case is a change of one.
     pub before: Option<Value>,
     /// The manifest.
     pub manifest: Value,
-    /// What the API server says of it.
+    /// The API server's verdict.
     pub server: Verdict,
-    /// What our reader says of it.
+    /// Our reader's verdict.
     pub reader: Verdict,
 }
 
-/// What becomes of a manifest.
+/// The verdict on a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It is accepted.
@@ -44,13 +44,13 @@ pub enum Verdict {
     Rejected(String),
 }
 
-/// The tables of what is accepted.
+/// The tables of accepted manifests.
 #[must_use]
 pub fn accepted() -> Vec<Table> {
     tables("accepted")
 }
 
-/// The tables of what is rejected, by the API server, our reader or both.
+/// The tables of manifests that the API server, our reader or both reject.
 #[must_use]
 pub fn rejected() -> Vec<Table> {
     let tables = tables("rejected");

@@ -1,4 +1,4 @@
-//! A cluster that `tests/servers/control-plane` started, and what tests do with it.
+//! A cluster of `tests/servers/control-plane`, and the tests' operations on it.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::definitions::definitions;
 
 /// Nothing that a test waits for takes as long on two busy cores: it isn't going to happen.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// Who the tests are for server-side apply.
+/// The tests' field manager for server-side apply.
 const MANAGER: &str = "tests";
 /// How a test is run.
 const START: &str = "tests/servers/control-plane -- cargo test --workspace --test cluster -- --ignored";
 
-/// A client of a cluster that was started for tests.
+/// A client of a test cluster.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
 }
 
-/// Whether a client tries again what it was refused for a moment.
+/// Whether a client repeats transiently refused requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Retries {
     /// As kube-rs does.
@@ -51,10 +51,9 @@ impl Cluster {
         Self::of("KUBECONFIG", Retries::Default).await
     }
 
-    /// The cluster as the agent's service account, which may do what RBAC grants it.
+    /// The cluster as the agent's service account, with the rights of RBAC.
     ///
-    /// # Panics
-    /// If `tests/servers/control-plane` didn't start one.
+    /// # Panics If `tests/servers/control-plane` didn't start one.
     pub async fn agent() -> Self {
         Self::of("TENON_AGENT_KUBECONFIG", Retries::None).await
     }
@@ -64,7 +63,8 @@ impl Cluster {
         let file = Kubeconfig::read_from(&path).expect("the kubeconfig can be read");
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let mut config = config.expect("the kubeconfig is whole");
-        // The agent's client has no retries of kube-rs: they wait where a PodDisruptionBudget says no (429).
+        // Like the agent's client, it doesn't use kube-rs' retries, which wait after a PodDisruptionBudget's refusal
+        // (429).
         config.default_retry = retries == Retries::Default;
         let client = Client::try_from(config).expect("a client can be made of it");
         Self { client }
@@ -76,7 +76,7 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// The API of the kind of an object, in its namespace (`default` where it says none).
+    /// The API of an object's kind in its namespace; the default namespace is `default`.
     pub async fn api_of(&self, object: &Value) -> Api<DynamicObject> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let version = text("/apiVersion").expect("a manifest says its `apiVersion`");
@@ -126,10 +126,9 @@ impl Cluster {
         applied.unwrap_or_else(|error| panic!("`{name}` can't be applied: {error}\n{object:#}"))
     }
 
-    /// Creates an object as `kubectl create --validate=strict --dry-run=server` does: nothing of it stays.
+    /// Creates an object like `kubectl create --validate=strict --dry-run=server`: it isn't stored.
     ///
-    /// # Errors
-    /// What the API server answers instead.
+    /// # Errors The API server's error.
     pub async fn try_create(&self, object: &Value) -> Result<Value, Box<Status>> {
         let api = self.api_of(object).await;
         let body = serde_json::to_vec(object).expect("a value can be written");
@@ -142,8 +141,7 @@ impl Cluster {
 
     /// Replaces an object in the same way.
     ///
-    /// # Errors
-    /// What the API server answers instead.
+    /// # Errors The API server's error.
     pub async fn try_replace(&self, object: &Value) -> Result<Value, Box<Status>> {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).expect("a manifest has a name");
         let api = self.api_of(object).await;
@@ -158,8 +156,7 @@ impl Cluster {
         answer(self.client.request(request).await)
     }
 
-    /// Creates a Node as a kubelet does: status and all, which the API server takes from kubelets at once and from nobody
-    /// who applies.
+    /// Creates a Node with its status, as a kubelet does; server-side apply can't.
     pub async fn create_node(&self, yaml: &str) {
         for object in manifest::objects("node", yaml) {
             let node = serde_json::from_value(object).expect("a Node is written");
@@ -168,7 +165,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object, and waits until it is gone.
+    /// Deletes an object, and waits until it is removed.
     pub async fn delete(&self, object: &Value) {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).expect("a manifest has a name");
         let api = self.api_of(object).await;
@@ -187,10 +184,9 @@ impl Cluster {
         }
     }
 
-    /// Waits until an object fulfils a condition, and returns it as it is then.
+    /// Waits until an object fulfils a condition, and returns it.
     ///
-    /// # Panics
-    /// If that takes longer than [`DEADLINE`]; with the object as it was last.
+    /// # Panics After [`DEADLINE`], with the object's last state.
     pub async fn wait_for<K>(&self, api: &Api<K>, name: &str, condition: impl Condition<K>) -> Option<K>
     where
         K: Clone + Debug + Send + serde::de::DeserializeOwned + Resource + 'static,

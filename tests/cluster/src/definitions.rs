@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use tenon_domain::manifest;
 
-/// A CustomResourceDefinition of ours.
+/// One of our CustomResourceDefinitions.
 #[derive(Debug, Clone)]
 pub struct Definition {
     /// Its whole object.

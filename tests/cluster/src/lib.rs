@@ -1,7 +1,7 @@
-//! Tests against a real Kubernetes control plane, and of the CustomResourceDefinitions that are installed there.
+//! Tests against a real Kubernetes control plane, and of the CustomResourceDefinitions installed there.
 //!
-//! `tests/servers/control-plane` starts the control plane; `tests/cluster.rs` needs it and is ignored without. What is
-//! here is their harness: a client, manifests, waiting with a deadline. It decides nothing about Tenon.
+//! `tests/servers/control-plane` starts the control plane; `tests/cluster.rs` needs it and is ignored without. This
+//! crate is their harness: a client, manifests, waiting with a deadline. It decides nothing about Tenon.
 
 #![expect(
     clippy::expect_used,

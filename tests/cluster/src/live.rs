@@ -1,4 +1,4 @@
-//! A region on this machine whose cluster is the real one, for tests: one at a time, in real time.
+//! A region on this machine with the real cluster, for tests: one at a time, in real time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,10 +31,10 @@ spec:
   subnetSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
   securityGroupSelectorTerms: [{tags: {karpenter.sh/discovery: demo}}]
 ";
-/// What the agent may do, as the chart installs it.
+/// The agent's rights, as the chart installs them.
 const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
-/// The machines of tests boot at once, as those of the peer's own rig on kwok do, and EC2 does what it is asked in a
-/// moment: what is measured is Kubernetes and Tenon.
+/// Machines of tests boot at once, like those of the peer's own rig on kwok, and EC2 answers in a moment: the tests
+/// measure Kubernetes and Tenon.
 const BOOT: BootTimes = BootTimes { joins_after: SignedDuration::ZERO, ready_after: SignedDuration::ZERO };
 /// How long EC2 takes.
 const DELAYS: Delays = Delays {
@@ -43,7 +43,7 @@ const DELAYS: Delays = Delays {
     stop: Span::seconds(1, 2),
     image: Span::seconds(1, 2),
 };
-/// The longest that the region stands still while a test waits.
+/// The longest pause of the region while a test waits.
 const TURN: Duration = Duration::from_millis(50);
 /// The cluster's name in the registry.
 const NAME: &str = "demo";
@@ -60,7 +60,7 @@ pub struct Live {
     pub admin: Cluster,
     /// A namespace of the test's own.
     pub namespace: String,
-    /// What happened while the test waited last, a line each.
+    /// The happenings during the test's last wait, a line each.
     pub told: Vec<String>,
     telling: ClusterTelling,
     runtime: Runtime,
@@ -95,7 +95,7 @@ impl Moment {
 }
 
 impl Live {
-    /// A region with an image, beside the cluster that was started for tests, in which nothing of another test is left.
+    /// A region with an image, beside the test cluster, which is cleared first.
     #[must_use]
     pub fn start(namespace: &str) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ impl Live {
         self.runtime.block_on(self.admin.apply(&yaml.replace("NAMESPACE", &self.namespace)));
     }
 
-    /// Deletes an object without a namespace, as `kubectl delete` does: what it owns goes after it.
+    /// Deletes a cluster-scoped object, like `kubectl delete`, with its dependents.
     pub fn delete(&self, (version, kind): (&str, &str), name: &str) {
         let place = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
         let deleting = async {
@@ -173,7 +173,7 @@ impl Live {
         self.region.make_image(&image(name))
     }
 
-    /// The instances that EC2 says are running.
+    /// The instances that EC2 reports as running.
     #[must_use]
     pub fn running(&self) -> Vec<Instance> {
         let records = self.region.twin().instances().into_iter();
@@ -214,10 +214,9 @@ impl Live {
         let _going = self.runtime.block_on(deleting).expect("Deployments are deleted");
     }
 
-    /// Lets the region go on until what is asked for is so; how long that took.
+    /// Runs the region until the condition holds; returns the time that it took.
     ///
-    /// # Panics
-    /// If it isn't so in time: with what happened, and how the cluster is.
+    /// # Panics If it doesn't hold in time, with the happenings and the cluster's state.
     pub fn until(&mut self, what: &str, within: Duration, mut is_so: impl FnMut(&Self) -> bool) -> Duration {
         let began = Instant::now();
         self.told.clear();
@@ -284,8 +283,8 @@ fn summary(moment: &Moment) -> Value {
     json!({"nodes": nodes, "pods": pods})
 }
 
-/// Takes away what an earlier test left: its pods and their controllers, pools, classes, claims and Nodes, and what the
-/// agent remembers of a table that is gone.
+/// Deletes the remains of an earlier test: its pods and their controllers, pools, classes, claims and Nodes, and the
+/// agent's record of the old table.
 async fn clear(admin: &Cluster) {
     for (version, kind) in [
         ("apps/v1", "Deployment"),

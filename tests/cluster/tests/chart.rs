@@ -1,7 +1,7 @@
-//! The chart, by Helm itself: what it refuses, what it renders, and that a real cluster takes it.
+//! The chart in Helm itself: what it refuses, what it renders, and that a real cluster accepts it.
 //!
-//! Run by `tests/servers/helm -- tests/servers/control-plane -- cargo test --workspace --test chart -- --ignored`, after
-//! `infra/build host`.
+//! Run by `tests/servers/helm -- tests/servers/control-plane -- cargo test --workspace --test chart -- --ignored`,
+//! after `infra/build host`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 
@@ -18,11 +18,11 @@ use tenon_cluster_tests::{Cluster, agent_binary, definitions};
 use tenon_domain::manifest;
 use tenon_snapshot::object::{self, list, text};
 
-/// What the tests of the port hold the agent to.
+/// The rights in the tests of the port.
 const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
 /// The namespace of those.
 const NAMESPACE: &str = "tenon-system";
-/// What docs/agent.md asks to be given.
+/// The values that docs/agent.md requires.
 const GIVEN: [&str; 4] = [
     "cluster=prod",
     "region=us-east-1",
@@ -44,7 +44,7 @@ fn with<'a>(arguments: &[&'a str], values: &[&'a str]) -> Vec<&'a str> {
     arguments.iter().copied().chain(values.iter().flat_map(|value| ["--set", value])).collect()
 }
 
-/// What Helm says, where it succeeds.
+/// Helm's output on success.
 fn said(arguments: &[&str]) -> String {
     let output = helm(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -160,7 +160,7 @@ fn the_binary_is_told_all_that_it_needs() {
     assert_eq!(told("TENON_TABLE"), Some("arn:aws:dynamodb:us-east-1:1:table/t"));
     assert_eq!((told("TENON_BUS"), told("TENON_INSTALLATION")), (Some("two"), Some("two")));
     let run = |env: &BTreeMap<String, String>| {
-        // Nothing of this test's own environment: no cluster is found, which is asked for after the configuration.
+        // An empty environment, so that no cluster is found; the agent looks for one after reading its configuration.
         let mut command = Command::new(agent_binary());
         let output = command.env_clear().envs(env).env("TENON_LISTEN", "127.0.0.1:0").output();
         let output = output.expect("the binary runs");
@@ -215,7 +215,7 @@ async fn a_real_cluster_takes_it_and_lets_it_go() {
         assert!(api.get_opt(name).await.expect("it answers").is_some(), "{name} isn't installed");
     }
     let deployments: Api<Deployment> = Api::namespaced(admin.client(), &namespace);
-    // Both run on a node that nobody registered yet: they do that.
+    // Both run on an unregistered node: they are what registers it.
     until("two replicas are ready", async || {
         let found = deployments.get("tenon-agent").await.expect("it is installed");
         (found.status?.ready_replicas == Some(2)).then_some(())

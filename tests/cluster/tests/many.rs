@@ -1,7 +1,7 @@
-//! How long five hundred pods wait for nodes that are launched for them, beside nodes that are there.
+//! How long five hundred pods wait for nodes launched for them, compared with existing nodes.
 //!
 //! Run by `TENON_CONTROL_PLANE_RATES=kubernetes tests/servers/control-plane -- cargo test --workspace --test many --
-//! --ignored --nocapture`: with the limits that kube-scheduler and kube-controller-manager have by default.
+//! --ignored --nocapture`: with the default limits of kube-scheduler and kube-controller-manager.
 
 use std::time::Duration;
 
@@ -72,8 +72,8 @@ fn five_hundred_pods_run_soon_after_they_would_on_nodes_that_are_there() {
     assert!(ratio <= MOST, "{ratio:.2} times as long, where at most {MOST} is meant to be");
 }
 
-/// How long the same pods take without any node being launched, and on how many. kube-scheduler spreads them otherwise
-/// than the first ones were planned, so that some may find no place: then there is a node more, and they come again.
+/// How long the same pods take without a launch, and on how many nodes. kube-scheduler spreads them differently from
+/// the first plan, so some may find no room; then a node is added, and they are created again.
 fn on_nodes_that_are_there(live: &mut Live) -> Option<(Duration, usize)> {
     for _ in 0..ROUNDS {
         let nodes = live.look().nodes.len();

@@ -1,5 +1,5 @@
-//! The agent's port on a real API server, under the agent's own rights: each call, what each refusal is, and that every
-//! verb of its roles is needed.
+//! The agent's port on a real API server, under the agent's own rights: each call, the meaning of each refusal, and
+//! the need for every verb of its roles.
 //!
 //! Run by `tests/servers/control-plane -- cargo test --workspace --test port -- --ignored`.
 
@@ -20,7 +20,7 @@ use tenon_kube::{KubeClient, Listing, WATCHED};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
 
-/// What the agent may do, as the chart installs it.
+/// The agent's rights, as the chart installs them.
 const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
 const NAMESPACE: &str = "tenon-system";
 /// Nothing here takes the API server as long.
@@ -79,7 +79,7 @@ impl PortWorld {
         ObjectKey::of(&object).expect("it has a name and a known kind")
     }
 
-    /// Waits until the store shows what is looked for.
+    /// Waits until the store shows the expected state.
     async fn seen(&self, kind: Kind, name: &str, is: impl Fn(&Value) -> bool) -> Result<Object, String> {
         let start = Instant::now();
         loop {
@@ -196,7 +196,7 @@ impl PortWorld {
         let label = self.name("app");
         let (one, other) = (self.pod(&label).await, self.pod(&label).await);
         let (uid, other_uid) = (self.pod_uid(&one).await?, self.pod_uid(&other).await?);
-        // One of them is another pod by now, and none of a third name was ever there: neither keeps the rest from it.
+        // One of them is another pod by now, and a third name never existed: neither stops the others.
         let strangers =
             [(one.clone(), other_uid.clone()), (ObjectKey::new(Kind::Pod, "default", "never"), uid.clone())];
         let nominated: Vec<_> = strangers.into_iter().chain([(other.clone(), other_uid.clone())]).collect();
@@ -274,7 +274,8 @@ impl PortWorld {
         Ok(())
     }
 
-    /// Applies a status twice: the second time nothing changes; and once with less, which takes the rest away.
+    /// Applies a status twice, the second time without a change, and once with fewer fields, which removes the
+    /// others.
     async fn show(&mut self, kind: Kind, name: &str, status: &Value) -> Told {
         let object = |status: &Value| json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "metadata": {"name": name}, "status": status});
         let written = self.kube.apply_status(&object(status)).await.map_err(told("apply status"))?;
@@ -454,7 +455,7 @@ async fn budgets_refuse_evictions() {
     let label = world.name("app");
     let pod = world.pod(&label).await;
     let uid = world.pod_uid(&pod).await.expect("it is seen");
-    // A pod that isn't ready goes unless a healthy budget is asked for: it has to run.
+    // A pod that isn't ready may be evicted unless the policy requires a healthy budget; so it must run.
     let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.admin.client(), "default");
     let running =
         json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
@@ -490,7 +491,7 @@ async fn budgets_refuse_evictions() {
 #[tokio::test]
 #[ignore = "needs tests/servers/control-plane"]
 async fn every_verb_is_needed() {
-    // Each list is asked for in both ways, so both rights are.
+    // Each list is requested in both ways, so both rights are needed.
     let _granted = PortWorld::new(Listing::Streamed).await;
     let mut superfluous = Vec::new();
     for role in roles().iter().filter(|role| role.get("rules").is_some()) {

@@ -1,5 +1,5 @@
-//! The whole of Tenon with a real cluster: functions, table and EC2 of a region on this machine; API server, scheduler,
-//! controllers and pods of Kubernetes itself; the agent under its own rights.
+//! The whole of Tenon with a real cluster: functions, table and EC2 of a region on this machine; API server,
+//! scheduler, controllers and pods of Kubernetes itself; the agent under its own rights.
 //!
 //! Run by `tests/servers/control-plane -- cargo test --workspace --test region -- --ignored`.
 
@@ -12,11 +12,11 @@ use k8s_openapi::api::core::v1::Node;
 use tenon_cluster_tests::{CLASS, Live, Moment};
 use tenon_ec2::port::{Instance, TargetCapacityType};
 
-/// Nodes boot at once; what takes longer than this doesn't happen.
+/// Nodes boot at once; the limit for everything.
 const SOON: Duration = Duration::from_secs(90);
-/// A roll goes node by node, with a launch and a drain each.
+/// A rollout goes node by node, with a launch and a drain each.
 const ROLL: Duration = Duration::from_secs(300);
-/// What is deleted takes no more pods after so long.
+/// How soon a deleted Node accepts no more pods.
 const TAINTED: Duration = Duration::from_secs(3);
 /// Its drain begins: a report, a look of `lifecycle`, a ring.
 const DRAINING: Duration = Duration::from_secs(15);
@@ -68,7 +68,7 @@ fn all_run(moment: &Moment) -> bool {
     moment.pods.len() == REPLICAS && moment.ready_pods().count() == REPLICAS
 }
 
-/// A cluster whose pods run on nodes that were launched for them.
+/// A cluster whose pods run on nodes launched for them.
 fn serving(namespace: &str) -> Live {
     let mut live = Live::start(namespace);
     live.apply(CLASS);
@@ -82,7 +82,7 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Whether a Node is owned by the NodeClaim that it was launched for, which waits for it.
+/// Whether a Node's owner is its NodeClaim, which waits for it.
 fn is_owned(node: &Node) -> bool {
     let claim = node.metadata.annotations.as_ref().and_then(|all| all.get("tenon.dev/nodeclaim"));
     let owners = node.metadata.owner_references.iter().flatten();
@@ -156,8 +156,8 @@ fn is_tainted(node: &Node) -> bool {
     taints.into_iter().any(|taint| taint.key == "karpenter.sh/disrupted" && taint.effect == "NoSchedule")
 }
 
-/// Deletes an object and follows the nodes that go with it, until their pods run elsewhere: how long after the call all of
-/// them were tainted, their drains had begun, and EC2 was told to terminate all of their instances.
+/// Deletes an object, and follows its nodes until their pods run elsewhere. Returns the times until all were tainted,
+/// until their drains began, and until EC2 was asked to terminate all of their instances.
 fn delete_and_follow(live: &mut Live, object: (&str, &str), name: &str, going: &[Instance]) -> [Duration; 3] {
     let began = Instant::now();
     live.delete((object.0, object.1), name);
@@ -227,7 +227,7 @@ fn a_new_image_rolls_the_nodes_while_the_agent_crashes() {
     live.until("all nodes have the new image", ROLL, |live| {
         let moment = live.look();
         fewest = fewest.min(moment.ready_pods().count());
-        // Once with each number of old nodes left: before, amid and after drains.
+        // Once for each number of old nodes: before, during and after drains.
         let old = live.running().iter().filter(|one| before.contains(&one.id)).count();
         if crashed_at.insert(old) {
             live.agent.crash();

@@ -1,5 +1,5 @@
-//! The CustomResourceDefinitions against our reader of manifests, without a server: both know the same fields, and the
-//! reader says of each manifest of the tables what they say it does.
+//! The CustomResourceDefinitions against our reader of manifests, without a server: both have the same fields, and
+//! the reader's verdict on each manifest of the tables is the expected one.
 
 #![expect(
     clippy::expect_used,
@@ -16,9 +16,9 @@ use tenon_domain::manifest::{ManifestObject, read_value};
 
 /// A field that no schema has and that isn't near one that it has.
 const STRANGER: &str = "qqqqqqqqqqqq";
-/// What the API server adds to `metadata` and no schema says.
+/// The API server's own fields of `metadata`, which no schema has.
 const METADATA: &str = "/metadata";
-/// Written by us and read by nobody here.
+/// Tenon writes it, and no code here reads it.
 const STATUS: &str = "/status";
 /// Its fields are the kubelet's: the reader takes any.
 const KUBELET: &str = "/spec/kubelet";
@@ -53,7 +53,7 @@ fn with_stranger(definition: &Definition, pointer: &str) -> Value {
     value
 }
 
-/// The fields that the reader knows of a map, as it says itself where it finds a stranger.
+/// The reader's known fields of a map, from its error for an unknown one.
 fn known_to_the_reader(definition: &Definition, pointer: &str) -> BTreeSet<String> {
     let errors =
         read_value(&with_stranger(definition, pointer), "manifest").expect_err("a stranger is an error");
@@ -107,7 +107,7 @@ fn every_field_has_a_description() {
     }
 }
 
-/// What the reader says of a case that it ought to say otherwise of.
+/// The reader's deviation from a case's verdict.
 fn wrong(table: &str, case: &Case) -> Option<String> {
     let told = read(&case.manifest);
     let right = match (&case.reader, &told) {

@@ -1,4 +1,4 @@
-//! The adapters against servers that others wrote; see `tests/`.
+//! The adapters against independent servers; see `tests/`.
 //!
-//! Nothing here runs in a plain `cargo test`: each test is ignored with the command that runs it, and fails where the
-//! server that it needs isn't named.
+//! A plain `cargo test` runs none of it: each test is ignored with the command that runs it, and fails without its
+//! server.

@@ -1,27 +1,27 @@
-//! Where a server does otherwise than EC2, as far as the port shows it.
+//! Differences of a server from EC2, as the port shows them.
 
-/// What a server does otherwise.
+/// A difference of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Difference {
     /// A list comes on one page, however long.
     OnePage,
-    /// A fleet takes its first override, whatever it costs.
+    /// A fleet uses its first override, at any price.
     FirstOverrideOnly,
     /// No pool runs dry: there are no capacity errors.
     NoCapacityErrors,
-    /// A client token that was used launches again.
+    /// A used client token launches again.
     NoClientTokens,
     /// Images are launched in every state, and on every architecture.
     EveryImageLaunches,
-    /// What is wrong with one override refuses the whole fleet.
+    /// A problem of one override refuses the whole fleet.
     ItemErrorsRefuseTheFleet,
     /// Instances of a fleet aren't in their template's security groups.
     NoFleetGroups,
     /// Instances of a fleet don't carry `aws:ec2:fleet-id`.
     NoFleetTag,
-    /// Of several images by id, those that don't exist are left out without a word.
+    /// Among several images by id, unknown ones are skipped silently.
     MissingImagesAreSilent,
-    /// Disabled images are told though they weren't asked for.
+    /// Disabled images are returned even if they aren't requested.
     DisabledAlwaysTold,
     /// Deleting a launch template that doesn't exist isn't `NotFound`.
     DeletingUnknownTemplatesIsInvalid,
@@ -31,7 +31,7 @@ pub enum Difference {
     AddressesOutliveInstances,
     /// Every caller may do everything.
     NothingIsDenied,
-    /// A dry run doesn't look at what the request names.
+    /// A dry run doesn't check the resources of the request.
     DryRunsLookAtNothing,
 }
 

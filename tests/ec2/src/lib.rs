@@ -1,9 +1,8 @@
-//! The same tests of the EC2 port on every server there is: the region twin in this process, the twin on the wire and
-//! moto, both through the adapter of `tenon-aws`.
+//! The same tests of the EC2 port on every server: the region twin in this process, the twin on the wire and moto,
+//! both through the adapter of `tenon-aws`.
 //!
-//! Decides what a test asks ([`bodies`]) and where servers may differ ([`Difference`]); doesn't decide how a server is
-//! started (`tests/servers/moto`). Invariant: a difference is asserted as the server shows it, so that a server that
-//! loses one fails its test.
+//! Decides the tests ([`bodies`]), and where servers may differ ([`Difference`]), not how a server is started
+//! (`tests/servers/moto`). Invariant: a difference is asserted, so a server that loses one fails its test.
 
 #![expect(
     clippy::unwrap_used,

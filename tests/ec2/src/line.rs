@@ -1,7 +1,7 @@
-//! Functions over a server's EC2: a cluster, its table in memory, and an agent that reports what the test says.
+//! Functions over a server's EC2: a cluster, its table in memory, and an agent that reports the test's objects.
 //!
-//! Decides how a story is told to functions; what they make of it is theirs. Prices and zonal shifts are the twin's on
-//! every server, as none of them has the Pricing API or ARC.
+//! Decides the events of a story; the functions decide the rest. Prices and zonal shifts are the twin's on every
+//! server, because none of them has the Pricing API or ARC.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::bodies::instances;
 use crate::server::{IMAGES_TAG, Server, WORLD_TAG};
 use crate::twin::TwinServer;
 
-/// What functions are given on a server.
+/// The functions' ports on a server.
 struct LinePorts<'a, S: Server> {
     table: MemoryTable,
     account: Ec2Account<&'a S::Ec2, RegionTwin, RegionTwin>,
@@ -75,7 +75,7 @@ impl<'a, S: Server> Ports for LinePorts<'a, S> {
     }
 }
 
-/// What was written.
+/// The written items.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Written {
     /// Calls of the table.
@@ -161,7 +161,7 @@ impl<'a, S: Server> Line<'a, S> {
         self.ports.table.commit(&content_commit(Vec::new(), vec![write])).await.unwrap();
     }
 
-    /// The agent reports what there is now.
+    /// The agent reports the current objects.
     async fn report(&mut self) {
         let encoded = self.encoder.encode(&self.objects, self.manifest.as_ref(), self.ports.now());
         let generation = self.manifest.as_ref().map_or(1, |manifest| manifest.generation + 1);
@@ -188,7 +188,7 @@ impl<'a, S: Server> Line<'a, S> {
         function.handle(&self.ports, scope, &[WakeCause::Sweep]).await.unwrap();
     }
 
-    /// Every function's sweep, twice: what one has learned the others see then.
+    /// Every function's sweep, twice, so that each sees the others' results.
     pub(crate) async fn sweep(&self) {
         let cluster = WakeScope::Cluster(self.cluster.clone());
         for _ in 0..2 {
@@ -200,7 +200,7 @@ impl<'a, S: Server> Line<'a, S> {
         }
     }
 
-    /// All parts of the catalogue are asked for; what that writes.
+    /// Refreshes all parts of the catalogue; returns the written items.
     pub(crate) async fn refresh_catalogue(&self) -> Written {
         self.ports.table.reset_meter();
         let causes = CatalogPart::ALL.map(WakeCause::Refresh);
@@ -218,7 +218,7 @@ impl<'a, S: Server> Line<'a, S> {
         self.ports.table.dump().filter(|(key, _)| key.sk.starts_with(keys::TYPE)).count()
     }
 
-    /// What the class came to.
+    /// The class's status.
     pub(crate) fn class(&self) -> ClassStatus {
         self.cluster_items(keys::NODE_CLASS).remove(0)
     }
@@ -243,7 +243,7 @@ impl<'a, S: Server> Line<'a, S> {
         found
     }
 
-    /// The events that functions announced since this was asked last, without repetitions.
+    /// The functions' distinct events since the last call.
     pub(crate) fn announced(&self) -> BTreeSet<String> {
         self.ports.signals.take_events().into_iter().map(|(kind, _)| kind).collect()
     }

@@ -1,6 +1,6 @@
 //! Servers behind the adapter: EC2's wire protocol at an endpoint.
 //!
-//! moto's world is made with the SDK itself: making VPCs isn't in the port.
+//! The SDK itself creates moto's world, because the port can't create VPCs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,10 +30,9 @@ pub struct MotoServer {
 }
 
 impl MotoServer {
-    /// moto at the endpoint that the environment names, with a world that is new.
+    /// moto at the environment's endpoint, with a new world.
     ///
-    /// # Panics
-    /// Where the variable isn't set, or the server doesn't make the world.
+    /// # Panics If the variable isn't set, or the server doesn't create the world.
     pub async fn new() -> Self {
         let endpoint = std::env::var(ENDPOINT).unwrap_or_else(|_| {
             panic!("`{ENDPOINT}` isn't set: run `tests/servers/moto -- cargo test -p tenon-ec2-tests -- --ignored`")
@@ -56,8 +55,7 @@ pub struct WireServer {
 impl WireServer {
     /// A new twin, served on a free port of this machine as long as the runtime lives.
     ///
-    /// # Panics
-    /// Where no port can be bound.
+    /// # Panics If no port can be bound.
     pub async fn new() -> Self {
         let served = TwinServer::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -88,7 +86,7 @@ impl WireServer {
     }
 }
 
-/// The SDK's configuration for a server that asks for no rights.
+/// The SDK's configuration for a server without authorisation.
 fn config(endpoint: &str) -> SdkConfig {
     let credentials = Credentials::new("test", "test", None, None, "tests");
     let http = aws_smithy_http_client::Builder::new().build_http();

@@ -1,4 +1,4 @@
-//! What a test needs of a server: the port, a world of its own, and what only some servers can be told.
+//! The tests' requirements on a server: the port, a world of its own, and the controls that some servers have.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::difference::Difference;
 
 /// The tag of images that are in every world.
 pub(crate) const IMAGES_TAG: (&str, &str) = ("tenon.dev/test", "ec2");
-/// The tag of what belongs to one world alone.
+/// The tag of one world's resources.
 pub(crate) const WORLD_TAG: &str = "example.com/world";
 
 /// A server with a world.
@@ -35,7 +35,7 @@ pub trait Server {
     fn pass(&self, seconds: i64);
 }
 
-/// What a test finds at its beginning. Nothing in it belongs to another test, but for the images.
+/// A test's world at its beginning. Only the images are shared with other tests.
 #[derive(Debug, Clone)]
 pub struct ServerWorld {
     /// Its name, unlike any other's.
@@ -53,13 +53,13 @@ pub struct ServerWorld {
 }
 
 impl ServerWorld {
-    /// The tags of what belongs to this world.
+    /// The tags of this world's resources.
     #[must_use]
     pub fn tags(&self) -> Tags {
         Tags::from([(WORLD_TAG.to_owned(), self.name.clone())])
     }
 
-    /// Finds what belongs to this world.
+    /// The filter for this world's resources.
     #[must_use]
     pub fn filter(&self) -> TagFilter {
         TagFilter::equals(WORLD_TAG, &self.name)

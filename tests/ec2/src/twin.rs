@@ -12,7 +12,7 @@ use tenon_twin::{Call, CapacityPool, ImageOutcome, NewImage, RegionTwin, TwinClo
 use crate::difference::Difference;
 use crate::server::{IMAGES_TAG, Server, ServerWorld, WORLD_TAG};
 
-/// The twin, with its world. It does what EC2 does.
+/// The twin, with its world. It behaves like EC2.
 #[derive(Debug)]
 pub struct TwinServer {
     twin: RegionTwin,
@@ -21,7 +21,7 @@ pub struct TwinServer {
 }
 
 impl TwinServer {
-    /// A twin of us-east-1 that nothing was done to yet. What it makes is seen at once.
+    /// An unused twin of us-east-1. Its changes are visible at once.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "a world is made, not assumed")]
     pub fn new() -> Self {

@@ -1,4 +1,4 @@
-//! The port's tests on the region twin through the adapter and the wire: what moto lacks is seen here.
+//! The port's tests on the region twin through the adapter and the wire, with features that moto lacks.
 
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
 
@@ -17,7 +17,7 @@ use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
 edges!(WireServer::new().await);
 
-/// A launch whose answer was lost, or that never arrived, looks the same; asked again under its token it is done once.
+/// A launch whose answer was lost, or that never arrived, looks the same; repeated under its token it happens once.
 async fn launches_once(effect: FaultEffect) {
     let server = WireServer::new().await;
     let (ec2, world) = (server.ec2(), server.world());

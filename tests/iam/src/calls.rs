@@ -1,8 +1,8 @@
-//! Which rights AWS asks for each call of the adapters.
+//! The rights that AWS checks for each call of the adapters.
 //!
-//! Decides it for every call of the ports, one by one; a call that isn't here fails the recording. From AWS's Service
+//! Decides them for every call of the ports; an unknown call fails the recording. Sources: AWS's Service
 //! Authorization Reference, "Actions, resources, and condition keys" of each service, and EC2's user guide on
-//! resource-level permissions of RunInstances and on tagging what is created, read in November 2026.
+//! resource-level permissions of RunInstances and on tagging at creation, read in November 2026.
 
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, InstanceProfileSpec, ReservationPreference, Tags,
@@ -18,7 +18,7 @@ use crate::request::{
     RESOURCE_IDENTIFIER, RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
 };
 
-/// The tag that says whose something is.
+/// The tag with the owner of a resource.
 const OWNER: &str = "tenon.dev/installation";
 
 /// Operations of the adapters, by AWS's names, with the actions that AWS checks for them. The adapters' sources are
@@ -59,18 +59,17 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("sqs:SendMessage", &["sqs:SendMessage"]),
 ];
 
-/// Operations of the adapters that no function and no agent asks for, so no role may do them, with the reason why the
-/// adapter has them.
+/// Operations of the adapters that no function and no agent calls, so that no role may have them, with the reason why
+/// the adapter has them.
 pub const UNASKED: &[(&str, &str)] = &[
     ("ec2:DeleteLaunchTemplate", "templates are few and cost nothing; nothing cleans them up yet"),
     ("ec2:DescribeLaunchTemplates", "a template is made under a name that is its content's digest"),
     ("ec2:RunInstances", "only as a dry run, which no class asks for yet; fleets ask for the same right"),
 ];
 
-/// What AWS checks for a call.
+/// The rights that AWS checks for a call.
 ///
-/// # Errors
-/// The call, where this module doesn't know it.
+/// # Errors The call, if this module doesn't know it.
 pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
     Ok(match asked {
         AskedCall::Get(key) => vec![table("GetItem", [key])],
@@ -154,7 +153,7 @@ fn owned(request: Request, tags: &Tags) -> Request {
     }
 }
 
-/// EC2 checks CreateFleet, then each launch of it as RunInstances by the same caller, then the tags of what is made.
+/// EC2 checks CreateFleet, then each of its launches as RunInstances by the same caller, then the tags at creation.
 fn create_fleet(fleet: &CreateFleetRequest) -> Vec<Request> {
     let mut asked = Vec::new();
     let tags = &fleet.tags;
@@ -172,7 +171,7 @@ fn create_fleet(fleet: &CreateFleetRequest) -> Vec<Request> {
     for template in &fleet.launch_templates {
         let templates = resource(&format!("launch-template/{}", template.name));
         for action in ["ec2:CreateFleet", "ec2:RunInstances"] {
-            // A template is ours by the tags that it was made with.
+            // A template is ours by its tags at creation.
             asked.push(Request::new(action, templates.clone()).with(RESOURCE_TAG, [INSTALLATION]));
             for with in &template.overrides {
                 let image = with.image.as_ref().map(|id| public_arn(&format!("image/{id}")));
@@ -187,7 +186,7 @@ fn create_fleet(fleet: &CreateFleetRequest) -> Vec<Request> {
     asked
 }
 
-/// What a template says is checked when it is launched from, by whoever launches; its role already when it is made.
+/// A template's content is checked at a launch from it, for the caller of the launch; its role already at creation.
 fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
     let data = &template.data;
     let resource = arn("ec2", "launch-template/*");

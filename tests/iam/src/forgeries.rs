@@ -1,7 +1,7 @@
-//! Requests that nobody may make: every request that somebody makes, with one thing changed.
+//! Forbidden requests: every real request with one change.
 //!
-//! Decides what can be changed: the action, the resource, each circumstance. Whether a changed request is one that a
-//! role makes anyway is the reader's question.
+//! Decides the possible changes: the action, the resource, each circumstance. The reader decides whether a changed
+//! request is another real one.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ const ACTIONS: [(&str, &[&str]); 10] = [
     ("lambda", &["InvokeFunction"]),
 ];
 
-/// What becomes of a request when one thing is changed.
+/// The changed forms of a request.
 #[must_use]
 pub fn forge(request: &Request) -> Vec<Request> {
     let mut forged = actions(request);

@@ -1,10 +1,10 @@
-//! IAM's decision about one request: a library evaluates statements, AWS's reference says what there is to evaluate.
+//! IAM's decision about one request: a library evaluates statements, and AWS's reference gives the context.
 //!
-//! Decides which library: the crate `iam-rs`. It does what IAM's user guide says of everything that our policies use,
-//! which tests hold it to: sets of values and missing keys, `Null`, wildcards, case. It knows no policy variables in
-//! sets of values and no `*` as a request's resource; our policies use no variables, and the latter is handled here.
-//! Rejected: the npm package `@cloud-copilot/iam-simulate`, which knows those too and gives the same answers, for its
-//! licence (AGPL), which our tests' code would have to take on.
+//! Decides the library: the crate `iam-rs`. It follows IAM's user guide for everything that our policies use, which
+//! tests check: sets of values and missing keys, `Null`, wildcards, case. It lacks policy variables in sets of
+//! values, which our policies don't use, and `*` as a request's resource, which is handled here. Rejected: the npm
+//! package `@cloud-copilot/iam-simulate`, which has both and gives the same answers, for its licence (AGPL), which
+//! our tests' code would have to adopt.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::reference;
 use crate::request::{ACCOUNT, Request};
 
-/// What only `*` matches: the resource of actions that know none.
+/// A resource that only `*` matches, for actions without resources.
 const NOTHING: &str = "arn:aws:none:::none";
 
 /// Statements that are evaluated together.
@@ -28,8 +28,7 @@ pub struct Policy {
 impl Policy {
     /// The policy of these statements.
     ///
-    /// # Errors
-    /// What isn't a statement.
+    /// # Errors A malformed statement.
     pub fn new(statements: &[Value]) -> Result<Self, String> {
         let mut statements = statements.to_vec();
         statements.iter_mut().for_each(texts);
@@ -41,19 +40,17 @@ impl Policy {
         Ok(Self { evaluator: PolicyEvaluator::with_policies(vec![policy]) })
     }
 
-    /// Whether a role of ours with this policy may.
+    /// Whether this policy allows one of our roles the request.
     ///
-    /// # Errors
-    /// What can't be evaluated: a malformed ARN or statement.
+    /// # Errors A malformed ARN or statement.
     pub fn allows(&self, request: &Request) -> Result<bool, String> {
         let role = PrincipalId::String(format!("arn:aws:iam::{ACCOUNT}:role/one-of-ours"));
         self.allows_to(Principal::Aws(role), request)
     }
 
-    /// The same for a service of AWS, asked of a resource's policy or a role's trust.
+    /// The same for a service of AWS, by a resource's policy or a role's trust.
     ///
-    /// # Errors
-    /// What can't be evaluated: a malformed ARN or statement.
+    /// # Errors A malformed ARN or statement.
     pub fn allows_service(&self, service: &str, request: &Request) -> Result<bool, String> {
         self.allows_to(Principal::Service(PrincipalId::String(service.to_owned())), request)
     }

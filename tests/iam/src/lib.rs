@@ -1,10 +1,9 @@
-//! The stacks' policies against what the code asks for.
+//! The stacks' policies against the code's requests.
 //!
-//! [`stack`] reads roles and policies from the real templates; [`recording`] plays the scenarios and hears what each
-//! function and the agent ask; [`calls`] says which rights AWS asks for each call; [`judge`] decides as IAM does, with
-//! a library's evaluation and [`mod@reference`]'s knowledge of which condition keys AWS gives with which action;
-//! [`forgeries`] are the requests that nobody may make. The tests compare both ways: nothing that is asked is denied,
-//! nothing is allowed that isn't asked.
+//! [`stack`] reads roles and policies from the real templates; [`recording`] plays the scenarios and records the
+//! requests of each function and the agent; [`calls`] has the rights that AWS checks for each call; [`judge`] decides
+//! like IAM, with a library's evaluation and [`mod@reference`]'s condition keys of each action; [`forgeries`] are
+//! forbidden requests. The tests compare both ways: every real request is allowed, every forbidden one is denied.
 
 pub mod calls;
 pub mod forgeries;

@@ -1,15 +1,15 @@
-//! Statements with one thing taken away: narrower ones must deny what is asked, wider ones must allow what is forged.
+//! Statements with one part removed: narrower ones must deny a real request, wider ones must allow a forbidden one.
 //!
-//! Decides what can be taken away of a statement.
+//! Decides the removable parts of a statement.
 
 use serde_json::{Value, json};
 
 use crate::stack::list;
 
-/// A changed policy, and what was changed.
+/// A changed policy, and the change.
 #[derive(Debug, Clone)]
 pub struct Mutant {
-    /// What was changed.
+    /// The change.
     pub change: String,
     /// The statements.
     pub statements: Vec<Value>,

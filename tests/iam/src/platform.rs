@@ -1,5 +1,5 @@
-//! What is asked in a role's name by others than the recorded code: by Lambda, by Scheduler, by the agent's listening,
-//! and what no scenario plays.
+//! Requests in a role's name outside the recorded code: by Lambda, by Scheduler, by the agent's polling, and those
+//! that no scenario reaches.
 //!
 //! Decides the list, each with its reason.
 
@@ -13,8 +13,7 @@ use crate::stack::{Account, SNAPSHOTS_OF_NEXT, Stack};
 
 /// The requests of a role beside the recorded ones.
 ///
-/// # Errors
-/// What can't be worked out.
+/// # Errors An expression of the stack that can't be evaluated.
 pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     if role.starts_with("scheduler") {
         return scheduled(role, stacks);
@@ -26,7 +25,7 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
             .map(|action| calls::queue(action, &own))
             .to_vec());
     }
-    // Lambda writes a function's output to its log, and keeps what it gave up on, as the function.
+    // Lambda writes a function's log, and keeps its failed invocations, in the function's role.
     let log = arn("logs", &format!("log-group:/aws/lambda/{INSTALLATION}-{role}:log-stream:one"));
     let mut asked: Vec<Request> = ["logs:CreateLogStream", "logs:PutLogEvents"]
         .map(|action| Request::new(action, log.clone()))
@@ -46,7 +45,7 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     Ok(asked)
 }
 
-/// A class whose volume is made from a snapshot: no scenario has one.
+/// A class with a volume from a snapshot, which no scenario has.
 fn unplayed() -> Result<Vec<Request>, String> {
     let device =
         BlockDeviceMapping { snapshot_id: Some("snap-1".to_owned()), ..BlockDeviceMapping::default() };
@@ -69,7 +68,7 @@ fn unplayed() -> Result<Vec<Request>, String> {
     Ok(asked)
 }
 
-/// What the schedules of the role's stack send, and where it goes if that fails.
+/// The requests of the role's schedules, and their dead letters.
 fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     let mut asked = Vec::new();
     for stack in stacks {
@@ -99,10 +98,9 @@ fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     Ok(asked)
 }
 
-/// The queues that rules deliver to, and where it goes if that fails.
+/// The queues of rules, and their dead letters.
 ///
-/// # Errors
-/// What can't be worked out.
+/// # Errors An expression of the stack that can't be evaluated.
 pub fn delivered(stack: &Stack) -> Result<Vec<Request>, String> {
     let mut asked = Vec::new();
     for (_, rule) in stack.of_kind("AWS::Events::Rule")? {
@@ -129,7 +127,7 @@ pub fn recorded_as(role: &str, account: &Account) -> Option<&'static str> {
         "registry",
     ];
     let found = tasks.into_iter().find(|task| *task == role);
-    // The scenarios' cluster; the agent of another is judged by what this one may.
+    // The scenarios' cluster; another cluster's agent is judged by the same requests.
     let agent = (role == "agent of demo" && account.roles.contains_key(role)).then_some("agent");
     found.or(agent)
 }

@@ -1,6 +1,6 @@
-//! What functions and the agent ask for: every scenario is played, and every call of every port is heard.
+//! The requests of functions and the agent: every scenario is played, and every call of every port is recorded.
 //!
-//! Decides nothing of its own. One call of each kind is kept.
+//! Decides nothing of its own. It keeps one call of each kind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,13 +22,13 @@ use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage,
 use crate::calls;
 use crate::request::{ACCOUNT, INSTALLATION, REGION, Request, Serves};
 
-/// What each task asked for: by function or `agent`, one request of each kind.
+/// The requests of each task: by function or `agent`, one of each kind.
 pub type Recording = BTreeMap<&'static str, BTreeMap<Request, Request>>;
 
-/// How calls fare while a scenario is played: what is asked for on the way back from a failure is asked for too.
+/// The weather of a scenario, because recovery from a failure makes requests too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
-    /// All goes well.
+    /// Without faults.
     Calm,
     /// One call in ten is throttled or its answer is lost, and one in fifty ends its task.
     Rough,
@@ -41,7 +41,7 @@ enum Weather {
 /// How many answers of CreateFleet are lost: a launch is sent again every minute or so, and its token lives for ten.
 const LOST_ANSWERS: u64 = 20;
 
-/// Hears all that is asked.
+/// Records all requests.
 #[derive(Debug)]
 struct Ear {
     heard: Mutex<(Recording, Vec<String>)>,
@@ -98,8 +98,7 @@ impl Hooks for Ear {
 
 /// Plays the scenarios of folders and the built-in tour in every weather, and the requests of a cluster's stack.
 ///
-/// # Errors
-/// A scenario that can't be played, or a call whose rights nobody said.
+/// # Errors A scenario that can't be played, or a call with unknown rights.
 pub fn record(folders: &[&Path]) -> Result<Recording, String> {
     let mut files = Vec::new();
     for folder in folders {
@@ -121,7 +120,7 @@ pub fn record(folders: &[&Path]) -> Result<Recording, String> {
         let ear = Arc::new(Ear { heard: Mutex::default(), weather, calls: AtomicU64::new(0) });
         for (name, text) in &texts {
             match play(&ear, text) {
-                // What a step asks for may not be there in bad weather, such as an instance to take away.
+                // In bad weather a step's object may not exist, such as an instance to remove.
                 Err(error) if weather == Weather::Calm => return Err(format!("{name}: {error}")),
                 Ok(()) | Err(_) => {}
             }
@@ -151,7 +150,7 @@ fn play(ear: &Arc<Ear>, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A cluster's stack comes, changes and goes.
+/// Creates, updates and deletes a cluster's stack.
 fn register(ear: &Arc<Ear>) -> Result<(), String> {
     let id = InstallationId::parse(INSTALLATION).map_err(|error| error.to_string())?;
     let region = Region::parse(REGION).map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
-//! What AWS's Service Authorization Reference says of the actions that the stacks name: which kinds of resources each
-//! has, and which condition keys AWS gives with it.
+//! AWS's Service Authorization Reference about the stacks' actions: the kinds of resources of each, and its condition
+//! keys.
 //!
-//! Decides nothing of its own. A key that AWS doesn't give with an action is absent, so a condition on it never holds,
-//! or always, if it is of the wrong kind. `tests/iam/refresh` writes the data.
+//! Decides nothing of its own. A key that AWS doesn't give with an action is absent, so a condition on it never
+//! holds, or always, if it is of the wrong kind. `tests/iam/refresh` writes the data.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ struct Action {
 }
 
 static REFERENCE: LazyLock<Reference> = LazyLock::new(|| {
-    // What can't be read knows no action, and the tests say that of the first one.
+    // Unreadable data has no action, and the tests fail on the first one.
     serde_json::from_str(include_str!("../reference.json")).unwrap_or(Reference { actions: BTreeMap::new() })
 });
 
@@ -37,7 +37,7 @@ pub fn knows(action: &str) -> bool {
 /// a condition.
 const UNLISTED: [&str; 1] = ["arc-zonal-shift:GetManagedResource"];
 
-/// Whether the action can be asked of that resource at all. One that isn't known here can.
+/// Whether the action can have that resource. An unknown action can.
 #[must_use]
 pub fn fits(action: &str, resource: &str) -> bool {
     REFERENCE.actions.get(action).is_none_or(|known| {
@@ -49,7 +49,7 @@ pub fn fits(action: &str, resource: &str) -> bool {
     })
 }
 
-/// Keys that AWS gives whenever one of its services asks.
+/// Keys that AWS gives with every request of its services.
 const GLOBAL: [&str; 1] = ["aws:SourceAccount"];
 
 /// Whether AWS gives the key with the action on that resource. With one that isn't known here it gives all.
@@ -93,7 +93,7 @@ fn is_arn(form: &str, arn: &str) -> bool {
         rest = rest.get(at + literal.len()..).unwrap_or_default();
         open = true;
     }
-    // What follows the last variable belongs to it.
+    // The rest after the last variable belongs to it.
     form.ends_with('}') || rest.is_empty()
 }
 

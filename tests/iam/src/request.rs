@@ -1,6 +1,6 @@
-//! A question to IAM: may this be done to that, in these circumstances?
+//! A request to IAM: an action on a resource, in circumstances.
 //!
-//! Decides which circumstances our policies look at, and when two questions are one: ids of instances and names of
+//! Decides the circumstances that our policies use, and when two requests are equal: ids of instances and names of
 //! items don't matter, kinds of partitions, owners and sources do.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +17,19 @@ pub const INSTALLATION: &str = "tenon";
 pub const LEADING_KEYS: &str = "dynamodb:LeadingKeys";
 /// An event's source.
 pub const SOURCE: &str = "events:source";
-/// The owner of what is made.
+/// The owner of a new resource.
 pub const REQUEST_TAG: &str = "aws:RequestTag/tenon.dev/installation";
-/// The owner of what there is.
+/// The owner of an existing resource.
 pub const RESOURCE_TAG: &str = "aws:ResourceTag/tenon.dev/installation";
-/// The call that makes what is tagged.
+/// The call that creates the tagged resource.
 pub const CREATE_ACTION: &str = "ec2:CreateAction";
 /// Keys of the tags that are set.
 pub const TAG_KEYS: &str = "aws:TagKeys";
-/// Whom a role is passed to.
+/// The service that receives a role.
 pub const PASSED_TO: &str = "iam:PassedToService";
-/// Who owns a snapshot.
+/// The owner of a snapshot.
 pub const OWNER: &str = "ec2:Owner";
-/// What ARC is asked about.
+/// The resource in a request to ARC.
 pub const RESOURCE_IDENTIFIER: &str = "arc-zonal-shift:ResourceIdentifier";
 
 /// A question.
@@ -64,8 +64,7 @@ impl Request {
         self
     }
 
-    /// What the question is, for whoever serves these partitions: a question that differs in nothing of it has the
-    /// same answer.
+    /// The kind of the request, for a role that serves these partitions: requests of one kind have the same answer.
     #[must_use]
     pub fn kind(&self, serves: Serves) -> Self {
         let mut kind = self.clone();
@@ -84,7 +83,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Whose partitions a role serves.
+/// The partitions that a role serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serves {
     /// All clusters' of its region.
@@ -93,7 +92,7 @@ pub enum Serves {
     Cluster,
 }
 
-/// The kind of a partition: what its name means without the name of one among equals.
+/// The kind of a partition: its name without the part that tells equals apart.
 fn partition(key: &str, serves: Serves) -> String {
     if serves == Serves::Cluster || key.starts_with("REGION#") {
         return key.to_owned();

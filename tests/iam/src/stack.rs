@@ -1,6 +1,6 @@
-//! Roles and policies, read from the real templates with their parameters and intrinsic functions worked out.
+//! Roles and policies from the real templates, with their parameters and intrinsic functions evaluated.
 //!
-//! Decides nothing about rights. An intrinsic function that isn't known here is an error, never an empty text.
+//! Decides nothing about rights. An unknown intrinsic function is an error, never an empty text.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::request::{ACCOUNT, INSTALLATION, REGION, Serves};
 /// A role with all that it may do.
 #[derive(Debug, Clone)]
 pub struct Role {
-    /// Whose partitions it serves.
+    /// The partitions that it serves.
     pub serves: Serves,
-    /// Who may have it.
+    /// Its trust policy.
     pub trust: Vec<Value>,
-    /// What it may do: statements of its policies, in their order.
+    /// The statements of its policies, in order.
     pub statements: Vec<Value>,
 }
 
@@ -32,15 +32,14 @@ pub struct Stack {
 pub struct Account {
     /// Roles, by the name of the function, `agent of <cluster>`, `scheduler`, `scheduler of <cluster>`.
     pub roles: BTreeMap<String, Role>,
-    /// Policies of resources: who may do what to them.
+    /// Policies of resources.
     pub resource_policies: Vec<Value>,
 }
 
 impl Account {
     /// Adds the region's stack.
     ///
-    /// # Errors
-    /// What can't be worked out of it.
+    /// # Errors An expression that can't be evaluated.
     pub fn add_region(&mut self, stack: &Stack) -> Result<(), String> {
         for (name, properties) in stack.of_kind("AWS::IAM::Role")? {
             self.roles.insert(kebab(name.trim_end_matches("Role")), role(&properties, Serves::Region)?);
@@ -51,10 +50,9 @@ impl Account {
         Ok(())
     }
 
-    /// Adds a cluster's stack: its roles, and its policies for roles of the region's.
+    /// Adds a cluster's stack: its roles, and its policies for the region's roles.
     ///
-    /// # Errors
-    /// What can't be worked out of it.
+    /// # Errors An expression that can't be evaluated.
     pub fn add_cluster(&mut self, cluster: &str, stack: &Stack) -> Result<(), String> {
         for (name, properties) in stack.of_kind("AWS::IAM::Role")? {
             let name = format!("{} of {cluster}", kebab(name.trim_end_matches("Role")));
@@ -90,7 +88,7 @@ pub fn statements(document: Option<&Value>) -> Vec<Value> {
     list(document.and_then(|document| document.get("Statement")))
 }
 
-/// What may stand alone or in a list, as a list.
+/// A single value or a list, as a list.
 #[must_use]
 pub fn list(value: Option<&Value>) -> Vec<Value> {
     match value {
@@ -117,10 +115,9 @@ fn kebab(logical: &str) -> String {
 }
 
 impl Stack {
-    /// Reads a template. Parameters that aren't given have their defaults.
+    /// Reads a template. Absent parameters have their defaults.
     ///
-    /// # Errors
-    /// What isn't a template, and a parameter without a value.
+    /// # Errors A malformed template, or a parameter without a value.
     pub fn read(text: &str, given: &[(&str, &str)]) -> Result<Self, String> {
         let document = yaml::parse(text)?;
         let mut parameters = Map::new();
@@ -147,10 +144,9 @@ impl Stack {
         Ok(Self { document, parameters })
     }
 
-    /// The resources of a type: logical id and properties, worked out.
+    /// The resources of a type: logical id and evaluated properties.
     ///
-    /// # Errors
-    /// What can't be worked out.
+    /// # Errors An expression that can't be evaluated.
     pub fn of_kind(&self, kind: &str) -> Result<Vec<(String, Value)>, String> {
         let of_kind = |resource: &Value| resource.get("Type").and_then(Value::as_str) == Some(kind);
         let resources = object(self.document.get("Resources")).into_iter().filter(|(_, r)| of_kind(r));
@@ -275,8 +271,7 @@ fn object(value: Option<&Value>) -> Map<String, Value> {
 
 /// The stacks of the checkout: the region's, and those of two clusters.
 ///
-/// # Errors
-/// What can't be read or worked out.
+/// # Errors A stack that can't be read or evaluated.
 pub fn account() -> Result<(Account, Vec<Stack>), String> {
     let region = Stack::read(include_str!("../../../template.yaml"), &[("Installation", INSTALLATION)])?;
     let mut account = Account::default();
@@ -305,7 +300,7 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     Ok((account, stacks))
 }
 
-/// Whose snapshots the second cluster may use; the first may use those of its own account.
+/// The owner of the second cluster's allowed snapshots; the first may use its own account's.
 pub const SNAPSHOTS_OF_NEXT: &str = "555566667777";
 
 /// The clusters that have stacks: the scenarios', and one beside it.

@@ -1,4 +1,4 @@
-//! `first-wakes`: plays every order of the functions' first wakes, and every call that can fail.
+//! `first-wakes`: plays every order of the functions' first wakes, and every failing call.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;

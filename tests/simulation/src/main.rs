@@ -138,12 +138,12 @@ fn sabotage_named(name: &str) -> Result<Sabotage, String> {
     found.ok_or_else(|| format!("no such sabotage: give one of {:?}", Sabotage::ALL))
 }
 
-/// How many threads: as many as asked for, or as there are processors.
+/// The number of threads: the given one, or the number of processors.
 fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
 }
 
-/// A line on standard output. Who reads it may leave before the end: the exit status still tells what became of it.
+/// Prints a line. A closed output is ignored: the exit status still shows the result.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,1 +1,1 @@
-//! The house rules that only a look at the whole workspace can check; see `tests/`.
+//! House rules about the whole workspace; see `tests/`.

@@ -1,5 +1,5 @@
-//! Alarms that can fire: each one looks at a metric that AWS publishes under exactly its dimensions, of a resource of the
-//! stacks, with the names that CloudFormation gives.
+//! Alarms that can fire: each reads a metric that AWS publishes under exactly its dimensions, of a resource of the
+//! stacks, with CloudFormation's names.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use tenon_region::yaml;
 
 const REGION: &str = "arn:aws:events:us-east-1:111122223333";
 
-/// What a metric is published for.
+/// The kind of resource of a metric.
 #[derive(Clone, Copy)]
 enum Of {
     /// A queue: `QueueName` alone.
@@ -26,9 +26,9 @@ enum Of {
     Rule,
 }
 
-/// The metrics that alarms look at. Sources: "Available CloudWatch metrics for Amazon SQS" (SQS Developer Guide) and
-/// "Monitoring Amazon EventBridge" (EventBridge User Guide: "metrics that specify both the `EventBusName` and `RuleName`
-/// dimensions refer to a custom event bus"), read 2026-11-23.
+/// The metrics of alarms. Sources: "Available CloudWatch metrics for Amazon SQS" (SQS Developer Guide) and
+/// "Monitoring Amazon EventBridge" (EventBridge User Guide: "metrics that specify both the `EventBusName` and
+/// `RuleName` dimensions refer to a custom event bus"), read 2026-11-23.
 const PUBLISHED: [(&str, &str, Of); 4] = [
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible", Of::Queue),
     ("AWS/SQS", "ApproximateAgeOfOldestMessage", Of::Queue),
@@ -59,7 +59,7 @@ impl Stack {
         of.map(|(name, resource)| (name.as_str(), &resource["Properties"])).collect()
     }
 
-    /// A text with its intrinsic functions worked out. Only what alarms use is known here.
+    /// A text with its intrinsic functions evaluated, as far as alarms use them.
     fn text(&self, value: &Value) -> String {
         let Some(fields) = value.as_object() else { return value.as_str().unwrap().to_owned() };
         let (function, argument) = fields.iter().next().unwrap();
@@ -86,7 +86,7 @@ impl Stack {
         }
     }
 
-    /// What `Ref` gives. A rule's is its name, and `<bus>|<rule>` on a bus that isn't the default one:
+    /// The value of `Ref`. A rule's is its name, and `<bus>|<rule>` on a custom bus:
     /// aws-cloudformation/cloudformation-coverage-roadmap#1131, read 2026-11-23.
     fn reference(&self, name: &str) -> String {
         if let Some(given) = self.parameters.get(name) {
@@ -103,7 +103,7 @@ impl Stack {
         }
     }
 
-    /// What `GetAtt` gives. ARNs of rules: "Resource types defined by Amazon EventBridge" (Service Authorization
+    /// The value of `GetAtt`. ARNs of rules: "Resource types defined by Amazon EventBridge" (Service Authorization
     /// Reference), `rule/[${EventBusName}/]${RuleName}`, read 2026-11-23.
     fn attribute(&self, text: &str) -> String {
         let (name, attribute) = text.split_once('.').unwrap();
@@ -170,7 +170,7 @@ fn every_alarm_looks_at_a_metric_that_is_published() {
     }
 }
 
-/// A rule that an alarm counts matches an event that is sent, and of this cluster where it is a cluster's.
+/// A rule behind an alarm matches an event that is sent, of this cluster if it is a cluster's.
 #[test]
 fn what_an_alarm_counts_is_an_event_of_the_document() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-/// The layers, lowest first: a crate may depend on crates of lower layers, and of its own where that says so.
+/// The layers, lowest first: a crate may depend on crates of lower layers, and on peers in its own layer if the entry
+/// allows it.
 const LAYERS: &[(&str, Peers, &[&str])] = &[
     ("domain", Peers::Apart, &["tenon-domain"]),
     ("planning", Peers::Apart, &["tenon-planning"]),
@@ -50,7 +51,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
     ),
 ];
 
-/// What is deployed: the functions and the agent.
+/// The deployed crates: the functions and the agent.
 const DEPLOYED: &[&str] = &[
     "tenon-catalog",
     "tenon-images",
@@ -72,7 +73,7 @@ enum Peers {
     Together,
 }
 
-/// What the pure crates must not know, anywhere below them.
+/// Crates that the pure crates must not depend on, at any depth.
 const IMPURE: &[&str] = &[
     "tokio",
     "async-std",
@@ -187,7 +188,7 @@ fn the_pure_crates_know_nothing_impure() {
     }
 }
 
-/// What a crate's default build needs, at any depth, each with the way to it.
+/// The dependencies of a crate's default build, at any depth, each with its path.
 fn built_for(metadata: &Metadata, name: &str) -> BTreeMap<String, String> {
     let names: BTreeMap<_, _> =
         metadata.packages.iter().map(|package| (package.id.clone(), package.name.to_string())).collect();
@@ -208,7 +209,7 @@ fn built_for(metadata: &Metadata, name: &str) -> BTreeMap<String, String> {
     seen
 }
 
-/// Adapters of services know the ports; ports, planners and what runs on this machine don't know the adapters.
+/// Adapters depend on the ports; ports, planners and simulators don't depend on the adapters.
 #[test]
 fn without_aws_no_sdk_is_built() {
     let metadata = MetadataCommand::new().exec().expect("cargo metadata runs in a checkout");

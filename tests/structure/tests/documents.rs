@@ -1,4 +1,4 @@
-//! What the documents claim: links, paths, commands, tables and words.
+//! Claims of the documents: links, paths, commands, tables and words.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::MetadataCommand;
 
-/// Not looked at: what isn't ours, or isn't text.
+/// Skipped: foreign files, and files that aren't text.
 const SKIPPED: &[&str] = &["target", ".git", ".venv"];
 
 fn root() -> PathBuf {
@@ -74,7 +74,7 @@ fn links(line: &str) -> Vec<&str> {
     line.split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(target, _)| target)).collect()
 }
 
-/// What a heading can be linked to by.
+/// The link target of a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
     words.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
@@ -85,7 +85,7 @@ fn quoted(text: &str) -> BTreeSet<&str> {
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Cells of the rows of the table whose head begins so.
+/// Cells of the rows of the table with this head.
 fn rows<'a>(text: &'a str, head: &str) -> Vec<Vec<&'a str>> {
     let lines = text.lines().skip_while(|line| !line.starts_with(head)).skip(2);
     let row = |line: &'a str| line.trim_matches('|').split('|').map(str::trim).collect();
@@ -229,7 +229,7 @@ fn the_matrix_of_architecture_is_the_codes() {
     assert_eq!(told, real);
 }
 
-/// The word of the head that stands over a place.
+/// The word of the head above a place.
 fn column(head: &str, place: usize) -> String {
     let start = head[..=place].rfind(' ').expect("a word stands there") + 1;
     head[start..].split_whitespace().next().unwrap().to_owned()
@@ -314,7 +314,7 @@ fn the_servers_document_names_every_difference() {
     assert_eq!(told, variants(&read("tests/ec2/src/difference.rs"), "Difference"));
 }
 
-/// Alarms key on error types, so all that the code has are told, and no others.
+/// Alarms key on error types, so the document names exactly those of the code.
 #[test]
 fn the_functions_document_names_every_error_type() {
     let mut real = BTreeSet::new();
@@ -346,7 +346,7 @@ fn the_functions_document_names_every_error_type() {
     assert_eq!(told, real);
 }
 
-/// Where the text was written is nobody's business: paths of machines and hosts of registries.
+/// The texts name no place of their writing: no machine's paths, no registries' hosts.
 #[test]
 fn no_file_tells_where_it_was_written() {
     let folders = ["work", "root", "home", "tmp"].map(|folder| format!("/{folder}/"));

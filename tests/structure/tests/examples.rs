@@ -1,4 +1,4 @@
-//! The examples in the documents: scenarios that can be played, events that are read.
+//! The examples in the documents: scenarios that can be played, events that can be read.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Fenced blocks of a language, each with the heading that it stands under.
+/// Fenced blocks of a language, each with its heading.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<(&'a str, String)> {
     let fence = format!("```{language}");
     let (mut heading, mut open, mut found): (&str, Option<String>, Vec<_>) = ("", None, Vec::new());

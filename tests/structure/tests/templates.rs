@@ -1,4 +1,4 @@
-//! The stacks: what each function and each queue of them must have, and what docs/deploy.md says of them.
+//! The stacks: the required parts of each function and each queue, and their description in docs/deploy.md.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
@@ -37,7 +37,7 @@ fn attribute(value: &Value) -> &str {
     value["Fn::GetAtt"].as_str().unwrap_or_default()
 }
 
-/// What keeps a cluster that ends invocations from taking other clusters' messages along.
+/// Keeps a cluster that ends invocations from losing other clusters' messages.
 #[test]
 fn messages_come_back_often_enough_to_find_out_who_ends_invocations() {
     for (function, queue) in Wiring::built_in().unwrap().queues {
@@ -104,7 +104,7 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
     }
 }
 
-/// EC2 gives two minutes: what an invocation couldn't do must come again many times within them.
+/// EC2's notice is two minutes: a failed message must come again many times within them.
 #[test]
 fn a_warning_that_failed_is_seen_again_at_once_and_often() {
     let stack = stack("template.yaml");
@@ -117,7 +117,7 @@ fn a_warning_that_failed_is_seen_again_at_once_and_often() {
     assert!(number(&queue["RedrivePolicy"]["maxReceiveCount"]) >= 10);
     let event = &function["Events"]["Queue"]["Properties"];
     assert!(event["MaximumBatchingWindowInSeconds"].is_null(), "nothing is waited for");
-    // And a person hears of one that waits before its instance is gone.
+    // A person learns of a waiting message before its instance ends.
     let alarm = of("InterruptionWaitingAlarm");
     let heard = number(&alarm["Threshold"]) + number(&alarm["Period"]) * number(&alarm["EvaluationPeriods"]);
     assert!(heard <= 120, "the alarm rings after {heard} s");
@@ -135,7 +135,7 @@ fn absence_is_the_alarm_where_success_is_counted() {
     }
 }
 
-/// What follows a marker in a text, up to the first character that no name of Kubernetes has.
+/// The text after a marker, up to the first character that no Kubernetes name has.
 fn named_after<'a>(text: &'a str, marker: &str) -> BTreeSet<&'a str> {
     let name = |rest: &'a str| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next();
     text.split(marker).skip(1).filter_map(name).filter(|name| !name.is_empty()).collect()

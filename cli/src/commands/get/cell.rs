@@ -1,25 +1,25 @@
-//! What stands in a cell of a table for people.
+//! A cell of a table for people.
 //!
-//! Decides how an attribute is told in a few letters. Moments that people compare with now are told as distances from the
-//! moment at which the list was read: the region's, which on this machine is virtual.
+//! Decides the short form of an attribute. Times that people compare with now are distances from the time of the
+//! read, by the region's clock, which is virtual on this machine.
 
 use serde_json::Value;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::{SignedDuration, Timestamp};
 
-/// What an item doesn't have.
+/// The cell of an absent attribute.
 const NONE: &str = "-";
 
 /// Where a cell is found in an item.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CellPlace {
-    /// What is at a JSON pointer.
+    /// The value at a JSON pointer.
     At(&'static str),
     /// The status of the condition of this type.
     Condition(&'static str),
     /// The moment at a JSON pointer, from now.
     When(&'static str),
-    /// The same, of something that is due once the moment has passed.
+    /// The same, for a time at which something is due.
     Due(&'static str),
     /// The cluster and the launch that hold a mark's lease, while it lives.
     Prober,
@@ -123,7 +123,7 @@ fn origin(item: &Value) -> String {
     match (item.get("origin"), item.get("of_region")) {
         (Some(origin), Some(region)) => format!("{}, {}", text(Some(origin)), text(Some(region))),
         (Some(origin), None) => text(Some(origin)),
-        // What AWS answered has no word for it in the table.
+        // AWS's own answer has no origin in the table.
         (None, _) => if item.get("refreshed_at").is_some() { "AWS" } else { NONE }.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Each kind's columns: their heads, and where their cells are found.
+//! Each kind's columns: their heads, and the sources of their cells.
 
 use super::cell::CellPlace::{self, Age, At, Condition, Due, OnDemand, Origin, Prober, Spot, When};
 use crate::state::GetKind;

@@ -1,6 +1,6 @@
 //! `tenon get`: lists of the state table.
 //!
-//! Decides nothing but the way out: documents hold all attributes, tables those that fit a line.
+//! Decides only the output: documents have all attributes, tables those that fit a line.
 
 mod cell;
 mod columns;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<CommandOutcome, Failure> {
     Ok(if args.name.is_some() && list.items.is_empty() { CommandOutcome::No } else { CommandOutcome::Done })
 }
 
-/// Items as they were at a moment; where that is unknown, moments are told as they are.
+/// Items as of a time; without one, times are printed in full.
 fn table(kind: GetKind, items: &[Value], now: Option<Timestamp>) -> String {
     let columns = columns::of(kind);
     let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();

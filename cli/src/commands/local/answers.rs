@@ -1,4 +1,4 @@
-//! What a running region answers, between its steps.
+//! A running region's answers, between its steps.
 
 use serde_json::Value;
 use tenon_memory_table::MemoryTable;

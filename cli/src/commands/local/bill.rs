@@ -1,7 +1,7 @@
-//! `tenon local --bill`: what AWS would bill for in a day like the scenario's.
+//! `tenon local --bill`: the AWS bill of days like the scenario's.
 //!
-//! Decides what is counted: everything after the scenario's first step, in which its world comes up. The region's part
-//! is what the same time costs without any cluster; the clusters' is what they add to it.
+//! Decides the counted period: everything after the scenario's first step, which builds its world. The region's part
+//! is the cost of the same time without any cluster; the clusters' part is the rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct BillDocument {
     clusters: BillPart,
 }
 
-/// What the region or its clusters take.
+/// The usage of the region or its clusters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BillPart {
@@ -97,7 +97,7 @@ pub(super) fn run(mut world: LocalRegion, args: &LocalArgs) -> Result<CommandOut
     Ok(if unsettled.is_empty() { CommandOutcome::Done } else { CommandOutcome::No })
 }
 
-/// When counting began, and what was counted from there to the scenario's end.
+/// The beginning of the count, and the counts from there to the scenario's end.
 fn count(
     scenario: &Scenario,
     region: &mut SimulatedRegion,
@@ -117,7 +117,7 @@ fn count(
     Ok(start.map(|start| (start.elapsed, BillCounts::of(region, calls).since(&start))))
 }
 
-/// What the region alone takes in the same time.
+/// The region's own usage in the same time.
 fn without_clusters(
     scenario: &Scenario,
     args: &LocalArgs,

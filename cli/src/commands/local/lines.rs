@@ -1,4 +1,4 @@
-//! What a run prints: a line for each thing that happens, and how things stand in the end.
+//! The output of a run: a line for each happening, and the state at the end.
 
 use serde::Serialize;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -10,10 +10,10 @@ use crate::args::Speed;
 use crate::errors::Failure;
 use crate::output::{self, Colour, Columns, OutputFormat, OutputReader};
 
-/// Why the run ends, as far as people are told.
+/// Why the run ends, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It is where it was to go.
+    /// It reached its end.
     Reached,
     /// It was stopped.
     Stopped,
@@ -60,7 +60,7 @@ impl OutputLines {
         Self { format, colour: Colour::of_stdout(), start }
     }
 
-    /// What begins, for people.
+    /// The first lines, for people.
     pub(super) fn begin(
         &self,
         world: &LocalRegion,
@@ -77,7 +77,7 @@ impl OutputLines {
         self.people(&format!("{title}\nregion {}, {pace}{serving}\n\n", world.region_name))
     }
 
-    /// What is told of what happened: everything to scripts, to people what is news to them.
+    /// The lines to print: all for scripts, news for people.
     pub(super) fn worth_telling(&self, happenings: Vec<Happening>) -> Vec<Happening> {
         match self.format {
             OutputFormat::Table => for_people(happenings),
@@ -115,7 +115,7 @@ impl OutputLines {
         format!("{at}  {kind}  {subject:<30}  {message}\n")
     }
 
-    /// What to try while the region is up.
+    /// Suggestions while the region runs.
     pub(super) fn what_next(
         &self,
         region: &SimulatedRegion,

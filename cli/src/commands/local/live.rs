@@ -1,8 +1,7 @@
 //! `tenon local --kubeconfig`: the region beside a real cluster on this machine.
 //!
-//! Decides what the account of such a cluster has: the networks, images and node roles that the classes in the cluster ask
-//! for, those that come later among them. Time is the real one, and what the agent does is told like what happens in the
-//! region.
+//! Decides the account of such a cluster: the networks, images and node roles that its classes need, new classes
+//! included. It runs in real time, and the agent's actions are printed like the region's.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,11 +33,11 @@ use crate::errors::{CommandOutcome, Failure, Problem, chain};
 use crate::output::OutputReader;
 use crate::server::Server;
 
-/// The longest that the region stands still.
+/// The longest pause of the region.
 const TURN: Duration = Duration::from_millis(50);
 /// How often it is looked for new classes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Nobody waits for machines that aren't there; still a node takes a moment, as it does elsewhere.
+/// There are no machines to wait for, but a node takes a moment, as elsewhere.
 const BOOT: BootTimes =
     BootTimes { joins_after: SignedDuration::from_secs(3), ready_after: SignedDuration::ZERO };
 
@@ -80,7 +79,7 @@ fn wrong(error: &LiveError) -> Failure {
     Problem::new(chain(error), "see docs/local.md").at("--kubeconfig").into()
 }
 
-/// The classes that can be read; what is wrong with the others is in their conditions.
+/// The readable classes; conditions show the problems of the others.
 fn read_classes(runtime: &Runtime, api: &Client) -> Result<Vec<Ec2NodeClass>, LiveError> {
     let found = runtime.block_on(classes(api))?;
     Ok(found.iter().filter_map(|class| node_class_from_value(class).ok()).collect())
@@ -162,7 +161,7 @@ impl Live {
         }
     }
 
-    /// Gives the cluster what classes ask for that weren't there before.
+    /// Adds the resources that new classes need.
     fn grant_to(&mut self, classes: &[Ec2NodeClass]) {
         let (region, name) = (&mut self.world.region, &self.world.region_name);
         let new: Vec<Ec2NodeClass> =
@@ -172,7 +171,7 @@ impl Live {
         }
         self.granted.extend(new.iter().map(|class| class.name.to_string()));
         for image in new.iter().flat_map(images_of) {
-            // That it becomes available is what lets the class be looked at again.
+            // Its event makes the function look at the class again.
             region.make_image(&ImageForm { takes: Some(IMAGES_TAKE), ..image });
         }
         if let Err(message) = grant(region, name, &self.cluster, &new) {
@@ -181,7 +180,7 @@ impl Live {
     }
 }
 
-/// What happened in the region, and what its cluster told.
+/// The happenings of the region, and its cluster's news.
 fn told(region: &mut SimulatedRegion, cluster: &str, news: Vec<AgentNews>) -> Vec<Happening> {
     let mut happened = region.take_happenings();
     let subject = format!("agent of {cluster}");

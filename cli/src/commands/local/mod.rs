@@ -1,8 +1,8 @@
-//! `tenon local`: a whole region and cluster on this machine, no AWS account.
+//! `tenon local`: a whole region and cluster on this machine, without an AWS account.
 //!
-//! Decides how fast virtual time goes, when the run ends and what a running region answers. It waits only before
-//! something is due and then moves the region by that: so the pace changes no line, and one seed gives the same lines
-//! at every speed.
+//! Decides the speed of virtual time, the end of the run, and a running region's answers. It waits only before a due
+//! thing, and then moves the region by that. So the speed changes no line, and one seed gives the same lines at every
+//! speed.
 
 mod answers;
 mod bill;
@@ -30,7 +30,7 @@ use region::LocalRegion;
 enum Ended {
     /// `--until` is reached, or the scenario is over and nothing keeps it up.
     Reached,
-    /// Ctrl-C, or nobody reads any more.
+    /// Ctrl-C, or a closed output.
     Stopped,
 }
 
@@ -123,10 +123,10 @@ impl Local {
         }
     }
 
-    /// Waits until what is due next may happen, and answers meanwhile.
+    /// Waits until the next due thing may happen, and answers requests meanwhile.
     fn wait(&mut self) -> Option<Ended> {
         let due = self.world.region.next_due().unwrap_or(self.deadline).min(self.deadline);
-        // A region that stays up goes no faster than people can ask; steps of the scenario that take no time go on.
+        // A region that stays up goes no faster than people can ask; a scenario's immediate steps continue.
         loop {
             let left = self.pace.left_until(due);
             let ask = match &self.server {
@@ -141,7 +141,7 @@ impl Local {
                 Some(ask) => {
                     let answer = answers::answer(&mut self.world, &ask.request);
                     ask.answer(answer);
-                    // What was asked for may be due before what was waited for.
+                    // A request may make something due earlier.
                     if self.world.region.next_due().is_some_and(|next| next < due) {
                         return None;
                     }

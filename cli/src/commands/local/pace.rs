@@ -1,4 +1,4 @@
-//! How fast virtual time goes.
+//! The speed of virtual time.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use tenon_domain::Timestamp;
 
 use crate::args::Speed;
 
-/// The longest that is waited at once: a Ctrl-C is heard at once anyway, this only bounds the sleep.
+/// The longest single wait. Ctrl-C ends a wait anyway, so this only bounds the sleep.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Virtual time against the machine's.
@@ -22,7 +22,7 @@ impl LocalPace {
         Self { speed, began: Instant::now(), start }
     }
 
-    /// From here on a region that only stays up goes at a pace that people can follow, instead of burning the machine.
+    /// From now on the region goes at a speed that people can follow, instead of using the whole processor.
     pub(super) fn slow_down(&mut self, now: Timestamp) {
         if self.speed == Speed::Max {
             *self = Self::new(Speed::DEFAULT, now);

@@ -1,8 +1,8 @@
-//! The world of a run: a scenario, or an account made for manifests.
+//! The world of a run: a scenario, or an account for manifests.
 //!
-//! Decides what the account of manifests has: the networks, images and node roles that their classes ask for, so that
-//! what is watched is Tenon and not a missing subnet. What can't be made so (an image by id, an alias) isn't made; the
-//! class then says what it lacks.
+//! Decides the account of manifests: the networks, images and node roles that their classes need, so that a run shows
+//! Tenon and not a missing subnet. Some resources can't be invented (an image by id, an alias); the class's
+//! conditions name them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ use crate::args::{LocalArgs, Until};
 use crate::errors::{Failure, Problem, chain, did_you_mean, quoted};
 use crate::input;
 
-/// The tag by which clusters find what is theirs.
+/// The tag by which clusters discover their resources.
 const DISCOVERY: &str = "karpenter.sh/discovery";
 /// How long a world of manifests is given to settle.
 const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(6);
@@ -44,9 +44,9 @@ pub(super) struct LocalRegion {
     /// The scenario's name or file.
     pub(super) name: String,
     pub(super) warnings: Vec<String>,
-    /// How many events were sent from outside.
+    /// The number of events sent from outside.
     pub(super) events_sent: u64,
-    /// What the functions and agents called.
+    /// The calls of functions and agents.
     pub(super) calls: Arc<CountedCalls>,
 }
 
@@ -145,7 +145,7 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
     })
 }
 
-/// The cluster that classes are of, by what they discover their networks by.
+/// The cluster of the classes, by the tag that discovers their networks.
 pub(super) fn cluster_of(classes: &[Ec2NodeClass]) -> String {
     let discovery = classes.iter().find_map(|class| tags_of(class).remove(DISCOVERY));
     let cluster = discovery.filter(|name| ClusterName::parse(name.as_str()).is_ok());
@@ -185,7 +185,7 @@ pub(super) fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
     terms.flat_map(|term| ["x86_64", "arm64"].map(|architecture| image(term, architecture))).collect()
 }
 
-/// Gives a cluster what its classes ask for: networks with their tags, and leave to use their roles.
+/// Adds the resources of a cluster's classes: networks with their tags, and the right to use their roles.
 pub(super) fn grant(
     region: &SimulatedRegion,
     name: &RegionName,
@@ -213,12 +213,12 @@ pub(super) fn grant(
             }
         };
     }
-    // A class may discover its network by another name than the cluster's, which is that of the first class. The networks here
-    // are this cluster's, whatever they are called.
+    // A class may discover its network by another name than the cluster's, which is the first class's. All networks
+    // here belong to this cluster, whatever their names.
     for allowed in [&mut registry.allowed.subnet_tags, &mut registry.allowed.security_group_tags] {
         allowed.insert(DISCOVERY.to_owned(), "*".to_owned());
     }
-    // What another set of classes may use is another commit.
+    // Allowances for another set of classes are another commit.
     let roles = registry.allowed.node_roles.iter().chain(&registry.allowed.instance_profiles);
     let token = CommitToken::of_texts(["registry of classes"].into_iter().chain(roles.map(String::as_str)));
     let commit = Commit { token, conditions: Vec::new(), writes: vec![put(key, &registry)] };

@@ -1,7 +1,7 @@
-//! The document of a simulation, in its documented form.
+//! The document of a simulation.
 //!
-//! Decides how quantities, prices and the ratio are written; order is the plan's. A sum is exact, and null where no
-//! price of the region is known.
+//! Decides the form of quantities, prices and the ratio; the order is the plan's. A sum is exact, and null without a
+//! known price in the region.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ pub(super) struct Timing {
     pub(super) peak_bytes: Option<u64>,
 }
 
-/// What the second plan has more than the first.
+/// The second plan's surplus over the first.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SimulationDifference {
@@ -223,7 +223,7 @@ impl WaitingDocument {
 }
 
 impl SimulationDifference {
-    /// What the second has more than the first.
+    /// The second plan's surplus over the first.
     pub(super) fn between(first: &Simulation, second: &Simulation) -> Self {
         let count = |of: fn(&Simulation) -> usize| {
             let of = |simulation| i64::try_from(of(simulation)).unwrap_or(i64::MAX);

@@ -1,7 +1,7 @@
-//! `tenon simulate`: what would be launched for manifests, and why.
+//! `tenon simulate`: the launches for manifests, and the reasons.
 //!
-//! Decides when the answer is "no" and when manifests are too little to answer at all. The plan is the provisioner's
-//! own planner's.
+//! Decides when the answer is "no", and when manifests are too incomplete for an answer. The planner is the
+//! provisioner's own.
 
 mod document;
 mod nodes;
@@ -25,7 +25,7 @@ use crate::output::{self, OutputFormat};
 
 use document::{Simulation, SimulationDifference, Timing};
 
-/// A plan and what it was made from.
+/// A plan, with its input.
 pub(super) struct Simulated {
     pub(super) input: ProvisionInput,
     pub(super) plan: ProvisionPlan,
@@ -100,7 +100,7 @@ fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Fai
     Ok(Simulated { input, plan, report, bound, origin: catalog.origin, warnings, plan_micros })
 }
 
-/// There is nothing to launch from: what to write.
+/// There is no NodePool: suggests one.
 fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
     let files: Vec<String> = paths.iter().map(|path| input::name_of(path)).collect();
     let pods = counted(pods, "pod", "pods");
@@ -108,7 +108,7 @@ fn no_node_pool(paths: &[PathBuf], pods: usize) -> Failure {
     Problem::new(message, input::NODE_POOL_EXAMPLE).into()
 }
 
-/// The most memory that this process has had, where the system says.
+/// The peak memory of this process, if the system reports it.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

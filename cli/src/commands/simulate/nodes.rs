@@ -1,6 +1,6 @@
 //! Nodes of the manifests as room for pods.
 //!
-//! Decides what is taken of a node: the requests of all pods bound to it that haven't ended, DaemonSets' among them.
+//! Decides the used part of a node: the requests of all its running pods, with DaemonSets'.
 
 use std::collections::BTreeSet;
 

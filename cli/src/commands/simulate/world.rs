@@ -1,7 +1,7 @@
 //! Manifests as the planner's input.
 //!
-//! Decides which pods count (no node, not finished, not of a DaemonSet), where each pool's nodes can be and what is
-//! waited for: a pool that may only use spot waits for spot prices when none are known.
+//! Decides which pods count (no node, not finished, not of a DaemonSet), the zones of each pool's nodes, and waits: a
+//! pool with spot only waits for spot prices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,7 @@ use crate::errors::{Failure, Problem};
 
 /// The planner's input.
 ///
-/// # Errors
-/// [`Failure`] for a class whose subnets aren't in the region.
+/// # Errors [`Failure`] for a class whose subnets aren't in the region.
 pub(super) fn input(
     manifests: Manifests,
     catalog: &RegionCatalog,
@@ -125,7 +124,7 @@ fn options(
             class.name, catalog.region
         ));
     }
-    // A simulation looks no image up, whatever selects it.
+    // A simulation resolves no images.
     let ignored = class.unsupported.iter().filter(|field| !field.starts_with("spec.amiSelectorTerms"));
     let ignored: Vec<&str> = ignored.map(String::as_str).collect();
     if !ignored.is_empty() {
@@ -161,7 +160,7 @@ fn readiness(pool: &NodePool, catalog: &RegionCatalog, warnings: &mut Vec<String
     PoolReadiness::NotReady(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices })
 }
 
-/// Capacity of a pool's nodes, their number among it: what its limits are charged with.
+/// The capacity of a pool's nodes, with their number, as charged to its limits.
 fn usage(pool: &NodePool, manifests: &Manifests) -> ResourceList {
     let of_pool = |node: &&tenon_domain::api::Node| {
         node.meta.labels.get(labels::NODEPOOL).is_some_and(|name| name == pool.name.as_str())

@@ -1,4 +1,4 @@
-//! What a command writes: its replacements with their templates, and what is told of each step.
+//! The writes of a command: its replacements with their templates, and the records of each step.
 
 use tenon_domain::claim::LaunchFailure;
 use tenon_domain::journal::{Decision, JournalRecord};
@@ -122,7 +122,7 @@ fn each_step_of_a_claim_is_told_in_its_journal() {
     assert_eq!(days.count(), 3);
 }
 
-/// What it gave belongs to the spec before: nodes that were made from it are as they should be, for all that is known.
+/// Its status belongs to an earlier spec, so nodes from it count as current.
 #[test]
 fn a_class_that_is_not_resolved_yet_drifts_nothing() {
     let mut cluster = cluster(1);

@@ -1,4 +1,4 @@
-//! Claims that take a step of their own between disruption's look and its commit: that step stands.
+//! Claims that step between disruption's observation and its commit: their step stays.
 
 use tenon_domain::claim::{Drift, DriftReason, RemovalReason};
 use tenon_harness::Meeting;

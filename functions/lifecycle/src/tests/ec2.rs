@@ -1,4 +1,4 @@
-//! What EC2 says of instances: ends, orphans and tags.
+//! EC2's answers about instances: ends, orphans and tags.
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn c079_five_go_in_an_hour_and_then_a_person_is_asked() {
     let (plan, report) = planned(&second);
     assert!(plan.audit.halt.is_some() && plan.audit.orphans.is_empty());
     assert_eq!(told(report), ["TableRestored"]);
-    // The halt stands: nothing goes, and it isn't written again.
+    // The halt stays: nothing is terminated, and it isn't written again.
     second.halt = plan.audit.halt;
     let (plan, _) = planned(&second);
     assert!(plan.audit.halt.is_none() && plan.audit.orphans.is_empty());
@@ -141,7 +141,7 @@ fn a_restored_table_kills_nothing() {
     assert!(halt.reason.contains(id(0).as_str()), "{}", halt.reason);
     assert!(plan.terminate.is_empty() && plan.audit.orphans.is_empty());
     assert!(plan.steps.iter().all(|step| step.after.phase() < ClaimPhase::Terminating));
-    // Also what was told before waits.
+    // Earlier terminations wait too.
     let mut told = with_ec2(
         input(minutes(9), vec![claim(1, terminating(1, minutes(1)))], vec![]),
         vec![instance(1, InstanceState::Running, EPOCH)],

@@ -1,4 +1,4 @@
-//! A whole end: an instance of the twin and an agent's snapshot, through the handler alone.
+//! A whole end of a claim: an instance of the twin and an agent's snapshot, through the handler alone.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Draining);
     assert!(world.signals.take().contains(&RungBell::Agent(cluster())));
     assert_eq!(state(&world, &instance.id), "running");
-    // The Node is gone, so nothing is left to drain.
+    // The Node doesn't exist, so there is nothing to drain.
     pass(&world, 10);
     report(&world, 2, vec![]);
     sweep(&world, &lifecycle);
@@ -123,7 +123,7 @@ fn a_node_that_the_user_deletes_takes_its_instance_along() {
         sweep(&world, &lifecycle);
     }
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminated);
-    // Forgotten: the action and the instance's item are gone, claim and launch are kept for a while.
+    // The action and the instance's item are deleted; claim and launch are kept for a while.
     assert_eq!(world.table.peek(&keys::action(&cluster(), &name(0))), None);
     assert_eq!(world.table.peek(&keys::instance(&instance.id)), None);
     for key in [keys::claim(&cluster(), &name(0)), keys::launch(&cluster(), &settled_launch().id)] {

@@ -1,4 +1,4 @@
-//! Claims that ended: when they are forgotten, and their launches with them.
+//! Ended claims: when they are deleted, and their launches with them.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn an_ended_claim_is_looked_at_again_only_while_its_node_may_be_there_unseen() {
     // Nothing is due before the next audit.
     let later = minutes(15);
     check(minutes(4), vec![], false, (1, later));
-    // The snapshot is as old as its end: the agent's next word tells.
+    // The snapshot is as old as its end: the agent's next heartbeat decides.
     check(minutes(5), vec![], false, (0, minutes(6)));
     // The Node is seen to be there, so that its end will be.
     check(minutes(4), vec![not_ready(0)], false, (0, later));
@@ -43,6 +43,6 @@ fn a_launch_is_forgotten_with_the_last_of_its_claims() {
     check(Some(terminated(1, minutes(8))), true, 1);
     check(None, false, 1);
     check(Some(launched(1, minutes(8))), false, 0);
-    // Its snapshot is too old to say that its Node is gone.
+    // The snapshot is too old to prove that its Node doesn't exist.
     check(Some(terminated(1, minutes(9))), false, 0);
 }

@@ -1,4 +1,4 @@
-//! Whole wakes: what is read, committed and told.
+//! Whole wakes: reads, commits and findings.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tenon_table::items::{CatalogMeta, refresh, set_expiring};
 
 use super::*;
 
-/// A registration that timed out in a cluster whose agent never reported; EC2 doesn't know the instance.
+/// A timed-out registration in a cluster whose agent never reported; EC2 doesn't have the instance.
 fn late() -> FunctionWorld {
     let world = world_with(&[claim(0, launched(0, EPOCH))]);
     world.clock.advance(SignedDuration::from_mins(16));
@@ -35,7 +35,7 @@ fn steps_commit_once_and_the_end_is_told() {
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminating);
     let rung = world.signals.take();
     assert!(rung.iter().any(|rung| matches!(rung, RungBell::Wake { .. })), "{rung:?}");
-    // Replayed at once: nothing changes but the record of the look.
+    // Replayed at once: only the record of the pass changes.
     let before = claim_in(&world, 0);
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0), before);
@@ -124,7 +124,7 @@ fn the_agent_is_rung_for_a_node_that_is_to_be_registered() {
     assert!(world.signals.take().contains(&RungBell::Agent(cluster())));
 }
 
-/// What a wake reads follows from what begins and ends, not from how many nodes there are.
+/// A wake's reads depend on the claims that begin and end, not on the number of nodes.
 #[test]
 fn launches_and_types_are_read_only_for_claims_that_need_them() {
     let read = |state: ClaimState, expires: bool| {
@@ -150,6 +150,6 @@ fn launches_and_types_are_read_only_for_claims_that_need_them() {
     assert_eq!(read(launched(0, EPOCH), false), (0, 1));
     assert_eq!(read(initialized(0, EPOCH), false), (0, 0));
     assert_eq!(read(terminated(0, EPOCH), false), (1, 0));
-    // It was forgotten, and its launch with it.
+    // It was deleted, and its launch with it.
     assert_eq!(read(terminated(0, EPOCH), true), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! What is learned of Nodes that register.
+//! Learned memory of Nodes that register.
 
 use tenon_domain::catalog::settings::MIB;
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
@@ -13,7 +13,7 @@ fn reporting(n: usize, mebibytes: i64) -> Node {
     Node { capacity, ..node(n) }
 }
 
-/// Claims whose Nodes, with so many MiB each, just registered.
+/// Claims whose Nodes, with so many MiB each, have just registered.
 fn registering(mebibytes: &[i64], known: Option<u64>) -> LifecycleInput {
     let nodes = mebibytes.iter().enumerate().map(|(n, mebibytes)| reporting(n, *mebibytes)).collect();
     let claims = (0..mebibytes.len()).map(|n| claim(n, launched(n, minutes(1)))).collect();
@@ -44,7 +44,7 @@ fn check(mebibytes: &[i64], known: Option<u64>, expected: Option<(u64, u64)>) {
     assert_eq!(records, expected, "{mebibytes:?} {known:?}");
 }
 
-/// What is told of these reports.
+/// The findings about these reports.
 fn told(mebibytes: &[i64], known: Option<u64>) -> Vec<String> {
     let lessons = planned(&registering(mebibytes, known)).0.learned;
     lessons.into_iter().filter_map(|lesson| lesson.refused).map(|record| record.message).collect()
@@ -93,7 +93,7 @@ fn the_least_that_nodes_report_when_they_register_is_learned() {
     check(&[7600], Some(7600), None);
     check(&[7700], Some(7600), None);
     check(&[7500], Some(7600), Some((7500, 2)));
-    // More than EC2 states, or nothing at all, says nothing of the type.
+    // More than EC2 states, or nothing at all, is implausible.
     check(&[8193], None, None);
     check(&[0], None, None);
 }
@@ -124,7 +124,7 @@ fn what_was_learned_is_in_the_table_and_a_lost_race_over_it_is_nobodys_loss() {
     let kept = || from_item::<LearnedRecord>(&key, &world.table.peek(&key).unwrap()).unwrap();
     assert_eq!(kept(), faster);
 
-    // Seen with what is there, less is learned over it.
+    // With the existing record, a smaller value is learned.
     let mut again = registering(&[7400], None);
     again.learned.insert((faster.instance_type.clone(), faster.image.clone()), faster);
     let learned: Vec<Lesson> = planned(&again).0.learned;

@@ -278,14 +278,14 @@ fn planned(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     plan(input)
 }
 
-/// The reasons of what is refused and waited for.
+/// The reasons of refusals and waits.
 fn told(report: Report) -> Vec<String> {
     let mut findings: Vec<Finding> = Vec::new();
     report.deliver(&mut findings);
     findings.into_iter().map(|finding| finding.reason).collect()
 }
 
-/// The phases that the first claim goes through.
+/// The steps of the first claim.
 fn phases(input: &LifecycleInput) -> Vec<Decision> {
     planned(input).0.steps.iter().flat_map(|step| step.decisions().collect::<Vec<_>>()).collect()
 }
@@ -317,11 +317,11 @@ fn c116_a_node_is_told_to_register_and_then_is() {
     ] {
         assert_eq!(action.labels.get(key).map(String::as_str), Some(value), "{key}");
     }
-    // Told once, it isn't told again.
+    // A finding is told once.
     let mut told = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![not_ready(1)]);
     told.actions.insert(name(0), action.clone());
     assert_eq!(planned(&told).0.actions, vec![]);
-    // A Node without the label isn't registered, whatever taints it has; with it and without the taint it is.
+    // A Node without the label isn't registered, whatever its taints; one with it and without the taint is.
     check(
         &input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![not_ready(0)]),
         &[Decision::Registered],

@@ -1,10 +1,10 @@
-//! Instances that nobody owns: which may go, how many, and what is told of them.
+//! Orphans: which may be terminated, how many, and the findings.
 
 use tenon_domain::snapshot::Unreadable;
 
 use super::*;
 
-/// Instances that nobody owns, of a launch that settled long ago.
+/// Orphans of a launch that settled long ago.
 fn unowned(now: Timestamp, orphans: usize) -> LifecycleInput {
     let orphans = (0..orphans).map(|n| instance(n, InstanceState::Running, EPOCH)).collect();
     with_launch(with_ec2(input(now, vec![], vec![]), orphans), settled())
@@ -17,7 +17,7 @@ fn an_orphan_that_was_told_of_is_terminated_again_without_another_word() {
     let (plan, _) = planned(&seen);
     assert_eq!(plan.audit.orphans, BTreeSet::from([id(0)]));
     assert_eq!((plan.audit.journal, plan.audit.record), (vec![], None));
-    // Nor do those that still run make it look as if there were more of them.
+    // Orphans that still run don't count twice.
     let mut seen = unowned(minutes(9), 5);
     seen.audit.told = (0..5).map(|n| (id(n), minutes(8))).collect();
     let (plan, _) = planned(&seen);
@@ -61,7 +61,7 @@ fn what_is_beyond_one_transaction_is_left_to_the_next_audit() {
     assert_eq!((plan.audit.orphans.len(), plan.audit.journal.len(), plan.audit.halt), (40, 40, None));
 }
 
-/// Five may go of so few claims; of more claims, more had gone.
+/// Few claims allow five; a larger cluster had allowed more.
 #[test]
 fn whoever_went_while_the_cluster_was_larger_counts_all_the_same() {
     let mut seen = unowned(minutes(9), 1);

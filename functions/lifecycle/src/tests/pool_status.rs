@@ -1,4 +1,4 @@
-//! What a NodePool's status tells: its nodes, what they hold, and its conditions.
+//! A NodePool's status: its nodes, their resources, and its conditions.
 
 use tenon_domain::class_status::{ClassStatus, Condition, ConditionReason, ConditionType};
 use tenon_domain::reservation::ClassReservations;
@@ -39,7 +39,7 @@ fn a_pool_counts_the_claims_that_are_its_nodes_and_what_they_hold() {
         (status.nodes, status.resources.get(&ResourceName::CPU).nanos() / 1_000_000)
     };
     assert_eq!(cpu(vec![], vec![]), (0, 0));
-    // A planned claim counts with what it was made for, one with a Node with what that has.
+    // A planned claim counts its requests, one with a Node the Node's capacity.
     assert_eq!(cpu(vec![claim(0, ClaimState::Planned)], vec![]), (1, 500));
     assert_eq!(cpu(vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]), (1, 1930));
     let both = vec![claim(0, ClaimState::Planned), claim(1, initialized(1, minutes(1)))];

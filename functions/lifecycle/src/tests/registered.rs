@@ -1,4 +1,4 @@
-//! Claims whose Nodes join, drain and end: what counts as registered, and when each is looked at again.
+//! Claims whose Nodes join, drain and end: when they count as registered, and the time of the next look.
 
 use super::*;
 use tenon_domain::evidence::HEARTBEAT_EVERY;

@@ -1,4 +1,4 @@
-//! What is told again with every sweep while it lasts.
+//! Reminders with every sweep.
 
 use serde_json::Value;
 use tenon_ec2::Ec2;
@@ -32,11 +32,11 @@ fn a_halt_is_told_with_every_sweep_with_its_instance_and_its_remedy_until_it_is_
         );
         pass(&world, 180);
     }
-    // A wake by something else than the schedule says nothing: there may be many of them.
+    // A wake with another cause sends none: there may be many.
     block_on(lifecycle.handle(&world, &WakeScope::Cluster(cluster()), &[WakeCause::SnapshotChanged]))
         .unwrap();
     assert!(told(&world, "Termination Halted").is_empty());
-    // The instance is dealt with and the item deleted, as the event says.
+    // The instance is terminated and the item deleted, as the event asks.
     block_on(world.ec2.terminate_instances(&[foreign.id])).unwrap();
     commit(&world, vec![tenon_table::Write::Delete { key: keys::halt(&cluster()) }]);
     pass(&world, 180);
@@ -76,7 +76,7 @@ fn an_agent_that_never_reported_is_silent() {
     assert_eq!(told[0]["cluster"], "prod");
 }
 
-/// Of two instances that nobody owns the foreign one is named, not the one whose launch is known.
+/// Of two orphans it names the foreign one, not the one with a known launch.
 #[test]
 fn the_journal_names_the_instance_that_halts() {
     let orphan = instance(0, InstanceState::Running, EPOCH);

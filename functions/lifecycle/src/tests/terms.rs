@@ -1,4 +1,4 @@
-//! `expireAfter` and `terminationGracePeriod` are the claim's, as its pool had them when it was made.
+//! A claim's `expireAfter` and `terminationGracePeriod` are those of its pool at its creation.
 
 use super::*;
 use tenon_domain::claim::Terms;
@@ -13,7 +13,7 @@ fn terms(expires: Option<i64>, grace: Option<i64>) -> Option<Terms> {
     Some(Terms { expire_after: expires.map(hours), termination_grace_period })
 }
 
-/// A claim with terms beside a pool whose template says something else now.
+/// A claim with terms, and a pool whose template has changed since.
 fn seen(now: Timestamp, terms: Option<Terms>, pool: (Option<i64>, Option<i64>)) -> LifecycleInput {
     let claim = Claim { terms, ..claim(0, initialized(0, minutes(1))) };
     with_snapshot(input(now, vec![claim], vec![node(0)]), |snapshot| {
@@ -44,7 +44,7 @@ fn a_pool_that_is_edited_doesnt_change_when_its_claims_expire() {
     // Shorter now.
     check(24, terms(Some(720), None), (Some(24), None), &[]);
     check(24, terms(None, None), (Some(24), None), &[]);
-    // Made before its terms were kept: as the pool has them now.
+    // An old claim without terms has its pool's current ones.
     check(24, None, (Some(24), None), goes);
     check(24, None, (Some(720), None), &[]);
 }
@@ -72,7 +72,7 @@ fn each_drain_ends_by_the_claims_own_grace_period() {
     assert_eq!(drained(terms(None, Some(5)), Some(60)), after(5));
     assert_eq!(drained(terms(None, None), Some(60)), None);
     assert_eq!(drained(None, Some(60)), after(60), "made before its terms were kept");
-    // Its pool is gone: the claim still knows.
+    // Its pool doesn't exist: the claim has its own terms.
     let gone = |snapshot: &mut Snapshot| snapshot.node_pools.clear();
     assert_eq!(deadline(&with_snapshot(seen(now, terms(None, Some(5)), (None, None)), gone)), after(5));
     // Expired.

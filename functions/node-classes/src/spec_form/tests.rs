@@ -11,7 +11,7 @@ fn labels() -> BTreeMap<String, String> {
     BTreeMap::from([("team".to_owned(), "web".to_owned())])
 }
 
-/// A class that says as little as it may.
+/// A minimal class.
 fn plain() -> Ec2NodeClass {
     Ec2NodeClass {
         meta: ObjectMeta {

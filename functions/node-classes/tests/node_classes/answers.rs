@@ -1,4 +1,4 @@
-//! What follows from EC2's answers alone: which image is taken, and what a look reports.
+//! Consequences of EC2's answers alone: the chosen image, and the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// An image by id, name, and when it was made and counts as deprecated.
+/// An image by id, name, and times of creation and deprecation.
 fn made(id: &str, name: &str, created: Option<i64>, deprecated: Option<i64>) -> Image {
     Image {
         id: ImageId::parse(id).unwrap(),
@@ -78,7 +78,7 @@ fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them()
     check(made("ami-2", "a", Some(2), None), made("ami-1", "a", Some(2), None));
 }
 
-/// What EC2 has for a class that selects everything.
+/// EC2's answers for a class that selects everything.
 fn answered(running: &Running) -> Answers {
     let ec2 = &running.world.ec2;
     let everything = ResourceFilter::default();
@@ -122,7 +122,7 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
     let kept = "keeping what EC2NodeClass `default` last resolved to: AWS didn't answer about `SubnetsReady`; next \
                 attempt in 20 s";
     assert_eq!(told(report), [kept]);
-    // A class that never resolved says so in its conditions.
+    // A class that was never resolved shows it in its conditions.
     let (plan, report) = look(unanswered(), None);
     assert_eq!(told(report), [""; 0]);
     let obstacle = plan.changes[0].status.obstacle().unwrap();

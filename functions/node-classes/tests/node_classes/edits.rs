@@ -1,4 +1,4 @@
-//! Classes that are edited while EC2 throttles: nothing of the older spec stands for the new one.
+//! Classes edited while EC2 throttles: nothing of the older spec counts for the new one.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};

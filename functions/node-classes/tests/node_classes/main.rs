@@ -1,4 +1,4 @@
-//! Node classes, as their users would notice them: what they resolve to, and why they aren't ready.
+//! Node classes as their users see them: their resources, and why they aren't ready.
 #![expect(
     clippy::indexing_slicing,
     reason = "helpers of an integration test aren't inside #[test] functions"

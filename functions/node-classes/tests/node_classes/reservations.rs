@@ -84,7 +84,7 @@ fn with_the_gate_off_nothing_is_asked_kept_or_waited_for() {
     let unsupported = status.condition(ConditionType::Unsupported).unwrap();
     assert!(unsupported.message.contains("spec.capacityReservationSelectorTerms"), "{}", unsupported.message);
     assert!(!running.world.ec2.calls().contains_key(&Call::DescribeCapacityReservations));
-    // Who selects none misses none.
+    // A class without selectors lacks no reservation.
     running.report(&[class(json!({}))]);
     running.wake(WakeCause::SnapshotChanged);
     assert!(running.status().unwrap().condition(ConditionType::Unsupported).is_none());

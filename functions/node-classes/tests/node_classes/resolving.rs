@@ -1,4 +1,4 @@
-//! What classes resolve to, and why they aren't ready.
+//! The resources of classes, and why they aren't ready.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -290,7 +290,7 @@ fn a_class_that_went_goes_once_a_fresh_snapshot_says_so() {
     assert_eq!(running.status(), None);
 }
 
-/// No agent of ours writes such a report; the function's memory is for all clusters.
+/// No agent of ours writes such a report; the function's memory is shared by all clusters.
 #[test]
 fn classes_that_are_too_large_to_be_read_are_waited_for_and_said_once() {
     let running = running(allowances());

@@ -1,4 +1,4 @@
-//! A registered cluster in a region of its own, with an agent that reports what the test says.
+//! A registered cluster in its own region, with an agent that reports the test's objects.
 
 use std::sync::{Arc, Mutex};
 
@@ -153,7 +153,7 @@ impl Running {
         self.world.signals.take_events().into_iter().map(|(kind, _)| kind).collect()
     }
 
-    /// What was recorded of a class, in its order; of all of them under `*`.
+    /// The records of a class, in order; of all classes under `*`.
     pub(crate) fn recorded(&self, class: &str) -> Vec<JournalRecord> {
         self.recorded_of(Subject { kind: SubjectKind::Class, name: class.to_owned() })
     }
@@ -165,7 +165,7 @@ impl Running {
         items.map(|(key, item)| journal_from_item(&key, &item).unwrap()).collect()
     }
 
-    /// How often planners were told to look again.
+    /// How often planners were woken by a step.
     pub(crate) fn steps(&self) -> u64 {
         steps_of(self.world.table.peek(&keys::steps(&self.cluster)).as_ref()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Snapshots that classes make volumes from: whoever runs on a node reads them, so the cluster's stack says which.
+//! Snapshots for classes' volumes: every process on a node can read them, so the cluster's stack allows them.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn team() -> Tags {
     Tags::from([("team".to_owned(), "web".to_owned())])
 }
 
-/// An account with snapshots of a team and of nobody, and two that others share; the class has one image.
+/// An account with snapshots with and without a team's tag, and two shared ones; the class has one image.
 fn world(allowed: Allowances, class: &Value) -> Running {
     let running = running(allowed);
     running.world.ec2.add_image(image("nodes-1"));

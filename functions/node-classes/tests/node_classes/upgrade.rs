@@ -1,4 +1,4 @@
-//! Statuses that an older build wrote, whose digests nobody can compute again.
+//! Statuses of an older build, whose digests can't be computed again.
 
 use jiff::SignedDuration;
 use serde_json::json;

@@ -135,7 +135,7 @@ fn what_arc_doesnt_answer_stays_and_is_asked_again_soon() {
     running.said();
     let throttled = Ec2Error::Throttled { action: "GetManagedResource".to_owned() };
     running.fail(Call::GetManagedResource, FaultWhen::Next(1), throttled);
-    // Not even another spec forgets what the cluster is shifted away from.
+    // A new spec keeps the cluster's shifts.
     running.report(&[class(json!({"userData": "other"}))]);
     minute(&running);
     assert_eq!(told(&running), SHIFTED);

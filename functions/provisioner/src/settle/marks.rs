@@ -1,9 +1,10 @@
-//! What an answer says of marks: what was refused, what was had again, what a probe got no word on.
+//! The effect of an answer on marks: refusals, successes, probes without an answer.
 //!
-//! Decides which mark each word of EC2 is about. What a word changes of a mark is the domain's; that it is written once,
-//! whoever else writes, is the executor's. An error that names no override is about no offering.
+//! Decides which mark each part of EC2's answer is about. The domain decides the mark's next form, and the executor
+//! writes it once, despite other writers. An error without an override is about no offering.
 //!
-//! Source: KARPENTER.md 2.3; the effects of errors are the cloud's.
+//! Source: aws/karpenter-provider-aws `pkg/cache/unavailableofferings.go`. `tenon-ec2`
+//! decides the effects of errors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,32 +23,32 @@ use tenon_table::items::RefreshedParts;
 
 use super::{LaunchAnswer, SettleInput};
 
-/// What EC2 said of one thing that is, or is to be, marked.
+/// EC2's word about one mark, existing or new.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkWord {
     /// The thing.
     pub key: UnavailableKey,
-    /// What EC2 said.
+    /// The word.
     pub said: OfferingAnswer,
 }
 
-/// What EC2 says of it.
+/// EC2's word about a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfferingAnswer {
-    /// It can't be had.
+    /// It was refused.
     Refused {
         /// The code.
         code: String,
-        /// EC2's words, of a request that is refused for what it is.
+        /// EC2's message, if the request itself is refused.
         message: Option<String>,
-        /// Of a quota: the vCPUs of the smallest type that was refused, where they are known.
+        /// For a quota, the vCPUs of the smallest refused type, if known.
         vcpus: Option<u32>,
     },
-    /// It was had.
+    /// It was launched.
     Had,
-    /// The launch that probed for it got all it asked for elsewhere.
+    /// Its probing launch got all its instances from other offerings.
     Untried,
-    /// The launch that probed for it got nothing, and no word on it.
+    /// Its probing launch got no instance, and no answer about it.
     Nothing,
 }
 
@@ -69,7 +70,7 @@ impl MarkWord {
     }
 }
 
-/// What is known of types and zones, however old: ids of zones and sizes of types don't change.
+/// Facts about types and zones of any age: zone ids and type sizes don't change.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CatalogFacts<'a> {
     zones: Option<&'a BTreeMap<Zone, ZoneId>>,
@@ -106,9 +107,9 @@ pub(super) fn offering_of(input: SettleInput<'_>, instance: &LaunchedInstance) -
     })
 }
 
-/// What an answer says, each thing once: what was refused counts before what was had, since it was had before it was
-/// refused. `refused` is why a request is refused for what it is: a mark of its class where the class is to blame, else of
-/// its pool.
+/// The words of an answer, one for each key. A refusal overrules a success, because the launch got its instances
+/// before it was refused. `refused` is the reason if the request itself is refused: it marks the class if the class
+/// is to blame, otherwise the pool.
 pub(super) fn words(
     input: SettleInput<'_>,
     answer: &LaunchAnswer,
@@ -147,7 +148,7 @@ pub(super) fn words(
     words.into_iter().map(|(key, said)| MarkWord { key, said }).collect()
 }
 
-/// What EC2 refused, with its code and the size of the type.
+/// EC2's refusals, with their code and the type's size.
 fn refusals<'a>(
     input: SettleInput<'_>,
     answer: &'a LaunchAnswer,
@@ -168,7 +169,7 @@ fn refusals<'a>(
     }
 }
 
-/// What an item's error says is exhausted; nothing where it doesn't say of which offering.
+/// The key that an item's error exhausts; `None` if it names no offering.
 fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<UnavailableKey> {
     // EC2 calls a launch into a reservation on-demand; its offering is another one here.
     let capacity_type = match input.launch.reservation {
@@ -182,8 +183,8 @@ fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<Unavailab
         Some(OfferingKey { capacity_type, zone_id, instance_type: from.instance_type.clone() })
     };
     match effect(error.class()) {
-        // What isn't had from a reservation says nothing of the pool of capacity; what is said of one that no launch of
-        // ours asked for is about nothing here.
+        // A refusal of a reservation says nothing about the capacity pool. A reservation that our launch didn't name
+        // has no mark.
         Effect::Offering | Effect::Reservation if input.launch.reservation.is_some() => {
             let into = input.launch.reservation.as_ref()?;
             Some(UnavailableKey::Reservation(into.id.clone()))
@@ -202,7 +203,7 @@ fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<Unavailab
     }
 }
 
-/// The marks that an instance says something against.
+/// The marks that an instance contradicts.
 fn had(input: SettleInput<'_>, instance: &LaunchedInstance) -> Vec<UnavailableKey> {
     let requests: Vec<RequestDigest> =
         input.status.iter().map(|status| RequestDigest::of_class(input.cluster, status)).collect();
@@ -211,7 +212,7 @@ fn had(input: SettleInput<'_>, instance: &LaunchedInstance) -> Vec<UnavailableKe
     let named = subnet.into_iter().chain(input.status.map(requests_of).into_iter().flatten());
     let mut keys: Vec<UnavailableKey> = named.filter(|key| input.marks.get(key).is_some()).collect();
     if let Some(offering) = offering_of(input, instance) {
-        // A type of unknown size says nothing against a quota.
+        // A type of unknown size doesn't contradict a quota.
         let vcpus = input.catalog.vcpus(&instance.instance_type).unwrap_or(0);
         let reservation = input.launch.reservation.as_ref().map(|into| &into.id);
         let wanted =

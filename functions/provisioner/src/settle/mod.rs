@@ -1,13 +1,12 @@
-//! What a launch's answer means: which claims got an instance, which failed and why, what EC2 has no capacity for.
+//! The meaning of a launch's answer: claims with an instance, failed claims with reasons, refused capacity.
 //!
-//! Pure and deterministic: instances in the order of their ids are dealt to the launch's claims in theirs, so that who
-//! reads the same answer twice settles the same. It doesn't ask EC2 and doesn't write.
+//! Pure and deterministic: instances in the order of their ids are dealt to the launch's claims in theirs, so two
+//! readers of one answer settle it equally. It doesn't call EC2 and doesn't write.
 //!
-//! Invariants: a claim gets at most one instance, an instance at most one claim; a claim that isn't waiting for its
-//! launch keeps its state; an answer with errors but enough instances fails nothing. What EC2 said of marks is in
-//! module `marks`.
+//! Invariants: a claim gets at most one instance, an instance at most one claim; a claim that isn't `Planned` keeps
+//! its state; errors beside enough instances fail no claim. Module `marks` has the effects on marks.
 //!
-//! Source: KARPENTER.md 2.3.
+//! Source: aws/karpenter-provider-aws `pkg/providers/instance/instance.go`, `pkg/errors/errors.go`.
 
 mod marks;
 #[cfg(test)]
@@ -32,7 +31,7 @@ pub use marks::{CatalogFacts, MarkWord, OfferingAnswer};
 /// Characters of EC2's words that are kept with a claim.
 const MESSAGE_CHARS: usize = 300;
 
-/// What became of a launch.
+/// The result of a launch.
 #[derive(Debug, Clone)]
 pub enum LaunchAnswer {
     /// EC2 answered.
@@ -52,7 +51,7 @@ pub struct SettleInput<'a> {
     pub cluster: &'a ClusterName,
     /// The launch.
     pub launch: &'a Launch,
-    /// The claims of the cluster that are known, by the launch's order; others are gone.
+    /// The launch's known claims in its order; the others don't exist any longer.
     pub claims: &'a [&'a Claim],
     /// The class, as it resolved last: its subnets name zones.
     pub status: Option<&'a ClassStatus>,
@@ -63,7 +62,7 @@ pub struct SettleInput<'a> {
 }
 
 impl<'a> SettleInput<'a> {
-    /// Who asked.
+    /// The launch that asked.
     #[must_use]
     pub const fn asked(&self) -> LaunchAsked<'a> {
         LaunchAsked { cluster: self.cluster, launch: &self.launch.id, planned_at: self.launch.created_at }
@@ -77,7 +76,7 @@ pub struct Settlement {
     pub launch: Launch,
     /// Each claim's next form.
     pub claims: Vec<Claim>,
-    /// What EC2 said of what is, or is to be, marked.
+    /// EC2's words about marks, existing or new.
     pub marks: Vec<MarkWord>,
     /// The offerings of the instances, as far as their zones' ids are known.
     pub offerings: BTreeMap<InstanceId, OfferingKey>,
@@ -87,17 +86,17 @@ pub struct Settlement {
     pub failed: Option<SettleFailure>,
 }
 
-/// Why claims failed: what the planner does next.
+/// Why claims failed, and so the planner's next move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettleFailure {
-    /// There was no capacity: plan around it at once.
+    /// No capacity: plan around it at once.
     Capacity,
-    /// There was none, and nothing was said that a mark could hold, such as of an item that was throttled: plan again
-    /// after a while, since it would be the same plan.
+    /// No capacity, and no refusal that a mark can hold, such as a throttled item: plan again after a while, because
+    /// the plan would be the same.
     Unmarked,
-    /// The template is gone: make it anew at once.
+    /// The template doesn't exist: create it again at once.
     TemplateMissing,
-    /// The request is refused for what it is.
+    /// The request itself is refused.
     Request,
 }
 
@@ -148,7 +147,7 @@ pub fn settle(input: SettleInput<'_>, answer: &LaunchAnswer) -> Settlement {
     settlement
 }
 
-/// The instances of a launch. Its reservation is what it asked for: what EC2 says of an instance isn't looked at.
+/// The instances of a launch. Their reservation is the launch's own; EC2's field isn't read.
 fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
     let paid = |capacity_type: TargetCapacityType| match &launch.reservation {
         Some(_) => CapacityType::Reserved,
@@ -160,7 +159,7 @@ fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
             .iter()
             .flat_map(|some| some.ids.iter().map(move |id| (id, some)))
             .filter_map(|(id, some)| {
-                // Every override of ours names its zone and image.
+                // Each of our overrides names its zone and image.
                 Some(LaunchedInstance {
                     id: id.clone(),
                     instance_type: some.instance_type.clone(),
@@ -202,7 +201,7 @@ fn failure(answer: &LaunchAnswer) -> (LaunchFailure, SettleFailure) {
         }
         LaunchAnswer::Refused(error) => {
             let kind = match kind(error.class()) {
-                // A call that is refused as a whole says nothing of an offering to plan around.
+                // An error of the whole call names no offering to plan around.
                 SettleFailure::Capacity if error.class() != ErrorClass::ServiceLinkedRoleMissing => {
                     SettleFailure::Request
                 }
@@ -214,7 +213,7 @@ fn failure(answer: &LaunchAnswer) -> (LaunchFailure, SettleFailure) {
             (made(launched_reason_of(error), error.to_string()), kind)
         }
         LaunchAnswer::Fleet(result) => {
-            // Only what isn't capacity tells the user something new.
+            // Only errors other than capacity are news to the user.
             let told = result.errors.iter().find(|error| kind(error.class()) != SettleFailure::Capacity);
             let first = told.or_else(|| result.errors.first());
             let message = first.map_or_else(

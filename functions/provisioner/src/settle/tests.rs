@@ -1,4 +1,4 @@
-//! What an answer says of marks.
+//! The effect of an answer on marks.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl SettleWorld {
         settle(self.input(&[&claim]), answer).failed
     }
 
-    /// What an answer says of marks, as text.
+    /// The words of an answer, as text.
     fn words(&self, answer: &LaunchAnswer) -> Vec<String> {
         let class = RequestDigest::of_class(&self.cluster, &self.status).to_string();
         let told = |word: MarkWord| {
@@ -275,7 +275,7 @@ fn an_instance_is_a_word_against_every_mark_that_concerns_it() {
             "request#CLASS#on-demand#use1-az1#m5.large had",
         ]
     );
-    // Some of it was had, and then there was no more.
+    // Some instances were launched before the capacity ran out.
     let error = error("InsufficientInstanceCapacity", Some(from("m5.large", "us-east-1a")));
     let partly = fleet(&[from("m5.large", "us-east-1a")], vec![error]);
     assert_eq!(world.words(&partly)[0], "offering#on-demand#use1-az1#m5.large refused from 2");
@@ -359,7 +359,7 @@ fn of_several_errors_the_one_that_is_not_about_capacity_is_told() {
     check(&[denied, dry], ("Unauthorized", SettleFailure::Request));
 }
 
-/// The same request would be answered in the same way at once.
+/// The same request would get the same answer.
 #[test]
 fn what_no_mark_can_hold_is_not_planned_again_at_once() {
     let world = SettleWorld::new([]);
@@ -382,7 +382,7 @@ fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
     assert_eq!(world.words(&fleet(&[], full)), ["reservation#cr-1 refused from 2"]);
     let dry = vec![error("InsufficientInstanceCapacity", Some(m5()))];
     assert_eq!(world.words(&fleet(&[], dry)), ["reservation#cr-1 refused from 2"]);
-    // What else is refused of it is about its own offering, which isn't the on-demand one.
+    // A further refusal is about its own offering, not the on-demand one.
     let unsupported = vec![error("Unsupported", Some(m5()))];
     assert_eq!(
         world.words(&fleet(&[], unsupported)),

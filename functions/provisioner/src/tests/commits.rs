@@ -1,4 +1,4 @@
-//! Plans that are larger than one transaction, as they are committed.
+//! Plans larger than one transaction, and their commits.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ fn who_loses_a_race_between_two_slices_keeps_the_first_and_writes_no_other() {
     assert!((90..100).contains(&parts), "{parts}");
 }
 
-/// A table that is throttled for what writes one item, until a moment.
+/// A table that throttles writes of one item, until a moment.
 struct ThrottledTable {
     table: MemoryTable,
     clock: SetClock,
@@ -96,7 +96,7 @@ impl Table for ThrottledTable {
     }
 }
 
-/// What was committed before is sent meanwhile; then there is nothing else to do than to wait.
+/// Committed launches are sent meanwhile; then it can only wait.
 #[test]
 fn a_throttled_slice_is_waited_for_and_goes_through_in_the_same_wake() {
     for item in ["PART#000", "PART#149"] {

@@ -1,4 +1,4 @@
-//! Nodes that are there, or on their way, and what their taints keep out.
+//! Existing and starting nodes, and their taints.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn a_node_of_nobody_takes_what_tolerates_its_taints() {
     check(&plain, &["dedicated"], 1);
     check(&tolerating("web", "dedicated"), &["dedicated"], 0);
     check(&tolerating("web", "dedicated"), &["dedicated", "other"], 1);
-    // It isn't ours, so nobody takes these away once it has started.
+    // It isn't our node, so its startup taints don't go away by themselves.
     check(&plain, &["cni"], 1);
     check(&plain, &["node.kubernetes.io/not-ready"], 1);
 }

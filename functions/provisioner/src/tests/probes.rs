@@ -1,4 +1,4 @@
-//! Capacity that was exhausted, and how it is asked for again.
+//! Exhausted capacity, and its probes.
 
 use tenon_domain::launch::Launch;
 use tenon_domain::unavailable::{Mark, Probe};
@@ -8,7 +8,7 @@ use super::*;
 
 const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
-/// A cluster whose pods can have nothing, after it was told so.
+/// A cluster whose pods have no available offering, after the refusal.
 pub(super) fn dried(pods: usize) -> Cluster {
     let cluster = cluster(pods);
     dry_out(&cluster, Some(("InsufficientInstanceCapacity", "none left")));
@@ -41,7 +41,7 @@ fn put(cluster: &Cluster, mark: &Mark) {
     cluster.put(set(key, mark)).unwrap();
 }
 
-/// Launches since there were so many.
+/// Launches after these.
 pub(super) fn launches_since(cluster: &Cluster, before: &[Launch]) -> Vec<Launch> {
     let old: BTreeSet<_> = before.iter().map(|launch| launch.id.clone()).collect();
     cluster.launches().unwrap().into_iter().filter(|launch| !old.contains(&launch.id)).collect()

@@ -1,4 +1,4 @@
-//! Other functions that write between a look and its commit: who comes second changes nothing of theirs.
+//! Other functions that write between an observation and its commit: the later writer changes nothing of theirs.
 
 use tenon_domain::SignedDuration;
 use tenon_domain::claim::{Claim, ClaimState};
@@ -25,7 +25,7 @@ fn wake_beside(cluster: &Cluster, writes: Vec<tenon_table::Write>) {
     assert!(ports.met(), "the other was never met");
 }
 
-/// A cluster whose launch was put off by another run while this one settled it; the launch as the other left it.
+/// A cluster whose launch another pass delayed while this one settled it; the launch as the other left it.
 fn put_off_meanwhile() -> (Cluster, Launch) {
     let cluster = cluster(1);
     let throttled = Ec2Error::Throttled { action: "CreateFleet".to_owned() };
@@ -61,7 +61,7 @@ fn a_claim_that_is_there_is_not_planned_over() {
     let first = cluster(1);
     wake(&first);
     let planned = first.claims().unwrap().remove(0);
-    // The same world plans the same name, which somebody else took meanwhile.
+    // An equal world plans the same name, which exists by now.
     let second = cluster(1);
     let at = second.world.clock.now();
     let failure = tenon_domain::claim::LaunchFailure { reason: "Other".to_owned(), message: String::new() };

@@ -1,4 +1,4 @@
-//! What is told of pods and claims that get nothing, and when they are looked at again.
+//! Findings about pods and claims without a node or launch, and the time of the next look.
 
 use serde_json::json;
 use tenon_domain::claim::{BINDING_WINDOW, Claim, ClaimState};
@@ -11,7 +11,7 @@ use tenon_table::items::{keys, set};
 use super::probes::dried;
 use super::*;
 
-/// What the journals of pods or claims say, in the order of their names.
+/// The journals of pods or claims, by name.
 fn told(cluster: &Cluster, of: SubjectKind) -> Vec<JournalRecord> {
     let journals = format!("JOURNAL#prod#{}#", of.as_str());
     let items = cluster.world.table.dump().filter(|(key, _)| key.pk.starts_with(&journals));
@@ -75,7 +75,7 @@ fn a_launch_that_can_not_be_made_is_told_and_tried_again_soon() {
     assert_eq!(woken(&cluster), [SignedDuration::from_secs(55)]);
 }
 
-/// Two claims would ask for the same; one launch does, and the other claim waits for what it is told.
+/// Two claims would probe the same mark; one launch does, and the other claim waits for its answer.
 #[test]
 fn a_claim_that_leaves_it_to_another_to_ask_is_not_told_of_as_a_failure() {
     let mut cluster = dried(1);

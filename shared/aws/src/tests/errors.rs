@@ -1,4 +1,4 @@
-//! What becomes of calls that fail.
+//! Failed calls, and their errors.
 
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +45,7 @@ fn every_error_is_classified_by_its_code() {
     check(500, "InternalError", ErrorClass::Server);
     check(503, "Unavailable", ErrorClass::Server);
     check(400, "FluxCapacitorEmpty", ErrorClass::Unknown);
-    // Whatever EC2 calls it, a failure of its own isn't the request's.
+    // A server's failure is never the request's fault, whatever its code.
     check(500, "FluxCapacitorEmpty", ErrorClass::Server);
 }
 
@@ -94,9 +94,9 @@ fn a_launch_without_an_answer_may_have_taken_effect() {
     // The connection broke.
     let (ec2, _) = ec2(&[]);
     assert_eq!(block_on(ec2.create_fleet(&request())).unwrap_err(), no_answer);
-    // The answer can't be read. (One that is cut between its elements is told by the connection.)
+    // The answer is unreadable. (The connection reports an answer cut between its elements.)
     assert_eq!(launch(200, "{}"), no_answer);
-    // It took too long.
+    // It timed out.
     let late: SdkError<CreateFleetError, HttpResponse> = SdkError::timeout_error("operation timeout");
     let failed = FailedCall::of("CreateFleet", &late);
     assert_eq!(failed.effect, CallEffect::Unknown);
@@ -140,7 +140,7 @@ fn a_dry_run_says_whether_the_call_is_allowed() {
         panic!("the caller isn't allowed")
     };
     assert_eq!((action.as_str(), message.as_str()), ("CreateFleet", "words"));
-    // Neither of both: it says nothing of the caller's rights.
+    // It is neither: it says nothing about the caller's rights.
     assert_eq!(dry_run(503, "RequestLimitExceeded").unwrap_err().class(), ErrorClass::Throttled);
     assert_eq!(dry_run(400, "InvalidParameterValue").unwrap_err().class(), ErrorClass::Invalid);
 }

@@ -1,4 +1,4 @@
-//! An HTTP client that gives recorded answers and keeps what was sent.
+//! An HTTP client with recorded answers, which keeps the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 
-/// A request as it was sent.
+/// A sent request.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) uri: String,
@@ -34,7 +34,7 @@ impl FakeHttp {
         Self(Arc::new(Mutex::new(Log { answers, sent: Vec::new() })))
     }
 
-    /// What was sent, in its order.
+    /// The sent requests, in order.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.0.lock().unwrap().sent.clone()
     }

@@ -132,7 +132,7 @@ fn what_was_launched_and_what_was_not_names_its_override() {
     let ids: Vec<&str> = launched.ids.iter().map(AsRef::as_ref).collect();
     assert_eq!(ids, ["i-0a", "i-0b"]);
     assert_eq!(launched.capacity_type, TargetCapacityType::Spot);
-    // As it was in the request: without the zone that EC2 added, and with its priority.
+    // As in the request: without the zone that EC2 added, and with its priority.
     assert_eq!(launched.from, request.launch_templates[0].overrides[1]);
     assert_eq!(launched.launch_template, "tenon-abc");
     let [error] = result.errors.as_slice() else { panic!("{result:?}") };

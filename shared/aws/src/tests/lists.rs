@@ -1,4 +1,4 @@
-//! Lists: what is asked for, how it pages, how its items are read.
+//! Lists: requests, paging, and reading of items.
 
 use tenon_domain::catalog::describe::{Limits, facts};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
@@ -57,7 +57,7 @@ fn instance_types_are_read_field_by_field() {
     assert_eq!((facts.ebs.max_bandwidth_mbps, facts.network.ipv4_per_interface), (Some(4750), 10));
     assert_eq!(facts.usage_classes.len(), 2);
     assert_eq!(facts.placement_strategies.len(), 2);
-    // One that EC2 says little of, and that the SDK doesn't know: kept by its name.
+    // A type with few fields that the SDK doesn't know: kept by its name.
     assert_eq!(page.items[1].instance_type.as_deref(), Some("zz9.future"));
 }
 
@@ -337,7 +337,7 @@ fn instances_are_read_and_so_are_those_that_are_gone() {
     assert_eq!(running.security_groups[0].as_str(), "sg-1");
     assert_eq!(running.tags["empty"], "");
     assert_eq!(running.launched_at.to_string(), "2026-05-04T03:02:01Z");
-    // EC2 forgets where a terminated instance was.
+    // EC2 drops a terminated instance's subnet.
     assert_eq!((gone.state, &gone.subnet, &gone.client_token), (InstanceState::Terminated, &None, &None));
     assert_eq!((gone.private_ip.as_str(), gone.private_dns_name.as_str()), ("", ""));
     assert_eq!(gone.state_reason.as_ref().unwrap().code, "Client.UserInitiatedShutdown");

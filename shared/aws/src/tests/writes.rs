@@ -92,7 +92,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("Version", "2016-11-15"),
 ];
 
-/// The form of a request for a template, apart from its token: names are used once, so nothing is replayed.
+/// The request for a template, apart from its token: a name is used once, so nothing is replayed.
 fn written(template: &CreateLaunchTemplate) -> std::collections::BTreeMap<String, String> {
     let (ec2, http) = ec2(&[(200, MADE)]);
     let made = block_on(ec2.create_launch_template(template)).unwrap();

@@ -1,4 +1,4 @@
-//! The metadata that every object carries.
+//! The metadata of every object.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct ObjectMeta {
     pub generation: u64,
     /// `metadata.creationTimestamp`.
     pub created_at: Option<Timestamp>,
-    /// `metadata.deletionTimestamp`: when the object is gone at the latest, were there no finalizers.
+    /// `metadata.deletionTimestamp`: the latest end of the object, finalizers aside.
     pub deleted_at: Option<Timestamp>,
 }
 
@@ -44,7 +44,7 @@ pub struct OwnerReference {
     pub role: OwnerRole,
 }
 
-/// What an owner is to the object that it owns.
+/// The role of an owner towards its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerRole {
     /// `controller: true`.

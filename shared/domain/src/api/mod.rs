@@ -1,7 +1,7 @@
-//! Kubernetes' and Karpenter's objects, as far as Tenon reads them.
+//! The parts of Kubernetes' and Karpenter's objects that Tenon reads.
 //!
-//! Plain data after reading: [`crate::manifest`] makes these from YAML and JSON and holds the validation. Fields have
-//! Kubernetes' meaning; a default that the API server would fill in is filled in here.
+//! Plain data: [`crate::manifest`] reads it from YAML and JSON and validates it. Fields have Kubernetes' meaning,
+//! with the API server's defaults filled in.
 
 pub mod meta;
 pub mod node;

@@ -15,7 +15,7 @@ pub struct Node {
     pub meta: ObjectMeta,
     /// Its name.
     pub name: NodeName,
-    /// `spec.providerID`, once the cloud's controller or the kubelet has set it and it is EC2's.
+    /// `spec.providerID`, once the kubelet or the cloud controller has set it to an EC2 instance.
     pub provider_id: Option<ProviderId>,
     /// `spec.taints`.
     pub taints: Vec<Taint>,

@@ -1,4 +1,4 @@
-//! NodeClaim, `karpenter.sh/v1`, as the cluster holds it: the face of a claim, not its state (see [`crate::claim`]).
+//! NodeClaim, `karpenter.sh/v1`, in the cluster: the face of a claim, not its state (see [`crate::claim`]).
 
 use crate::api::meta::ObjectMeta;
 use crate::api::node_pool::NodeClaimTemplate;
@@ -8,7 +8,7 @@ use crate::resources::ResourceList;
 /// A NodeClaim object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClaimObject {
-    /// Its metadata; a deletion timestamp is a user's decision like one of ours.
+    /// Its metadata; a user's deletion counts like one of ours.
     pub meta: ObjectMeta,
     /// Its name.
     pub name: ClaimName,

@@ -27,11 +27,12 @@ pub struct Ec2NodeClass {
     pub ami_selector: Vec<AmiSelectorTerm>,
     /// `spec.capacityReservationSelectorTerms`, ORed.
     pub reservation_selector: Vec<ReservationSelectorTerm>,
-    /// What decides labels, capacity and allocatable: AMI family, kubelet, block devices, interfaces, policies.
+    /// The settings behind labels, capacity and allocatable: AMI family, kubelet, block devices, interfaces,
+    /// policies.
     pub settings: NodeSettings,
     /// `spec.userData`.
     pub user_data: Option<String>,
-    /// Who the nodes are: `spec.role` or `spec.instanceProfile`.
+    /// The nodes' identity: `spec.role` or `spec.instanceProfile`.
     pub identity: NodeIdentity,
     /// `spec.tags`.
     pub tags: BTreeMap<String, String>,
@@ -45,12 +46,11 @@ pub struct Ec2NodeClass {
     pub context: Option<String>,
     /// `status.subnets`, where the manifest has them.
     pub status_subnets: Vec<ResolvedSubnet>,
-    /// Parts of the API that were given and that nothing here acts on yet: dotted field names. They are named in the
-    /// condition `tenon.dev/Unsupported`, never ignored silently.
+    /// Fields in use that Tenon doesn't act on, as dotted names. The condition `tenon.dev/Unsupported` names them.
     pub unsupported: Vec<String>,
 }
 
-/// Tags that every launch sets itself (KARPENTER.md 1.1.1).
+/// Tags that every launch sets itself. Source: karpenter.sh/docs/concepts/nodeclasses, `spec.tags`.
 const RESTRICTED_TAGS: [&str; 4] = [tags::EKS_CLUSTER, labels::NODEPOOL, tags::CLAIM, labels::EC2NODECLASS];
 
 /// Whether every launch sets this tag itself, so that `spec.tags` may not have it.
@@ -59,12 +59,12 @@ pub fn is_restricted_tag(key: &str) -> bool {
     RESTRICTED_TAGS.contains(&key) || key.starts_with(tags::KUBERNETES_CLUSTER)
 }
 
-/// Who the nodes of a class are.
+/// The identity of a class's nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeIdentity {
     /// `spec.role`: the name of a role, its path stripped.
     Role(String),
-    /// `spec.instanceProfile`: a name or an ARN, told apart when read.
+    /// `spec.instanceProfile`: a name or an ARN.
     InstanceProfile(InstanceProfile),
 }
 
@@ -82,7 +82,7 @@ pub enum InstanceProfile {
 pub enum SubnetSelectorTerm {
     /// By id.
     Id(SubnetId),
-    /// By tags, ANDed; the value `*` asks only for the key.
+    /// By tags, ANDed; the value `*` matches any value.
     Tags(BTreeMap<String, String>),
 }
 
@@ -106,7 +106,7 @@ pub enum AmiSelectorTerm {
     Match {
         /// Image name with EC2's wildcards.
         name: Option<String>,
-        /// Tags; the value `*` asks only for the key.
+        /// Tags; the value `*` matches any value.
         tags: BTreeMap<String, String>,
         /// An account, `self`, `amazon` or `aws-marketplace`.
         owner: Option<String>,
@@ -127,9 +127,9 @@ pub enum AmiSelectorTerm {
 pub enum ReservationSelectorTerm {
     /// By id.
     Id(ReservationId),
-    /// By tags, owner and what it matches, ANDed.
+    /// By tags, owner and match criteria, ANDed.
     Match {
-        /// Tags; the value `*` asks only for the key.
+        /// Tags; the value `*` matches any value.
         tags: BTreeMap<String, String>,
         /// `ownerID`: an account.
         owner: Option<String>,

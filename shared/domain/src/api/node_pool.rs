@@ -47,7 +47,7 @@ impl NodePool {
     }
 }
 
-/// `spec.template`: what claims of the pool are made from.
+/// `spec.template`, from which the pool's claims are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClaimTemplate {
     /// `metadata.labels`.

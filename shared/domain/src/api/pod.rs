@@ -1,4 +1,4 @@
-//! Pods: what one needs ([`PodShape`], shared by equal pods) and where one is ([`Pod`]).
+//! Pods: the needs of one ([`PodShape`], shared by equal pods) and its place ([`Pod`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::taint::Toleration;
 pub struct Pod {
     /// Namespace and name.
     pub name: NamespacedName,
-    /// The pod's UID. One from its name where its own isn't known: in a manifest that no API server has seen, and in a
-    /// snapshot once the pod is bound, when nobody counts it any more.
+    /// The pod's UID. It is derived from the name in a manifest without a UID, and in a snapshot for a bound pod,
+    /// which no claim counts.
     pub uid: Uid,
-    /// When it was created; a snapshot doesn't say it of a bound pod.
+    /// Its creation time; absent for a bound pod of a snapshot.
     pub created_at: Option<Timestamp>,
-    /// When it started (`status.startTime`); a snapshot says it of pods that say [`Self::shape`]'s `do_not_disrupt`.
+    /// `status.startTime`; a snapshot has it only for pods whose [`Self::shape`] has a `do_not_disrupt`.
     pub started_at: Option<Timestamp>,
     /// The node that it is bound to (`spec.nodeName`).
     pub node: Option<NodeName>,
@@ -31,11 +31,11 @@ pub struct Pod {
     pub phase: PodPhase,
     /// Its `Ready` condition.
     pub readiness: Readiness,
-    /// What the scheduler said of it last.
+    /// The scheduler's last verdict.
     pub scheduling: SchedulingVerdict,
     /// `metadata.deletionTimestamp`, when it is terminating.
     pub deleted_at: Option<Timestamp>,
-    /// What it needs; equal pods share it.
+    /// Its needs; equal pods share one value.
     pub shape: Arc<PodShape>,
 }
 
@@ -65,7 +65,7 @@ pub enum Readiness {
     NotReady,
 }
 
-/// What `PodScheduled` says.
+/// The condition `PodScheduled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum SchedulingVerdict {
     /// No verdict yet, or bound.
@@ -93,14 +93,14 @@ impl Pod {
     }
 }
 
-/// What a pod needs of its node and asks of its neighbours: the full scheduling shape. Equal pods share one.
+/// A pod's requirements on its node and its neighbours: the full scheduling shape. Equal pods share one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PodShape {
     /// The namespace: affinity and spread select within it.
     pub namespace: String,
     /// The pod's labels.
     pub labels: BTreeMap<String, String>,
-    /// What it requests, after the arithmetic over its containers, `pods: 1` among it.
+    /// The sum of its containers' requests, with `pods: 1`.
     pub requests: ResourceList,
     /// `spec.nodeSelector`.
     pub node_selector: BTreeMap<String, String>,
@@ -215,7 +215,7 @@ pub struct TopologySpreadConstraint {
     /// `topologyKey`.
     #[serde(deserialize_with = "text")]
     pub topology_key: String,
-    /// What happens when it can't be kept.
+    /// The behaviour if the constraint can't be satisfied.
     pub when_unsatisfiable: WhenUnsatisfiable,
     /// Which pods are counted.
     #[serde(rename = "labelSelector")]

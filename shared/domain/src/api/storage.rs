@@ -1,4 +1,4 @@
-//! Storage objects: where a pod's volumes bind it to.
+//! Storage objects: the volumes that bind pods to places.
 
 use serde::Deserialize;
 

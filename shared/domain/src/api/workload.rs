@@ -1,4 +1,4 @@
-//! Controllers of pods, and budgets that guard them.
+//! Controllers of pods, and PodDisruptionBudgets.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// How many pods it makes: `replicas`, a Job's `parallelism`; a CronJob makes none.
     pub replicas: u32,
-    /// What its pods need.
+    /// The needs of its pods.
     pub template: Arc<PodShape>,
 }
 
@@ -40,7 +40,7 @@ pub enum WorkloadKind {
 pub struct DaemonSet {
     /// Its metadata.
     pub meta: ObjectMeta,
-    /// What its pods need.
+    /// The needs of its pods.
     pub template: Arc<PodShape>,
 }
 
@@ -59,7 +59,7 @@ pub struct PodDisruptionBudget {
     pub unhealthy_pods: UnhealthyPodEviction,
 }
 
-/// What a PodDisruptionBudget bounds.
+/// The bound of a PodDisruptionBudget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PdbBound {
     /// So many must stay.

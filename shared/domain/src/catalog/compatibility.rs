@@ -1,8 +1,8 @@
-//! Whether nodes of a class can be of an instance type.
+//! Whether an instance type suits a class.
 //!
-//! Decides on facts and settings alone (KARPENTER.md 2.1.6); whether an offering can be had just now is another
-//! question. A type that isn't compatible keeps its offerings, unavailable: nodes of it may still be running, and need
-//! a price.
+//! Decides from facts and settings alone (aws/karpenter-provider-aws
+//! `pkg/providers/instancetype/compatibility/compatibility.go`), without regard to capacity. An incompatible type
+//! keeps its offerings as unavailable, because running nodes of the type need a price.
 
 use crate::catalog::facts::{Hypervisor, InstanceTypeFacts, PlacementStrategy, Support};
 use crate::catalog::settings::{
@@ -53,10 +53,9 @@ pub enum Incompatibility {
     NoConnectionTracking,
 }
 
-/// Whether the type can do what the class asks.
+/// Whether the type supports everything that the class requires.
 ///
-/// # Errors
-/// The first [`Incompatibility`], in the order of the enum.
+/// # Errors The first [`Incompatibility`], in the order of the enum.
 pub fn compatibility(facts: &InstanceTypeFacts, settings: &NodeSettings) -> Result<(), Incompatibility> {
     if settings.ami_family == AmiFamily::Al2023 && facts.name.as_str().starts_with("a1.") {
         return Err(Incompatibility::ImageNotBootable);

@@ -1,8 +1,7 @@
-//! What EC2 says of one instance type, in the words of DescribeInstanceTypes.
+//! Facts about one instance type, in the words of DescribeInstanceTypes.
 //!
-//! Decides nothing: it holds what labels, capacity and compatibility are computed from. It doesn't hold zones or
-//! prices (those are offerings) and doesn't know of any class. Lists keep EC2's order where the order means something
-//! (architectures, devices).
+//! Decides nothing: labels, capacity and compatibility are computed from it. Zones and prices are offerings, and no
+//! fact depends on a class. Lists keep EC2's order if it has a meaning (architectures, devices).
 
 use crate::id::InstanceType;
 
@@ -39,7 +38,7 @@ pub struct InstanceTypeFacts {
     pub nitro_enclaves: bool,
     /// Whether its CPU is given in bursts, against credits.
     pub burstable: bool,
-    /// Whether EC2 counts it among the current generation.
+    /// Whether EC2 lists it as current generation.
     pub current_generation: bool,
     /// How it can be bought, in EC2's order.
     pub usage_classes: Vec<UsageClass>,
@@ -48,8 +47,8 @@ pub struct InstanceTypeFacts {
 }
 
 impl InstanceTypeFacts {
-    /// Whether nodes can be of it: a kubelet runs on one of its architectures. Macs are described, offered and asked
-    /// for by people like any other type, and no plan has one.
+    /// Whether a kubelet runs on one of its architectures. Macs are described and offered like any other type, but no
+    /// plan uses one.
     #[must_use]
     pub fn is_for_nodes(&self) -> bool {
         self.architectures.iter().any(|architecture| match architecture {
@@ -66,12 +65,12 @@ pub enum Architecture {
     X86_64,
     /// `arm64`.
     Arm64,
-    /// One that no kubelet of ours runs on (`i386`, `x86_64_mac`, `arm64_mac`), as EC2 writes it.
+    /// An architecture without a kubelet (`i386`, `x86_64_mac`, `arm64_mac`), in EC2's word.
     Other(String),
 }
 
 impl Architecture {
-    /// EC2's word for it.
+    /// EC2's word.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -153,7 +152,7 @@ pub enum Support {
     /// Not at all.
     #[default]
     Unsupported,
-    /// If asked for.
+    /// On request.
     Supported,
     /// Always (EC2's `required` or `default`).
     Always,
@@ -210,7 +209,7 @@ pub enum Hypervisor {
 }
 
 impl Hypervisor {
-    /// EC2's word for it, which is also the label's value.
+    /// EC2's word, also the label's value.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -269,7 +268,7 @@ pub enum PlacementStrategy {
 }
 
 impl PlacementStrategy {
-    /// EC2's word for it.
+    /// EC2's word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,16 +1,17 @@
-//! Memory that kubelets really reported, by type, image and cluster.
+//! Memory that kubelets reported, by type, image and cluster.
 //!
-//! Decides what of a report is kept and for how long, whose report counts for whom, and what of it holds for the nodes of a
-//! class. It doesn't decide whether a cluster uses it.
+//! Decides how long a report is kept, for which clusters it counts, and which reports apply to a class's nodes. It
+//! doesn't decide whether a cluster uses learned memory.
 //!
-//! A cluster's own reports come first, whatever they are: its pods have to fit its nodes. What another cluster reports
-//! counts where it can be true of any node of the type: from a little less than the estimate to what EC2 states. So
-//! whoever makes Nodes up in one cluster changes no other cluster's plans.
+//! A cluster's own reports come first, with any value: its pods must fit its nodes. A report of another cluster
+//! counts only between a little less than the estimate and EC2's stated memory, so forged Nodes of one cluster don't
+//! change the plans of another.
 //!
-//! Invariants: what is learned is never more than EC2 states for the type, and holds for no other image; one cluster's
-//! record is never written for another's report.
+//! Invariants: learned memory never exceeds the type's stated memory, and applies to its image only; a cluster's
+//! record is written from its own reports only.
 //!
-//! Source: KARPENTER.md 2.1, the discovered capacity, which the peer keeps in memory.
+//! Source: aws/karpenter-provider-aws `pkg/controllers/providers/instancetype/capacity/controller.go`; the peer keeps
+//! it in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,30 +26,30 @@ use crate::resources::{ResourceList, ResourceName};
 
 /// How long a report is believed; the peer's.
 pub const LEARNED_FOR: SignedDuration = SignedDuration::from_hours(60 * 24);
-/// A report that says nothing new renews one that is older than this, so that a fleet of equal nodes writes once a month.
+/// A report with an unchanged value renews a record older than this, so that a fleet of equal nodes writes once a
+/// month.
 pub const RENEWED_AFTER: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// So much less than the estimate another cluster's report may say: images of one type differ by less.
 const LESS_THAN_ESTIMATED: PartsPerMillion = PartsPerMillion(20_000);
 
-/// What one cluster's kubelets reported of a type and an image.
+/// The memory that one cluster's kubelets reported for a type and an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedRecord {
     /// The type.
     pub instance_type: InstanceType,
     /// The image.
     pub image: ImageId,
-    /// Counts up with every write; 0 where its item has none.
+    /// The count of writes; 0 without a stored count.
     pub revision: u64,
-    /// The least that was reported.
+    /// The least reported value.
     pub memory: LearnedMemory,
-    /// When it was last reported.
+    /// The time of the last report.
     pub seen_at: Timestamp,
-    /// The cluster whose Nodes reported it. Records of before there was one for each cluster have none, and count as
-    /// another's.
+    /// The cluster of the Nodes. Old records have none, and count as another cluster's.
     pub cluster: Option<ClusterName>,
 }
 
-/// What a kubelet reported when its Node registered.
+/// A kubelet's memory at the registration of its Node.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryReport<'a> {
     /// The Node's type.
@@ -57,7 +58,7 @@ pub struct MemoryReport<'a> {
     pub image: &'a ImageId,
     /// `status.capacity` of the Node, in bytes.
     pub memory: LearnedMemory,
-    /// What can be true of the type.
+    /// The plausible bounds for the type.
     pub bounds: MemoryBounds,
     /// The Node's cluster.
     pub cluster: &'a ClusterName,
@@ -65,29 +66,29 @@ pub struct MemoryReport<'a> {
     pub now: Timestamp,
 }
 
-/// What memory nodes of a type can have.
+/// The plausible memory of a type's nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBounds {
     /// The least that is believed of another cluster's nodes, in bytes.
     pub least_bytes: u64,
-    /// What EC2 states, in bytes.
+    /// The memory that EC2 states, in bytes.
     pub stated_bytes: u64,
 }
 
-/// Whose plans a report counts for.
+/// The clusters for which a report counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// All clusters of the region.
     Region,
     /// The cluster that reported it alone.
     OwnCluster,
-    /// Nobody: no node has no memory, or more than EC2 states.
+    /// None: a node has some memory, and no more than EC2 states.
     Nobody,
 }
 
 impl MemoryBounds {
-    /// The bounds of a type whose memory is estimated and stated so, in bytes. The estimate is Karpenter's default, whatever a
-    /// cluster sets: what counts in a region doesn't depend on who asks.
+    /// The bounds for a type's estimated and stated memory, in bytes. The estimate uses Karpenter's default, not a
+    /// cluster's setting, so that the bounds are equal for all clusters of a region.
     #[must_use]
     pub fn new(estimated_bytes: u64, stated_bytes: u64) -> Self {
         let less = LESS_THAN_ESTIMATED.of_rounded_up(estimated_bytes);
@@ -100,7 +101,7 @@ impl MemoryBounds {
         Self::new(estimated_memory_bytes(facts, &NodeSettings::default()), stated_bytes(facts))
     }
 
-    /// Whom a report counts for.
+    /// The clusters for which a report counts.
     #[must_use]
     pub const fn reach(self, LearnedMemory(bytes): LearnedMemory) -> Reach {
         if bytes == 0 || bytes > self.stated_bytes {
@@ -114,7 +115,7 @@ impl MemoryBounds {
 }
 
 impl LearnedMemory {
-    /// What a Node says in `status.capacity`; nothing before its kubelet says anything of memory.
+    /// The memory in a Node's `status.capacity`; `None` before its kubelet reports any.
     #[must_use]
     pub fn of_capacity(capacity: &ResourceList) -> Option<Self> {
         let bytes = u64::try_from(capacity.get(&ResourceName::MEMORY).value_ceil()).ok()?;
@@ -123,13 +124,13 @@ impl LearnedMemory {
 }
 
 impl LearnedRecord {
-    /// When it isn't believed any more, and its item may go.
+    /// When the record expires, and its item may be deleted.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
         self.seen_at.saturating_add(LEARNED_FOR).unwrap_or(Timestamp::MAX)
     }
 
-    /// The cluster's record after a report of its own. Nothing where it says nothing new, or what can't be.
+    /// The cluster's record after a report of its own; `None` for a report that is implausible or changes nothing.
     #[must_use]
     pub fn reported(before: Option<&Self>, report: &MemoryReport<'_>) -> Option<Self> {
         let reach = report.bounds.reach(report.memory);
@@ -140,7 +141,7 @@ impl LearnedRecord {
         let fresh = known.is_some_and(|known| {
             report.memory >= known.memory && report.now.duration_since(known.seen_at) <= RENEWED_AFTER
         });
-        // What is too little to be believed by others isn't renewed by a report that isn't.
+        // A value too low for other clusters isn't renewed by a higher report.
         let known =
             known.filter(|known| report.bounds.reach(known.memory) == reach || reach != Reach::Region);
         (!fresh).then(|| Self {
@@ -153,8 +154,8 @@ impl LearnedRecord {
         })
     }
 
-    /// The record once an operator cleared it: it isn't believed any more, and the next report is learned anew. Nothing where
-    /// it isn't believed anyway.
+    /// The record after an operator clears it: it has expired, and the next report starts a new one. `None` if it has
+    /// already expired.
     #[must_use]
     pub fn cleared_by_operator(&self, now: Timestamp) -> Option<Self> {
         (now < self.expires_at()).then(|| Self {
@@ -165,21 +166,21 @@ impl LearnedRecord {
     }
 }
 
-/// What was learned in a region, for one of its clusters.
+/// Learned memory of a region, for one of its clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Learned(BTreeMap<InstanceType, BTreeMap<ImageId, KnownMemory>>);
 
-/// What is known of a type and an image.
+/// The learned memory of a type and an image.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct KnownMemory {
     /// The least that the cluster's own Nodes reported.
     own: Option<LearnedMemory>,
-    /// What other clusters' Nodes did.
+    /// Reports of other clusters' Nodes.
     others: BTreeSet<LearnedMemory>,
 }
 
 impl Learned {
-    /// What is still believed of the region's records, for a cluster.
+    /// The region's records that haven't expired, for a cluster.
     #[must_use]
     pub fn of<'a>(
         records: impl IntoIterator<Item = &'a LearnedRecord>,
@@ -197,14 +198,13 @@ impl Learned {
         learned
     }
 
-    /// Learns what a Node of the cluster reports; the least counts.
+    /// Adds a report of the cluster's own Node; the least value counts.
     pub fn note_own(&mut self, instance_type: &InstanceType, image: &ImageId, memory: LearnedMemory) {
         let known = self.known(instance_type, image);
         known.own = Some(known.own.map_or(memory, |least| least.min(memory)));
     }
 
-    /// What was learned of nodes of the type with the image: what the cluster's own report, else the least of what others
-    /// report and can be.
+    /// The learned memory of a type with an image: the cluster's own, or the least plausible value of other clusters.
     #[must_use]
     pub fn memory(&self, facts: &InstanceTypeFacts, image: &ImageId) -> Option<LearnedMemory> {
         let known = self.0.get(&facts.name)?.get(image)?;
@@ -218,22 +218,22 @@ impl Learned {
     }
 }
 
-/// What was learned, for nodes that boot a class's images.
+/// Learned memory for nodes with a class's images.
 #[derive(Debug, Clone, Copy)]
 pub struct LearnedOf<'a> {
-    /// All that was learned, for the class's cluster.
+    /// Learned memory for the class's cluster.
     pub learned: &'a Learned,
     /// The class's images, as its status has them.
     pub images: &'a [ResolvedImage],
 }
 
 impl LearnedOf<'static> {
-    /// Nothing was learned: every type has the memory that is estimated.
+    /// No learned memory: every type has its estimate.
     pub const NOTHING: Self = Self { learned: &Learned(BTreeMap::new()), images: &[] };
 }
 
 impl LearnedOf<'_> {
-    /// What was learned of the image that nodes of the type boot.
+    /// The learned memory of the type with its image.
     #[must_use]
     pub fn memory(&self, facts: &InstanceTypeFacts) -> Option<LearnedMemory> {
         self.learned.memory(facts, &image_for(self.images, facts)?.id)
@@ -297,7 +297,7 @@ mod tests {
         check((1, 0), (7700, 30 * DAY + 1), Some(7700));
     }
 
-    /// What of these reports, each of a cluster or of nobody who is known, counts for `prod`.
+    /// Checks the value that counts for `prod`, given reports by cluster; an empty cluster name is an old record.
     fn counts(reports: &[(&str, u64)], expected: Option<u64>) {
         let records: Vec<LearnedRecord> = reports
             .iter()
@@ -318,7 +318,7 @@ mod tests {
         counts(&[("other", 7700 * MIB)], Some(7700 * MIB));
         counts(&[("other", 7600 * MIB), ("third", 7700 * MIB)], Some(7600 * MIB));
         counts(&[("prod", 7700 * MIB), ("other", 7600 * MIB)], Some(7700 * MIB));
-        // A cluster that lies takes nothing from the others, and its own pods see its own nodes.
+        // A forged report doesn't affect other clusters; its own cluster's pods see their own nodes.
         counts(&[("other", 1)], None);
         counts(&[("other", 1), ("third", 7700 * MIB)], Some(7700 * MIB));
         counts(&[("prod", 1), ("other", 7700 * MIB)], Some(1));
@@ -326,7 +326,7 @@ mod tests {
         counts(&[("other", LEAST - 1)], None);
         counts(&[("other", STATED)], Some(STATED));
         counts(&[("other", STATED + 1)], None);
-        // Nobody knows whose report it was: it counts as another's.
+        // A record without a cluster counts as another's.
         counts(&[("", 1)], None);
         counts(&[("", 7600 * MIB)], Some(7600 * MIB));
         counts(&[("", 7600 * MIB), ("prod", 7700 * MIB)], Some(7700 * MIB));
@@ -374,7 +374,7 @@ mod tests {
         check(8192 * MIB, "ami-1", &[x86("ami-1")], Some(8192 * MIB));
         check(8192 * MIB + 1, "ami-1", &[x86("ami-1")], None);
         check(0, "ami-1", &[x86("ami-1")], None);
-        // Its nodes boot the newest image of their architecture: what is known of another says nothing of them.
+        // Nodes boot the newest image of their architecture, so reports with an older image don't apply.
         check(7700 * MIB, "ami-1", &[x86("ami-2"), x86("ami-1")], None);
         check(7700 * MIB, "ami-1", &[arm("ami-2"), x86("ami-1")], Some(7700 * MIB));
         check(7700 * MIB, "ami-1", &[arm("ami-1")], None);

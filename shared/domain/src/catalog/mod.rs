@@ -1,7 +1,7 @@
-//! The catalogue: what EC2 says of an instance type, and what a node of it offers to pods.
+//! The catalogue: facts about instance types, and the capacity of their nodes.
 //!
-//! Facts are of the region and don't depend on any class; a node's shape (labels, capacity, allocatable) is computed
-//! from facts and a class's settings. Everything is whole numbers and a pure function of its arguments.
+//! Facts belong to the region and depend on no class. A node's shape (labels, capacity, allocatable) follows from
+//! facts and a class's settings. Everything is whole numbers and a pure function of its arguments.
 
 pub mod compatibility;
 pub mod describe;

@@ -1,8 +1,9 @@
-//! Labels of a node, as far as its instance type and AMI family decide them.
+//! Labels of a node that follow from its instance type and AMI family.
 //!
-//! Decides KARPENTER.md 2.1.2 but for what an offering adds (zone, region, capacity type, reservation). Invariant:
-//! every key is on every type; a key without a value is an explicit `DoesNotExist`, so that a pod that asks for a GPU
-//! never matches a type without one, and one that asks for its absence does.
+//! Decides the labels of aws/karpenter-provider-aws `pkg/providers/instancetype/types.go`, except an offering's own
+//! (zone, region, capacity type, reservation). Invariant: every type has every key; a key without a value is an
+//! explicit `DoesNotExist`. So a pod that requires a GPU never matches a type without one, and a pod that requires
+//! its absence does.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use crate::requirement::{Requirement, Requirements};
 
 type LabelText<'a> = Option<Cow<'a, str>>;
 
-/// What nodes of the type are labelled with, as requirements.
+/// The labels of the type's nodes, as requirements.
 #[must_use]
 pub fn requirements(facts: &InstanceTypeFacts, family: AmiFamily) -> Requirements {
     let mut requirements = Requirements::new();
@@ -28,8 +29,8 @@ pub fn requirements(facts: &InstanceTypeFacts, family: AmiFamily) -> Requirement
     requirements
 }
 
-/// The labels that are published for a type: those with one value, but for `nitro-sandbox` (which Karpenter's
-/// reference of instance types doesn't have either) and for empty ones.
+/// The published labels of a type: those with one value, except empty ones and `nitro-sandbox`, which Karpenter's
+/// reference of instance types lacks.
 #[must_use]
 pub fn published_labels(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMap<&'static str, String> {
     values(facts, family)
@@ -94,7 +95,7 @@ fn gpu(facts: &InstanceTypeFacts) -> [(&'static str, LabelText<'_>); 4] {
     ]
 }
 
-/// The accelerator's labels, when there is one kind; Neuron devices go before what EC2 lists for inference.
+/// The accelerator's labels, if there is one kind. Neuron devices come before EC2's inference accelerators.
 fn accelerator(facts: &InstanceTypeFacts) -> [(&'static str, LabelText<'_>); 3] {
     let only = match (facts.inference_accelerators.as_slice(), facts.neuron_devices.as_slice()) {
         ([one], []) => Some((&one.name, one.manufacturer.as_str(), one.count)),

@@ -1,8 +1,8 @@
-//! What a node of an instance type offers: capacity, what is set aside, and what is left for pods.
+//! Capacity, overhead and allocatable of a node.
 //!
-//! Decides cpu, memory, ephemeral storage, pods and devices of a node before it exists (KARPENTER.md 2.1.3 and 2.1.4).
-//! It doesn't decide labels, nor whether the type can be used at all. Invariants: whole numbers throughout, shares
-//! rounded as the kubelet and Karpenter round them; nothing is ever negative.
+//! Decides cpu, memory, ephemeral storage, pods and devices of a node before it exists (aws/karpenter-provider-aws
+//! `pkg/providers/instancetype/types.go`). It doesn't decide labels, nor whether a type suits a class. Invariants:
+//! all numbers are whole, rounded as the kubelet and Karpenter round them; none is negative.
 
 use crate::catalog::facts::{Architecture, InstanceTypeFacts};
 use crate::catalog::settings::{
@@ -12,24 +12,24 @@ use crate::catalog::settings::{
 use crate::quantity::{Format, Quantity};
 use crate::resources::{ResourceList, ResourceName};
 
-/// What the firmware of an arm64 type keeps, in MiB.
+/// Memory of an arm64 type's firmware, in MiB.
 const ARM64_FIRMWARE_MIB: u64 = 64;
-/// What the kubelet and the container runtime need for themselves, and for each pod.
+/// Memory of the kubelet and the container runtime: a base, and an amount for each pod.
 const KUBELET_MEMORY: (u64, u64) = (255 * MIB, 11 * MIB);
-/// What the kubelet keeps of ephemeral storage.
+/// The kubelet's reserve of ephemeral storage.
 const KUBELET_EPHEMERAL_STORAGE: u64 = GIB;
 /// The kubelet's default of `evictionHard["memory.available"]`.
 const EVICTION_MEMORY: EvictionThreshold = EvictionThreshold::Quantity(Quantity::from_mebi(100));
 /// The kubelet's default of `evictionHard["nodefs.available"]`.
 const EVICTION_NODEFS: EvictionThreshold = EvictionThreshold::Share(PartsPerMillion(100_000));
-/// What a custom image without mappings is taken to have.
+/// The assumed storage of a custom image without mappings.
 const CUSTOM_EPHEMERAL_STORAGE: u64 = 20 * GIB;
-/// GB, as EC2 counts the host's disks.
+/// A GB in EC2's sizes of instance store disks.
 const DECIMAL_GB: u64 = 1_000_000_000;
 /// The kubelet's cpu, by cores: how many cores, and hundred-thousandths of them. The last takes the rest.
 const KUBELET_CPU: [(u64, u64); 4] = [(1, 6_000), (1, 1_000), (2, 500), (u64::MAX, 250)];
 
-/// What a node offers.
+/// The resources of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeShape {
     /// `status.capacity`.
@@ -40,7 +40,7 @@ pub struct NodeShape {
     pub system_reserved: Overhead,
     /// The eviction threshold.
     pub eviction: Overhead,
-    /// `status.allocatable`: what is left.
+    /// `status.allocatable`.
     pub allocatable: Amounts,
 }
 
@@ -127,7 +127,7 @@ impl Devices {
     }
 }
 
-/// What is set aside of the three resources that are shared with the system.
+/// The reserve of the three resources that pods share with the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overhead {
     /// `cpu`, in thousandths.
@@ -142,7 +142,7 @@ pub struct Overhead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LearnedMemory(pub u64);
 
-/// What a node of the type offers under the class's settings.
+/// The resources of a node of the type under the class's settings.
 #[must_use]
 pub fn node_shape(
     facts: &InstanceTypeFacts,
@@ -182,7 +182,7 @@ pub fn node_shape(
     NodeShape { capacity, kube_reserved, system_reserved, eviction, allocatable }
 }
 
-/// What is left of the stated memory after firmware and hypervisor; the latter's share in whole MiB, rounded up.
+/// The stated memory less firmware and hypervisor; the hypervisor's share is in whole MiB, rounded up.
 pub(super) fn estimated_memory_bytes(facts: &InstanceTypeFacts, settings: &NodeSettings) -> u64 {
     let firmware_mib = match facts.architectures.first() {
         Some(Architecture::Arm64) => ARM64_FIRMWARE_MIB,

@@ -1,7 +1,7 @@
-//! Where and how an instance type can be had, and at what price.
+//! Offerings: an instance type in a zone by a capacity type, with a price.
 //!
-//! Decides the order of offerings and whether one goes with requirements. It doesn't find out what is available: that
-//! is given, and offerings that can't be had are kept with the reason, because running nodes still need their price.
+//! Decides the order of offerings, and whether one is compatible with requirements. Availability is an input. An
+//! unavailable offering stays with its reason, because running nodes need its price.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::money::UsdPerHour;
 use crate::requirement::Requirements;
 use crate::reservation::ReservationKind;
 
-/// How capacity is paid for; in the order in which it is preferred at equal prices.
+/// The capacity type, in the order of preference at equal prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapacityType {
     /// In a capacity reservation, paid for already.
@@ -67,11 +67,11 @@ pub struct Offering {
     pub reservation: Option<OfferedReservation>,
     /// The price, where it is known.
     pub price: Option<UsdPerHour>,
-    /// Whether it can be had now.
+    /// Whether it is available now.
     pub availability: Availability,
 }
 
-/// Whether an offering can be had now.
+/// Whether an offering is available now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Availability {
     /// It can, as far as is known.
@@ -81,7 +81,7 @@ pub enum Availability {
 }
 
 impl Availability {
-    /// Whether it can't be had, and no mark's end changes that.
+    /// Whether it is unavailable for a reason other than a mark.
     #[must_use]
     pub const fn is_lasting(&self) -> bool {
         match self {
@@ -90,7 +90,7 @@ impl Availability {
         }
     }
 
-    /// What needs both can be had where both can; of what is exhausted the later time counts.
+    /// Both conditions together: available if both are; the later time if both are exhausted.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -105,7 +105,7 @@ impl Availability {
     }
 }
 
-/// Why an offering can't be had.
+/// The reason why an offering is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Unavailability {
     /// EC2 doesn't have the type in this zone.
@@ -117,15 +117,15 @@ pub enum Unavailability {
     /// Nodes of the class can't be of this type.
     #[error(transparent)]
     Incompatible(Incompatibility),
-    /// Prices of its kind aren't there, or are too old to plan from.
+    /// The price list of its capacity type is missing or too old.
     #[error("its price is unknown")]
     PriceUnknown,
-    /// EC2 said that there is no capacity, and nobody was given any since.
+    /// EC2 refused it for lack of capacity, and no later launch got any.
     #[error("capacity is exhausted")]
     Exhausted {
-        /// Until when asking again is pointless; once that has passed, only a probe may ask.
+        /// The end of the hold; after it, only a probe may ask.
         until: Timestamp,
-        /// From when on it is asked for all the same where nothing else is left.
+        /// The time from which it may be probed as the last resort.
         last_resort_at: Timestamp,
     },
     /// The zone is shifted away from.
@@ -209,13 +209,13 @@ pub struct OfferingRank<'a> {
 }
 
 impl Offering {
-    /// Whether it can be had now.
+    /// Whether it is available now.
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.availability == Availability::Available
     }
 
-    /// Whether its zone, capacity type and reservation are among those asked for.
+    /// Whether its zone, capacity type and reservation match the requirements.
     #[must_use]
     pub fn goes_with(&self, asked: &Requirements) -> bool {
         let of = self.reservation.as_ref();

@@ -1,7 +1,6 @@
-//! An instance type as a choice for nodes of one class: labels, resources and offerings.
+//! An instance type as an option for a class: labels, resources and offerings.
 //!
-//! Joins what the other modules decide. It doesn't decide which type is chosen, only which offering of a type is the
-//! cheapest that goes with what is asked.
+//! Joins the other modules' results. It doesn't choose a type, only a type's cheapest compatible offering.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,15 +22,15 @@ use crate::resources::ResourceList;
 /// An instance type that nodes of a class may be of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceTypeOption {
-    /// What EC2 says of it.
+    /// EC2's facts.
     pub facts: Arc<InstanceTypeFacts>,
-    /// What its nodes are labelled with; keys without a value are an explicit `DoesNotExist`.
+    /// The labels of its nodes; a key without a value is an explicit `DoesNotExist`.
     pub labels: Requirements,
     /// `status.capacity` of its nodes.
     pub capacity: ResourceList,
     /// `status.allocatable` of its nodes.
     pub allocatable: ResourceList,
-    /// Where and how it can be had, by zone, then capacity type.
+    /// Its offerings, by zone, then capacity type.
     pub offerings: Vec<Offering>,
 }
 
@@ -44,7 +43,7 @@ pub struct OptionRank<'a> {
     pub name: &'a InstanceType,
 }
 
-/// The place that a catalogue is of, and what is known there of one type.
+/// The catalogue's region, and its data about one type.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// The region.
@@ -54,8 +53,8 @@ pub struct Surroundings<'a> {
 }
 
 impl InstanceTypeOption {
-    /// The choice of a type for a class. If nodes of the class can't be of the type, every offering that would be
-    /// available isn't, and says why.
+    /// A type's option for a class. If the type doesn't suit the class, its offerings are unavailable for that
+    /// reason.
     #[must_use]
     pub fn new(
         facts: Arc<InstanceTypeFacts>,
@@ -78,7 +77,7 @@ impl InstanceTypeOption {
         }
     }
 
-    /// Adds offerings to it, and what its labels say of them.
+    /// Adds offerings and their labels.
     pub(super) fn offer(&mut self, region: &Region, settings: &NodeSettings, mut more: Vec<Offering>) {
         rule_out(&self.facts, settings, &mut more);
         self.offerings.append(&mut more);
@@ -87,12 +86,12 @@ impl InstanceTypeOption {
         add_capacity_types(&mut self.labels, &self.facts, &self.offerings);
     }
 
-    /// Offerings that can be had now and that go with what is asked.
+    /// Available offerings that match the requirements.
     pub fn available<'a>(&'a self, asked: &'a Requirements) -> impl Iterator<Item = &'a Offering> {
         self.offerings.iter().filter(|offering| offering.is_available() && offering.goes_with(asked))
     }
 
-    /// The cheapest offering that can be had now and goes with what is asked.
+    /// The cheapest available offering that matches the requirements.
     #[must_use]
     pub fn cheapest<'a>(&'a self, asked: &'a Requirements) -> Option<(OfferingRank<'a>, &'a Offering)> {
         self.available(asked).map(|offering| (offering.rank(), offering)).min_by_key(|(rank, _)| *rank)
@@ -105,7 +104,7 @@ impl InstanceTypeOption {
     }
 }
 
-/// Where nodes of the class can't be of the type, no offering can be had.
+/// Makes all offerings unavailable if the type doesn't suit the class.
 fn rule_out(facts: &InstanceTypeFacts, settings: &NodeSettings, offerings: &mut [Offering]) {
     if let Err(incompatibility) = compatibility(facts, settings) {
         for offering in offerings.iter_mut().filter(|offering| offering.is_available()) {

@@ -1,10 +1,10 @@
-//! The catalogue as it is refreshed, part by part, and the join of its parts into the choices for a class.
+//! The parts of the catalogue, and their join into the options for a class.
 //!
-//! Decides which offerings a type has: each zone that offers it, by each way of paying that it has, with the price
-//! and the reason where it can't be had. It doesn't decide what is fresh enough: the caller gives only what is.
+//! Decides a type's offerings: one for each zone that offers it and each of its capacity types, with the price, or
+//! the reason why it is unavailable. It doesn't decide freshness: the caller passes only fresh parts.
 //!
-//! Invariants: options come by name; a type is offered only where EC2 said so; a price that isn't known is none, never
-//! a guess; only parts that were checked to be fresh are joined.
+//! Invariants: options are sorted by name; a type is offered only in zones that EC2 names; an unknown price is
+//! `None`, never a guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::unavailable::{Blocking, Marks, OfferingKey, RequestDigest, Unavailabl
 /// One part's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartData {
-    /// What DescribeInstanceTypes says, by type.
+    /// The answers of DescribeInstanceTypes, by type.
     InstanceTypes(BTreeMap<InstanceType, Arc<InstanceTypeFacts>>),
     /// The zones that offer each type.
     Offerings(ZoneOfferings),
@@ -56,7 +56,7 @@ impl PartData {
         }
     }
 
-    /// How many types it says something of.
+    /// The number of types in it.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
@@ -71,13 +71,13 @@ impl PartData {
 /// Spot prices, by type and zone.
 pub type SpotPrices = BTreeMap<InstanceType, BTreeMap<Zone, UsdPerHour>>;
 
-/// Parts that are fresh enough to plan from. Prices may be missing where a plan can do without: what would be paid for
-/// by them then can't be had. An offering that a list of prices leaves out can be had, and ranks after all others.
+/// Fresh parts of the catalogue. A price list may be missing if a plan can do without; its offerings are unavailable
+/// then. An offering without a price in its list is available, and ranks last.
 #[derive(Debug, Clone)]
 pub struct Catalog<'a> {
     /// The region.
     pub region: &'a Region,
-    /// What DescribeInstanceTypes says.
+    /// The answers of DescribeInstanceTypes.
     pub types: Ready<&'a BTreeMap<InstanceType, Arc<InstanceTypeFacts>>>,
     /// The zones that offer each type.
     pub offerings: Ready<&'a ZoneOfferings>,
@@ -85,7 +85,7 @@ pub struct Catalog<'a> {
     pub on_demand: Option<Ready<&'a BTreeMap<InstanceType, UsdPerHour>>>,
     /// Spot prices by zone.
     pub spot: Option<Ready<&'a SpotPrices>>,
-    /// What was learned of nodes' memory; what wasn't is estimated.
+    /// Learned memory; the estimate holds for all else.
     pub learned: LearnedOf<'a>,
 }
 
@@ -98,12 +98,12 @@ pub enum Places<'a> {
     Subnets(&'a [ClassSubnet]),
 }
 
-/// What keeps offerings from being had at a moment.
+/// Marks, as they apply to a class at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Exhaustion<'a> {
-    /// What EC2 refused.
+    /// The region's marks.
     pub marks: &'a Marks,
-    /// What requests for nodes of the class are.
+    /// Identities of the requests for the class's nodes.
     pub requests: &'a [RequestDigest],
     /// The moment.
     pub now: Timestamp,
@@ -118,14 +118,14 @@ impl Exhaustion<'_> {
     }
 }
 
-/// What a mark says holds until something is had in spite of it: past its time, a probe asks first.
+/// A mark holds until a launch gets its capacity; once it is due, only a probe may ask.
 const fn exhausted(blocking: &Blocking) -> Availability {
     let Blocking { until, last_resort_at, .. } = *blocking;
     Availability::Unavailable(Unavailability::Exhausted { until, last_resort_at })
 }
 
 impl Catalog<'_> {
-    /// The choices for a class, by name. A type that no zone offers isn't one, nor is one that no node can be of.
+    /// The options for a class, by name, without types that no zone offers or no node can use.
     #[must_use]
     pub fn options(
         &self,
@@ -138,7 +138,7 @@ impl Catalog<'_> {
         options
     }
 
-    /// The same with the types that no node can be of: for people, never for a plan.
+    /// The same with types that no node can use: for people, never for a plan.
     #[must_use]
     pub fn described(
         &self,
@@ -402,7 +402,7 @@ mod tests {
             59,
             &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
         );
-        // Past its time a probe asks first; nobody knows anything of a mark that is two hours older.
+        // Once the mark is due, a probe asks first; two hours later it is forgotten.
         check(
             Places::Subnets(&subnets),
             &["offering#spot#use1-az-a#m5.large"],
@@ -416,7 +416,7 @@ mod tests {
             0,
             &["us-east-1a spot 0.03 Exhausted", in_a[1], in_a[2], in_a[3]],
         );
-        // What another class's requests can't have, this one's may.
+        // An offering refused to another class's requests is available to this class.
         check(Places::Subnets(&subnets), &["request#34cd#spot#use1-az-a#m5.large"], 0, &in_a);
         check(
             Places::Subnets(&subnets),
@@ -426,7 +426,7 @@ mod tests {
         );
     }
 
-    /// A shift is no mark: nothing is probed there, and once it is over everything is as it was.
+    /// A shift is no mark: nothing is probed, and offerings return when it ends.
     #[test]
     fn a_zone_that_is_shifted_away_from_offers_nothing_until_the_shift_ends() {
         let end = ShiftEnd::At(Timestamp::from_second(60).unwrap());
@@ -439,7 +439,7 @@ mod tests {
         check(Places::Subnets(&subnets), &[], 60, &[back, elsewhere].concat());
     }
 
-    /// What is held isn't asked for because its subnet may be asked for again, nor the other way round.
+    /// An offering waits for its own mark and for its subnets' marks, whichever is later.
     #[test]
     fn an_offering_waits_for_its_own_mark_and_for_its_subnets() {
         let world = world();

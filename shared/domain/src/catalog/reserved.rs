@@ -1,11 +1,11 @@
 //! Capacity reservations as offerings.
 //!
-//! Decides where a class's reservations can be had, by what price they are ranked, and when they can't. It doesn't
-//! decide whose reservations those are: they come from behind their gate ([`Reservations`]).
+//! Decides in which zones a class's reservations are offered, their price for ranking, and when they are unavailable.
+//! It doesn't select reservations: they come from behind their gate ([`Reservations`]).
 //!
-//! Invariant: a reserved offering that can be had has room for an instance, as far as is known.
+//! Invariant: an available reserved offering has room for an instance, as far as is known.
 //!
-//! Source: KARPENTER.md 2.2.
+//! Source: aws/karpenter-provider-aws `pkg/providers/instancetype/offering/reserved_capacity_resolver.go`.
 
 use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
 use crate::catalog::option::InstanceTypeOption;
@@ -16,11 +16,11 @@ use crate::money::UsdPerHour;
 use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Reservations};
 use crate::unavailable::{OfferingKey, WantedOffering};
 
-/// How many times cheaper than on demand a reserved instance is taken to be: paid for already, yet still in the order
-/// of on-demand prices (KARPENTER.md 2.2).
+/// The on-demand price is divided by this for ranking: a reservation is paid for already, and keeps the order of
+/// on-demand prices. Source: the module's.
 const RESERVED_DIVISOR: u64 = 10_000_000;
 
-/// The price by which a reserved offering is ranked; never nothing unless the on-demand price is.
+/// The price for ranking a reserved offering; zero only if the on-demand price is.
 #[must_use]
 pub const fn reserved_price(on_demand: UsdPerHour) -> UsdPerHour {
     UsdPerHour::from_nanos(on_demand.nanos().div_ceil(RESERVED_DIVISOR))
@@ -29,7 +29,7 @@ pub const fn reserved_price(on_demand: UsdPerHour) -> UsdPerHour {
 /// The reservation of an offering.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OfferedReservation {
-    /// What kind it is.
+    /// Its kind.
     pub kind: ReservationKind,
     /// The reservation.
     pub id: ReservationId,
@@ -96,7 +96,7 @@ impl Catalog<'_> {
     }
 }
 
-/// Why nothing can be launched into a reservation, whatever EC2 refused.
+/// Why a reservation itself is unavailable, apart from marks.
 fn availability(
     reservation: &ClassReservation,
     left: u32,
@@ -111,8 +111,8 @@ fn availability(
     }
 }
 
-/// What EC2 refused of a reservation. Once a mark is due EC2 is asked by whoever has room for an instance by its counts:
-/// they are the evidence, which a pool of capacity doesn't have.
+/// The effect of marks on a reservation. Once a mark is due, any launch may ask, if the reservation's count has room:
+/// the count is evidence, which a capacity pool doesn't have.
 fn of_marks(
     offering: &OfferingKey,
     vcpus: u32,

@@ -1,7 +1,7 @@
-//! What a node class (and its cluster) sets that changes what a node offers.
+//! Settings of a class and its cluster that change a node's resources.
 //!
-//! Plain values, read and validated by whoever reads manifests; defaults are Karpenter's. Nothing is decided here but
-//! what each AMI family is like (KARPENTER.md 2.1.5).
+//! Plain values, validated by [`crate::manifest`]; defaults are Karpenter's. It decides only the properties of each
+//! AMI family (aws/karpenter-provider-aws `pkg/providers/amifamily`).
 
 use std::fmt;
 
@@ -34,11 +34,11 @@ pub struct NodeSettings {
     pub connection_tracking: Option<ConnectionTracking>,
     /// `spec.cpuOptions.nestedVirtualization`.
     pub nested_virtualization: Option<NestedVirtualization>,
-    /// The strategy of the placement group that the class selects, once it is resolved.
+    /// The strategy of the class's placement group, once it is resolved.
     pub placement_strategy: Option<PlacementStrategy>,
     /// Interfaces of each node that are not for pods (`reserved-enis`).
     pub reserved_enis: u32,
-    /// What the hypervisor takes of the stated memory, until a kubelet has reported (`vm-memory-overhead-percent`).
+    /// The hypervisor's share of the stated memory, until a kubelet reports (`vm-memory-overhead-percent`).
     pub vm_memory_overhead: PartsPerMillion,
 }
 
@@ -77,7 +77,7 @@ impl PartsPerMillion {
     }
 }
 
-/// `spec.amiFamily`: who wrote the image, and so how a node of it is set up.
+/// `spec.amiFamily`: the kind of image, and so the setup of its nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename = "an AMI family")]
 pub enum AmiFamily {
@@ -142,7 +142,7 @@ impl AmiFamily {
         }
     }
 
-    /// What bounds a node's pods where the class doesn't.
+    /// The limit on a node's pods, if the class sets none.
     #[must_use]
     pub const fn pod_density(self) -> PodDensity {
         match self {
@@ -151,7 +151,7 @@ impl AmiFamily {
         }
     }
 
-    /// What the kubelet's own memory is reckoned from.
+    /// The base of the kubelet's memory.
     #[must_use]
     pub const fn memory_overhead(self) -> MemoryOverhead {
         match self {
@@ -198,7 +198,7 @@ impl fmt::Display for AmiFamily {
     }
 }
 
-/// What bounds a node's pods where the class doesn't set `maxPods`.
+/// The limit on a node's pods, if the class doesn't set `maxPods`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodDensity {
     /// Interfaces and their addresses.
@@ -210,13 +210,13 @@ pub enum PodDensity {
 /// Which number of pods the kubelet's own memory is reckoned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryOverhead {
-    /// The pods that interfaces allow, none of them reserved, whatever `maxPods` says.
+    /// The pods that the interfaces allow, with none reserved and without regard to `maxPods`.
     InterfacePods,
     /// The pods that the node really takes.
     Pods,
 }
 
-/// `spec.kubelet`: the fields that change what a node offers or how it is set up.
+/// `spec.kubelet`: fields that change a node's resources or setup.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KubeletConfiguration {
     /// `maxPods`.
@@ -233,8 +233,8 @@ pub struct KubeletConfiguration {
     pub eviction_nodefs: Option<EvictionThreshold>,
     /// `clusterDNS`.
     pub cluster_dns: Vec<String>,
-    /// The whole of `spec.kubelet` as it was given, as compact JSON with sorted keys: user data and the drift hash are
-    /// made from it. Absent where the class has no `spec.kubelet`.
+    /// The whole of `spec.kubelet`, as compact JSON with sorted keys, for user data and the drift hash; `None`
+    /// without `spec.kubelet`.
     pub document: Option<String>,
 }
 
@@ -261,8 +261,7 @@ pub enum EvictionThreshold {
 }
 
 impl EvictionThreshold {
-    /// Reads a percentage such as `10%` or `7.5%`; none for anything that isn't one between 0 and 100, or that needs
-    /// more than four decimals.
+    /// Parses a percentage such as `10%` or `7.5%`; `None` unless it is between 0 and 100 with at most four decimals.
     #[must_use]
     pub fn parse_percentage(text: &str) -> Option<Self> {
         let number = text.strip_suffix('%')?;
@@ -275,7 +274,7 @@ impl EvictionThreshold {
         (parts <= PartsPerMillion::ONE.0).then_some(Self::Share(PartsPerMillion(parts)))
     }
 
-    /// What it keeps free of a capacity in bytes.
+    /// The threshold for a capacity, in bytes.
     #[must_use]
     pub fn bytes_of(self, capacity_bytes: u64) -> u64 {
         match self {
@@ -298,7 +297,7 @@ pub struct BlockDevice {
     pub ebs: Option<EbsVolume>,
 }
 
-/// `ebs` of a mapping; what is absent is left to EC2.
+/// `ebs` of a mapping; absent fields are left to EC2.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EbsVolume {

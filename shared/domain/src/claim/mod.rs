@@ -1,7 +1,7 @@
-//! A claim's life: one enum with data per state, and one table of transitions.
+//! A claim's life: one enum with data for each state, and one table of transitions.
 //!
-//! Decides which state may follow which. It doesn't decide when: that is `lifecycle`'s, `interruption`'s and
-//! `disruption`'s. Invariant: a claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up).
+//! Decides which state may follow which. `lifecycle`, `interruption` and `disruption` decide when. Invariant: a
+//! claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up).
 
 mod phase;
 mod record;

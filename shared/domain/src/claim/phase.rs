@@ -1,19 +1,19 @@
-//! The states' names, their order and the table of transitions.
+//! The names of the states, their order, and the table of transitions.
 
 use std::fmt;
 
 /// A claim's state without its data. The order is the order of life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimPhase {
-    /// Committed with its launch. Whether that was sent, its launch says; what EC2 answered isn't known.
+    /// Committed with its launch, without EC2's answer. The launch knows whether it was sent.
     Planned,
-    /// EC2 gave no instance for it. Final: its pods are planned anew elsewhere.
+    /// EC2 gave no instance for it. Final: its pods are pending again.
     LaunchFailed,
     /// It has an instance.
     Launched,
     /// Its instance's Node joined the cluster and carries the claim's labels and taints.
     Registered,
-    /// The Node is Ready, its start-up taints are gone, its requested resources are there.
+    /// The Node is Ready, startup taints are removed, requested resources are registered.
     Initialized,
     /// A disruption command holds it: it still serves until its replacements do.
     Disrupting,
@@ -21,9 +21,9 @@ pub enum ClaimPhase {
     Draining,
     /// Nothing is left on it that has to be waited for.
     Drained,
-    /// Its instance was told to terminate.
+    /// Tenon terminates its instance.
     Terminating,
-    /// Its instance is gone. Final.
+    /// Its instance doesn't exist any longer. Final.
     Terminated,
 }
 
@@ -113,7 +113,7 @@ pub const fn may_follow(from: ClaimPhase, to: ClaimPhase) -> bool {
 mod tests {
     use super::*;
 
-    /// The whole matrix, to be read: a row is a state, a column what may follow it.
+    /// The whole matrix: a row is a state, a column its possible successor.
     #[test]
     fn the_matrix_of_transitions() {
         let mut matrix = String::from("from \\ to     ");

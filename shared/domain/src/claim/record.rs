@@ -1,4 +1,4 @@
-//! What is known of one claim.
+//! The record of one claim.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,7 +17,7 @@ use crate::resources::ResourceList;
 pub struct Claim {
     /// Its name: `<pool>-<five characters>`.
     pub name: ClaimName,
-    /// Counts up with every step; the condition of the next.
+    /// The count of steps; the next step is conditional on it.
     pub revision: u64,
     /// Its pool.
     pub pool: NodePoolName,
@@ -25,22 +25,22 @@ pub struct Claim {
     pub class: NodeClassName,
     /// The launch that it shares with its equals.
     pub launch: LaunchId,
-    /// When it was committed.
+    /// When the claim was committed.
     pub created_at: Timestamp,
     /// How far it is.
     pub state: ClaimState,
-    /// Set once it is seen to have drifted; cleared when it no longer has.
+    /// Set while it differs from its class.
     pub drift: Option<Drift>,
-    /// What it is to a disruption command.
+    /// Its role in a disruption command.
     pub role: CommandRole,
-    /// What it keeps of its pool's template; nothing of a claim that was made before that was kept.
+    /// The terms from its pool's template; `None` for old claims without any.
     pub terms: Option<Terms>,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
 }
 
-/// How long a node that is ready keeps the pods that were planned on it: the peer protects a nominated node for 20 s
-/// (KARPENTER.md 3.2), and the agent reports a binding within 10 s.
+/// How long a ready node keeps its counted pods. The peer protects a nominated node for 20 s
+/// (kubernetes-sigs/karpenter `pkg/controllers/state/cluster.go`), and the agent reports a binding within 10 s.
 pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether a claim's pods are its own.
@@ -50,20 +50,20 @@ pub enum PodsCounted {
     UntilReady,
     /// They are, until then.
     Until(Timestamp),
-    /// They aren't any more.
+    /// They aren't.
     No,
 }
 
-/// What a claim is to a disruption command.
+/// A claim's role in a disruption command.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandRole {
-    /// Nothing: it was made for pending pods.
+    /// None: it was made for pending pods.
     None,
     /// It replaces that command's candidates.
     Replacement(CommandId),
 }
 
-/// A claim's state, with what is known in it.
+/// A claim's state, with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimState {
     /// See [`ClaimPhase::Planned`].
@@ -121,7 +121,7 @@ pub enum ClaimState {
         reason: RemovalReason,
         /// When the drain began.
         at: Timestamp,
-        /// When the instance goes whether or not the drain is done.
+        /// When the instance is terminated, drained or not.
         deadline: Option<Timestamp>,
     },
     /// See [`ClaimPhase::Drained`].
@@ -130,7 +130,7 @@ pub enum ClaimState {
         instance: LaunchedInstance,
         /// Its Node, if it ever joined.
         node: Option<NodeName>,
-        /// Why it was drained.
+        /// The reason of the drain.
         reason: RemovalReason,
         /// When.
         at: Timestamp,
@@ -143,14 +143,14 @@ pub enum ClaimState {
         node: Option<NodeName>,
         /// Why.
         reason: RemovalReason,
-        /// When EC2 was told.
+        /// When Tenon terminated it.
         at: Timestamp,
     },
     /// See [`ClaimPhase::Terminated`].
     Terminated {
-        /// The instance that it had, if it ever had one.
+        /// Its instance, if it ever had one.
         instance: Option<LaunchedInstance>,
-        /// The Node that it had, if it ever joined.
+        /// Its Node, if one ever joined.
         node: Option<NodeName>,
         /// Why.
         reason: RemovalReason,
@@ -168,14 +168,14 @@ pub struct LaunchedInstance {
     pub instance_type: InstanceType,
     /// Its zone.
     pub zone: Zone,
-    /// Its subnet; unknown of claims that were launched before it was kept.
+    /// Its subnet; `None` for old claims.
     pub subnet: Option<SubnetId>,
     /// How its capacity is paid for.
     pub capacity_type: CapacityType,
-    /// The reservation that it was launched into, as its launch asked. What EC2 says of an instance is never taken for it:
-    /// an open reservation takes whatever fits.
+    /// The reservation that its launch named. EC2's own field isn't used, because an open reservation takes any
+    /// matching instance.
     pub reservation: Option<LaunchedInto>,
-    /// The image that it was launched from.
+    /// Its image.
     pub image: ImageId,
 }
 
@@ -188,27 +188,27 @@ pub struct LaunchFailure {
     pub message: String,
 }
 
-/// A claim that no longer is what its pool and class would make.
+/// The difference between a claim and a new one of its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
     /// Which part.
     pub reason: DriftReason,
     /// Since when it is known; orders replacement.
     pub since: Timestamp,
-    /// What it has.
+    /// The claim's value.
     pub from: String,
-    /// What it would get.
+    /// The value of a new claim.
     pub to: String,
 }
 
-/// What drifted, in the peer's words.
+/// The drifted part, in the peer's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftReason {
     /// The class resolves to another image.
     AmiDrift,
-    /// Its subnet isn't the class's any more.
+    /// The class doesn't select its subnet.
     SubnetDrift,
-    /// Its reservation isn't the class's any more.
+    /// The class doesn't select its reservation.
     CapacityReservationDrift,
 }
 
@@ -233,10 +233,10 @@ impl DriftReason {
     }
 }
 
-/// Why a claim goes.
+/// The reason of a claim's removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RemovalReason {
-    /// It drifted and was replaced.
+    /// It drifted and has been replaced.
     Drifted,
     /// EC2 takes its spot instance back.
     SpotInterrupted,
@@ -339,7 +339,7 @@ impl ClaimState {
         }
     }
 
-    /// The instance, once there is one.
+    /// The instance, if there is one.
     #[must_use]
     pub const fn instance(&self) -> Option<&LaunchedInstance> {
         match self {
@@ -355,7 +355,7 @@ impl ClaimState {
         }
     }
 
-    /// The Node, once it joined.
+    /// The Node, if it has joined.
     #[must_use]
     pub const fn node(&self) -> Option<&NodeName> {
         match self {
@@ -370,7 +370,7 @@ impl ClaimState {
         }
     }
 
-    /// Why the claim goes, once it does.
+    /// The reason of the removal, once it has begun.
     #[must_use]
     pub const fn removal(&self) -> Option<RemovalReason> {
         match self {
@@ -387,7 +387,7 @@ impl ClaimState {
         }
     }
 
-    /// When the state was entered; `None` for `Planned`, whose time is the claim's.
+    /// When the state was entered; `None` for `Planned`, which has the claim's own time.
     #[must_use]
     pub const fn since(&self) -> Option<Timestamp> {
         match self {
@@ -412,11 +412,11 @@ impl Claim {
         self.state.phase()
     }
 
-    /// Until when the pods that were planned on it count for it; `None` while there is no end to that.
+    /// Until when its planned pods count for it; `None` without an end.
     ///
-    /// kube-scheduler binds pods as it likes: once the node takes pods, one that was planned for it may find its place
-    /// taken by another. So the pods are the claim's until its node has been ready for [`BINDING_WINDOW`] at most, and
-    /// whatever still waits then is planned anew, against the room that is really left.
+    /// kube-scheduler binds pods as it likes, so a planned pod may find its room taken. A claim's pods count until
+    /// its node has been ready for [`BINDING_WINDOW`] at most. Pods that are pending then are planned again, against
+    /// the room that is left.
     #[must_use]
     pub fn counts_pods(&self, now: Timestamp) -> PodsCounted {
         match &self.state {

@@ -1,7 +1,7 @@
-//! What a claim keeps of its pool's template: when it expires, and how long its drain may take.
+//! A claim's terms from its pool's template: its expiry, and the limit of its drain.
 //!
-//! Decides how both are written. A pool that is edited changes the claims that are made from then on; a claim keeps what it
-//! was made with, as a NodeClaim's spec can't change. Source: KARPENTER.md 1.3.
+//! Decides how both are written. An edited pool changes only later claims, because a NodeClaim's spec can't change.
+//! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodeclaim.go`.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,9 +16,9 @@ const NEVER: &str = "Never";
 /// `spec.expireAfter` and `spec.terminationGracePeriod` of a NodeClaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// How long after it was made the claim is replaced; nothing where it never is.
+    /// The claim's lifetime, after which it is replaced; `None` for no limit.
     pub expire_after: Option<SignedDuration>,
-    /// How long each of its drains may take; nothing where there is no end to it.
+    /// The longest drain; `None` for no limit.
     pub termination_grace_period: Option<SignedDuration>,
 }
 
@@ -32,13 +32,13 @@ impl Terms {
         }
     }
 
-    /// When a claim that was made at the moment expires.
+    /// When a claim with this creation time expires.
     #[must_use]
     pub fn expires_at(&self, created_at: Timestamp) -> Option<Timestamp> {
         created_at.checked_add(self.expire_after?).ok()
     }
 
-    /// When a drain that begins at the moment has to be over, where somebody else may have a deadline of his own.
+    /// When a drain that begins now must end, given another deadline.
     #[must_use]
     pub fn deadline(&self, now: Timestamp, other: Option<Timestamp>) -> Option<Timestamp> {
         let own =
@@ -72,8 +72,7 @@ impl Terms {
 }
 
 impl Claim {
-    /// The claim's terms. One that was made before they were kept has those of its pool as it is now; nothing where that
-    /// isn't known.
+    /// The claim's terms. An old claim without terms has its pool's current ones; `None` if the pool is unknown.
     #[must_use]
     pub fn terms_or(&self, pool: Option<&NodePool>) -> Option<Terms> {
         self.terms.or_else(|| pool.map(|pool| Terms::of(&pool.template)))

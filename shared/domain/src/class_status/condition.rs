@@ -1,6 +1,7 @@
-//! Conditions of a node class: their types, statuses and reasons as stable words.
+//! Conditions of a class: types, statuses and reasons as stable words.
 //!
-//! It doesn't decide when a condition holds. Source of types and reasons: KARPENTER.md 1.1.4.
+//! It doesn't decide when a condition holds. Source of types and reasons: aws/karpenter-provider-aws
+//! `pkg/apis/v1/ec2nodeclass_status.go`.
 
 use jiff::Timestamp;
 
@@ -20,7 +21,7 @@ macro_rules! words {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// The one of that word.
+            /// Parses the word.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|found| found.as_str() == text)
@@ -40,7 +41,7 @@ words! {
         SecurityGroupsReady => "SecurityGroupsReady",
         /// Its nodes have an identity.
         InstanceProfileReady => "InstanceProfileReady",
-        /// Its capacity reservations are known; only where the gate `ReservedCapacity` is open.
+        /// Its capacity reservations are known; only with the gate `ReservedCapacity` on.
         CapacityReservationsReady => "CapacityReservationsReady",
         /// EC2 would take a launch from it.
         ValidationSucceeded => "ValidationSucceeded",
@@ -48,7 +49,7 @@ words! {
         Ready => "Ready",
         /// Parts of its spec are accepted and not acted on.
         Unsupported => "tenon.dev/Unsupported",
-        /// None of its zones is shifted away from; only where the cluster's setting `zonal_shift` is Enabled.
+        /// None of its zones is shifted; only with the cluster's setting `zonal_shift` Enabled.
         ZonesInService => "tenon.dev/ZonesInService",
     }
 }
@@ -68,21 +69,21 @@ words! {
 words! {
     /// Why a condition has its status.
     ConditionReason {
-        /// It was seen to hold; shown as the condition's own type, as the peer does.
+        /// It holds; shown as the condition's own type, as with the peer.
         Holds => "Holds",
         /// Nothing matches the selector, or nothing of it is available.
         AmiNotFound => "AMINotFound",
         /// The alias names nothing for this version of Kubernetes.
         UnsupportedAlias => "UnsupportedAlias",
-        /// EC2 or SSM couldn't be asked for images.
+        /// The query to EC2 or SSM for images failed.
         AmiResolutionFailed => "AMIResolutionFailed",
         /// No subnet matches.
         SubnetsNotFound => "SubnetsNotFound",
-        /// EC2 couldn't be asked for subnets.
+        /// The query to EC2 for subnets failed.
         SubnetResolutionFailed => "SubnetResolutionFailed",
         /// No security group matches.
         SecurityGroupsNotFound => "SecurityGroupsNotFound",
-        /// EC2 couldn't be asked for security groups.
+        /// The query to EC2 for security groups failed.
         SecurityGroupResolutionFailed => "SecurityGroupResolutionFailed",
         /// There is no such instance profile.
         InstanceProfileNotFound => "InstanceProfileNotFound",
@@ -90,13 +91,13 @@ words! {
         InstanceProfileResolutionFailed => "InstanceProfileResolutionFailed",
         /// A snapshot that the class names doesn't exist.
         SnapshotNotFound => "SnapshotNotFound",
-        /// EC2 couldn't be asked for capacity reservations.
+        /// The query to EC2 for capacity reservations failed.
         CapacityReservationResolutionFailed => "CapacityReservationResolutionFailed",
-        /// The class asks for what the cluster's registry doesn't allow.
+        /// The class uses a resource that the cluster's registry entry doesn't allow.
         NotAllowed => "NotAllowed",
         /// The cluster isn't in the registry.
         ClusterNotRegistered => "ClusterNotRegistered",
-        /// What it depends on doesn't hold, or isn't known.
+        /// A condition that it depends on is False or Unknown.
         DependenciesNotReady => "DependenciesNotReady",
         /// The services' CIDR isn't known.
         ClusterCidrResolutionFailed => "ClusterCIDRResolutionFailed",
@@ -114,9 +115,9 @@ words! {
         CreateFleetAuthCheckFailed => "CreateFleetAuthCheckFailed",
         /// EC2 refuses RunInstances.
         RunInstancesAuthCheckFailed => "RunInstancesAuthCheckFailed",
-        /// EC2 refuses launches for what the class says.
+        /// EC2 refuses launches because of the class's spec.
         LaunchRefused => "LaunchRefused",
-        /// EC2 couldn't be asked whether it would take a launch.
+        /// The query to EC2 for the class's snapshots failed.
         ValidationIncomplete => "ValidationIncomplete",
         /// One of the conditions below it isn't True.
         UnhealthyDependents => "UnhealthyDependents",
@@ -124,7 +125,7 @@ words! {
         UnsupportedFields => "UnsupportedFields",
         /// The cluster is shifted away from a zone.
         ZonalShiftActive => "ZonalShiftActive",
-        /// ARC couldn't be asked for the cluster's shifts, or doesn't know the cluster.
+        /// The query to ARC for the cluster's shifts failed, or ARC doesn't know the cluster.
         ZonalShiftResolutionFailed => "ZonalShiftResolutionFailed",
     }
 }
@@ -142,15 +143,15 @@ pub struct Condition {
     pub message: String,
     /// Since when it has this status (`lastTransitionTime`).
     pub since: Timestamp,
-    /// The generation of the spec that was looked at.
+    /// The generation of the observed spec.
     pub observed_generation: u64,
-    /// When it is looked at again; always there where the status is Unknown.
+    /// The time of the next observation; an Unknown status always has one.
     pub next_try: Option<Timestamp>,
 }
 
 impl ConditionType {
-    /// The reason of a condition that holds: its own type, as the peer's; without the domain of those that are ours, since
-    /// the API server takes no `/` in a reason (`metav1.Condition`).
+    /// The reason of a condition that holds: its own type, as with the peer. Tenon's own types lose their domain,
+    /// because a reason has no `/` (`metav1.Condition`).
     #[must_use]
     pub fn reason_of_true(self) -> &'static str {
         let condition = self.as_str();

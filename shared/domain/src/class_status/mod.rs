@@ -1,8 +1,8 @@
-//! What a node class resolves to, and its conditions.
+//! The status of a class: its resolved resources, and its conditions.
 //!
-//! [`ClassStatus`] is what is kept of a class, [`Condition`] what is told of it in the words of the peer, and
-//! [`ClassObservation`] what one pass of looking saw, from which both follow. It doesn't decide which subnets, groups
-//! or images a class selects: that is `node-classes`'.
+//! [`ClassStatus`] is the stored status, [`Condition`] a condition in the peer's words, and [`ClassObservation`] the
+//! result of one pass, from which both follow. `node-classes` decides which subnets, groups and images a class
+//! selects.
 
 mod condition;
 mod observation;

@@ -1,7 +1,7 @@
-//! One observation of a node class, and the status that follows from it.
+//! One observation of a class, and the status that follows from it.
 //!
-//! Decides the conditions from one observation, all of them together: none is True before it was seen to hold, none
-//! Unknown without a reason and a time of the next try.
+//! Decides all conditions from one observation. Invariants: a condition is True only after it was observed to hold;
+//! an Unknown condition has a reason and a time of the next try.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use crate::id::NodeClassName;
 use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};
 use crate::zonal_shift::ShiftedZone;
 
-/// What was seen of one part of a class.
+/// The observation of one part of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen<T> {
     /// It holds.
     Holds(T),
-    /// It was seen not to hold.
+    /// It doesn't hold.
     Refused {
         /// Why.
         reason: ConditionReason,
@@ -32,17 +32,17 @@ pub enum Seen<T> {
         reason: ConditionReason,
         /// A sentence.
         message: String,
-        /// When it is looked at again.
+        /// The time of the next observation.
         next_try: Timestamp,
     },
 }
 
-/// What was seen of a class's capacity reservations, by whoever may look at them.
+/// The observation of a class's capacity reservations, behind the open gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenReservations {
     /// The open gate.
     pub right: ReservedCapacity,
-    /// What was seen.
+    /// The observed reservations.
     pub seen: Seen<Vec<ClassReservation>>,
 }
 
@@ -63,20 +63,20 @@ pub struct ClassObservation {
     pub images: Seen<Vec<ResolvedImage>>,
     /// Its nodes' identity.
     pub instance_profile: Seen<InstanceProfile>,
-    /// Its capacity reservations; nothing was looked for where the gate `ReservedCapacity` is off.
+    /// Its capacity reservations; `None` with the gate `ReservedCapacity` off.
     pub reservations: Option<SeenReservations>,
-    /// Zones that the cluster is shifted away from; not asked for where the setting `zonal_shift` is Disabled.
+    /// Zones that the cluster is shifted away from; `None` with the setting `zonal_shift` Disabled.
     pub shifts: Option<Seen<BTreeSet<ShiftedZone>>>,
-    /// Whether EC2 would take a launch; not asked where something above doesn't hold.
+    /// Whether the spec is valid, its snapshots are allowed, and EC2 doesn't refuse its launches.
     pub validation: Seen<()>,
     /// Fields of its spec that nothing acts on.
     pub unsupported: Vec<String>,
 }
 
 impl ClassStatus {
-    /// The status that follows from an observation. What isn't seen keeps what was known before, so that a throttled
-    /// EC2 doesn't take a class's subnets away; its condition is Unknown all the same. The revision is the next one;
-    /// a condition keeps its time where its status stays.
+    /// The status after an observation. A part without an answer keeps its last value, so that a throttled EC2
+    /// removes no subnets, but its condition is Unknown. The revision is the next one; a condition keeps its time
+    /// while its status stays.
     #[must_use]
     pub fn observed(observation: ClassObservation, previous: Option<&Self>, now: Timestamp) -> Self {
         let judgements = judge(&observation);
@@ -86,12 +86,12 @@ impl ClassStatus {
             .collect();
         let ClassObservation { name, generation, spec_digest, subnets, security_groups, images, .. } =
             observation;
-        // Shifts are the cluster's: what is known of them holds for every spec.
+        // Shifts belong to the cluster, so the last observation is valid for every spec.
         let shifts = match observation.shifts {
             Some(seen) => kept(seen, previous.map(Self::shifts).as_ref()).unwrap_or_default(),
             None => BTreeSet::new(),
         };
-        // What was resolved from another spec says nothing about this one.
+        // Resources of another spec are not valid for this one.
         let known = previous.filter(|previous| previous.spec_digest == spec_digest);
         let mut status = Self {
             name,
@@ -231,7 +231,7 @@ fn judge_part<T>(condition: ConditionType, seen: &Seen<T>) -> ConditionJudgement
     }
 }
 
-/// What follows where not all of them hold: False if one is False, else Unknown until the first is looked at again.
+/// The conjunction if not all hold: False if one is False, otherwise Unknown until the first retry.
 fn conjunction(
     condition: ConditionType,
     reason: ConditionReason,
@@ -403,7 +403,7 @@ mod tests {
         assert!(
             status.subnets.iter().all(|subnet| subnet.is_shifted(at(599)) && !subnet.is_shifted(at(600)))
         );
-        // Nobody answered for another spec: the shift is known all the same.
+        // The new spec has no observation yet, but the shift is known.
         let reason = ConditionReason::ZonalShiftResolutionFailed;
         let unseen = Seen::Unseen { reason, message: "throttled".to_owned(), next_try: at(60) };
         let unanswered = ClassObservation { spec_digest: "def".to_owned(), ..with_shifts(unseen) };

@@ -1,7 +1,6 @@
-//! What is kept of a node class: what it resolved to last, with its conditions.
+//! The stored status of a class: its last resolved resources and its conditions.
 //!
-//! Decides whether launches may be made from it, and what keeps it from that. How it comes about is
-//! [`super::observation`]'s.
+//! Decides whether the class is ready for launches, and what blocks it. [`super::observation`] makes it.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +18,11 @@ use crate::zonal_shift::{ShiftEnd, ShiftedZone};
 pub struct ClassStatus {
     /// Its name.
     pub name: NodeClassName,
-    /// Counts up with every change; the condition of the next.
+    /// The count of changes; the next change is conditional on it.
     pub revision: u64,
-    /// `metadata.generation` of the spec that was resolved.
+    /// `metadata.generation` of the resolved spec.
     pub generation: u64,
-    /// Digest of that spec: it changes without the generation where a class is made anew under its name.
+    /// The digest of that spec. It changes without the generation if the class is deleted and created again.
     pub spec_digest: String,
     /// Its subnets: most free addresses first, then by id.
     pub subnets: Vec<ClassSubnet>,
@@ -33,11 +32,11 @@ pub struct ClassStatus {
     pub images: Vec<ResolvedImage>,
     /// Its capacity reservations; none where the gate `ReservedCapacity` is off.
     pub reservations: ClassReservations,
-    /// What its nodes are.
+    /// The instance profile of its nodes.
     pub instance_profile: Option<InstanceProfile>,
     /// Its conditions, in the order of [`ConditionType::ALL`].
     pub conditions: Vec<Condition>,
-    /// When EC2 was asked.
+    /// The time of the queries to EC2.
     pub resolved_at: Timestamp,
 }
 
@@ -50,7 +49,7 @@ pub struct ClassSubnet {
     pub zone: Zone,
     /// Its zone's id.
     pub zone_id: ZoneId,
-    /// Free addresses when EC2 was asked.
+    /// Free addresses at the time of the query.
     pub free_addresses: u32,
     /// When the shift away from its zone ends, where there is one.
     pub shifted: Option<ShiftEnd>,
@@ -73,7 +72,7 @@ pub struct ResolvedImage {
     pub name: String,
     /// Its architecture.
     pub architecture: Architecture,
-    /// When it was made.
+    /// Its creation time.
     pub created_at: Timestamp,
 }
 
@@ -105,7 +104,7 @@ impl ClassStatus {
             .find(|condition| condition.status != ConditionStatus::True)
     }
 
-    /// The zones of its subnets that the cluster is shifted away from, as they were seen last.
+    /// The zones of its subnets that the cluster is shifted away from, by the last observation.
     #[must_use]
     pub fn shifts(&self) -> BTreeSet<ShiftedZone> {
         let shifted = |subnet: &ClassSubnet| {
@@ -114,7 +113,7 @@ impl ClassStatus {
         self.subnets.iter().filter_map(shifted).collect()
     }
 
-    /// Whether the other says the same but for its revision and times of looking.
+    /// Whether both are equal except for revision and times of observation.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
         let strip = |status: &Self| {
@@ -127,8 +126,8 @@ impl ClassStatus {
         strip(self) == strip(other)
     }
 
-    /// When it is to be looked at again, at the latest; nothing where all conditions are settled. Zones have looks of their
-    /// own, every minute.
+    /// The time of the next observation at the latest; `None` if all conditions are settled. Zonal shifts are
+    /// observed every minute, independently.
     #[must_use]
     pub fn next_try(&self) -> Option<Timestamp> {
         let of_class = self.conditions.iter().filter(|told| told.condition != ConditionType::ZonesInService);
@@ -136,7 +135,7 @@ impl ClassStatus {
     }
 }
 
-/// What `Ready` depends on, in the order in which an obstacle is named.
+/// The conditions behind `Ready`, in the order in which an obstacle is named.
 const DEPENDENTS: [ConditionType; 6] = [
     ConditionType::SubnetsReady,
     ConditionType::SecurityGroupsReady,

@@ -1,6 +1,7 @@
 //! Volumes, interfaces and processor options of an EC2NodeClass.
 //!
-//! Decides Karpenter's bounds for each (KARPENTER.md 1.1.1). What is absent is left to EC2 or to the family.
+//! Decides Karpenter's bounds for each (aws/karpenter-provider-aws
+//! `pkg/apis/v1/ec2nodeclass.go`). What is absent is left to EC2 or to the family.
 
 use std::collections::{BTreeMap, BTreeSet};
 

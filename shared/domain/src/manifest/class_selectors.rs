@@ -2,7 +2,8 @@
 //!
 //! Decides which terms exclude each other. Karpenter rejects a list of subnets' or security groups' terms only where
 //! every term mixes what excludes itself; a list with a clean term beside a mixed one is accepted here too, with a
-//! warning, and the mixed term counts by its id (or name), as there (KARPENTER.md 1.1.1, Q1).
+//! warning, and the mixed term counts by its id (or name), as there (aws/karpenter-provider-aws
+//! `pkg/apis/v1/ec2nodeclass.go`).
 
 use std::collections::BTreeMap;
 

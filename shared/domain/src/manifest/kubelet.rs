@@ -1,6 +1,7 @@
 //! `spec.kubelet` of an EC2NodeClass.
 //!
-//! Decides the fields that Karpenter interprets (KARPENTER.md 1.1.2). Other fields are the kubelet's own and go to the
+//! Decides the fields that Karpenter interprets (aws/karpenter-provider-aws
+//! `pkg/apis/v1/kubeletconfiguration.go`). Other fields are the kubelet's own and go to the
 //! node as they are; only the families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are
 //! accepted and named as unsupported.
 

@@ -1,6 +1,7 @@
 //! EC2NodeClass, `karpenter.k8s.aws/v1`.
 //!
-//! Decides what Karpenter 1.14's schema and rules reject (KARPENTER.md 1.1.1), and tells an instance profile's name from
+//! Decides what Karpenter 1.14's schema and rules reject (aws/karpenter-provider-aws
+//! `pkg/apis/v1/ec2nodeclass.go`), and tells an instance profile's name from
 //! its ARN. Parts of the API that nothing acts on yet are validated, accepted and named in `unsupported`.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! NodePool, `karpenter.sh/v1`.
 //!
-//! Decides what Karpenter 1.14's schema, its rules and its validation at run time reject (KARPENTER.md 1.2.1, 1.2.2).
+//! Decides what Karpenter 1.14's schema, its rules and its validation at run time reject
+//! (kubernetes-sigs/karpenter `pkg/apis/v1/nodepool.go`, `nodepool_validation.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

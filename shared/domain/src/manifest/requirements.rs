@@ -1,6 +1,7 @@
 //! `spec.requirements` of NodePools and NodeClaims.
 //!
-//! Decides keys, operators, value counts and `minValues` as Karpenter does (KARPENTER.md 1.2.1, 1.2.2, 1.3). What
+//! Decides keys, operators, value counts and `minValues` as Karpenter does (kubernetes-sigs/karpenter
+//! `pkg/apis/v1/nodepool.go`, `nodepool_validation.go`, `nodeclaim.go`). What
 //! Karpenter takes though it says nothing (values with `Exists`, `NotIn` without any) is taken with a warning.
 
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! Quantities in Kubernetes' grammar, as exact integers.
 //!
-//! [`Quantity`] is the value with its arithmetic; what its text means and how it is written is in `text`. Neither
-//! decides which resources exist or what a quantity counts (cores, bytes, pods).
+//! [`Quantity`] is the value with its arithmetic; `text` reads and writes its text. Neither knows resources or units
+//! (cores, bytes, pods).
 
 mod text;
 mod value;

@@ -1,23 +1,23 @@
 //! The text of a quantity: Kubernetes' grammar, read and written.
 //!
-//! Decides what a text means, how a quantity is written canonically, and what is wrong with a text that is none. What
-//! is finer than a nano-unit is rounded away from zero when it is read, as Kubernetes does.
+//! Decides the meaning of a text, the canonical text of a quantity, and the error for a malformed text. Digits below
+//! a nano-unit are rounded away from zero on reading, as Kubernetes does.
 
 use std::fmt;
 
 use super::value::{Format, NANOS, Quantity};
 
-/// Kubernetes caps what it reads at the largest 64-bit integer (apimachinery, `resource.maxAllowed`).
+/// Kubernetes caps values at the largest 64-bit integer (apimachinery, `resource.maxAllowed`).
 const MAX_READ_NANOS: i128 = (i64::MAX as i128) * NANOS;
 /// More digits than this before the point exceed [`MAX_READ_NANOS`], counted in nano-units.
 const MAX_NANO_DIGITS: usize = 28;
 
-/// The suffixes, each with the power of ten or of two that it stands for.
+/// The suffixes, each with its power of ten or two.
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
-/// What is wrong with a text that isn't a quantity.
+/// The problem of a malformed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuantityProblem {
     /// There is no text.
@@ -26,7 +26,7 @@ pub enum QuantityProblem {
     NoNumber,
     /// More than one decimal point; holds the text up to the second one.
     SecondPoint(String),
-    /// The suffix isn't one of Kubernetes'; holds it, and the one that was probably meant.
+    /// The suffix isn't one of Kubernetes'; holds it, and a suggestion.
     UnknownSuffix(String, Option<&'static str>),
 }
 
@@ -55,15 +55,15 @@ impl fmt::Display for QuantityProblem {
 pub struct ParseQuantityError {
     /// The text as given.
     pub value: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: QuantityProblem,
 }
 
 impl Quantity {
-    /// Reads Kubernetes' grammar. Finer than a nano-unit is rounded away from zero; beyond 64 bits is capped.
+    /// Parses Kubernetes' grammar. Digits below a nano-unit are rounded away from zero; values beyond 64 bits are
+    /// capped.
     ///
-    /// # Errors
-    /// [`ParseQuantityError`] names the value, what is wrong with it and the grammar.
+    /// # Errors [`ParseQuantityError`] names the value, the problem and the grammar.
     pub fn parse(text: &str) -> Result<Self, ParseQuantityError> {
         parse_text(text).map_err(|problem| ParseQuantityError { value: text.to_owned(), problem })
     }
@@ -126,7 +126,7 @@ fn away_from_zero(value: i128, divisor: i128) -> i128 {
     value / divisor + value.signum() * i128::from(value % divisor != 0)
 }
 
-/// What a suffix multiplies by.
+/// The factor of a suffix.
 enum Scale {
     PowerOfTen(i32),
     PowerOfTwo(u32),
@@ -176,9 +176,9 @@ fn meant_suffix(suffix: &str) -> Option<&'static str> {
     binary.chain(decimal).find(|s| s.eq_ignore_ascii_case(bare))
 }
 
-/// Nano-units of `whole.fraction` times ten to the exponent; `None` if that exceeds what is kept.
+/// Nano-units of `whole.fraction` times ten to the exponent; `None` if the result is too large.
 ///
-/// The decimal point moves, nothing is multiplied: exact for any number of digits.
+/// Only the decimal point moves, so it is exact for any number of digits.
 fn decimal_nanos(whole: &str, fraction: &str, exponent: i32) -> Option<i128> {
     let point = i64::try_from(whole.len()).ok()?.checked_add(i64::from(exponent))?.checked_add(9)?;
     let (mut nanos, mut kept, mut finer) = (0_i128, 0_usize, false);
@@ -203,14 +203,14 @@ fn decimal_nanos(whole: &str, fraction: &str, exponent: i32) -> Option<i128> {
     Some(nanos + i128::from(finer))
 }
 
-/// Nano-units of `whole.fraction` times two to the power; `None` if that exceeds what is kept.
+/// Nano-units of `whole.fraction` times two to the power; `None` if the result is too large.
 fn binary_nanos(whole: &str, fraction: &str, power: u32) -> Option<i128> {
     let unit = NANOS << power;
     let whole = whole.trim_start_matches('0');
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let nanos = whole.checked_mul(unit)?;
-    // Schoolbook multiplication of the unit by the fraction, last digit first: what leaves to the right of the
-    // point is only remembered as "not zero".
+    // Schoolbook multiplication of the unit by the fraction, last digit first. Digits right of the point only count
+    // as "not zero".
     let (mut carry, mut finer) = (0_i128, false);
     for digit in fraction.bytes().rev() {
         let product = unit * i128::from(digit - b'0') + carry;

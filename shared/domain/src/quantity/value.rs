@@ -1,8 +1,7 @@
 //! A quantity as a value: its units, order and arithmetic.
 //!
-//! Invariants: a quantity is a whole number of nano-units. Equality and order are those of the value: `1Gi` equals
-//! `1024Mi` and `1073741824`. The format is kept only so that the canonical text keeps the family of suffixes that its
-//! writer used.
+//! Invariants: a quantity is a whole number of nano-units. Equality and order are by value: `1Gi` equals `1024Mi` and
+//! `1073741824`. The format only preserves the writer's family of suffixes in the canonical text.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

@@ -1,10 +1,11 @@
-//! Other names of labels.
+//! Aliases of label keys.
 //!
-//! Decides which keys mean one label. Keys are normalised when a requirement is made, so nothing else knows of them.
+//! Decides which keys mean one label. Every requirement normalises its key, so no other code knows aliases.
 
 use crate::labels;
 
-/// Old and other keys with the label that each means (KARPENTER.md 1.1.6 and 1.3).
+/// Old and other keys with the label that each means. Source: `NormalizedLabels` of kubernetes-sigs/karpenter
+/// `pkg/apis/v1/labels.go` and aws/karpenter-provider-aws `pkg/apis/v1/labels.go`.
 pub const ALIASES: [(&str, &str); 6] = [
     ("failure-domain.beta.kubernetes.io/zone", labels::ZONE),
     ("failure-domain.beta.kubernetes.io/region", labels::REGION),

@@ -1,8 +1,8 @@
-//! Whether what a node side offers goes with what a pod side asks.
+//! Whether a node side's labels satisfy a pod side's requirements.
 //!
-//! Decides for requirements only; resources, taints and topology are decided elsewhere.
+//! Decides for requirements only, not for resources, taints or topology.
 //!
-//! Source: KARPENTER.md 3.4.4, "Compatible".
+//! Source: `Compatible` of kubernetes-sigs/karpenter `pkg/scheduling/requirements.go`.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::requirement::Requirement;
 use super::requirements::Requirements;
 use crate::labels;
 
-/// What a key means that the pod side asks for and the node side says nothing of.
+/// The meaning of a key that the pod side requires and the node side doesn't define.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UndefinedKeys {
     /// The node has no such label.
@@ -23,7 +23,7 @@ pub enum UndefinedKeys {
 /// One key on which the two sides disagree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Conflict {
-    /// The node side doesn't define a label that has to be there.
+    /// The node side doesn't define a required label.
     Undefined {
         /// The label's key.
         key: String,
@@ -32,9 +32,9 @@ pub enum Conflict {
     },
     /// No value satisfies both.
     NoCommonValue {
-        /// What the node side offers.
+        /// The node side's requirement.
         node: Requirement,
-        /// What the pod side asks.
+        /// The pod side's requirement.
         pod: Requirement,
     },
 }
@@ -62,10 +62,9 @@ pub struct Incompatible {
 }
 
 impl Requirements {
-    /// Whether this node side goes with a pod side.
+    /// Whether this node side is compatible with a pod side.
     ///
-    /// # Errors
-    /// [`Incompatible`] with every key on which they disagree.
+    /// # Errors [`Incompatible`] with every key on which they disagree.
     pub fn compatible(&self, pod: &Self, undefined: UndefinedKeys) -> Result<(), Incompatible> {
         let conflicts: Vec<Conflict> = pod
             .iter()
@@ -75,16 +74,15 @@ impl Requirements {
         if conflicts.is_empty() { Ok(()) } else { Err(Incompatible { conflicts }) }
     }
 
-    /// The same as [`Requirements::compatible`], for when nobody asks why.
+    /// Like [`Requirements::compatible`], without the reasons.
     #[must_use]
     pub fn is_compatible(&self, pod: &Self, undefined: UndefinedKeys) -> bool {
         pod.iter().all(|asked| self.agrees(asked, undefined))
     }
 
-    /// Whether two sides have a common value for each key that both know; other keys are ignored.
+    /// Whether two sides share a value for each key that both define; other keys are ignored.
     ///
-    /// # Errors
-    /// [`Incompatible`] with every key on which they disagree.
+    /// # Errors [`Incompatible`] with every key on which they disagree.
     pub fn intersects(&self, other: &Self) -> Result<(), Incompatible> {
         let conflicts: Vec<Conflict> = other
             .iter()

@@ -1,20 +1,20 @@
-//! What somebody probably meant: the nearest known word, the label behind a typo.
+//! Suggestions: the nearest known word, the label behind a typo.
 //!
-//! Decides only what is suggested. Nothing is ever corrected silently.
+//! Decides only the suggestion. Nothing is ever corrected silently.
 
 use crate::labels;
 
-/// A word that isn't one of a fixed list.
+/// A word outside a fixed list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{value}` is not {kind}: expected {expected}{}", did_you_mean(.nearest.as_deref()))]
 pub struct UnknownWordError {
-    /// What was being read, with its article: `an operator`.
+    /// The kind of word, with its article: `an operator`.
     pub kind: &'static str,
     /// The text as given.
     pub value: String,
     /// The words that would have been right, in backticks, separated by commas.
     pub expected: String,
-    /// The one that was probably meant.
+    /// The suggestion.
     pub nearest: Option<String>,
 }
 
@@ -22,10 +22,9 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
 }
 
-/// Reads one of a fixed list of words.
+/// Parses a word of a fixed list.
 ///
-/// # Errors
-/// [`UnknownWordError`] with the list and the nearest word.
+/// # Errors [`UnknownWordError`] with the list and the nearest word.
 pub fn parse_word<T: Copy>(
     kind: &'static str,
     text: &str,
@@ -53,7 +52,7 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The label that was probably meant by a key which nothing defines: a well-known one, or one of those given.
+/// The probable label for an undefined key: a well-known one, or one of `defined`.
 ///
 /// The last part of the key decides (`zone`, `example.com/zone` -> `topology.kubernetes.io/zone`), then the edit
 /// distance over the whole key, at most a fifth of the label.

@@ -1,8 +1,8 @@
-//! The requirement algebra: sets of label values, their intersection, and whether two sides go together.
+//! The requirement algebra: sets of label values, their intersection and compatibility.
 //!
-//! Decides what a label may be and whether an offer and a demand agree. It doesn't decide resources, taints or
-//! topology. [`Requirement`] is one key, [`Requirements`] a set of keys, [`compatibility`] what a node side and a
-//! pod side have to say to each other, [`hints`] what somebody probably meant, [`aliases`] other names of labels.
+//! Decides the values of a label, and whether a node side and a pod side agree. It doesn't decide resources, taints
+//! or topology. [`Requirement`] is one key, [`Requirements`] a set of keys, [`compatibility`] compares a node side
+//! with a pod side, [`hints`] has suggestions, [`aliases`] other names of labels.
 //!
 //! Invariant: keys are normalised when a requirement is made.
 

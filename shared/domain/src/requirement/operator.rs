@@ -46,10 +46,9 @@ impl Operator {
         }
     }
 
-    /// Reads Kubernetes' word.
+    /// Parses Kubernetes' word.
     ///
-    /// # Errors
-    /// [`UnknownWordError`] names the nearest operator.
+    /// # Errors [`UnknownWordError`] names the nearest operator.
     pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
         parse_word("an operator", text, &Self::ALL, Self::as_str)
     }
@@ -61,7 +60,7 @@ impl fmt::Display for Operator {
     }
 }
 
-/// A requirement as it is written in `spec.requirements` and in a pod's node affinity.
+/// A requirement in the form of `spec.requirements` and of a pod's node affinity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSelectorRequirement {
     /// The label's key.

@@ -6,7 +6,7 @@
 //! Invariants: a concrete set has no bounds; a complement set's bounds don't cross, and it excludes only values
 //! within them. An empty concrete set *is* `DoesNotExist`. Keys are normalised.
 //!
-//! Source: KARPENTER.md 3.4.4.
+//! Source: kubernetes-sigs/karpenter `pkg/scheduling/requirement.go`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -79,7 +79,7 @@ pub enum RequirementError {
         key: String,
         /// The operator.
         operator: Operator,
-        /// What was given.
+        /// The given values.
         values: Vec<String>,
     },
     /// The comparisons take exactly one integer.
@@ -89,17 +89,17 @@ pub enum RequirementError {
         key: String,
         /// The operator.
         operator: Operator,
-        /// What was given.
+        /// The given values.
         values: Vec<String>,
     },
-    /// `minValues` asks for more than the values that are listed.
+    /// `minValues` exceeds the number of listed values.
     #[error(
         "`minValues` of `{key}` is `{min_values}`, but `values` lists only `{values}`; lower it or list more"
     )]
     MinValuesUnreachable {
         /// The label's key.
         key: String,
-        /// What was asked for.
+        /// The given `minValues`.
         min_values: u32,
         /// How many different values are listed.
         values: usize,
@@ -270,7 +270,7 @@ impl Requirement {
         }
     }
 
-    /// How many values are in the set; a complement set counts as the largest 64-bit integer without its exclusions.
+    /// The number of values in the set; for a complement set, the largest 64-bit integer less its exclusions.
     #[must_use]
     pub fn len(&self) -> u64 {
         let listed = u64::try_from(self.values().len()).unwrap_or(u64::MAX);
@@ -286,9 +286,9 @@ impl Requirement {
         self.len() == 0
     }
 
-    /// A member, always the same one for the same set; `None` if there is none.
+    /// A member, always the same one for the same set; `None` for an empty set.
     ///
-    /// Of a concrete set the first value; else the first integer within the bounds that isn't excluded.
+    /// For a concrete set it is the first value, otherwise the first integer within the bounds that isn't excluded.
     #[must_use]
     pub fn any(&self) -> Option<String> {
         let (excluded, bounds) = match &self.set {

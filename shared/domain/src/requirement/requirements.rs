@@ -1,6 +1,6 @@
-//! A set of requirements, one for each key: what is asked of a node.
+//! A set of requirements on a node, one for each key.
 //!
-//! Invariant: each requirement stands under its own key. A key that isn't there is unconstrained.
+//! Invariant: each requirement is stored under its own key. An absent key is unconstrained.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +14,7 @@ use super::requirement::{Requirement, RequirementError};
 pub struct Requirements(BTreeMap<String, Requirement>);
 
 impl Requirements {
-    /// Nothing is asked.
+    /// No requirement.
     #[must_use]
     pub const fn new() -> Self {
         Self(BTreeMap::new())
@@ -54,12 +54,12 @@ impl Requirements {
         }
     }
 
-    /// Puts a requirement in place of what was there for its key.
+    /// Replaces the requirement of its key.
     pub fn replace(&mut self, requirement: Requirement) {
         self.0.insert(requirement.key().to_owned(), requirement);
     }
 
-    /// Removes a key and returns what was asked of it.
+    /// Removes and returns the requirement of a key.
     pub fn remove(&mut self, key: &str) -> Option<Requirement> {
         self.0.remove(key)
     }
@@ -76,7 +76,7 @@ impl Requirements {
         self
     }
 
-    /// What is asked of a key, if anything.
+    /// The requirement of a key, if there is one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Requirement> {
         self.0.get(key)
@@ -88,7 +88,7 @@ impl Requirements {
         self.get(key).is_none_or(|requirement| requirement.has(value))
     }
 
-    /// Whether something is asked of a key.
+    /// Whether a key has a requirement.
     #[must_use]
     pub fn contains(&self, key: &str) -> bool {
         self.0.contains_key(key)
@@ -100,7 +100,7 @@ impl Requirements {
         self.0.len()
     }
 
-    /// Whether nothing is asked.
+    /// Whether there is no requirement.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,6 +1,7 @@
-//! What can be refused, and what of it concerns a way to have a node.
+//! Keys of marks, and which of them concern an offering.
 //!
-//! Decides the keys' text, which is a contract: queries of people use it. It doesn't decide which error refuses what.
+//! Decides the keys' text, which is a contract: operators' queries use it. It doesn't decide which error marks which
+//! key.
 //!
 //! Invariant: a key's text reads back as the key.
 
@@ -46,12 +47,12 @@ impl fmt::Display for OfferingKey {
     }
 }
 
-/// What a request is, whoever makes it again: lower-case letters and digits.
+/// The identity of equal requests: lower-case letters and digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestDigest(String);
 
 impl RequestDigest {
-    /// The digest of what a request is made of.
+    /// The digest of a request's parts.
     #[must_use]
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         Self(Digest::of_texts(parts).base36(DIGEST_DIGITS))
@@ -78,7 +79,7 @@ impl fmt::Display for RequestDigest {
     }
 }
 
-/// What is exhausted.
+/// The subject of a mark.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnavailableKey {
     /// A type in a zone, by how it is paid.
@@ -96,10 +97,10 @@ pub enum UnavailableKey {
     CapacityType(CapacityType),
     /// A capacity reservation.
     Reservation(ReservationId),
-    /// A request that EC2 refuses for what it is, wherever it is made.
+    /// A request that EC2 refuses, whatever the offering.
     Request(RequestDigest),
-    /// An offering that can't be had with such requests, such as a tenancy that the type doesn't have. Other requests,
-    /// those of other clusters among them, may well have it.
+    /// An offering that isn't possible with such requests, such as a tenancy that the type lacks. Other requests,
+    /// even of other clusters, may get it.
     RequestOffering {
         /// The requests.
         digest: RequestDigest,
@@ -109,7 +110,7 @@ pub enum UnavailableKey {
 }
 
 impl UnavailableKey {
-    /// The quota that counts a type.
+    /// The quota of a type.
     #[must_use]
     pub fn quota(capacity_type: CapacityType, instance_type: &InstanceType) -> Self {
         Self::Quota { capacity_type, family: family(instance_type).to_owned() }
@@ -155,8 +156,8 @@ impl UnavailableKey {
         })
     }
 
-    /// Whether it being exhausted keeps a node from being had so. Which of a zone's subnets is taken is chosen later,
-    /// so a subnet concerns no offering by itself.
+    /// Whether a mark on it blocks the offering. A launch chooses a zone's subnet later, so a subnet concerns no
+    /// offering by itself.
     #[must_use]
     pub fn concerns(&self, wanted: &WantedOffering<'_>) -> bool {
         let offering = wanted.offering;
@@ -187,7 +188,7 @@ impl UnavailableKey {
     }
 }
 
-/// `offering#spot#use1-az1#m5.large`: what follows `UNAVAILABLE#` in the table.
+/// `offering#spot#use1-az1#m5.large`: the text after `UNAVAILABLE#` in the table.
 impl fmt::Display for UnavailableKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#", self.kind())?;
@@ -208,9 +209,9 @@ impl fmt::Display for UnavailableKey {
 pub struct WantedOffering<'a> {
     /// The offering.
     pub offering: &'a OfferingKey,
-    /// The vCPUs of its type, which a quota counts.
+    /// The vCPUs of its type, for quotas.
     pub vcpus: u32,
-    /// What the request for it is: of its class, of its pool.
+    /// The identities of the request: by its class, by its pool.
     pub requests: &'a [RequestDigest],
     /// The reservation that it is taken from.
     pub reservation: Option<&'a ReservationId>,

@@ -1,12 +1,11 @@
-//! One mark: what is known of a refusal, and how that changes.
+//! One mark: a refusal, and its changes over time.
 //!
-//! Decides for how long nothing is asked for, who may ask first, and what an answer changes. All of it is pure: a
-//! transition gives the mark's next form, or nothing where there is nothing to write. Writing it under the revision of
-//! the form before is the caller's.
+//! Decides the length of the hold, who may probe, and the effect of an answer. It is pure: a transition returns the
+//! mark's next form, or `None` if nothing changes. The caller writes it under the revision of the old form.
 //!
-//! Invariants: between the last answer and `until` there are at least [`FIRST_HOLD`] and at most [`MOST_HOLD`]; `count`
-//! goes up only by the answer of the launch that holds the lease, so the failures of one storm count once; whatever is
-//! settled twice changes nothing the second time; an answer that is given again is the same.
+//! Invariants: between the last answer and `until` there are at least [`FIRST_HOLD`] and at most [`MOST_HOLD`]; only
+//! an answer to the launch with the lease raises `count`, so the failures of one storm count once; settling twice
+//! changes nothing the second time.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,62 +13,62 @@ use crate::digest::Digest;
 use crate::id::{ClusterName, LaunchId};
 use crate::unavailable::key::{UnavailableKey, WantedOffering};
 
-/// How long nothing is asked for after the first refusal. A pool that is short for a moment has some again by then, and
-/// what is cheaper elsewhere costs little for so long.
+/// The hold after the first refusal. Capacity that is short for a moment is back by then, and the next-best offering
+/// costs little for so long.
 pub const FIRST_HOLD: SignedDuration = SignedDuration::from_mins(1);
-/// Never longer than this between two probes: the doubling of [`FIRST_HOLD`] reaches it with the eighth refusal.
+/// The longest hold: doubling [`FIRST_HOLD`] reaches it with the eighth refusal.
 pub const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
-/// How long nothing is asked for after an interruption, at least: EC2 needs what it takes back. The peer's, KARPENTER.md
-/// 2.3.
+/// The shortest hold after an interruption: EC2 needs the capacity that it takes back. Source:
+/// `UnavailableOfferingsTTL` of aws/karpenter-provider-aws `pkg/cache/cache.go`.
 pub const INTERRUPTED_HOLD: SignedDuration = SignedDuration::from_mins(3);
-/// After so long at most what a pod waits for is asked for again, however long its mark holds: the peer's, KARPENTER.md
-/// 2.3, so that nobody waits longer than with it.
+/// A pod without another offering waits at most this long for a probe, however long the mark holds. The peer asks again
+/// after the same time ([`INTERRUPTED_HOLD`]), so no pod waits longer than with it.
 pub const LAST_RESORT: SignedDuration = SignedDuration::from_mins(3);
-/// How long a probe may keep others from asking. A launch is answered in seconds; one that was cut is sent again by the
-/// next sweep or the one after.
+/// How long a probe may block other launches. A launch is answered in seconds; the next sweep, or the one after,
+/// sends an interrupted launch again.
 pub const LEASE: SignedDuration = SignedDuration::from_mins(3);
-/// How long a mark that nobody asked after is remembered once it holds no more: a refusal then begins anew.
+/// How long a due mark without a probe is remembered. Later, a refusal starts a new mark.
 pub const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
 
 /// The jitter is at most this part of a hold, so that marks of one moment don't end in one.
 const JITTER_PART: i32 = 8;
-/// What is the last resort is asked for earlier by at most this part of [`LAST_RESORT`]: what was refused in different
-/// moments drifts apart, so that any capacity that is back is found by the next of them, and not only once in three minutes.
-/// What one launch was refused is asked for by one.
+/// A last-resort probe is earlier than [`LAST_RESORT`] by at most this part. Marks of different moments drift apart,
+/// so the pods of a pool ask again more often than every three minutes. Marks of one moment stay together, and one
+/// launch probes them.
 const EARLIER_PART: i32 = 4;
-/// The code of what EC2 took back, for which it isn't asked again before it has it: two minutes after its warning.
+/// The code of a spot interruption. EC2 needs the capacity until the instance is gone, two minutes after the warning.
 pub const SPOT_INTERRUPTION: &str = "SpotInterruption";
-/// The same of a capacity reservation, whose owner takes its instances back.
+/// The code of a reclaimed instance of an interruptible capacity reservation.
 pub const RESERVATION_INTERRUPTION: &str = "CapacityReservationInterruption";
 
-/// What is known of a refusal.
+/// The state of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// What is exhausted.
+    /// Its subject.
     pub key: UnavailableKey,
-    /// Counts up with every write of the mark; 0 where its item has none.
+    /// The count of writes; 0 without a stored count.
     pub revision: u64,
     /// EC2's code, such as `InsufficientInstanceCapacity`.
     pub code: String,
-    /// EC2's words, where a request is refused for what it is.
+    /// EC2's message, if the request itself is refused.
     pub message: Option<String>,
-    /// How often in a row it was refused, a storm counting once; 0 once it was had again.
+    /// The number of refusals in a row, a storm counting once; 0 after a success.
     pub count: u32,
-    /// When it was refused first.
+    /// The time of the first refusal.
     pub since: Timestamp,
-    /// When EC2 was last asked, or last took an instance back.
+    /// The time of EC2's last answer or interruption.
     pub asked_at: Timestamp,
     /// Until when asking again is pointless.
     pub until: Timestamp,
-    /// Of a quota: the vCPUs of the smallest type that was refused. Smaller ones may still fit.
+    /// For a quota, the vCPUs of the smallest refused type. Smaller types may still fit.
     pub from_vcpus: Option<u32>,
-    /// The launch that asks, or asked, first.
+    /// The last launch with the lease.
     pub probe: Option<Probe>,
-    /// The cluster whose request was refused last.
+    /// The cluster of the last refused request.
     pub seen_by: ClusterName,
 }
 
-/// The right of one launch to ask for what is marked.
+/// The right of one launch to ask for a marked offering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// The launch's cluster.
@@ -78,7 +77,7 @@ pub struct Probe {
     pub launch: LaunchId,
     /// Since when.
     pub at: Timestamp,
-    /// Until when nobody else asks.
+    /// The end of the lease.
     pub until: Timestamp,
 }
 
@@ -99,31 +98,31 @@ impl Probe {
     }
 }
 
-/// What a mark means at a moment.
+/// The state of a mark at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkState<'a> {
-    /// It says nothing any more: it was had again, or is too old.
+    /// It has no effect: it was cleared, or is too old.
     Forgotten,
-    /// It isn't asked for.
+    /// It blocks launches.
     Held,
-    /// One launch asks for it; nobody else does.
+    /// One launch probes it; no other launch asks.
     Probing(&'a Probe),
-    /// Whoever takes the lease may ask.
+    /// A launch may ask under its lease.
     Due,
 }
 
 /// EC2 refused something.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal<'a> {
-    /// What.
+    /// Its subject.
     pub key: &'a UnavailableKey,
     /// EC2's code.
     pub code: &'a str,
-    /// The cluster that was refused.
+    /// The cluster of the refused request.
     pub cluster: &'a ClusterName,
     /// How.
     pub cause: RefusalCause<'a>,
-    /// Of a quota: the vCPUs of the type that was refused.
+    /// For a quota, the vCPUs of the refused type.
     pub vcpus: Option<u32>,
     /// When.
     pub now: Timestamp,
@@ -138,19 +137,19 @@ pub enum RefusalCause<'a> {
     Interruption,
 }
 
-/// A launch that asked.
+/// An answered launch.
 #[derive(Debug, Clone, Copy)]
 pub struct LaunchAsked<'a> {
     /// Its cluster.
     pub cluster: &'a ClusterName,
     /// The launch.
     pub launch: &'a LaunchId,
-    /// When it was planned: what is marked later, it didn't know of.
+    /// When it was planned; it didn't know of later marks.
     pub planned_at: Timestamp,
 }
 
 impl Mark {
-    /// What it means now.
+    /// Its state now.
     #[must_use]
     pub fn state(&self, now: Timestamp) -> MarkState<'_> {
         if now >= self.forget_at() {
@@ -163,20 +162,20 @@ impl Mark {
         }
     }
 
-    /// Until when nobody else may ask: the end of its hold, or of a lease that ends later.
+    /// The end of its hold, or of its lease if that is later.
     #[must_use]
     pub fn blocked_until(&self) -> Timestamp {
         self.probe.as_ref().map_or(self.until, |probe| probe.until.max(self.until))
     }
 
-    /// From when on it is asked for all the same where nothing else is left.
+    /// The time from which it may be probed as the last resort.
     #[must_use]
     pub fn last_resort_at(&self) -> Timestamp {
         let asked = after(self.asked_at, LAST_RESORT.saturating_sub(self.earlier()));
         self.probe.as_ref().map_or(asked, |probe| probe.until.max(asked))
     }
 
-    /// From when on it says nothing, and its item may go.
+    /// When it has no effect any longer, and its item may be deleted.
     #[must_use]
     pub fn forget_at(&self) -> Timestamp {
         if self.count == 0 { self.until } else { after(self.blocked_until(), FORGET_AFTER) }
@@ -188,7 +187,8 @@ impl Mark {
         self.from_vcpus.is_none_or(|from| wanted.vcpus >= from) && self.key.concerns(wanted)
     }
 
-    /// The mark after a refusal. Nothing where that is known already: while it holds, or somebody else probes.
+    /// The mark after a refusal; `None` if the refusal adds nothing, because the mark holds or another launch probes
+    /// it.
     #[must_use]
     pub fn refused(before: Option<&Self>, refusal: &Refusal<'_>) -> Option<Self> {
         let Some(mark) = before else { return Some(Self::first(0, refusal)) };
@@ -202,7 +202,7 @@ impl Mark {
             (_, RefusalCause::Launch(launch)) if mark.is_probed_by(refusal.cluster, launch) => {
                 next(mark.count.saturating_add(1))
             }
-            // Planned before it was marked, and sent late; or an instance is taken back meanwhile.
+            // The launch was planned before the mark and sent late, or EC2 interrupted another instance.
             (MarkState::Due, _) => next(mark.count),
             (MarkState::Held | MarkState::Probing(_), _) => (from_vcpus != mark.from_vcpus).then(|| Self {
                 from_vcpus,
@@ -223,31 +223,30 @@ impl Mark {
         }
     }
 
-    /// The mark after the launch that held its lease was answered without a word on it. Nothing where it isn't that
-    /// launch's.
+    /// The mark after an answer that says nothing about it, to the launch with its lease; `None` for another launch.
     #[must_use]
     pub fn unanswered(&self, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Self> {
         let its = self.is_probed_by(asked.cluster, asked.launch);
         (its && self.says_something(now)).then(|| self.asked_again(self.count, FIRST_HOLD, now))
     }
 
-    /// The mark after a launch got what it is about. Nothing where the launch was planned before EC2 was last asked, so
-    /// that it may have been had before it was refused.
+    /// The mark after a launch got its capacity; `None` if the launch was planned before EC2's last answer, because
+    /// its success may be older than the refusal.
     #[must_use]
     pub fn cleared(&self, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Self> {
         let later = asked.planned_at > self.asked_at || self.is_probed_by(asked.cluster, asked.launch);
         (later && self.says_something(now)).then(|| self.tombstone(now))
     }
 
-    /// The mark after an operator cleared it, whoever has its lease: what EC2 says to that launch is a word on no mark, so
-    /// a refusal begins anew. Nothing where it says nothing any more.
+    /// The mark after an operator clears it, with or without a lease: the answer to a probing launch doesn't count
+    /// any more, and a refusal starts anew. `None` if it has no effect already.
     #[must_use]
     pub fn cleared_by_operator(&self, now: Timestamp) -> Option<Self> {
         self.says_something(now).then(|| self.tombstone(now))
     }
 
-    /// Its form after the launch that probed for it got all it wanted elsewhere, so that nobody knows more than before:
-    /// the next launch may ask. Nothing where another launch holds the lease.
+    /// The mark after its probing launch got all its instances from other offerings, without an answer about this
+    /// one: the next launch may probe. `None` if another launch has the lease.
     #[must_use]
     pub fn untried(&self, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Self> {
         let its = self.is_probed_by(asked.cluster, asked.launch);
@@ -262,7 +261,7 @@ impl Mark {
         self.state(now) != MarkState::Forgotten
     }
 
-    /// What is left of it: its revision, which the next write is conditional on.
+    /// Its cleared form, which keeps the revision for the next write.
     fn tombstone(&self, now: Timestamp) -> Self {
         Self { revision: self.revision.saturating_add(1), count: 0, until: now, probe: None, ..self.clone() }
     }
@@ -315,7 +314,7 @@ impl Mark {
         share(hold / JITTER_PART, [key.as_str(), &count, &since])
     }
 
-    /// How much earlier than [`LAST_RESORT`] it is asked for as one.
+    /// How much earlier than [`LAST_RESORT`] it may be probed.
     fn earlier(&self) -> SignedDuration {
         if self.code == SPOT_INTERRUPTION || self.code == RESERVATION_INTERRUPTION {
             return SignedDuration::ZERO;
@@ -339,7 +338,7 @@ fn share<'a>(time: SignedDuration, texts: impl IntoIterator<Item = &'a str>) -> 
     SignedDuration::from_secs(time.as_secs() * share / 256)
 }
 
-/// The vCPUs that a quota counts; nothing else has any.
+/// The vCPUs of a quota; `None` for any other key.
 fn counted(refusal: &Refusal<'_>) -> Option<u32> {
     match refusal.key {
         UnavailableKey::Quota { .. } => refusal.vcpus,

@@ -1,7 +1,7 @@
-//! All marks of a region, and what they mean together for a way to have a node.
+//! All marks of a region, and their combined effect on an offering.
 //!
-//! Decides which marks concern it, and that the latest of them counts. Marks that say nothing any more are kept: their
-//! revisions are what the next write of them is conditional on.
+//! Decides which marks concern an offering; the latest end counts. Marks without effect stay, because their next
+//! write is conditional on their revision.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::key::{UnavailableKey, WantedOffering, family};
 use super::mark::{Mark, MarkState};
 
-/// All marks of a region, by what is exhausted.
+/// All marks of a region, by subject.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
     marks: BTreeMap<UnavailableKey, Mark>,
@@ -20,19 +20,19 @@ pub struct Marks {
     wide: Vec<UnavailableKey>,
 }
 
-/// What keeps a node from being had so.
+/// The effect of marks on an offering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocking {
-    /// Until when; once that has passed, whoever takes the leases of all of `keys` may ask.
+    /// The end of the block; after it, a launch with the leases of all `keys` may ask.
     pub until: Timestamp,
-    /// From when on it is asked for all the same where nothing else is left.
+    /// The time from which it may be probed as the last resort.
     pub last_resort_at: Timestamp,
     /// The marks.
     pub keys: Vec<UnavailableKey>,
 }
 
 impl Blocking {
-    /// Whether it may be asked for again, by a probe.
+    /// Whether a probe may ask for it.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.until <= now
@@ -68,20 +68,20 @@ impl FromIterator<Mark> for Marks {
 }
 
 impl Marks {
-    /// The mark of exactly this, whatever it still says.
+    /// The mark of exactly this key, even without effect.
     #[must_use]
     pub fn get(&self, key: &UnavailableKey) -> Option<&Mark> {
         self.marks.get(key)
     }
 
-    /// Those that concern a way to have a node, whatever they still say.
+    /// Marks that concern an offering, even without effect.
     pub fn concerning<'a>(&'a self, wanted: &'a WantedOffering<'_>) -> impl Iterator<Item = &'a Mark> {
         let of_family = self.by_family.get(family(&wanted.offering.instance_type));
         let keys = of_family.into_iter().flatten().chain(&self.wide);
         keys.filter_map(|key| self.marks.get(key)).filter(|mark| mark.concerns(wanted))
     }
 
-    /// What keeps a node from being had so; nothing where no mark says anything of it.
+    /// The marks' effect on an offering; `None` without any.
     #[must_use]
     pub fn blocking(&self, wanted: &WantedOffering<'_>, now: Timestamp) -> Option<Blocking> {
         Blocking::of(self.concerning(wanted), now)

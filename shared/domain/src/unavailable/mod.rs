@@ -1,10 +1,10 @@
-//! What EC2 refused: capacity, quotas, addresses, requests; by what was refused, with when to ask again.
+//! EC2's refusals: capacity, quotas, addresses, requests, each with the time of the next probe.
 //!
-//! [`UnavailableKey`] says what can be refused, [`Mark`] what is known of one refusal and how that changes, [`Marks`]
-//! what all of them mean for an offering. Nothing here decides which error refuses what, nor what is launched instead.
+//! [`UnavailableKey`] is the subject of a refusal, [`Mark`] its state, [`Marks`] the effect of all of them on an
+//! offering. It doesn't decide which error marks which key, nor the next launch.
 //!
-//! Marks are the account's in a region: all its clusters share them, so they name zones by id. A mark is asked after by
-//! one probe at a time: a launch that took the mark's lease with the commit that made the launch.
+//! Marks belong to an account's region: all its clusters share them, so they name zones by id. One launch at a time
+//! probes a mark; it takes the mark's lease in the transaction that commits the launch.
 
 mod key;
 mod mark;

@@ -38,7 +38,7 @@ impl Asker {
     }
 }
 
-/// The mark after launch `n` was refused.
+/// The mark after a refusal of launch `n`.
 fn refused(before: Option<&Mark>, n: usize, now: i64) -> Option<Mark> {
     refused_of(before, OFFERING, (n, None), now)
 }
@@ -137,7 +137,7 @@ fn failures_of_one_storm_count_once() {
 #[test]
 fn one_launch_probes_until_its_lease_ends() {
     let mark = refused(None, 0, 0).unwrap();
-    // A last resort asks while the mark holds.
+    // A last-resort probe asks during the hold.
     let early = leased(&mark, 1, 30).unwrap();
     assert_eq!(early.blocked_until(), at(30) + LEASE);
     let now = mark.until.as_second();
@@ -148,7 +148,7 @@ fn one_launch_probes_until_its_lease_ends() {
     let again = leased(&probing, 2, now + 180).unwrap();
     // The first probe's answer comes late: the second one's is waited for.
     assert_eq!(refused(Some(&again), 1, now + 181), None);
-    // Where nobody else took the lease, its late answer is the probe's.
+    // If no other launch took the lease, the late answer is the probe's.
     assert_eq!(refused(Some(&probing), 1, now + 181).unwrap().count, 2);
     // The same launch id of another cluster is another launch.
     let mut other = Asker::new(2, now + 180);
@@ -170,17 +170,17 @@ fn a_probe_without_an_answer_waits_as_long_again() {
 #[test]
 fn what_was_had_again_is_cleared() {
     let mark = refused(None, 0, 100).unwrap();
-    // Planned before the refusal: it may have been had before.
+    // Planned before the refusal: its success may be older.
     assert_eq!(mark.cleared(Asker::new(1, 100).asked(), at(105)), None);
     let cleared = mark.cleared(Asker::new(1, 101).asked(), at(105)).unwrap();
     assert_eq!((cleared.state(at(105)), cleared.forget_at()), (MarkState::Forgotten, at(105)));
     // Settled again, nothing changes.
     assert_eq!(cleared.cleared(Asker::new(1, 101).asked(), at(106)), None);
     assert_eq!(leased(&cleared, 2, 106), None);
-    // A refusal after that begins anew, under the revision that is there.
+    // A later refusal starts a new mark, under the existing revision.
     let anew = refused(Some(&cleared), 2, 110).unwrap();
     assert_eq!((anew.count, anew.since, anew.revision), (1, at(110), 3));
-    // A probe knows of the mark, whenever it was planned.
+    // A probe knows the mark, whenever it was planned.
     let probing = leased(&mark, 3, 100).unwrap();
     assert!(probing.cleared(Asker::new(3, 100).asked(), at(105)).is_some());
 }
@@ -193,7 +193,7 @@ fn an_operator_clears_a_mark_whoever_probes_it() {
         assert_eq!((cleared.state(at(120)), cleared.forget_at()), (MarkState::Forgotten, at(120)));
         assert_eq!((cleared.revision, &cleared.probe), (known.revision + 1, &None));
         assert_eq!(cleared.cleared_by_operator(at(121)), None);
-        // The probe's answer: the lease is gone, so there is nothing to end and nothing to double.
+        // The probe's answer: the lease has ended, so nothing is left to end or double.
         assert_eq!(cleared.unanswered(Asker::new(1, 110).asked(), at(122)), None);
         let anew = refused(Some(&cleared), 1, 122).unwrap();
         assert_eq!((anew.count, anew.since, anew.revision), (1, at(122), cleared.revision + 1));
@@ -272,7 +272,7 @@ fn a_mark_concerns_what_it_names_and_nothing_else() {
         "request#12ab#spot#use1-az1#m5.large",
     ] {
         check(&[what], 0, &[what]);
-        // It is known until it is forgotten, and may be asked for from its end on.
+        // It stays until it is forgotten, and may be probed from its end on.
         check(&[what], 3600, &[what]);
         check(&[what], 3 * 3600, &[]);
     }
@@ -295,7 +295,7 @@ fn a_mark_concerns_what_it_names_and_nothing_else() {
     check(&["capacity-type#spot", OFFERING, "quota#spot#c5"], 0, &[OFFERING, "capacity-type#spot"]);
 }
 
-/// What one launch was refused is asked for by one; what several were isn't for ever asked for in one moment.
+/// One launch's refusals are probed by one launch; those of several don't stay at one moment.
 #[test]
 fn last_resorts_of_different_moments_drift_apart_within_three_minutes() {
     let resort = |zone: &str, now: i64| {
@@ -305,7 +305,7 @@ fn last_resorts_of_different_moments_drift_apart_within_three_minutes() {
     let after: BTreeSet<i64> = (0..20).map(|now| resort("use1-az1", now)).collect();
     assert!(after.len() > 10 && after.iter().all(|after| (135..=180).contains(after)), "{after:?}");
     assert_eq!(resort("use1-az1", 7), resort("use1-az2", 7));
-    // EC2 needs what it takes back.
+    // EC2 needs the capacity that it takes back.
     let interrupted = interrupted(None, 7).unwrap();
     assert_eq!(interrupted.last_resort_at(), at(187));
 }
@@ -327,7 +327,7 @@ fn the_latest_of_all_marks_counts() {
     assert_eq!(marks.blocking_key(&key(OFFERING), at(1)).unwrap().keys, [key(OFFERING)]);
 }
 
-/// What may happen to a mark.
+/// The possible changes of a mark.
 #[derive(Debug, Clone)]
 enum Happens {
     Refused { n: usize, vcpus: u32 },
@@ -367,7 +367,7 @@ fn step(before: Option<&Mark>, what: &str, happens: &Happens, now: i64) -> Optio
     }
 }
 
-/// What holds of every transition.
+/// The invariants of every transition.
 fn check_step(before: Option<&Mark>, after: &Mark, happens: &Happens, now: i64) {
     assert_eq!(after.revision, before.map_or(0, |mark| mark.revision) + 1);
     let known = before.filter(|mark| mark.state(at(now)) != MarkState::Forgotten);
@@ -449,7 +449,7 @@ proptest! {
             }
             let Some(after) = step(mark.as_ref(), what, happens, now) else { continue };
             check_step(mark.as_ref(), &after, happens, now);
-            // Settled again from what is there now, nothing changes.
+            // Settling again from the result changes nothing.
             prop_assert_eq!(step(Some(&after), what, happens, now), None);
             mark = Some(after);
         }

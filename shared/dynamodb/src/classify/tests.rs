@@ -1,5 +1,5 @@
-//! Answers in the shapes that DynamoDB gives, as the port's errors. Throttling, conflicts and failures are only
-//! tested here: no server on this machine gives them.
+//! Answers in DynamoDB's form, as the port's errors. Throttling, conflicts and failures are tested only here, because
+//! no local server gives them.
 
 use crate::DynamoTable;
 use crate::fake_http::{FakeDynamoHttp, Silence, table};
@@ -140,7 +140,7 @@ async fn a_canceled_transaction_is_judged_by_its_reasons() {
     let table: [([(&str, &str); 3], &str); 10] = [
         ([LOST, LOST, NONE], both),
         ([NONE, LOST, NONE], claim),
-        // What was lost is more than what else is wrong.
+        // A lost race wins over other reasons.
         ([CONFLICT, LOST, LARGE], claim),
         (
             [NONE, CONFLICT, NONE],
@@ -245,7 +245,7 @@ async fn silence_ends_with_the_call_timeout() {
     assert!(matches!(read, TableError::Unavailable(_)), "{read:?}");
 }
 
-/// What is sent for a commit: the operation and the body.
+/// The request of a commit: the operation and the body.
 async fn sent(commit: &Commit) -> (String, Json) {
     let http = FakeDynamoHttp::new([(200, json!({}))]);
     table(http.clone()).commit(commit).await.unwrap();

@@ -1,12 +1,11 @@
-//! Where the peer's published reference of instance types says something else than the descriptions and limits that came
-//! with the code: what pools select by is then what the peer would have said.
+//! Corrections of the released instance types by the peer's published reference, from which pools' labels follow.
 //!
-//! Decides which of both is taken: the reference, for types that it shows. A row names its types and says what holds for
-//! them. What DescribeInstanceTypes answers for an account is never corrected, since an account's own answer is newer than
-//! either; the limits are, since nobody serves them.
+//! Decides which source wins: the reference, for types that it lists. A row names types and their values. Answers of
+//! DescribeInstanceTypes for an account are never corrected, because they are newer than both sources. The limits are
+//! corrected, because no API serves them.
 //!
-//! Invariants: the reference shows every value of a row for every type of the row, so nothing is inferred from one size
-//! or family for another; a value is only replaced where there is one.
+//! Invariants: the reference shows each value of a row for each of its types, so nothing is inferred from another
+//! size or family; a correction only replaces a value that exists.
 
 use std::collections::BTreeSet;
 
@@ -201,7 +200,7 @@ mod tests {
     }
 
     impl Correction {
-        /// What it says of its types.
+        /// The fields of the row.
         fn fields(&self) -> Vec<&'static str> {
             let fields = [
                 ("sustainedClockSpeedInGhz", self.sustained_clock_speed_in_ghz.is_some()),

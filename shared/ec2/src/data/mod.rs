@@ -1,6 +1,6 @@
-//! Facts about EC2 that come with the code (`data/README.md` says of when, and what is missing).
+//! Facts about EC2 that come with the code (`data/README.md` tells their date and gaps).
 //!
-//! Decides how the files are read. Invariant: read once a process, and the same for everybody.
+//! Decides how the files are read. Invariant: each is read once a process.
 
 mod corrections;
 
@@ -34,14 +34,14 @@ pub enum DataError {
     /// A region that there are no offerings for.
     #[error("unknown region `{region}`: use one of {known}")]
     UnknownRegion {
-        /// The region asked for.
+        /// The requested region.
         region: Region,
         /// Those that are, each in backticks.
         known: String,
     },
 }
 
-/// What a region offers.
+/// The offerings of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionOfferings {
     /// The region's zones, by name.
@@ -55,11 +55,11 @@ pub struct RegionOfferings {
 pub struct Ec2Data {
     /// Instance types by name, in the form of DescribeInstanceTypes and corrected.
     pub types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
-    /// What each region offers.
+    /// The offerings of each region.
     pub regions: BTreeMap<Region, RegionOfferings>,
     /// On-demand prices (Linux, shared tenancy, USD) of one region; the only ones that are known.
     pub on_demand: BTreeMap<InstanceType, UsdPerHour>,
-    /// Whose they are: us-east-1.
+    /// The region of the on-demand prices: us-east-1.
     pub on_demand_region: Region,
     /// Interfaces and bandwidth, which DescribeInstanceTypes doesn't serve; corrected.
     pub limits: Limits,
@@ -75,10 +75,9 @@ impl Ec2Data {
         DATA.get_or_init(Self::read).as_ref().map_err(Clone::clone)
     }
 
-    /// What a region offers.
+    /// The offerings of a region.
     ///
-    /// # Errors
-    /// [`DataError::UnknownRegion`] for a region that isn't in the data.
+    /// # Errors [`DataError::UnknownRegion`] for a region without data.
     pub fn region(&self, region: &Region) -> Result<&RegionOfferings, DataError> {
         self.regions.get(region).ok_or_else(|| DataError::UnknownRegion {
             region: region.clone(),
@@ -140,7 +139,7 @@ impl RegionFile {
     }
 }
 
-/// The descriptions as they were recorded.
+/// The recorded descriptions.
 fn types() -> Result<Vec<InstanceTypeInfo>, DataError> {
     gzip("instance-types.json.gz", include_bytes!("../../data/instance-types.json.gz"))
 }
@@ -162,7 +161,7 @@ fn prices() -> Result<(Region, BTreeMap<InstanceType, UsdPerHour>), DataError> {
     Ok((Region::parse(region).map_err(|e| unreadable(file, &e))?, prices))
 }
 
-/// The limits as they were recorded.
+/// The recorded limits.
 fn limits() -> Result<Limits, DataError> {
     let (eni, bandwidth) =
         (include_str!("../../data/eni-limits.json"), include_str!("../../data/network-bandwidth-mbps.json"));

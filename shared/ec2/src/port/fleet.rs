@@ -1,6 +1,6 @@
-//! CreateFleet of type `instant`: one request, one answer, nothing that lives on.
+//! CreateFleet of type `instant`: one request, one answer; the fleet doesn't live on.
 //!
-//! A request is plain data, so that it can be committed before it is sent and replayed as it was: see
+//! A request is plain data, committed before it is sent and replayed unchanged: see
 //! [`CreateFleetRequest::to_stored`].
 
 use tenon_domain::catalog::offering::CapacityType;
@@ -19,7 +19,7 @@ pub enum TargetCapacityType {
 }
 
 impl TargetCapacityType {
-    /// EC2's word, which is also the value of Karpenter's label.
+    /// EC2's word, also the value of Karpenter's label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl TargetCapacityType {
         }
     }
 
-    /// The type that EC2's word names.
+    /// Parses EC2's word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -78,7 +78,7 @@ pub enum SpotAllocation {
     CapacityOptimizedPrioritized,
 }
 
-/// One way to launch: what it leaves out comes from the template.
+/// One way to launch; absent fields come from the template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FleetOverride {
     /// The type.
@@ -89,7 +89,7 @@ pub struct FleetOverride {
     pub zone: Option<Zone>,
     /// The image.
     pub image: Option<ImageId>,
-    /// Its priority: the lowest number goes first, one without goes last.
+    /// Its priority: the lowest number is first, no number is last.
     pub priority: Option<u32>,
 }
 
@@ -104,7 +104,7 @@ pub struct FleetLaunchTemplate {
     pub overrides: Vec<FleetOverride>,
 }
 
-/// What instances, volumes and the fleet are born with.
+/// Tags of instances, volumes and the fleet at creation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct FleetTags {
     /// The instances' tags.
@@ -130,7 +130,7 @@ pub struct CreateFleetRequest {
     pub spot_allocation: SpotAllocation,
     /// Templates with their overrides.
     pub launch_templates: Vec<FleetLaunchTemplate>,
-    /// What is born with tags.
+    /// Tags at creation.
     pub tags: FleetTags,
     /// EC2's `Context`.
     pub context: Option<String>,
@@ -145,41 +145,41 @@ pub struct FleetInstances {
     pub instance_type: InstanceType,
     /// How they are paid.
     pub capacity_type: TargetCapacityType,
-    /// The override that they came from, as it was in the request.
+    /// The override of these instances, as in the request.
     pub from: FleetOverride,
     /// The name of the template that they came from.
     pub launch_template: String,
 }
 
-/// What gave nothing, or not enough.
+/// An error about an override that gave no instance, or too few.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FleetItemError {
     /// EC2's code.
     pub code: String,
     /// EC2's words.
     pub message: String,
-    /// The override, as it was in the request; none where EC2 doesn't say which one it is about.
+    /// The override, as in the request; `None` if EC2 names none.
     pub from: Option<FleetOverride>,
     /// How it would have been paid.
     pub capacity_type: TargetCapacityType,
 }
 
 impl FleetItemError {
-    /// What the error means.
+    /// The meaning of the error.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         classify(&self.code, &self.message)
     }
 }
 
-/// What an instant fleet gave.
+/// The answer of an instant fleet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FleetResult {
     /// The fleet.
     pub fleet_id: FleetId,
-    /// What was launched.
+    /// The launched instances.
     pub instances: Vec<FleetInstances>,
-    /// What couldn't be; there can be errors though everything was launched.
+    /// The errors; a complete launch may have some too.
     pub errors: Vec<FleetItemError>,
 }
 
@@ -193,7 +193,7 @@ impl FleetResult {
     }
 }
 
-/// What a dry run of RunInstances names.
+/// The parameters of a dry run of RunInstances.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunInstancesProbe {
     /// The template's name.

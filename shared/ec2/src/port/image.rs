@@ -1,4 +1,4 @@
-//! Images, as EC2 tells them: with their state, which callers must look at.
+//! Images as EC2 returns them, with a state that callers must check.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl ImageArchitecture {
         }
     }
 
-    /// The architecture that EC2's word names; others can't be nodes.
+    /// Parses EC2's word; `None` for architectures that no node can have.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -72,9 +72,9 @@ pub struct Image {
     pub architecture: Option<ImageArchitecture>,
     /// Its state at the moment of the answer.
     pub state: ImageState,
-    /// When it was made.
+    /// Its creation time.
     pub created_at: Option<Timestamp>,
-    /// When it counts as deprecated.
+    /// Its deprecation time.
     pub deprecated_at: Option<Timestamp>,
     /// Its root volume's device name, such as `/dev/xvda`.
     pub root_device_name: Option<String>,
@@ -93,7 +93,7 @@ pub struct VolumeSnapshot {
     pub owner: String,
     /// The owner's alias, such as `amazon`.
     pub owner_alias: Option<String>,
-    /// Its tags; EC2 shows those of another account's snapshots to nobody.
+    /// Its tags. EC2 doesn't show tags of another account's snapshots.
     pub tags: Tags,
 }
 
@@ -107,8 +107,8 @@ pub enum DisabledImages {
     Omit,
 }
 
-/// Images by id, owner, name, tag. What is given must hold together; what is empty isn't asked for. Deprecated
-/// images are always included.
+/// Images by id, owner, name and tag. Criteria are ANDed; empty ones don't restrict. Deprecated images are always
+/// included.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ImageFilter {
     /// Any of these ids; one that doesn't exist is `NotFound`.
@@ -119,7 +119,7 @@ pub struct ImageFilter {
     pub names: Vec<String>,
     /// All of these.
     pub tags: Vec<TagFilter>,
-    /// Any of these states; empty is every state, so that the caller sees what isn't available.
+    /// Any of these states; empty for every state, so that the caller sees unavailable images.
     pub states: Vec<ImageState>,
     /// Whether disabled images are answered for.
     pub disabled: DisabledImages,

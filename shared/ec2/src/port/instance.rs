@@ -1,4 +1,4 @@
-//! Instances, as EC2 tells them.
+//! Instances as EC2 returns them.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{
@@ -39,7 +39,7 @@ impl InstanceState {
         }
     }
 
-    /// The state that EC2's word names.
+    /// Parses EC2's word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -76,7 +76,7 @@ pub struct Instance {
     pub id: InstanceId,
     /// Its type.
     pub instance_type: InstanceType,
-    /// The image that it was launched from.
+    /// Its image.
     pub image: ImageId,
     /// Its architecture.
     pub architecture: ImageArchitecture,
@@ -86,7 +86,7 @@ pub struct Instance {
     pub reservation: Option<ReservationId>,
     /// The zone's name.
     pub zone: Zone,
-    /// The zone's id, where EC2 says it.
+    /// The zone's id, if EC2 returns it.
     pub zone_id: Option<ZoneId>,
     /// Its subnet; a terminated instance has none.
     pub subnet: Option<SubnetId>,
@@ -94,13 +94,13 @@ pub struct Instance {
     pub security_groups: Vec<SecurityGroupId>,
     /// Its state at the moment of the answer.
     pub state: InstanceState,
-    /// Why it is in that state, where EC2 says so.
+    /// The reason of its state, if EC2 gives one.
     pub state_reason: Option<StateReason>,
-    /// When it was launched.
+    /// Its launch time.
     pub launched_at: Timestamp,
-    /// Its first private IPv4 address; empty once it is terminated.
+    /// Its first private IPv4 address; empty after termination.
     pub private_ip: String,
-    /// Its private DNS name: the name under which a kubelet registers; empty once it is terminated.
+    /// Its private DNS name, under which the kubelet registers; empty after termination.
     pub private_dns_name: String,
     /// The client token of the request that launched it.
     pub client_token: Option<ClientToken>,
@@ -126,7 +126,7 @@ impl Instance {
     }
 }
 
-/// Instances by id, tag and state. What is given must hold together; what is empty isn't asked for.
+/// Instances by id, tag and state. Criteria are ANDed; empty ones don't restrict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct InstanceFilter {
     /// Any of these ids; one that doesn't exist, or isn't visible yet, is `NotFound`.
@@ -137,7 +137,7 @@ pub struct InstanceFilter {
     pub states: Vec<InstanceState>,
 }
 
-/// What a termination did to an instance.
+/// The state of an instance before and after TerminateInstances.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InstanceStateChange {
     /// The instance.

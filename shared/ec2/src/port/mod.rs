@@ -1,7 +1,7 @@
-//! The ports to EC2: what Tenon asks of it, in EC2's words and plain types.
+//! The ports to EC2: Tenon's requests, in EC2's words and plain types.
 //!
-//! Decides the form of requests and answers. Adapters implement [`Ec2`], [`Pricing`] and
-//! [`ZonalShift`]: the region twin here, the real account elsewhere. Lists that can grow without bound are paged; a page's token is opaque.
+//! Decides the form of requests and answers. Implementations of [`Ec2`], [`Pricing`] and [`ZonalShift`] are the
+//! region's twin and the adapter to AWS. Unbounded lists are paged; a page's token is opaque.
 
 mod fleet;
 mod image;
@@ -43,7 +43,7 @@ use crate::error::Ec2Error;
 /// Tags by key.
 pub type Tags = std::collections::BTreeMap<String, String>;
 
-/// Where a list goes on; opaque.
+/// The position of the next page; opaque.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageToken(pub String);
 
@@ -52,16 +52,17 @@ pub struct PageToken(pub String);
 pub struct Page<T> {
     /// The page's items.
     pub items: Vec<T>,
-    /// Where it goes on; `None` on the last page.
+    /// The position of the next page; `None` on the last page.
     pub next: Option<PageToken>,
 }
 
-/// Items by tag: the key must be there, with one of the values (`*` and `?` are wildcards) unless there are none.
+/// Items by tag: the key must exist, and its value match one of `values` (`*` and `?` are wildcards) if there are
+/// any.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TagFilter {
     /// The tag's key.
     pub key: String,
-    /// Values that match; none means that any does.
+    /// Patterns for the value; empty matches any value.
     pub values: Vec<String>,
 }
 
@@ -166,7 +167,7 @@ pub struct Ec2Account<E, P, Z> {
 port! {
     /// The calls to EC2. An implementation makes exactly one request for each call, and doesn't retry.
     ///
-    /// A call takes effect when its future is polled; a future dropped before that did nothing.
+    /// A call takes effect when its future is polled; dropping it before that does nothing.
     Ec2 of ec2: E {
         /// Instance types of the region, by name; pages of 100.
         fn describe_instance_types(page: Option<PageToken>) -> Page<InstanceTypeInfo>;
@@ -192,13 +193,13 @@ port! {
         fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         /// Deletes a launch template; an unknown name is `NotFound`.
         fn delete_launch_template(name: &str) -> ();
-        /// Launches an instant fleet. `Ok` can hold fewer instances than asked for, none among it: see its errors.
+        /// Launches an instant fleet. `Ok` may hold fewer instances than requested, even none: see its errors.
         fn create_fleet(request: &CreateFleetRequest) -> FleetResult;
         /// Whether the caller may make this request; nothing is launched.
         fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
         /// Whether the caller may launch from this template directly; nothing is launched.
         fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
-        /// Instances by filter; may miss one, or its tags, for a while after it was made; pages of 1,000.
+        /// Instances by filter; a new instance, or its tags, may be missing for a while; pages of 1,000.
         fn describe_instances(filter: &InstanceFilter, page: Option<PageToken>) -> Page<Instance>;
         /// Terminates instances; one unknown id refuses the whole call.
         fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
@@ -218,8 +219,8 @@ port! {
 port! {
     /// Zonal shift in Amazon Application Recovery Controller (ARC).
     ZonalShift of zonal_shift: Z {
-        /// Zones that a resource is shifted away from now, by an operator, a practice run or AWS; a resource that ARC
-        /// doesn't manage is `NotFound`.
+        /// Zones that a resource is shifted away from now, by an operator, a practice run or AWS; `NotFound` for a
+        /// resource that ARC doesn't manage.
         fn shifted_zones(resource_arn: &str) -> Vec<ShiftedZone>;
     }
 }

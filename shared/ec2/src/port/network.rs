@@ -1,13 +1,13 @@
-//! Subnets and security groups, as EC2 tells them.
+//! Subnets and security groups as EC2 returns them.
 
 use tenon_domain::id::{SecurityGroupId, SubnetId, Zone, ZoneId};
 
 use super::{TagFilter, Tags};
 
-/// Resources by id, name and tag. What is given must hold together; what is empty isn't asked for.
+/// Resources by id, name and tag. Criteria are ANDed; empty ones don't restrict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ResourceFilter {
-    /// Any of these ids; one that doesn't exist is `NotFound`.
+    /// Any of these ids; an unknown one is `NotFound`.
     pub ids: Vec<String>,
     /// Any of these group names (security groups only), wildcards allowed.
     pub names: Vec<String>,

@@ -1,10 +1,10 @@
-//! Where types are offered and what they cost, as EC2 and the Pricing API tell it.
+//! Zones and prices of instance types, as EC2 and the Pricing API return them.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
-/// What a location of an offering is.
+/// The kind of an offering's location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LocationType {
     /// Zones by name.
@@ -13,12 +13,12 @@ pub enum LocationType {
     AvailabilityZoneId,
 }
 
-/// A type and where it is offered.
+/// A type and a location that offers it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeOffering {
     /// The type.
     pub instance_type: InstanceType,
-    /// A zone's name or id, as was asked for.
+    /// A zone's name or id, depending on the request.
     pub location: String,
 }
 
@@ -40,15 +40,14 @@ pub struct SpotPrice {
     pub zone: Zone,
     /// The price.
     pub price: UsdPerHour,
-    /// Since when.
+    /// The start of its validity.
     pub since: Timestamp,
 }
 
-/// The code of the refusal of every question about prices in a partition that has no Pricing API. It is ours: nothing is
-/// sent.
+/// The code of every price query's refusal in a partition without a Pricing API. It is ours: no request is sent.
 pub const NO_PRICING_API: &str = "NoPricingApi";
 
-/// The code of an answer that can't be read, of any call. It is ours: AWS sent something else than it says it does.
+/// The code of an unreadable answer of any call. It is ours: the answer contradicts the API's documentation.
 pub const MALFORMED_ANSWER: &str = "MalformedAnswer";
 
 /// An on-demand price (Linux, shared tenancy), in the region's currency.

@@ -1,4 +1,4 @@
-//! Capacity reservations, as EC2 tells them.
+//! Capacity reservations as EC2 returns them.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{InstanceType, ReservationId, Zone};
@@ -6,10 +6,10 @@ use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 
 use super::{TagFilter, Tags};
 
-/// Active capacity reservations. What is given must hold together; what is empty isn't asked for.
+/// Active capacity reservations. Criteria are ANDed; empty ones don't restrict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CapacityReservationFilter {
-    /// Any of these ids; one that doesn't exist is `NotFound`.
+    /// Any of these ids; an unknown one is `NotFound`.
     pub ids: Vec<String>,
     /// The account that owns it.
     pub owner: Option<String>,
@@ -26,27 +26,27 @@ pub struct CapacityReservation {
     pub id: ReservationId,
     /// The account that owns it.
     pub owner: String,
-    /// The only type that it holds.
+    /// Its only instance type.
     pub instance_type: InstanceType,
     /// Its zone's name.
     pub zone: Zone,
     /// Which instances it takes.
     pub match_criteria: MatchCriteria,
-    /// What kind it is.
+    /// Its kind.
     pub kind: ReservationKind,
-    /// When it ends, if it does.
+    /// Its end, if it has one.
     pub ends_at: Option<Timestamp>,
-    /// Instances that it has room for at the moment of the answer.
+    /// Its free instances at the moment of the answer.
     pub available: u32,
     /// Its tags.
     pub tags: Tags,
 }
 
-/// What a launch template says of capacity reservations; one that says nothing has EC2's default, `open`.
+/// A launch template's preference for capacity reservations; without one EC2's default is `open`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReservationPreference {
     /// `capacity-reservations-only`, with this one as the target.
     Only(ReservationId),
-    /// `none`: in no reservation, an open one that matches neither.
+    /// `none`: in no reservation, not even a matching open one.
     None,
 }

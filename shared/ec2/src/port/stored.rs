@@ -1,7 +1,7 @@
-//! The stored form of a fleet request: what is committed before it is sent, and replayed after a cut.
+//! The stored form of a fleet request: committed before it is sent, and replayed after an interruption.
 //!
 //! Invariant: one request has one text, byte for byte, in every release that writes version 1; EC2 answers
-//! `IdempotentParameterMismatch` to anything else. Keys are in the order of the fields here; tags by key.
+//! `IdempotentParameterMismatch` to anything else. Fields are in the order of the struct; tags are sorted by key.
 
 use serde::{Deserialize, Serialize};
 use tenon_domain::id::{ClientToken, ImageId, InstanceType, ParseIdError, SubnetId, Zone};
@@ -11,16 +11,16 @@ use super::{
     Tags, TargetCapacityType,
 };
 
-/// The version that is written; it alone can be read so far.
+/// The version of the form, the only one that can be read.
 const VERSION: u32 = 1;
 
 /// A stored request that can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredRequestError {
-    /// It isn't the form that is expected.
+    /// It doesn't have the expected form.
     #[error("can't read the stored fleet request")]
     Form(#[source] serde_json::Error),
-    /// It is of a version that this release doesn't read.
+    /// This release can't read its version.
     #[error(
         "stored fleet request has version `{0}`, this release reads `1`: finish it with the release that wrote it"
     )]
@@ -28,7 +28,7 @@ pub enum StoredRequestError {
     /// An id in it is malformed.
     #[error("malformed id in the stored fleet request")]
     Id(#[source] ParseIdError),
-    /// A word in it isn't known.
+    /// An unknown capacity type.
     #[error("`{0}` in the stored fleet request isn't a capacity type")]
     CapacityType(String),
 }
@@ -103,7 +103,7 @@ impl CreateFleetRequest {
             fleet_tags: self.tags.fleet.clone(),
             context: self.context.clone(),
         };
-        // Strings, numbers and lists with text keys: there is nothing that JSON can't hold.
+        // The form has only strings, numbers and lists with text keys, which JSON always holds.
         serde_json::to_string(&stored).unwrap_or_default()
     }
 

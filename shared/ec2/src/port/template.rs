@@ -1,4 +1,4 @@
-//! Launch templates, as EC2 takes and tells them.
+//! Launch templates in EC2's requests and answers.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ImageId, SecurityGroupId};
@@ -64,13 +64,13 @@ pub struct BlockDeviceMapping {
     pub kms_key_id: Option<String>,
     /// The snapshot that it is made from.
     pub snapshot_id: Option<String>,
-    /// At how many MiB a second it is filled from the snapshot; `None` is without a promise, as EC2 gets to it.
+    /// The volume's initialisation rate in MiB a second; `None` leaves the rate to EC2.
     pub initialization_rate_mib: Option<u32>,
-    /// Whether it goes with its instance; `None` is EC2's default.
+    /// Whether it is deleted with its instance; `None` is EC2's default.
     pub delete_on_termination: Option<bool>,
 }
 
-/// What a launch template says.
+/// The content of a launch template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LaunchTemplateData {
     /// The image; a fleet's override comes first.
@@ -91,7 +91,7 @@ pub struct LaunchTemplateData {
     pub associate_public_ip: Option<bool>,
     /// Tags for network interfaces.
     pub network_interface_tags: Tags,
-    /// What it says of capacity reservations.
+    /// Its preference for capacity reservations.
     pub reservations: Option<ReservationPreference>,
 }
 
@@ -100,7 +100,7 @@ pub struct LaunchTemplateData {
 pub struct CreateLaunchTemplate {
     /// Its name, 3 to 128 characters.
     pub name: String,
-    /// What it says.
+    /// Its content.
     pub data: LaunchTemplateData,
     /// Its own tags.
     pub tags: Tags,
@@ -115,16 +115,16 @@ pub struct LaunchTemplate {
     pub name: String,
     /// Its default version's number.
     pub version: u64,
-    /// When it was made.
+    /// Its creation time.
     pub created_at: Timestamp,
     /// Its own tags.
     pub tags: Tags,
 }
 
-/// Launch templates by name and tag. What is given must hold together; what is empty isn't asked for.
+/// Launch templates by name and tag. Criteria are ANDed; empty ones don't restrict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LaunchTemplateFilter {
-    /// Any of these names; one that doesn't exist is `NotFound`.
+    /// Any of these names; an unknown one is `NotFound`.
     pub names: Vec<String>,
     /// All of these.
     pub tags: Vec<TagFilter>,

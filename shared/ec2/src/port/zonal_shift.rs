@@ -1,4 +1,4 @@
-//! What ARC calls a cluster.
+//! A cluster's identifier in ARC.
 
 use tenon_domain::id::{ClusterName, Region};
 

@@ -1,8 +1,8 @@
-//! How long a function's binary takes from exec to its first poll for an invocation, and how large it is.
+//! The time from exec to a function's first poll for an invocation, and the binary's size.
 //!
 //! Stands in for Lambda's runtime API on loopback: starts a binary with a function's environment, and stops the clock
-//! when `GET /2018-06-01/runtime/invocation/next` has come whole. Lambda's own part of a cold start, which is to get the
-//! code and to make the environment, isn't in it. Fails where a median or a size is beyond its limit.
+//! after the whole `GET /2018-06-01/runtime/invocation/next`. It excludes Lambda's own part of a cold start: fetching
+//! the code and creating the environment. It fails if a median or a size exceeds its limit.
 
 mod measure;
 mod table;
@@ -16,10 +16,10 @@ use tenon_domain::wake::FunctionName;
 
 use crate::measure::{Failure, Measured, measure};
 
-/// What is asked of each function.
+/// The limit for each function.
 const MEDIAN_MAX: Duration = Duration::from_millis(50);
 const BYTES_MAX: u64 = 15_000_000;
-/// Starts of each function: the median of fewer moves with whatever else the machine does.
+/// Starts of each function: with fewer, other load of the machine moves the median.
 const STARTS: usize = 20;
 
 const USAGE: &str = "usage: tenon-cold-start [DIRECTORY]

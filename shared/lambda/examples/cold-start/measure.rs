@@ -1,7 +1,7 @@
-//! Starts of one binary, timed.
+//! Timed starts of one binary.
 //!
-//! Decides when the clock starts (before the process is made) and stops (when the poll's request line and headers have
-//! come). The first start isn't counted: it reads the binary from the disk, which Lambda doesn't.
+//! Decides when the clock starts (before the process is created) and stops (after the poll's request line and
+//! headers). The first start doesn't count: it reads the binary from the disk, which Lambda doesn't.
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// A function that hasn't polled by then never will.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What Lambda's client sends first.
+/// The first bytes of Lambda's client.
 const POLL: &str = "GET /2018-06-01/runtime/invocation/next ";
 /// A request of the runtime has some 200 bytes.
 const REQUEST_MAX: usize = 8 * 1024;
@@ -50,7 +50,7 @@ pub(crate) enum Failure {
     /// There is no binary.
     #[error("`{path}`: {source}; build the functions with infra/build")]
     Binary {
-        /// Where it was looked for.
+        /// The expected path.
         path: PathBuf,
         /// Why it can't be used.
         source: std::io::Error,
@@ -63,7 +63,7 @@ pub(crate) enum Failure {
     NoPoll {
         /// The function.
         function: String,
-        /// What happened instead.
+        /// The actual event.
         what: String,
     },
 }

@@ -7,7 +7,7 @@ use tenon_runtime::{HandlerError, WakeScope};
 
 use super::*;
 
-/// Fails for the cluster `broken`, never ends for the cluster `slow`, keeps what it was asked.
+/// Fails for the cluster `broken`, never ends for the cluster `slow`, and records its calls.
 #[derive(Debug, Default)]
 struct Probe {
     asked: Mutex<Vec<WakeScope>>,
@@ -68,7 +68,7 @@ async fn only_messages_that_failed_go_back() {
     let (prod, broken) = (wake("prod").to_string(), wake("broken").to_string());
     check(&[&prod], &[]).await;
     check(&[&prod, &broken, &prod, &broken], &["m1", "m3"]).await;
-    // What can't be read fails alone, and so does what is empty.
+    // An unreadable message fails alone, and so does an empty one.
     check(&[&prod, "{", ""], &["m1", "m2"]).await;
     check(&[], &[]).await;
 }
@@ -86,7 +86,7 @@ async fn what_the_time_ends_before_goes_back_and_what_was_handled_does_not() {
     let probe = Probe::default();
     let bodies = [wake("prod"), wake("slow"), wake("zebra")].map(|body| body.to_string());
     let payload = batch(&bodies.each_ref().map(String::as_str));
-    // Work goes on until it has to wait, and there is no time for that.
+    // Work continues until its first wait, for which there is no time.
     let answer = invoked(&probe, payload, Duration::ZERO).await.unwrap();
     assert_eq!(answer, json!({"batchItemFailures": [{"itemIdentifier": "m1"}, {"itemIdentifier": "m2"}]}));
     assert_eq!(probe.asked.into_inner().unwrap().len(), 2);

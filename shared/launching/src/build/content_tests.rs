@@ -1,4 +1,4 @@
-//! What a launch is made of: which claims share it, what its nodes register with, what is told and written of it.
+//! The content of launches: their claims, their nodes' labels, their records and writes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -56,7 +56,7 @@ fn claims_whose_nodes_differ_in_anything_share_no_launch() {
     check("offerings", |claim| claim.offerings[0].price = None);
 }
 
-/// What the kubelet is told in the user data of the claim's launch.
+/// The labels in the user data of the claim's launch.
 fn registered_labels(claim: PlannedClaim) -> String {
     let found = built(&[claim]);
     let (_, template) = &found.launches[0].templates[0];

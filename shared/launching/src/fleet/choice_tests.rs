@@ -1,5 +1,5 @@
-//! What a fleet takes of a claim's offerings: what is marked and under which leases, in which subnets, of which
-//! reservation, and what a full one leaves out.
+//! A fleet's choice among a claim's offerings: marked ones with their leases, subnets, reservations, and the cut of a
+//! full fleet.
 
 use tenon_domain::catalog::OfferedReservation;
 use tenon_domain::id::{ClusterName, LaunchId, SubnetId, Zone, ZoneId};
@@ -11,7 +11,7 @@ use tenon_domain::unavailable::{LaunchAsked, Mark, Probe};
 use super::*;
 use crate::testing::{many_types, mark, planned, status, types};
 
-/// What a fleet is chosen from, but for the claim.
+/// The input of a fleet, without the claim.
 struct Market {
     status: ClassStatus,
     types: Vec<InstanceTypeOption>,
@@ -112,7 +112,7 @@ fn what_another_launch_of_the_plan_asks_for_first_is_left_to_it() {
     // Its answer is an answer to this one too.
     let from = from.taken(&[LARGE]);
     assert_eq!(from.fleet(&both), Err(NoFleet::Taken));
-    // Who can have something else has that.
+    // A claim with another available offering uses that.
     let from = Market::marked(&[XLARGE]).taken(&[XLARGE]);
     from.check(&planned("default-a", &ASKS_ALONG), &["m5.large subnet-a2"], &[]);
 }
@@ -129,7 +129,7 @@ fn where_another_cluster_asks_for_all_that_is_left_there_is_no_fleet() {
     from.check(&claim, &["m5.large subnet-b1"], &[]);
 }
 
-/// Only what a full fleet leaves out is lost to the NodePool: what another launch asks for may be had by the next.
+/// Only a full fleet's cut counts against `minValues`: the next launch may get the offerings that another probes.
 #[test]
 fn min_values_that_are_short_of_what_others_ask_for_refuse_no_fleet() {
     let mut claim = planned("default-a", &ASKS_ALONG);
@@ -150,7 +150,7 @@ fn a_subnet_that_was_full_is_taken_only_where_its_zone_has_no_other() {
     check(&[], "m5.large subnet-a2", &[]);
     check(&[("subnet#subnet-a2", 60)], "m5.large subnet-a1", &[]);
     check(&[("subnet#subnet-a1", 60)], "m5.large subnet-a2", &[]);
-    // The one whose addresses are asked for again first.
+    // The subnet whose mark ends first.
     let both = |a1: i64, a2: i64| [("subnet#subnet-a1", a1), ("subnet#subnet-a2", a2)];
     check(&both(60, 90), "m5.large subnet-a1", &["subnet#subnet-a1"]);
     check(&both(90, 60), "m5.large subnet-a2", &["subnet#subnet-a2"]);
@@ -175,7 +175,7 @@ fn a_claim_that_was_planned_for_a_reservation_is_launched_into_that_one_alone() 
     let into = from.fleet(&claim).unwrap().reservation.unwrap();
     assert_eq!((into.id.as_str(), into.kind), ("cr-1", ReservationKind::Default));
     from.check(&claim, &["m5.large subnet-a2", "m5.large subnet-b1"], &[]);
-    // Whoever asks a reservation that refused again takes its lease.
+    // A launch into a marked reservation takes its lease.
     let again = Market::marked(&["reservation#cr-1"]);
     again.check(&claim, &["m5.large subnet-a2", "m5.large subnet-b1"], &["reservation#cr-1"]);
 }
@@ -201,7 +201,7 @@ fn a_fleet_has_no_more_overrides_than_ec2_takes() {
     check(60, 300);
 }
 
-/// Sixty types are had for less in zone a; the only type of zone b is another one, and dear.
+/// Sixty types are cheaper in zone a; the only type of zone b is another one, and dear.
 #[test]
 fn a_fleet_that_is_cut_keeps_the_zones_that_min_values_ask_for() {
     let check = |key: Option<&str>, expected: &[&str]| {

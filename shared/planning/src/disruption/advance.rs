@@ -1,7 +1,7 @@
-//! The next step of a command that is active.
+//! The next step of an active command.
 //!
-//! Decides when candidates drain, and what comes in the place of replacements that failed. Invariant: nothing drains
-//! before all replacements are initialised, unless no pod is left that would need one.
+//! Decides when candidates drain, and the successors of failed replacements. Invariant: no candidate drains before
+//! all replacements are initialised, unless no pod is left that needs one.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ use super::output::{
     LONGEST_BACK_OFF, RefusalReason,
 };
 
-/// What one look works on.
+/// The state of one plan.
 pub(crate) struct AdvanceContext<'a> {
     /// The room that is left.
     pub(crate) world: &'a mut SpareCapacity,
-    /// What is decided.
+    /// The decisions.
     pub(crate) plan: &'a mut DisruptionPlan,
-    /// What is refused.
+    /// The refusals.
     pub(crate) report: &'a mut DisruptionReport,
 }
 
@@ -133,7 +133,7 @@ fn state(input: &DisruptionInput, name: &ClaimName) -> Replacement {
     match view.claim.phase() {
         ClaimPhase::Planned | ClaimPhase::Launched | ClaimPhase::Registered => Replacement::Coming,
         ClaimPhase::Initialized => Replacement::Initialized,
-        // One that goes itself, for whatever reason, can't be waited for.
+        // A replacement that leaves by itself, for any reason, will never be ready.
         ClaimPhase::LaunchFailed
         | ClaimPhase::Disrupting
         | ClaimPhase::Draining

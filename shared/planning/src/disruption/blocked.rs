@@ -1,6 +1,7 @@
-//! What keeps a node from being disrupted: its own word, its pods', PodDisruptionBudgets.
+//! What blocks a node's disruption: its annotation, its pods' annotations, PodDisruptionBudgets.
 //!
-//! Decides for one node at a moment, and which of its pods have to find another place. Source: KARPENTER.md 3.8.2.
+//! Decides it for one node at one moment, and which of its pods need another node. Source: kubernetes-sigs/karpenter
+//! `pkg/controllers/state/statenode.go`, `pkg/utils/pdb/pdb.go`.
 
 use jiff::Timestamp;
 use tenon_domain::api::Pod;
@@ -100,8 +101,8 @@ fn selects(selector: &LabelSelector, pod: &Pod) -> bool {
     })
 }
 
-/// The node's pods that have to find another place, as if they were unbound; by name. Pods of DaemonSets and of static
-/// manifests stay behind; a pod that terminates only counts where its StatefulSet makes it again.
+/// The node's pods that need another node, as if unbound, by name. Pods of DaemonSets and static pods don't move; a
+/// terminating pod counts only if its StatefulSet creates it again.
 pub(crate) fn reschedulable(node: &NodeView) -> Vec<Pod> {
     let owned_by = |pod: &Pod, kind: &str| {
         let is = |owner: &OwnerReference| owner.kind == kind;

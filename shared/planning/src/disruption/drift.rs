@@ -1,9 +1,10 @@
-//! Whether a claim still is what its class would make.
+//! Whether a claim drifted from its class.
 //!
-//! Decides marks; nothing goes because of one alone. Nothing is said while the class isn't ready, nor of what isn't
-//! known: neither is drift marked then, nor cleared.
+//! Decides drift marks; a mark alone disrupts nothing. While the class isn't ready, or a fact isn't known, a mark is
+//! neither set nor cleared.
 //!
-//! Source: KARPENTER.md 2.16 and 3.7.
+//! Source: aws/karpenter-provider-aws `pkg/cloudprovider/drift.go`; kubernetes-sigs/karpenter
+//! `pkg/controllers/nodeclaim/disruption/drift.go`.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
     (!same).then(|| DriftMark { claim: claim.name.clone(), drift })
 }
 
-/// The claim's drift; the outer `None` where it can't be told.
+/// The claim's drift; the outer `None` if it can't be decided.
 #[expect(clippy::option_option, reason = "unknown and none are different answers")]
 fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
     let instance = view.claim.state.instance()?;
@@ -74,7 +75,7 @@ fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<D
     Some(subnet.or_else(|| of_reservation(instance, class.reservations.as_ref()?, now)))
 }
 
-/// Only what a launch of ours asked for drifts: an open reservation takes instances that never asked.
+/// Only a reservation that our launch named can drift: open reservations take instances on their own.
 fn of_reservation(
     instance: &LaunchedInstance,
     reservations: &DriftingReservations,

@@ -1,4 +1,4 @@
-//! What disruption plans from.
+//! The input of disruption.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +34,8 @@ pub struct DisruptionInput {
     pub commands: Vec<Command>,
     /// Pods that are counted on claims that offer room, replacements' among them.
     pub counted: BTreeSet<Uid>,
-    /// The world that pods are moved in: nodes (named as in [`ClaimView::node`]), pools with their instance types and
-    /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` is not looked at.
+    /// The world that pods move in: nodes (named as in [`ClaimView::node`]), pools with their instance types,
+    /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` isn't read.
     pub world: provision::ProvisionInput,
 }
 
@@ -44,16 +44,16 @@ pub struct DisruptionInput {
 pub enum HaltState {
     /// It may.
     Running,
-    /// The table was restored: a person decides.
+    /// The table was restored from a backup: a person decides.
     Halted,
 }
 
-/// A claim and what the snapshot says of its node.
+/// A claim and its node's state in the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimView {
     /// The claim.
     pub claim: Claim,
-    /// Its instance type's architecture, once there is an instance.
+    /// The architecture of its instance type, once it has an instance.
     pub architecture: Option<Architecture>,
     /// Its node, if it joined and the snapshot has it.
     pub node: Option<NodeView>,
@@ -66,7 +66,7 @@ pub struct NodeView {
     pub name: String,
     /// Its `Ready` condition.
     pub readiness: Readiness,
-    /// Its annotation `karpenter.sh/do-not-disrupt`; on nodes only `true` counts.
+    /// Its annotation `karpenter.sh/do-not-disrupt`; on a node only `true` counts.
     pub do_not_disrupt: DoNotDisrupt,
     /// All pods that are bound to it.
     pub pods: Vec<Pod>,
@@ -77,13 +77,13 @@ pub struct NodeView {
 pub struct ClassView {
     /// Its name.
     pub name: NodeClassName,
-    /// Whether what follows may be compared with nodes.
+    /// Whether the fields below may be compared with nodes.
     pub readiness: ClassReadiness,
     /// Its images, newest first.
     pub images: Vec<ResolvedImage>,
     /// Its subnets.
     pub subnets: Vec<SubnetId>,
-    /// Its capacity reservations, for who may decide by them.
+    /// Its capacity reservations, behind the open gate.
     pub reservations: Option<DriftingReservations>,
 }
 

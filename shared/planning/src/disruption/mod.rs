@@ -1,14 +1,14 @@
-//! Disruption on our own will: which nodes go because they drifted, when, and what comes in their place first.
+//! Voluntary disruption: which drifted nodes leave, when, and which replacements come first.
 //!
-//! Decides drift marks, new commands within the pools' budgets and the steps of active commands. It doesn't decide how
-//! a node is drained, nor anything about nodes that EC2 or a user takes away.
+//! Decides drift marks, new commands within the pools' budgets, and the steps of active commands. It doesn't decide
+//! how a node drains, and ignores nodes that EC2 or a user takes away.
 //!
-//! Invariants: a pool's budgets are kept, whatever goes already or isn't ready counted in; a candidate's pods all have a
-//! place before it is taken; no room is given away twice; a settled world gives an empty plan. While the table waits for
-//! a person's word nothing is taken away.
+//! Invariants: a pool's budgets hold, with leaving nodes and nodes that aren't ready counted in; a candidate is taken
+//! only if all its pods have another place; room is used once; a settled world gives an empty plan. While the cluster
+//! is halted no node is disrupted.
 //!
-//! Source: KARPENTER.md 1.2.4, 3.7, 3.8.2, 3.8.3, 3.8.4 and 3.8.6. Unlike the peer, one look begins as many commands as
-//! the budgets allow.
+//! Source: karpenter.sh/docs/concepts/disruption; kubernetes-sigs/karpenter `pkg/controllers/disruption/drift.go`,
+//! `helpers.go`. Unlike the peer, one pass begins as many commands as the budgets allow.
 
 mod advance;
 mod blocked;
@@ -65,7 +65,7 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
             }
         }
     }
-    // What was marked just now is acted on in the next look, from what is committed.
+    // New marks are acted on by the next plan, from committed state.
     if plan.marks.iter().any(|mark| mark.drift.is_some()) {
         look_again(&mut plan, input.now);
     }
@@ -73,17 +73,17 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     (plan, report)
 }
 
-/// How many nodes of a pool may be disrupted at once.
+/// The number of a pool's nodes that may be disrupted at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// What the budgets allow.
+    /// The number that the budgets allow.
     pub allowed: u32,
     /// Nodes that go already or aren't ready.
     pub going: u32,
 }
 
 impl Allowance {
-    /// A pool's allowance for drift: of its initialised nodes whose instance wasn't told to terminate.
+    /// A pool's allowance for drift, of its initialised nodes that aren't terminating.
     #[must_use]
     pub fn of(input: &DisruptionInput, pool: &NodePool) -> Self {
         let counts = |view: &&ClaimView| {
@@ -116,7 +116,7 @@ struct Candidate<'a> {
     pods: Vec<tenon_domain::api::Pod>,
 }
 
-/// The order in which candidates are taken: those without pods first, then who drifted first.
+/// The order of candidates: without pods first, then the earliest drift.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct CandidateRank<'a> {
     has_pods: bool,
@@ -159,8 +159,8 @@ fn rank<'a>(candidate: &Candidate<'a>) -> CandidateRank<'a> {
     }
 }
 
-/// A PodDisruptionBudget that was used up is free again when a pod is Ready, which nobody is woken for: a pod that moved
-/// takes about so long, and the roll of a pool goes on then.
+/// How long until an exhausted PodDisruptionBudget is tried again. No event tells when it allows an eviction again; a
+/// moved pod is Ready after about this time.
 const PDB_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Why a candidate stays, and when that may change by itself.

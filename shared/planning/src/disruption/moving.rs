@@ -1,6 +1,6 @@
-//! The world that pods are moved in: room that others were promised is taken, and what is planned takes its own.
+//! The world that pods move in: promised room is taken, and each plan takes its own.
 //!
-//! Decides nothing but keeps plans of one look from using the same room twice.
+//! Decides nothing; it keeps the plans of one pass from using the same room twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::provision::{self, Purpose};
 pub(crate) struct SpareCapacity(provision::ProvisionInput);
 
 impl SpareCapacity {
-    /// The world without nodes that go or drifted, and without the room that pending pods and the pods of nodes that go
-    /// will take. What drifted is no place to move to: its pods would move again.
+    /// The world without leaving and drifted nodes, and without the room for pending pods and pods of leaving nodes.
+    /// A drifted node is no target: its pods would have to move again.
     pub(crate) fn new(input: &DisruptionInput) -> Self {
         let going = |view: &&ClaimView| is_going(view.claim.phase());
         let leaving = |view: &&ClaimView| going(view) || view.claim.drift.is_some();
@@ -88,7 +88,7 @@ impl SpareCapacity {
                 pool.nodes_left = pool.nodes_left.map(|left| left.saturating_sub(1));
                 if pool.pool.name == claim.pool {
                     let one = ResourceList::new().with(ResourceName::NODES, Quantity::from_integer(1));
-                    // With limits every type of a claim charges at most what its first choice does, or less.
+                    // A pool with limits charges every type of a claim at most what the first type charges.
                     let largest = pool
                         .types
                         .iter()
@@ -105,7 +105,7 @@ pub(crate) fn node_name(view: &ClaimView) -> Option<&str> {
     view.node.as_ref().map(|node| node.name.as_str())
 }
 
-/// Whether a claim is on its way out and its instance hasn't been told to terminate.
+/// Whether a claim is leaving but its instance isn't terminating yet.
 pub(crate) fn is_going(phase: ClaimPhase) -> bool {
     match phase {
         ClaimPhase::Disrupting | ClaimPhase::Draining | ClaimPhase::Drained => true,

@@ -1,4 +1,4 @@
-//! What disruption decides, refuses and waits for.
+//! The decisions, refusals and waits of disruption.
 
 use std::fmt;
 
@@ -19,9 +19,9 @@ pub struct DisruptionPlan {
     pub marks: Vec<DriftMark>,
     /// Steps of commands that are active, by command.
     pub advances: Vec<Advance>,
-    /// Commands to begin, in the order in which they were chosen.
+    /// New commands, in the order of choice.
     pub commands: Vec<NewCommand>,
-    /// When the world must be looked at again although nothing may have changed.
+    /// The time of the next look, even without a change.
     pub wake_at: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ impl DisruptionPlan {
     }
 }
 
-/// What a claim's drift is to be.
+/// A claim's new drift.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftMark {
     /// The claim.
@@ -51,7 +51,7 @@ pub struct Advance {
     pub step: CommandStep,
 }
 
-/// What a command does next.
+/// The next step of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandStep {
     /// Its replacements are initialised: these candidates go from `Disrupting` to `Draining`.
@@ -61,16 +61,16 @@ pub enum CommandStep {
     },
     /// Replacements failed: these come in their place.
     Replace {
-        /// Those that failed: they aren't the command's any more.
+        /// The failed replacements: they leave the command.
         failed: Vec<ClaimName>,
-        /// What comes in their place; may be nothing, when room was found elsewhere.
+        /// Their successors; none if the pods fit elsewhere.
         plan: provision::ProvisionPlan,
         /// The command's attempts from now on.
         attempts: u32,
         /// The next replacement isn't planned before.
         not_before: Timestamp,
     },
-    /// Its candidates are gone, or none of them is held by it any more.
+    /// Its candidates have left, or none belongs to it any longer.
     Finish,
 }
 
@@ -85,26 +85,25 @@ pub struct NewCommand {
     pub reason: RemovalReason,
     /// The claims that go.
     pub candidates: Vec<ClaimName>,
-    /// Claims to launch in their place, and pods that have room elsewhere. Without claims, the candidates drain at
-    /// once.
+    /// Claims to launch as replacements, and pods that fit elsewhere. Without claims, the candidates drain at once.
     pub replacement: provision::ProvisionPlan,
 }
 
 impl NewCommand {
-    /// Whether the candidates drain at once: nothing has to come first.
+    /// Whether the candidates drain at once, without replacements.
     #[must_use]
     pub fn drains_at_once(&self) -> bool {
         self.replacement.claims.is_empty()
     }
 }
 
-/// What a plan left out.
+/// The refusals, waits and warnings of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
 pub struct DisruptionReport {
-    /// What wasn't disrupted, by claim.
+    /// Claims that weren't disrupted, with reasons.
     pub refusals: Vec<DisruptionRefusal>,
-    /// What is waited for.
+    /// The awaited evidence.
     pub waiting: Vec<Waiting>,
     /// Annotations that say nothing, by pod.
     pub invalid: Vec<InvalidAnnotation>,
@@ -115,12 +114,12 @@ pub struct DisruptionReport {
 pub struct InvalidAnnotation {
     /// The pod.
     pub pod: NamespacedName,
-    /// What it says.
+    /// Its value.
     pub value: String,
 }
 
 impl DisruptionReport {
-    /// Tells it.
+    /// Adds the findings to a report.
     pub fn tell(self, to: &mut report::Report) {
         let Self { refusals, waiting, invalid } = self;
         for waiting in &waiting {
@@ -156,16 +155,16 @@ pub enum RefusalReason {
     BudgetExhausted {
         /// The pool.
         pool: NodePoolName,
-        /// What they allow.
+        /// The number that the budgets allow.
         allowed: u32,
-        /// What goes already or isn't ready.
+        /// The number of nodes that are leaving or not ready.
         going: u32,
     },
-    /// The node, or a pod on it, says that it must stay.
+    /// An annotation of the node, or of a pod on it, blocks disruption.
     DoNotDisrupt {
         /// The pod; none for the node itself.
         pod: Option<NamespacedName>,
-        /// Until when, where it says so.
+        /// The annotation's end, if it has one.
         until: Option<Timestamp>,
     },
     /// PodDisruptionBudgets don't let a pod go.

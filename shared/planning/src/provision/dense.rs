@@ -1,14 +1,14 @@
-//! Resources as short vectors of integers, so that fits are a few comparisons.
+//! Resources as short vectors of integers, so that fitting is a few comparisons.
 //!
-//! Decides units and order; it doesn't decide what is compared. Exact: the unit of a resource is the greatest common
-//! divisor of all requests of it, so requests are whole numbers of it and room may be rounded down.
+//! Decides units and order, not what is compared. It is exact: a resource's unit is the greatest common divisor of
+//! all requests for it. Requests are whole numbers of the unit, and room rounds down.
 
 use std::collections::BTreeMap;
 
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
-/// The resources that somebody asks for, each with its unit in nanos.
+/// The requested resources, each with its unit in nanos.
 #[derive(Debug, Clone)]
 pub(crate) struct Dimensions(Vec<(ResourceName, i128)>);
 
@@ -16,7 +16,7 @@ pub(crate) struct Dimensions(Vec<(ResourceName, i128)>);
 pub(crate) type DenseAmounts = Vec<i64>;
 
 impl Dimensions {
-    /// The dimensions of requests: resources of which somebody asks for more than nothing.
+    /// The dimensions of requests: resources with a request above zero.
     pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a ResourceList>) -> Self {
         let mut units: BTreeMap<ResourceName, i128> = BTreeMap::new();
         for list in requests {
@@ -39,7 +39,7 @@ impl Dimensions {
     pub(crate) fn room(&self, available: &ResourceList) -> DenseAmounts {
         let amount = |nanos: i128, unit: i128| {
             let down = nanos.div_euclid(unit);
-            // Below the largest integer, so that a request that was cut to it never fits.
+            // Below the largest integer, so that a request that overflows to it never fits.
             i64::try_from(down).unwrap_or(if down < 0 { i64::MIN } else { i64::MAX - 1 })
         };
         self.0.iter().map(|(name, unit)| amount(available.get(name).nanos(), *unit)).collect()
@@ -62,7 +62,7 @@ fn greatest_common_divisor(mut a: i128, mut b: i128) -> i128 {
 pub(crate) fn times_fit(need: &[i64], room: &[i64]) -> u32 {
     let mut times = u32::MAX;
     for (need, room) in need.iter().zip(room) {
-        // Nobody needs less than nothing, so nothing fits where something is overdrawn.
+        // No need is negative, so nothing fits into overdrawn room.
         if need > room {
             return 0;
         }

@@ -1,7 +1,7 @@
 //! Why a pool has no place for a pod.
 //!
-//! Decides words, not placements: it goes through what planning looks at, in its order, and names the first thing that
-//! no instance type gets past.
+//! Decides words, not placements: it repeats the planner's checks in their order, and names the first that no
+//! instance type passes.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn for_alternative(
     now: Timestamp,
 ) -> Reason {
     let Some(asked) = alternative.for_new_node() else {
-        // Only a node that is there already has the name that is asked for.
+        // Only an existing node can have the requested name.
         let named = pool.offered.compatible(&alternative.asked, UndefinedKeys::Absent);
         let conflicts = named.err().map(|found| found.conflicts).unwrap_or_default();
         return Reason::IncompatibleRequirements { conflicts };
@@ -91,7 +91,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
         if let Some(zones) = shifted(types, merged) {
             return Reason::ZonesShifted { zones };
         }
-        // What this plan has used up is free again some time.
+        // Room that this plan used up will be free again some time.
         let used_up = types.iter().any(|one| one.option.available(merged).next().is_some());
         if used_up || gone().any(is_temporary) {
             return Reason::AllOfferingsUnavailable { until: asked_for_at(gone(), now) };
@@ -128,7 +128,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
     }
 }
 
-/// Why the offerings that go with what is asked can't be had.
+/// Why the compatible offerings aren't available.
 fn gone<'g>(types: &'g [&Type<'_>], merged: &'g Requirements) -> impl Iterator<Item = &'g Unavailability> {
     let offerings = types.iter().flat_map(|one| &one.option.offerings);
     offerings.filter(|offering| offering.goes_with(merged)).filter_map(|offering| {
@@ -139,7 +139,7 @@ fn gone<'g>(types: &'g [&Type<'_>], merged: &'g Requirements) -> impl Iterator<I
     })
 }
 
-/// The zones of what could be had if the cluster weren't shifted away from them, where nothing else could be.
+/// The zones of compatible offerings that only the zonal shift makes unavailable, if no other offering is left.
 fn shifted(types: &[&Type<'_>], merged: &Requirements) -> Option<Vec<Zone>> {
     let mut zones = BTreeSet::new();
     let offerings = types.iter().flat_map(|one| &one.option.offerings);
@@ -169,7 +169,7 @@ const fn is_temporary(why: &Unavailability) -> bool {
     }
 }
 
-/// When the first of them is asked for again. What is due and isn't asked for by this plan is by a later one.
+/// The time of the next probe of any of them. A due offering that this plan doesn't probe is probed by a later one.
 fn asked_for_at<'g>(gone: impl Iterator<Item = &'g Unavailability>, now: Timestamp) -> Option<Timestamp> {
     let soon = now.saturating_add(FIRST_HOLD).unwrap_or(now);
     let at = |why: &Unavailability| match why {
@@ -192,7 +192,7 @@ fn shortage(one: &Type<'_>, group: &PodGroup<'_>) -> Option<Shortage> {
     group.requests.shortage(&taken_from(&one.option.allocatable, &one.overhead))
 }
 
-/// What is short on the type that lacks the fewest resources, and of those the most of the one that is short.
+/// The largest shortage on the type that lacks the fewest resources.
 fn nearest(types: &[&Type<'_>], group: &PodGroup<'_>) -> Option<Shortage> {
     let lacking = |one: &&Type<'_>| {
         let room = taken_from(&one.option.allocatable, &one.overhead);

@@ -1,7 +1,7 @@
-//! Room that is there already: nodes and launched claims.
+//! Room on existing nodes and launched claims.
 //!
-//! Decides which pods fit where; order: initialised nodes, starting ones, claims in flight; then by name. What
-//! DaemonSets will still take is kept free.
+//! Decides which pods fit where. The order is: initialised nodes, starting nodes, claims in flight; then by name.
+//! Room that DaemonSets still need stays free.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ struct NodeRoom<'a> {
     host_ports: BTreeSet<HostPort>,
 }
 
-/// Places as many pods as fit and takes them off `remaining`, which counts each group's pods that have no place; pods of
-/// a group are placed oldest first.
+/// Places as many pods as fit, and takes them off `remaining`, each group's number of pods without a place. Pods of a
+/// group are placed oldest first.
 pub(crate) fn place(
     input: &ProvisionInput,
     groups: &[PodGroup<'_>],
@@ -59,7 +59,7 @@ pub(crate) fn place(
     placements
 }
 
-/// Nodes in the order in which they are filled. Pods of a node that goes are only sent to nodes that work.
+/// Nodes in the order of filling. Pods of a leaving node are only placed on working nodes.
 fn usable(input: &ProvisionInput) -> Vec<&ExistingNode> {
     let works = |node: &&ExistingNode| match (&input.purpose, node.kind) {
         (Purpose::PendingPods, _) | (Purpose::Replacement(_), NodeKind::Initialized) => true,

@@ -1,4 +1,4 @@
-//! From drafts to claims: every type and offering that will do, the written requirements, the names.
+//! From drafts to claims: all suitable types and offerings, the written requirements, the names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::pack::Draft;
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::reserved::may_use;
 
-/// Most instance types of a claim: what the API's `spec.requirements` is kept to.
+/// The most instance types of a claim, which keeps `spec.requirements` small.
 pub(crate) const MAX_INSTANCE_TYPES: usize = 600;
 
 /// How many characters of a claim's name come from the digest.
@@ -37,8 +37,8 @@ pub(crate) struct TypesOffered<'t, 'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// The types of a class that hold a need, charge the limits no more than the chosen one does, and leave the host
-    /// ports free where the chosen one does; cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
+    /// The types of a class that hold the needed amounts, charge the limits at most as much as the chosen type, and
+    /// leave its free host ports free. Cheapest offering first, then by name, at most [`MAX_INSTANCE_TYPES`].
     pub(crate) fn holding(
         &self,
         class: &EquivalenceClass,
@@ -53,7 +53,7 @@ impl<'a> Pool<'a> {
                 && one.host_ports.is_subset(&chosen.host_ports)
         };
         let goes = |one: &Type<'_>, price: Option<u64>| {
-            // What a class's prices say is of the pool's own offerings.
+            // A class's prices cover the pool's own offerings only.
             price.is_some() || (open != self.open && one.option.labels.intersects(&class.merged).is_ok())
         };
         let mut found: Vec<_> = self
@@ -70,7 +70,8 @@ impl<'a> Pool<'a> {
         found.into_iter().map(|(_, one)| one).collect()
     }
 
-    /// The offerings of a type that count, go with what is asked, and aren't of a reservation that the plan has used up.
+    /// The type's offerings that the view includes and that are compatible, without reservations that the plan has
+    /// used up.
     pub(crate) fn offerings<'t>(
         &'t self,
         one: &'t Type<'a>,
@@ -83,19 +84,19 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// Whether the template asks for `minValues`.
+    /// Whether the template has `minValues`.
     pub(crate) fn has_min_values(&self) -> bool {
         self.offered.iter().any(|requirement| requirement.min_values().is_some())
     }
 
-    /// Whether a claim of a type with such pods keeps as many values as `minValues` asks for.
+    /// Whether a claim of a type with such pods satisfies `minValues`.
     pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
         self.class(class).is_some_and(|class| {
             self.unmet_min_values(class, &self.holding(class, self.open, chosen, need)).is_none()
         })
     }
 
-    /// The first key of which the types don't have as many values as `minValues` asks for.
+    /// The first key for which the types don't satisfy `minValues`.
     pub(crate) fn unmet_min_values(
         &self,
         class: &EquivalenceClass,
@@ -164,8 +165,8 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// The types that a claim may be of with their offerings, cheapest first. Those that only a reservation which isn't
-    /// the claim's would give are left out; without a reservation that it counted by, a type comes later.
+    /// The types of a claim with their offerings, cheapest first. Types that need another claim's reservation are
+    /// dropped. A type without the reservation that the draft counted on comes later.
     pub(crate) fn with_offerings<'t>(
         &self,
         types: &[&'t Type<'a>],
@@ -184,7 +185,7 @@ impl<'a> Pool<'a> {
         TypesOffered { types, offerings: offerings.into_iter().flatten().collect() }
     }
 
-    /// Every way to have a type that counts for a draft's claims, by zone.
+    /// All usable offerings of a type for a draft's claims, by zone.
     fn usable(
         &self,
         one: &Type<'a>,
@@ -215,8 +216,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// What the fleet would pay for an offering of the capacity type; for one that a probe asks for only where there is no
-/// other.
+/// The price of the cheapest available offering of the capacity type, or of the cheapest probe if none is available.
 pub(crate) fn price_of(offerings: &[UsableOffering], capacity_type: CapacityType) -> Option<UsdPerHour> {
     let of = offerings.iter().filter(|offering| offering.capacity_type == capacity_type);
     let surest = of.clone().map(|offering| offering.asked).min()?;
@@ -246,7 +246,7 @@ fn node_labels(template: &BTreeMap<String, String>, requirements: &Requirements)
     all
 }
 
-/// Sorts the claims and names them by what they hold, whatever the order of the input.
+/// Sorts the claims and names them by their content, independent of the input's order.
 pub(crate) fn name(input: &ProvisionInput, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
     claims.sort_by(|a, b| (&a.pool, &a.pods).cmp(&(&b.pool, &b.pods)));
     let purpose = match &input.purpose {
@@ -276,7 +276,7 @@ pub(crate) fn name(input: &ProvisionInput, mut claims: Vec<PlannedClaim>) -> Vec
     claims
 }
 
-/// The pool's name, cut to what leaves room for the digits in an object's name.
+/// The pool's name, cut so that an object's name has room for the digits.
 fn prefix(pool: &str) -> &str {
     let cut = pool.get(..LONGEST_PREFIX).unwrap_or(pool);
     cut.trim_end_matches(['-', '.'])

@@ -1,4 +1,4 @@
-//! What provisioning plans from: one immutable value, `now` among it.
+//! The input of provisioning: one immutable value, with `now`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct ProvisionInput {
     pub now: Timestamp,
     /// The cluster.
     pub cluster: ClusterName,
-    /// Pods to place: unbound ones that no claim counts already.
+    /// Pods to place: unbound pods that no claim counts.
     pub pods: Vec<Pod>,
     /// Nodes and launched claims that may have room.
     pub nodes: Vec<ExistingNode>,
@@ -37,7 +37,7 @@ pub struct ProvisionInput {
     pub taken_names: BTreeSet<ClaimName>,
     /// How much work the plan may be.
     pub steps: StepBudget,
-    /// What it is for.
+    /// The reason for the plan.
     pub purpose: Purpose,
 }
 
@@ -52,8 +52,8 @@ pub struct Storage {
     pub classes: Vec<StorageClass>,
 }
 
-/// How much work a plan may be: about one step for a look at one instance type or node with one group of pods. When it
-/// is used up the plan ends with what it has.
+/// The work that a plan may do: a step is about one check of an instance type or node against a group of pods. A plan
+/// without steps left ends with what it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StepBudget {
     /// The most steps.
@@ -67,7 +67,7 @@ impl Default for StepBudget {
     }
 }
 
-/// What a plan is for.
+/// The reason for a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// Pods that wait.
@@ -76,7 +76,7 @@ pub enum Purpose {
     Replacement(CommandId),
 }
 
-/// A node, or a launched claim whose Node hasn't joined yet.
+/// A node, or a launched claim without a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExistingNode {
     /// The Node's name; of a claim in flight, the claim's.
@@ -88,11 +88,11 @@ pub struct ExistingNode {
     /// Its taints, without those that go away by themselves while it starts (ephemeral and start-up taints of managed
     /// nodes that aren't initialised).
     pub taints: Vec<Taint>,
-    /// What it has to give.
+    /// Its allocatable resources.
     pub allocatable: ResourceList,
-    /// What is taken: bound pods, DaemonSets' among them, and pods counted on its claim.
+    /// The used resources: bound pods, with DaemonSets', and pods counted on its claim.
     pub used: ResourceList,
-    /// The part of `used` that is DaemonSets' pods. What the DaemonSets ask beyond it is kept free for them.
+    /// The part of `used` that belongs to DaemonSets' pods. The rest of the DaemonSets' requests is kept free.
     pub daemon_used: ResourceList,
     /// Host ports that are taken.
     pub host_ports: BTreeSet<HostPort>,
@@ -107,16 +107,16 @@ pub enum NodeKind {
     Initialized,
     /// A Node that is starting.
     Starting,
-    /// A claim that is launched and whose Node hasn't joined.
+    /// A launched claim without a Node.
     InFlight,
 }
 
-/// A NodePool and what its nodes can be.
+/// A NodePool and the instance types of its nodes.
 #[derive(Debug, Clone)]
 pub struct PoolInput {
     /// The pool.
     pub pool: NodePool,
-    /// All instance types, as nodes of the pool's class would be; offerings that can't be had are marked.
+    /// All instance types, as nodes of the pool's class; unavailable offerings are marked.
     pub types: Arc<Vec<InstanceTypeOption>>,
     /// Capacity of the pool's nodes and claims, `nodes` among it.
     pub usage: ResourceList,
@@ -126,11 +126,11 @@ pub struct PoolInput {
     pub nodes_left: Option<u32>,
     /// Whether its requests are known to be refused.
     pub standing: PoolStanding,
-    /// A list of prices that isn't there and that the pool can do without: what would be bought by it can't be had.
+    /// A missing price list that the pool can do without; offerings priced by it are unavailable.
     pub without: Option<Waiting>,
 }
 
-/// Whether EC2 is known to refuse a pool's requests for what they are.
+/// Whether EC2 refuses a pool's requests, whatever the offering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolStanding {
     /// It isn't.

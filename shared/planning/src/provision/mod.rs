@@ -1,12 +1,13 @@
-//! Provisioning: which nodes to launch for pods, and which pods have room already.
+//! Provisioning: new claims for pods, and pods that fit on existing nodes.
 //!
-//! Decides nodes, types, prices and placements. It doesn't decide how EC2 is asked, nor when to look: those are the
-//! provisioner's. What isn't supported is refused by name ([`Reason::UnsupportedConstraint`]).
+//! Decides nodes, types, prices and placements. It doesn't decide the CreateFleet request, nor the time of the next
+//! look: the provisioner does. Unsupported constraints are refused by name ([`Reason::UnsupportedConstraint`]).
 //!
-//! Invariants: the order of the input's lists changes nothing; no claim's pods exceed any of its instance types; a
-//! pod that fits an allowed type that can be had is placed, unless limits or steps run out. Never panics.
+//! Invariants: the order of the input's lists changes nothing; a claim's pods fit all of its instance types; a pod
+//! that fits an available, allowed type is placed, unless limits or steps run out. It never panics.
 //!
-//! Source: KARPENTER.md 3.4; how many pods go on one claim is our own rule (module `pack`).
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling`. How many pods go on one claim is our
+//! own rule (module `pack`).
 
 mod dense;
 mod diagnose;
@@ -49,9 +50,9 @@ use pack::{Draft, Member};
 use reserved::{Again, ReservedRoom};
 use steps::Steps;
 
-/// Plans for the input's pods: room that is there first, then new claims, from the first pool that accepts (weight
-/// descending, then name descending), avoiding taints `PreferNoSchedule` where another pool will do. Where EC2 had none
-/// of what a pool has to offer, one claim asks for it first (module `probe`).
+/// Plans for the input's pods: existing room first, then new claims of the first pool that accepts (weight
+/// descending, then name descending), avoiding taints `PreferNoSchedule` if another pool will do. If all of a pool's
+/// offerings are exhausted, one claim probes them first (module `probe`).
 pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
     let measures = measures(input);
     let (groups, mut unschedulable) = groups(input, &measures.dimensions);
@@ -111,7 +112,7 @@ struct PlanInProgress<'f, 'a> {
     /// Pods of each group that have no place yet and want one from this plan.
     waiting: Vec<u32>,
     steps: Steps,
-    /// What is left of capacity reservations.
+    /// The free capacity of reservations.
     room: ReservedRoom,
     claims: Vec<PlannedClaim>,
 }
@@ -139,8 +140,7 @@ impl<'f> PlanInProgress<'f, '_> {
         }
     }
 
-    /// The groups that still wait and that the pool accepts. Of ORed affinity terms the one that is cheapest alone
-    /// counts.
+    /// Groups with pending pods that the pool accepts. Of ORed affinity terms, the cheapest counts.
     fn members(&self, pool: &mut Pool<'_>, preference: Preference) -> Vec<Member<'f>> {
         let taints = &pool.input.pool.template.taints;
         let mut members = Vec::new();
@@ -164,7 +164,7 @@ impl<'f> PlanInProgress<'f, '_> {
         members
     }
 
-    /// The claims of a draft, each with its pods, which no longer wait then; how many were made.
+    /// Makes the claims of a draft, and places their pods. Returns the number of claims.
     fn launch(&mut self, pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> u32 {
         let of = |index: usize| {
             let member = members.get(index)?;
@@ -201,7 +201,7 @@ fn last_pods<'g>(group: &'g PodGroup<'_>, left: u32) -> impl Iterator<Item = &'g
     group.pods.iter().skip(skipped).copied()
 }
 
-/// What the whole input is measured by.
+/// Values derived once from the whole input.
 pub(crate) struct InputMeasures<'a> {
     pub(crate) daemons: Vec<Daemon<'a>>,
     pub(crate) dimensions: Dimensions,
@@ -254,7 +254,7 @@ fn causes(pools: &[Pool<'_>], group: &PodGroup<'_>, now: Timestamp) -> Vec<Unsch
     pools.iter().map(|pool| diagnose::cause(pool, group, now)).collect()
 }
 
-/// What pools wait for that somebody's pods might have gone to.
+/// What pools of unschedulable pods wait for.
 fn waits(unschedulable: &[Unschedulable]) -> Vec<Waiting> {
     let causes = unschedulable.iter().flat_map(|pod| &pod.causes);
     let found: BTreeSet<&Waiting> = causes.filter_map(|cause| cause.reason.waiting()).collect();

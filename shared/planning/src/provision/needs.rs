@@ -1,7 +1,8 @@
-//! What pods and DaemonSets ask of a node: groups of equal pods, their node affinity as alternatives, host ports.
+//! Requirements of pods and DaemonSets on a node: groups of equal pods, their node affinity as alternatives, host
+//! ports.
 //!
-//! Decides which pods are equal to the planner and which can't be planned for at all. What isn't supported is refused
-//! by name; preferences are left out and said so.
+//! Decides which pods are equal to the planner, and which are unsupported. Unsupported constraints are refused by
+//! name; ignored preferences are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,15 +28,15 @@ use super::report::{Reason, Unschedulable, UnschedulableCause};
 /// One way to satisfy a pod's node selector and required node affinity, whose terms are ORed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Alternative {
-    /// What is asked of labels.
+    /// The requirements on labels.
     pub(crate) asked: Requirements,
-    /// What is asked of fields; only `metadata.name` exists.
+    /// The requirements on fields; only `metadata.name` exists.
     pub(crate) fields: Vec<Requirement>,
 }
 
 impl Alternative {
-    /// What this asks of a node that has no name yet; `None` where only a node that is there already can do. That a
-    /// new node isn't one of the named ones is true of itself.
+    /// The requirements on a node without a name yet; `None` if only an existing node can satisfy them. A new node is
+    /// none of the named ones.
     pub(crate) fn for_new_node(&self) -> Option<Requirements> {
         let mut asked = self.asked.clone();
         let host = asked.remove(labels::HOSTNAME);
@@ -43,7 +44,7 @@ impl Alternative {
         open.then_some(asked)
     }
 
-    /// Whether a node that is there goes with this.
+    /// Whether an existing node satisfies this.
     pub(crate) fn admits(&self, name: &str, offered: &Requirements) -> bool {
         use tenon_domain::requirement::UndefinedKeys;
         self.fields.iter().all(|field| field.has(name))
@@ -63,7 +64,7 @@ pub(crate) fn alternatives(shape: &PodShape) -> Vec<Alternative> {
         term.match_expressions.iter().cloned().for_each(|requirement| asked.add(requirement));
         Alternative { asked, fields: term.match_fields.clone() }
     };
-    // A term that says nothing matches nothing.
+    // An empty term matches nothing.
     let says_something =
         |term: &&NodeSelectorTerm| !term.match_expressions.is_empty() || !term.match_fields.is_empty();
     shape.required_node_affinity.iter().filter(says_something).map(with_term).collect()
@@ -74,7 +75,7 @@ pub(crate) fn alternatives(shape: &PodShape) -> Vec<Alternative> {
 pub(crate) struct PodGroup<'a> {
     /// The pods, oldest first.
     pub(crate) pods: Vec<&'a Pod>,
-    /// What one of them requests.
+    /// The requests of one of them.
     pub(crate) requests: &'a ResourceList,
     /// The same, dense.
     pub(crate) need: DenseAmounts,
@@ -86,7 +87,7 @@ pub(crate) struct PodGroup<'a> {
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
 }
 
-/// What makes pods equal.
+/// The properties that equal pods share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PodGroupKey<'a> {
     requests: &'a ResourceList,
@@ -186,7 +187,7 @@ fn unsupported(shape: &PodShape) -> Option<Reason> {
     Some(Reason::UnsupportedConstraint { field: field.to_owned() })
 }
 
-/// What is left out of pods' wishes, said once for each kind.
+/// The ignored preferences of pods, one sentence for each kind.
 pub(crate) fn ignored_preferences(pods: &[Pod]) -> Vec<String> {
     let shapes = || pods.iter().map(|pod| &*pod.shape);
     let mut warnings = Vec::new();
@@ -200,7 +201,7 @@ pub(crate) fn ignored_preferences(pods: &[Pod]) -> Vec<String> {
         shapes().any(|s| !s.preferred_pod_affinity.is_empty() || !s.preferred_pod_anti_affinity.is_empty()),
         "preferred pod affinities",
     );
-    // DoNotSchedule is refused, so what is left is ScheduleAnyway.
+    // DoNotSchedule is refused elsewhere, so the rest is ScheduleAnyway.
     warn(
         shapes().any(|s| {
             s.topology_spread.iter().any(|c| c.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
@@ -261,10 +262,10 @@ impl<'a> Volumes<'a> {
     }
 }
 
-/// A DaemonSet: what one of its pods takes of each node that it runs on.
+/// A DaemonSet, and what its pod takes of each node.
 #[derive(Debug)]
 pub(crate) struct Daemon<'a> {
-    /// What its pod requests.
+    /// The requests of its pod.
     pub(crate) requests: &'a ResourceList,
     /// Ways to satisfy its affinity, host names left out: a template names none, its pods are each given one.
     pub(crate) alternatives: Vec<Requirements>,

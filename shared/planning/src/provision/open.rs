@@ -1,7 +1,7 @@
-//! Which offerings of a pool count for a claim: what can be had, or what is to be asked for again.
+//! The offerings of a pool that count for a claim: available ones, or ones to probe.
 //!
-//! Decides nothing of when that is: an exhausted offering says it itself. Of a pool on probation nothing can be had until
-//! one claim was tried.
+//! Decides nothing about time: an exhausted offering knows when it is due. A pool on probation has no available
+//! offering until one claim was tried.
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{Availability, CapacityType, Offering, Unavailability};
@@ -11,13 +11,13 @@ use super::input::{PoolInput, PoolStanding};
 /// Which offerings of a pool count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpenOfferings {
-    /// Those that can be had, as far as is known.
+    /// Available offerings.
     Available,
     /// Those that a probe may ask for at this time.
     Due(Timestamp),
-    /// Those that may be asked for at this time where nothing else is left.
+    /// Offerings that may be probed at this time as the last resort.
     LastResort(Timestamp),
-    /// Those that can be had, and what a launch of that capacity type may probe for beside them.
+    /// Available offerings, and those that a launch of that capacity type may probe beside them.
     Along { now: Timestamp, capacity_type: CapacityType },
 }
 

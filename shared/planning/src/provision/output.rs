@@ -1,4 +1,4 @@
-//! What provisioning decides: claims to launch and pods that go where room is already.
+//! The decisions of provisioning: claims to launch, and pods that fit on existing nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
 
-/// A plan. The world that it was made from, planned again after it was carried out, gives an empty one.
+/// A plan. A second plan, of the world in which the first is carried out, is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProvisionPlan {
     /// Claims to launch, by pool, then name.
     pub claims: Vec<PlannedClaim>,
     /// Pods that fit where room is already, by pod.
     pub placements: Vec<Placement>,
-    /// When the world must be looked at again although nothing may have changed.
+    /// The time of the next look, even without a change.
     pub wake_at: Option<Timestamp>,
 }
 
@@ -35,7 +35,7 @@ pub struct Placement {
 /// A claim to launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedClaim {
-    /// `<pool>-<five characters>`: of the plan's digest and the claim's content, whatever the order of the input.
+    /// `<pool>-<five characters>` of the plan's digest and the claim's content, independent of the input's order.
     pub name: ClaimName,
     /// Its pool.
     pub pool: NodePoolName,
@@ -51,7 +51,7 @@ pub struct PlannedClaim {
     pub taints: Vec<Taint>,
     /// Taints that its Node starts with and that something else takes away.
     pub startup_taints: Vec<Taint>,
-    /// What it keeps of the pool's template.
+    /// The terms that it keeps of the pool's template.
     pub terms: Terms,
     /// Instance types that it may be of: by lowest price over `offerings`, then name. Each holds all its pods.
     pub instance_types: Vec<InstanceType>,
@@ -65,8 +65,8 @@ pub struct PlannedClaim {
     pub pods: Vec<CountedPod>,
     /// Requests of its pods and of the DaemonSets that run on any of its types, `pods` among them.
     pub requests: ResourceList,
-    /// Price of the cheapest offering of the capacity type that the fleet uses first, of those that can be had where any
-    /// can.
+    /// The price of the cheapest offering of the fleet's first capacity type, among available offerings if there are
+    /// any.
     pub price: Option<UsdPerHour>,
 }
 
@@ -85,16 +85,16 @@ pub struct UsableOffering {
     pub reservation: Option<OfferedReservation>,
     /// The price, where it is known.
     pub price: Option<UsdPerHour>,
-    /// Why it is asked for.
+    /// The reason for asking EC2.
     pub asked: AskReason,
 }
 
-/// Why an offering is asked for.
+/// The reason for asking EC2 for an offering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AskReason {
-    /// It can be had, as far as is known.
+    /// It is available, as far as is known.
     Available,
-    /// EC2 had none of it some time ago, and one launch at a time asks whether that is still so.
+    /// EC2 refused it earlier; one launch at a time asks again.
     Probe,
 }
 

@@ -1,13 +1,13 @@
-//! How many pods of which groups go on one claim, and how often.
+//! How many pods of which groups share one claim, and how many such claims there are.
 //!
-//! The rule: a pod is worth what it costs in its own best packing, which is the least, over the types that it may use, of
-//! the type's price divided by how many such pods the type holds. The next claim is the one whose price is least for the
-//! worth of the pods on it; it must hold a pod of the first group that still waits. That is repeated while so many pods
-//! are there. The pool is packed several times, filling types in two ways and with pods worth what they cost the time
-//! before; the cheapest result is kept. Then claims that are cheaper as one are made one. A pod never makes a claim
-//! dearer than it was without it, such as one that asks for on-demand capacity among pods that take spot.
+//! The rule: a pod's worth is its cost in its own best packing, the least, over its usable types, of the type's price
+//! divided by the number of such pods that fit. The next claim is the cheapest relative to the worth of its pods, and
+//! holds a pod of the first pending group. It repeats while enough such pods are pending. The pool is packed several
+//! times, with two ways to fill a type and with worths corrected by the last result; the cheapest result wins. Then
+//! claims are merged where one is cheaper than two. No pod makes a claim dearer than the claim was without it; a pod
+//! that needs on-demand capacity, for instance, doesn't join pods that accept spot.
 //!
-//! So nothing is put on a larger machine than pays for itself, and the last few pods get a small one.
+//! So every machine pays for itself by its pods, and the last few pods get a small one.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use super::steps::Steps;
 
 /// With more groups than this a claim isn't filled by balance: looking at each group in each round takes too long.
 const BALANCED_GROUPS: usize = 48;
-/// How often the pool is packed again with pods worth what they cost the time before.
+/// The number of packings with corrected worths.
 const ROUNDS: usize = 3;
 /// Claims with different contents that are tried in pairs.
 const MERGED_DRAFTS: usize = 96;
@@ -31,13 +31,13 @@ const MERGED_DRAFTS: usize = 96;
 pub(crate) struct Member<'a> {
     /// Its index in the plan's groups.
     pub(crate) group: usize,
-    /// What the pool offers to it.
+    /// The pool's class for it.
     pub(crate) class: usize,
-    /// What one pod needs.
+    /// The needs of one pod.
     pub(crate) need: &'a DenseAmounts,
     /// Its host ports.
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
-    /// What one pod is worth; see the module.
+    /// The worth of one pod; see the module.
     pub(crate) worth: f64,
     /// How many pods wait.
     pub(crate) waiting: u32,
@@ -46,9 +46,9 @@ pub(crate) struct Member<'a> {
 /// Equal claims.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
-    /// What their pods and the pool ask together.
+    /// The class of the requirements of their pods and the pool.
     pub(crate) class: usize,
-    /// The type that they were planned for.
+    /// The type that the pods were packed for.
     pub(crate) type_index: usize,
     /// Its price.
     pub(crate) price: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Draft {
     pub(crate) counts: Vec<(usize, u32)>,
     /// How many such claims.
     pub(crate) times: u32,
-    /// The capacity reservation that they go into; given once the pool is packed.
+    /// The capacity reservation that they use; set after packing.
     pub(crate) reservation: Option<ReservationId>,
 }
 
@@ -65,19 +65,19 @@ pub(crate) struct Draft {
 enum Filling {
     /// As many of each group as fit, in order.
     InOrder,
-    /// What goes best with the room that is left.
+    /// The groups that best match the shape of the free room.
     Balanced,
 }
 
-/// Who may come onto a claim: first those who would pay as much for it on their own, so that its room isn't taken by
-/// pods that could have it cheaper (spot where others ask for on-demand capacity); then all.
+/// Which pods may join a claim: first those with the same price on their own, so that cheaper pods (spot, beside pods
+/// that need on-demand capacity) don't take the room; then all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guests {
     Equals,
     All,
 }
 
-/// A pattern: what goes on one claim of a type.
+/// A pattern: the pods of one claim of a type.
 struct PackPattern {
     class: usize,
     counts: Vec<(usize, u32)>,
@@ -110,7 +110,7 @@ fn as_float(price: u64) -> f64 {
     price.max(1) as f64
 }
 
-/// Packs the members' pods and takes what is used off the pool's limits. What can't be placed is in no draft.
+/// Packs the members' pods, and charges the pool's limits. A pod without a place is in no draft.
 pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Steps) -> Vec<Draft> {
     let mut best = attempt(pool, members, Filling::InOrder, steps);
     if members.len() <= BALANCED_GROUPS {
@@ -138,8 +138,8 @@ pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Step
     }
 }
 
-/// Makes a pod's worth nearer to what a result pays for it: half of what it was, half of its share, by worth, of the
-/// prices of its claims. What was hard to pack becomes worth more, so that the next result looks after it first.
+/// Moves a pod's worth towards the price in a result: half of the old worth, and half of its share, by worth, of the
+/// prices of its claims. A pod that is hard to pack gains worth, so the next packing places it earlier.
 fn revalue(members: &mut [Member<'_>], drafts: &[Draft]) {
     let mut paid: Vec<(f64, f64)> = vec![(0.0, 0.0); members.len()];
     for draft in drafts {
@@ -197,7 +197,7 @@ fn attempt(pool: &mut Pool<'_>, members: &[Member<'_>], filling: Filling, steps:
     Attempt { drafts, waiting, limits }
 }
 
-/// How often a claim can be made alike; at least once.
+/// How many equal claims can be made; at least one.
 fn repeats(draft: &Draft, waiting: &[u32], limits: &[i128], charges: &[i128]) -> u32 {
     let by_pods = draft.counts.iter().map(|(index, count)| {
         waiting.get(*index).copied().unwrap_or(0).checked_div(*count).unwrap_or(u32::MAX)
@@ -225,7 +225,7 @@ fn smallest_from(members: &[Member<'_>]) -> Vec<DenseAmounts> {
     smallest
 }
 
-/// What a type is filled from.
+/// The state of filling a type.
 struct Fill<'a> {
     members: &'a [Member<'a>],
     waiting: &'a [u32],
@@ -233,7 +233,7 @@ struct Fill<'a> {
     filling: Filling,
 }
 
-/// The claim that costs least for what it holds, among those that hold a pod of the seed.
+/// The claim with the least cost for its content, among those with a pod of the seed.
 fn best_draft(
     pool: &mut Pool<'_>,
     fill: &Fill<'_>,
@@ -341,7 +341,7 @@ impl Fill<'_> {
         }
     }
 
-    /// Adds, again and again, some of the group whose need points most in the direction of the room that is left.
+    /// Repeatedly adds pods of the group whose needs point most in the direction of the free room.
     fn balance(&self, pool: &mut Pool<'_>, filling: &mut Filled, guests: Guests) {
         let Some(whole) = pool.types.get(filling.type_index).map(|one| one.room.clone()) else { return };
         let mut out: Vec<bool> =
@@ -395,7 +395,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// Adds at most so many pods of a member; whether any was added.
+    /// Adds at most so many pods of a member. Returns whether it added any.
     fn add(&mut self, pool: &mut Pool<'_>, fill: &Fill<'_>, index: usize, at_most: u32) -> bool {
         let Some(member) = fill.members.get(index) else { return false };
         let mut count = times_fit(member.need, &self.left).min(fill.left(self, index)).min(at_most);

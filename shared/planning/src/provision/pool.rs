@@ -1,7 +1,7 @@
-//! A pool made ready for planning: its template's requirements, and each type's room without DaemonSets.
+//! A pool prepared for planning: its template's requirements, and each type's room without DaemonSets.
 //!
-//! Decides which instance types, at which price, can be had for requirements ([`EquivalenceClass`]). It doesn't decide
-//! how many pods go on one.
+//! Decides which instance types are available for requirements, and at which price ([`EquivalenceClass`]). It doesn't decide how
+//! many pods share one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,13 +29,13 @@ pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
 pub(crate) struct Type<'a> {
     /// The type.
     pub(crate) option: &'a InstanceTypeOption,
-    /// What is left for pods.
+    /// The room for pods.
     pub(crate) room: DenseAmounts,
-    /// What DaemonSets take.
+    /// The resources of DaemonSets.
     pub(crate) overhead: ResourceList,
     /// Host ports of the DaemonSets.
     pub(crate) host_ports: BTreeSet<HostPort>,
-    /// What it counts against each of the pool's limits.
+    /// Its charge against each of the pool's limits.
     pub(crate) charges: Vec<i128>,
     /// Its offerings that count: which place and capacity type, and the price.
     offerings: Vec<(usize, CapacityType, u64)>,
@@ -44,17 +44,17 @@ pub(crate) struct Type<'a> {
 /// A pool, compiled.
 #[derive(Debug)]
 pub(crate) struct Pool<'a> {
-    /// The pool and what is known of it.
+    /// The pool's input.
     pub(crate) input: &'a PoolInput,
     /// Which offerings count.
     pub(crate) open: OpenOfferings,
-    /// Where something may be probed for along with what can be had: the time.
+    /// The time, if offerings may be probed beside available ones.
     pub(crate) riders_at: Option<Timestamp>,
-    /// What its template offers: requirements, labels and the pool's own label.
+    /// The template's requirements and labels, and the pool's own label.
     pub(crate) offered: Requirements,
     /// Its instance types, by name.
     pub(crate) types: Vec<Type<'a>>,
-    /// What bounds it, with what is left of each, in nanos.
+    /// The limits of the pool, with the rest of each, in nanos.
     pub(crate) limits: Vec<(Limit, i128)>,
     /// One offering for each place and capacity type that any type has.
     places: Vec<&'a Offering>,
@@ -65,7 +65,7 @@ pub(crate) struct Pool<'a> {
     closed: BTreeSet<ReservationId>,
 }
 
-/// Something that bounds what a pool launches.
+/// A limit on the pool's launches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Limit {
     /// `spec.limits` of the pool.
@@ -74,12 +74,12 @@ pub(crate) enum Limit {
     ClusterNodes,
 }
 
-/// What the pool offers to equal requirements.
+/// The pool's types and prices for equal requirements.
 #[derive(Debug)]
 pub(crate) struct EquivalenceClass {
-    /// What the pool and its pods ask together.
+    /// The requirements of the pool and its pods together.
     pub(crate) merged: Requirements,
-    /// By type: what the fleet would pay for it, if it can be had.
+    /// By type, the fleet's price; `None` for an unavailable type.
     pub(crate) prices: Vec<Option<u64>>,
     /// By type: the capacity type that the fleet would use.
     pub(crate) capacity_types: Vec<Option<CapacityType>>,
@@ -95,7 +95,7 @@ pub(crate) fn offered(pool: &NodePool) -> Requirements {
 }
 
 impl<'a> Pool<'a> {
-    /// Compiles a pool. The DaemonSets that a type runs are those that tolerate the template's taints and go with its
+    /// Prepares a pool. A type runs the DaemonSets that tolerate the template's taints and are compatible with its
     /// requirements and the type's labels.
     pub(crate) fn new(input: &'a PoolInput, daemons: &[Daemon<'a>], dimensions: &Dimensions) -> Self {
         Self::open(input, daemons, dimensions, OpenOfferings::Available)
@@ -159,7 +159,7 @@ impl<'a> Pool<'a> {
         offering.reservation.as_ref().is_some_and(|of| self.closed.contains(&of.id))
     }
 
-    /// The reservations that a type is had by under a class's requirements, the one that is taken first first.
+    /// The reservations of a type under a class's requirements, in the order of use.
     pub(crate) fn reserved(&self, class: usize, type_index: usize) -> Vec<OfferedReservation> {
         let Some((class, one)) = self.classes.get(class).zip(self.types.get(type_index)) else {
             return Vec::new();
@@ -171,7 +171,7 @@ impl<'a> Pool<'a> {
         ranked.into_iter().filter_map(|(_, offering)| offering.reservation.clone()).collect()
     }
 
-    /// Gives back to the limits what claims of a type were charged.
+    /// Returns the charges of claims of a type to the limits.
     pub(crate) fn refund(&mut self, type_index: usize, claims: u32) {
         let Some(one) = self.types.get(type_index) else { return };
         for ((_, left), charge) in self.limits.iter_mut().zip(&one.charges) {
@@ -179,7 +179,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Plans without these reservations from now on. What was known of requirements is found out anew.
+    /// Excludes these reservations from now on, and drops all derived classes.
     pub(crate) fn close<'r>(&mut self, reservations: impl Iterator<Item = &'r ReservationId>) {
         let before = self.closed.len();
         self.closed.extend(reservations.cloned());
@@ -199,7 +199,7 @@ impl<'a> Pool<'a> {
         self.joined.clear();
     }
 
-    /// Lowers what is left of the nodes that the registry allows by those that this plan launches already.
+    /// Lowers the registry's limit on nodes by the claims of this plan.
     pub(crate) fn cap_nodes(&mut self, planned: usize) {
         let planned = u32::try_from(planned).unwrap_or(u32::MAX);
         let Some(allowed) = self.input.nodes_left.map(|left| left.saturating_sub(planned)) else { return };
@@ -219,13 +219,13 @@ impl<'a> Pool<'a> {
         self.classes.get(id)
     }
 
-    /// What the fleet would pay for a type under a class's requirements, if it can be had.
+    /// The fleet's price for a type under a class's requirements; `None` if it isn't available.
     pub(crate) fn price(&self, class: usize, type_index: usize) -> Option<u64> {
         self.classes.get(class)?.prices.get(type_index).copied().flatten()
     }
 
-    /// The class of what a pod asks, if the pool's template goes with it and some type can be had. Classes are made
-    /// once.
+    /// The class of a pod's requirements, if they are compatible with the pool's template and some type is available.
+    /// Classes are made once.
     pub(crate) fn class_of(&mut self, asked: &Requirements) -> Option<usize> {
         self.offered
             .is_compatible(asked, UndefinedKeys::WellKnownAreOpen)
@@ -250,7 +250,7 @@ impl<'a> Pool<'a> {
         joined
     }
 
-    /// The types that hold a pod, each with the least price of its offerings that go with what the pod asks.
+    /// The types that hold a pod, each with the least price of its compatible offerings.
     pub(crate) fn least_prices(&self, asked: &Requirements, need: &[i64]) -> Vec<(usize, u64)> {
         if !self.offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen) {
             return Vec::new();
@@ -291,7 +291,7 @@ impl<'a> Pool<'a> {
 }
 
 impl Type<'_> {
-    /// The capacity type that the fleet uses first, and what it would pay: the cheapest offering of that.
+    /// The fleet's first capacity type, and the price of its cheapest offering.
     fn first(&self, allowed: &[bool]) -> Option<(CapacityType, u64)> {
         self.offerings
             .iter()
@@ -335,7 +335,7 @@ impl<'a> DistinctPlaces<'a> {
     }
 }
 
-/// What is left of what bounds a pool, in nanos: its own limits, then the cluster's.
+/// The rest of the pool's limits, in nanos: its own, then the cluster's.
 fn limits_left(input: &PoolInput) -> Vec<(Limit, i128)> {
     let left = |name: &ResourceName, limit: Quantity| limit.saturating_sub(input.usage.get(name)).nanos();
     let own = input.pool.limits.iter().map(|(name, limit)| (Limit::Pool(name.clone()), left(name, limit)));
@@ -343,7 +343,7 @@ fn limits_left(input: &PoolInput) -> Vec<(Limit, i128)> {
     own.chain(input.nodes_left.map(nodes)).collect()
 }
 
-/// What a node of a type counts against a limit.
+/// The charge of a node of a type against a limit.
 fn charge(option: &InstanceTypeOption, limit: &Limit) -> i128 {
     match limit {
         Limit::Pool(name) if *name != ResourceName::NODES => option.capacity.get(name).nanos(),
@@ -351,7 +351,7 @@ fn charge(option: &InstanceTypeOption, limit: &Limit) -> i128 {
     }
 }
 
-/// What is left, with resources that only the overhead names counted as overdrawn.
+/// The rest; resources that only the overhead names are overdrawn.
 pub(crate) fn taken_from(allocatable: &ResourceList, overhead: &ResourceList) -> ResourceList {
     let mut left = allocatable.clone();
     for (name, _) in overhead.iter().filter(|(name, _)| !allocatable.contains(name)) {
@@ -361,7 +361,7 @@ pub(crate) fn taken_from(allocatable: &ResourceList, overhead: &ResourceList) ->
     left
 }
 
-/// The types that no other is at most as dear as and at least as large.
+/// The types for which no other type is both at most as expensive and at least as large.
 fn front(types: &[Type<'_>], prices: &[Option<u64>]) -> Vec<usize> {
     let mut priced: Vec<(u64, usize, &Type<'_>)> = prices
         .iter()

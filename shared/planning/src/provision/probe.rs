@@ -1,12 +1,12 @@
-//! Asking again for what EC2 had none of.
+//! Probing: asking EC2 again for exhausted capacity.
 //!
-//! Decides which claims ask: one that asks for nothing else goes first where a pool has nothing that can be had, or only
-//! what is bought in a less preferred way and is dearer; others take what is due along. What a launch may really ask for
-//! is decided with its leases, when it is built. Where nothing at all is left, one claim asks for what was asked for
-//! longest ago, however long it is still held ([`last`]), so that nobody waits longer than [`LAST_RESORT`].
+//! Decides which claims probe. A claim with nothing but probes goes first if a pool has nothing available, or only a
+//! less preferred and dearer capacity type. Other claims take due offerings along. The leases decide what a launch
+//! really probes, when it is built. If nothing else is left, one claim asks for the capacity that was asked for
+//! longest ago, even while its mark holds ([`last`]), so that no pod waits longer than [`LAST_RESORT`].
 //!
-//! Invariants: whoever can have something isn't kept from it, but for the moment in which a probe for something better
-//! is answered; nobody is probed for but pods that wait.
+//! Invariants: an available offering is used, except while a probe for a better one is being answered; only pending
+//! pods cause probes.
 //!
 //! [`LAST_RESORT`]: tenon_domain::unavailable::LAST_RESORT
 
@@ -22,11 +22,11 @@ use super::pack::{self, Draft, Member};
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::{InputMeasures, PlanInProgress, PodGroup, Preference, cheapest_alternative};
 
-/// Offerings that are probed for along with what a claim can have.
+/// The most offerings that a claim probes beside its available ones.
 pub(crate) const RIDERS_PER_CLAIM: usize = 16;
 
-/// The pools once more, with other offerings; none for pools that have none of these, and for replacements, for which
-/// nobody waits.
+/// The pools again, each with other offerings; `None` for a pool without such offerings, and for replacements, which
+/// don't probe.
 pub(crate) fn views<'a>(
     input: &'a ProvisionInput,
     pools: &[Pool<'a>],
@@ -52,8 +52,8 @@ fn has_any(pool: &Pool<'_>, open: OpenOfferings) -> bool {
     offerings.any(|offering| open.includes(pool.input, offering))
 }
 
-/// Claims that only ask for what is due, for groups to which that matters more than what can be had. All pods of these
-/// groups wait for the answer, which is there before the next plan.
+/// Claims with nothing but probes, for groups that gain from the due offerings. All pods of these groups wait for the
+/// answer, which comes before the next plan.
 pub(crate) fn first(
     filling: &mut PlanInProgress<'_, '_>,
     pool: &mut Pool<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn first(
     ask(filling, pool, due, &members);
 }
 
-/// Claims for groups to which nothing is left, of what was asked for longest ago.
+/// Claims for groups without any other offering, from the capacity that was asked for longest ago.
 pub(crate) fn last<'a>(
     filling: &mut PlanInProgress<'_, '_>,
     pools: &mut [Pool<'a>],
@@ -125,8 +125,8 @@ fn ask(
     }
 }
 
-/// Whether a pool has nothing for a group, or only what is bought in a less preferred way and costs more than what is
-/// due.
+/// Whether a pool has nothing available for a group, or only a less preferred capacity type that costs more than the
+/// due one.
 fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, group: &PodGroup<'_>, member: &Member<'_>) -> bool {
     let Some((worth, class)) = cheapest_alternative(pool, group) else { return true };
     let first = |pool: &Pool<'_>, class| first_capacity_type(pool, class, member.need);
@@ -147,9 +147,8 @@ fn first_capacity_type(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<Ca
 }
 
 impl<'a> Pool<'a> {
-    /// The types and offerings of a claim, and those that its launch asks for along with them: of the capacity type that
-    /// the fleet uses first and, where it tries the cheapest first, cheaper than what can be had; the cheapest
-    /// [`RIDERS_PER_CLAIM`].
+    /// The types and offerings of a claim, and the probes beside them: of the fleet's first capacity type and, if the
+    /// fleet tries the cheapest first, cheaper than the available ones; the cheapest [`RIDERS_PER_CLAIM`].
     pub(crate) fn with_riders<'t>(
         &'t self,
         class: &EquivalenceClass,

@@ -1,4 +1,4 @@
-//! What provisioning refused or waits for, and why.
+//! The refusals and waits of provisioning, with reasons.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,28 +13,28 @@ use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::Taint;
 
-/// What a plan left out, and what it cost.
+/// The refusals of a plan, and its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct ProvisionReport {
     /// Pods that got no place, by pod.
     pub unschedulable: Vec<Unschedulable>,
-    /// What pools wait for, that pods might have gone to.
+    /// The waits of pools that pods could have used.
     pub waiting: Vec<Waiting>,
-    /// Things that were ignored, or that a person should look at; sentences.
+    /// Ignored preferences, and warnings for an operator; sentences.
     pub warnings: Vec<String>,
     /// Steps used.
     pub steps: u64,
-    /// Whether the plan was finished.
+    /// Whether the plan is finished.
     pub outcome: PlanCompletion,
 }
 
-/// Whether a plan was finished.
+/// Whether a plan is finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlanCompletion {
-    /// It was.
+    /// It is.
     Complete,
-    /// The steps were used up; what is planned is valid.
+    /// The steps ran out; the planned part is valid.
     BudgetExhausted,
 }
 
@@ -43,7 +43,7 @@ pub enum PlanCompletion {
 pub struct Unschedulable {
     /// The pod.
     pub pod: CountedPod,
-    /// Why: never empty; one for the pod itself, or one for each pool in the order in which they were tried.
+    /// The reasons, never empty: one for the pod itself, or one for each pool in the order of trial.
     pub causes: Vec<UnschedulableCause>,
 }
 
@@ -56,7 +56,7 @@ pub struct UnschedulableCause {
     pub reason: Reason,
 }
 
-/// Why a pod gets no place. In the order in which a pool is looked at: the last is the nearest to success.
+/// Why a pod has no place, in the order of the checks of a pool: the last is the nearest to success.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// There is no NodePool at all.
@@ -66,7 +66,7 @@ pub enum Reason {
         /// Their names.
         gates: Vec<String>,
     },
-    /// The pod asks for something that isn't planned for.
+    /// The pod has an unsupported constraint.
     UnsupportedConstraint {
         /// The field.
         field: String,
@@ -81,9 +81,9 @@ pub enum Reason {
         /// Its name.
         class: NodeClassName,
     },
-    /// The pool's node class, or what is known of it, isn't ready.
+    /// The pool's node class, or its evidence, isn't ready.
     NodeClassNotReady {
-        /// What it waits for.
+        /// The awaited evidence.
         waiting: Waiting,
     },
     /// The pod doesn't tolerate the pool's taints.
@@ -91,28 +91,28 @@ pub enum Reason {
         /// Those that it doesn't tolerate.
         taints: Vec<Taint>,
     },
-    /// The pod asks for labels that the pool's nodes don't have.
+    /// The pod requires labels that the pool's nodes don't have.
     IncompatibleRequirements {
-        /// Each key, with a hint where it was probably mistyped.
+        /// Each key, with a hint if it is probably mistyped.
         conflicts: Vec<Conflict>,
     },
     /// No instance type has all the labels that the pod and the pool ask for together.
     NoInstanceType {
-        /// What they ask together, as text.
+        /// The combined requirements, as text.
         requirements: String,
     },
     /// No instance type with these labels is large enough.
     InsufficientResources {
-        /// What is short on the type that comes nearest, DaemonSets' overhead taken off.
+        /// The shortage on the nearest type, after DaemonSets' overhead.
         shortage: Shortage,
     },
     /// A DaemonSet takes the pod's host ports on every type.
     HostPortsTaken,
-    /// No type that fits is offered in the zones and capacity types that are asked for.
+    /// No type that fits is offered in the required zones and capacity types.
     NoOffering,
     /// Every offering that fits is exhausted for now.
     AllOfferingsUnavailable {
-        /// When capacity may be asked for again first, where that is known.
+        /// The time of the first probe, if it is known.
         until: Option<Timestamp>,
     },
     /// The cluster is shifted away from every zone that has an offering that fits.
@@ -132,14 +132,14 @@ pub enum Reason {
         /// The limited resource.
         resource: ResourceName,
     },
-    /// The cluster has as many nodes as its registry entry allows, whatever the pool's limits say.
+    /// The cluster has as many nodes as its registry entry allows.
     MaxNodesReached,
-    /// The plan's steps were used up first.
+    /// The plan's steps ran out first.
     StepBudgetExhausted,
 }
 
 impl Reason {
-    /// What is waited for, where that is the reason.
+    /// The awaited evidence, if that is the reason.
     #[must_use]
     pub const fn waiting(&self) -> Option<&Waiting> {
         if let Self::NodeClassNotReady { waiting } = self { Some(waiting) } else { None }
@@ -243,8 +243,8 @@ impl fmt::Display for UnschedulableCause {
 }
 
 impl ProvisionReport {
-    /// Tells it. How many steps it took is of no matter where a plan was finished, and each pod that was left out by an
-    /// unfinished one says so.
+    /// Adds the findings to a report. The number of steps isn't told: a finished plan doesn't need it, and each
+    /// refused pod of an unfinished plan names it as the reason.
     pub fn tell(self, to: &mut report::Report) {
         let Self { unschedulable, waiting, warnings, steps: _, outcome: _ } = self;
         for waiting in &waiting {
@@ -266,7 +266,7 @@ impl ProvisionReport {
 }
 
 impl Unschedulable {
-    /// The cause that was nearest to success: it stands for the pod in reports and metrics.
+    /// The cause nearest to success, which stands for the pod in reports and metrics.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         self.causes.iter().map(|cause| &cause.reason).max().unwrap_or(&Reason::NoNodePool)

@@ -1,13 +1,14 @@
-//! Which claims of a plan go into which capacity reservation.
+//! Which claims of a plan use which capacity reservation.
 //!
-//! Decides that exactly: a reservation is planned for as many claims as it has room for, over all pools, and what is more
-//! is packed anew without it. So no claim waits for another plan, and none is launched into what is full. It doesn't
-//! decide which types hold what: packing does, to which a reserved type is almost free.
+//! Decides it exactly: a reservation gets as many claims as it has room for, over all pools, and the rest is packed
+//! again without it. So no claim waits for another plan, and none is launched into a full reservation. It doesn't
+//! decide the type of a claim: packing does, and sees a reserved type as almost free.
 //!
-//! Invariant: of the plans of one input no reservation holds more claims than it has room for; packing again ends, since
-//! each time a reservation fewer is open.
+//! Invariants: in the plans of one input, no reservation gets more claims than it has room for; packing again ends,
+//! because each round closes a reservation.
 //!
-//! Source: KARPENTER.md 2.10 and 3.4.8; the peer plans one claim at a time for reservations that overlap.
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/reservationmanager.go`. The peer plans
+//! one claim at a time for reservations that overlap.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +18,24 @@ use tenon_domain::id::ReservationId;
 use super::pack::Draft;
 use super::pool::Pool;
 
-/// Whether what didn't get into a reservation is to be packed anew.
+/// Whether claims without a reservation are packed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// It is, once the reservations that are used up are closed.
+    /// They are, without the reservations that are used up.
     Yes,
     /// Everything is planned.
     No,
 }
 
-/// What is left of the reservations while a plan is made.
+/// The free capacity of the reservations while a plan is made.
 #[derive(Debug, Default)]
 pub(crate) struct ReservedRoom {
     left: BTreeMap<ReservationId, u32>,
 }
 
 impl ReservedRoom {
-    /// Gives each draft whose type is had by reservations its own, and splits one that takes several. What finds no room
-    /// is dropped, and given back to the pool's limits.
+    /// Gives each draft with reserved offerings its reservation, and splits a draft that needs several. Claims
+    /// without room are dropped, and their charges returned to the pool's limits.
     pub(crate) fn admit(&mut self, pool: &mut Pool<'_>, drafts: Vec<Draft>) -> (Vec<Draft>, Again) {
         let mut admitted = Vec::with_capacity(drafts.len());
         let mut again = Again::No;
@@ -63,14 +64,14 @@ impl ReservedRoom {
         (admitted, again)
     }
 
-    /// Closes in a pool what claims have used up, other pools' among them.
+    /// Closes the reservations that claims of any pool have used up.
     pub(crate) fn close(&self, pool: &mut Pool<'_>) {
         let used_up = self.left.iter().filter(|(_, left)| **left == 0).map(|(id, _)| id);
         pool.close(used_up);
     }
 }
 
-/// Whether a claim of a draft may be had by an offering: by the draft's own reservation, or by none.
+/// Whether a claim of a draft may use an offering: one of the draft's own reservation, or one of none.
 pub(crate) fn may_use(offering: &Offering, reservation: Option<&ReservationId>) -> bool {
     offering.reservation.as_ref().is_none_or(|of| Some(&of.id) == reservation)
 }

@@ -1,4 +1,4 @@
-//! The plan's budget of work.
+//! A plan's budget of work.
 
 use super::input::StepBudget;
 use super::report::PlanCompletion;
@@ -16,7 +16,7 @@ impl Steps {
         Self { used: 0, max: budget.max }
     }
 
-    /// Takes steps; whether there were so many left.
+    /// Takes steps. Returns whether enough were left.
     pub(crate) fn take(&mut self, count: usize) -> bool {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         if self.max - self.used < count {

@@ -1,4 +1,4 @@
-//! Worlds drawn by a number, of everything that a plan looks at: the same number is the same world for ever.
+//! Worlds drawn from a number, with everything that a plan reads: one number always gives the same world.
 
 use crate::support::*;
 use tenon_domain::api::Pod;
@@ -19,7 +19,7 @@ const DEDICATED: &str = "dedicated";
 const RATHER_NOT: &str = "rather-not";
 const TEAM: &str = "example.com/team";
 
-/// Whether some of what a pool has to offer can't be had, or is reserved.
+/// Whether some of a pool's offerings are unavailable or reserved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     None,
@@ -47,7 +47,7 @@ impl Draw {
     }
 }
 
-/// The world of a number: of an even one pods of many sizes in one pool, of an odd one everything that can be in their way.
+/// The world of a number: an even one has pods of many sizes in one pool, an odd one has every obstacle.
 pub(crate) fn world(number: u64) -> ProvisionInput {
     let mut draw = Draw(number.wrapping_mul(0x5851_f42d_4c95_7f2d));
     if number.is_multiple_of(2) {
@@ -210,7 +210,7 @@ fn drawn_pool(draw: &mut Draw, index: u64) -> PoolInput {
     one
 }
 
-/// Types of several sizes and shapes, what of them can be had, and at which price.
+/// Types of several sizes and shapes, with availability and prices.
 fn types(draw: &mut Draw, trouble: Trouble) -> Vec<InstanceTypeOption> {
     let sizes = [("large", 2), ("xlarge", 4), ("2xlarge", 8), ("4xlarge", 16)];
     let families = [("a", 4, "amd64"), ("c", 2, "amd64"), ("r", 8, "amd64"), ("g", 4, "arm64")];
@@ -243,7 +243,7 @@ fn types(draw: &mut Draw, trouble: Trouble) -> Vec<InstanceTypeOption> {
     all
 }
 
-/// Why an offering can't be had, most often because it was exhausted some time ago.
+/// Makes an offering unavailable, mostly by an earlier refusal.
 fn take_away(draw: &mut Draw, offering: &mut Offering) {
     let exhausted =
         |(until, last): (i64, i64)| Unavailability::Exhausted { until: at(until), last_resort_at: at(last) };

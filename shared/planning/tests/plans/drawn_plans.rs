@@ -1,7 +1,7 @@
-//! What is planned for drawn worlds, and at what price, word for word.
+//! Plans and prices of drawn worlds, word for word.
 //!
-//! A change of the planner shows here which worlds get cheaper, and which dearer, and by what. The pages are read before
-//! they are accepted: a world that got dearer needs a reason.
+//! They show for each change of the planner which worlds become cheaper or dearer, and by how much. A person reads
+//! the difference before accepting it: a dearer world needs a reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use tenon_planning::solve as bound;
 
 const WORLDS: u64 = 72;
 
-/// Equal texts once, with how many there are.
+/// Equal texts once, with their number.
 fn counted(texts: impl Iterator<Item = String>) -> impl Iterator<Item = (String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for text in texts {
@@ -25,7 +25,7 @@ fn counted(texts: impl Iterator<Item = String>) -> impl Iterator<Item = (String,
     counts.into_iter()
 }
 
-/// A claim by its cheapest type and what it costs: enough to see how well pods of many sizes are packed.
+/// A claim by its cheapest type and its price: enough to see how well pods of many sizes are packed.
 fn in_short(claim: &PlannedClaim) -> String {
     let price = claim.price.unwrap_or_default();
     let ways: Vec<&str> = claim.capacity_types.iter().map(|one| one.as_str()).collect();

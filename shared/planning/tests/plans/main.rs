@@ -1,5 +1,5 @@
-//! What the planners decide, over a small world of made-up types. One binary, so that what the tests share is seen to be
-//! used.
+//! The planners' decisions in a small world of invented types. It is one binary, so that the compiler sees the use of
+//! shared helpers.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]

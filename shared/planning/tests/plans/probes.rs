@@ -1,4 +1,4 @@
-//! What is asked again of EC2, by which claims, when. Times are seconds; the plans are made at 0.
+//! Probes: of which capacity, by which claims, when. Times are seconds; the plans are made at 0.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use tenon_planning::provision::{
     Purpose, plan,
 };
 
-/// Due a while ago, held until a while, or held for long and asked for long ago.
+/// Due some time ago, held for a while, or held for long with an old answer.
 const DUE: (i64, i64) = (-10, 60);
 const HELD: (i64, i64) = (40, 180);
 const LONG_HELD: (i64, i64) = (7000, -1);
@@ -39,7 +39,7 @@ fn mark(types: &mut [InstanceTypeOption], text: &str, (until, last_resort_at): (
     }
 }
 
-/// A pool of one type of 4 CPUs with what is marked of it.
+/// A pool with one type of 4 CPUs, with marks.
 fn marked(name: &str, marks: &[(&str, (i64, i64))]) -> PoolInput {
     let mut types = vec![FakeType::new("default.instance-type", 4, 4, 5).option()];
     // Spot at a third of the price, so that it matters.
@@ -144,7 +144,7 @@ fn spot_that_was_exhausted_is_asked_for_before_all_pods_go_on_demand() {
     let (plan, report) = planned(&world, 1);
     assert_eq!(asked(&plan.claims[0]), ["test-zone-1 spot again", "test-zone-2 spot again"]);
     assert!(report.unschedulable.is_empty());
-    // While it is held, or where it saves nothing, nobody waits for it.
+    // No pod waits for a held mark, or for one that saves nothing.
     let (plan, _) = planned(&input(web(4), vec![marked("default", &[("spot", HELD)])]), 4);
     assert_eq!(plan.claims[0].offerings.len(), 3);
     let mut dear = vec![FakeType::new("default.instance-type", 4, 4, 5).option()];
@@ -170,7 +170,7 @@ fn what_is_held_is_looked_at_again_when_its_own_time_comes() {
     let (plan, report) = planned(&input(web(1), vec![soonest]), 0);
     assert_eq!(plan.wake_at, Some(at(40)));
     assert_eq!(report.unschedulable[0].reason().as_str(), "AllOfferingsUnavailable");
-    // Marks of what the pod can't use don't matter.
+    // Marks of unsuitable offerings don't matter.
     let mut types = vec![
         FakeType::new("default.instance-type", 4, 4, 5).option(),
         FakeType::new("small.instance-type", 2, 2, 5).option(),
@@ -186,7 +186,7 @@ fn where_nothing_else_is_left_what_is_held_for_long_is_asked_for_after_three_min
     let world = input(web(5), vec![marked("default", &[("", (7000, 100)), ("test-zone-1", LONG_HELD)])]);
     let (plan, _) = planned(&world, 1);
     assert_eq!(asked(&plan.claims[0]), ["test-zone-1 spot again", "test-zone-1 on-demand again"]);
-    // Whoever can have something else doesn't ask.
+    // A pod with an available offering causes no probe.
     let (plan, _) = planned(&input(web(5), vec![marked("default", &[("spot", LONG_HELD)])]), 5);
     assert!(plan.claims.iter().all(|claim| claim.offerings.iter().all(|o| o.asked == AskReason::Available)));
 }
@@ -317,7 +317,7 @@ proptest! {
         pool.pool.template.requirements = [only].into_iter().collect();
         let (plan, report) = plan(&input(pods("web", 3, asked), vec![pool]));
         prop_assert!(report.unschedulable.is_empty(), "{:?}", report.unschedulable);
-        // Every pod has its place, or one asks for something better and the rest waits for that answer.
+        // Every pod has a place, or one claim probes a better offering and the rest waits for the answer.
         let placed: usize = plan.claims.iter().map(|claim| claim.pods.len()).sum();
         let asks = plan.claims.iter().any(|c| c.offerings.iter().all(|o| o.asked == AskReason::Probe));
         prop_assert!(placed == 3 || asks, "{plan:#?}");

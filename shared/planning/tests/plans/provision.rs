@@ -1,5 +1,5 @@
-//! What provisioning decides, as somebody who runs a cluster would notice it. Numbers in names are those of the
-//! conformance cases.
+//! Provisioning, as an operator of a cluster sees it. A test with a number in its name replays behaviour of
+//! Karpenter's own tests (kubernetes-sigs/karpenter `pkg/controllers/provisioning`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -27,7 +27,7 @@ fn types() -> Vec<InstanceTypeOption> {
     ]
 }
 
-/// What a group of pods asks for beside room.
+/// A group's requirements besides room.
 fn asking(mut one: PodShape, asks: u8) -> PodShape {
     let selected = match asks {
         0 => Some((labels::ZONE, "test-zone-2")),
@@ -68,7 +68,7 @@ fn existing(index: usize, (cpu, memory, kind, is_tainted): (u32, u32, u8, bool))
 }
 
 prop_compose! {
-    /// A world without nodes and limits: what is planned depends on pods and pools alone.
+    /// A world without nodes and limits: plans depend on pods and pools alone.
     fn world()(
         groups in prop::collection::vec((1_u32..9_000, 1_u32..20_000, 1_usize..12, 0_u8..6), 1..7),
         overhead in 0_u32..400,
@@ -112,7 +112,7 @@ prop_compose! {
     }
 }
 
-/// What DaemonSets take of a node with these taints; by brute force, for worlds of these tests.
+/// Resources of DaemonSets on a node with these taints; by brute force, for the worlds of these tests.
 fn daemons_on(world: &ProvisionInput, taints: &[Taint]) -> ResourceList {
     let runs = |set: &&DaemonSet| tolerates(&set.template.tolerations, taints);
     ResourceList::sum(world.daemon_sets.iter().filter(runs).map(|set| &set.template.requests))
@@ -122,7 +122,7 @@ fn tolerates(tolerations: &[Toleration], taints: &[Taint]) -> bool {
     taints.iter().all(|taint| tolerations.iter().any(|toleration| toleration.tolerates(taint)))
 }
 
-/// Whether a pod alone fits some type that can be had; by brute force, for worlds of these tests.
+/// Whether a pod alone fits some available type; by brute force, for the worlds of these tests.
 fn fits_somewhere(world: &ProvisionInput, pod: &Pod) -> bool {
     world.pools.iter().any(|pool| {
         let taints = &pool.pool.template.taints;
@@ -139,9 +139,9 @@ fn fits_somewhere(world: &ProvisionInput, pod: &Pod) -> bool {
     })
 }
 
-/// In tenths: without the price of one machine of the dearest type a plan costs at most so many times its bound. The bound
-/// buys parts of machines, such as a quarter of the largest for four pods that are cheapest on one small machine each, and
-/// packs the pods of all pools as one.
+/// In tenths: the largest ratio of a plan's price, less one machine of the dearest type, to its bound. The bound buys
+/// parts of machines, such as a quarter of the largest for four pods that are cheapest on one small machine each, and
+/// packs the pods of all pools together.
 const NEAR_TENTHS: u64 = 25;
 
 proptest! {
@@ -199,7 +199,7 @@ proptest! {
     #[test]
     fn nothing_is_launched_for_what_fits_on_a_node(world in lived_in()) {
         let (plan, _) = plan(&world);
-        // What is left of each node once the plan is carried out.
+        // The free resources of each node after the plan.
         let by_uid: BTreeMap<_, _> = world.pods.iter().map(|pod| (&pod.uid, pod)).collect();
         for node in &world.nodes {
             let here = plan.placements.iter().filter(|placement| placement.node == node.name);

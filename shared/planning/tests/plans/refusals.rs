@@ -1,4 +1,4 @@
-//! Which pods are refused, and what is said of it.
+//! Refused pods, and the reasons.
 
 use crate::support::*;
 use tenon_domain::api::meta::ObjectMeta;
@@ -209,7 +209,7 @@ fn volumes_that_bind_a_pod_to_a_place_are_refused_and_others_are_planned() {
     check(ephemeral(None), Some("UnsupportedConstraint"));
 }
 
-/// A pool of the six types, of which these zones' offerings can't be had.
+/// A pool of the six types, with these zones' offerings unavailable.
 fn without(why: &[(&str, Unavailability)]) -> PoolInput {
     let mut types = six();
     for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
@@ -226,12 +226,12 @@ fn a_shift_is_named_only_where_coming_back_would_help() {
     let exhausted = Unavailability::Exhausted { until: at(180), last_resort_at: at(180) };
     let shifted = |zone| (zone, Unavailability::ZoneShifted);
     let [a, b, c] = ZONES;
-    // What was never offered is no other way to have it.
+    // A zone without the type is no alternative.
     let never = without(&[shifted(a), shifted(b), (c, Unavailability::NotOffered)]);
     let report = check_reason(&input(one(), vec![never]), "ZonesShifted");
     let message = report.unschedulable[0].message();
     assert!(message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`"), "{message}");
-    // What is exhausted may be had before the shift ends.
+    // An exhausted offering may be available before the shift ends.
     let soon = without(&[shifted(a), shifted(b), (c, exhausted)]);
     check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
 }
@@ -260,7 +260,7 @@ fn what_is_short_is_told_of_the_type_that_lacks_least() {
         report.unschedulable[0].reason().to_string(),
         "no instance type is large enough: `16Gi` of `memory` is requested, `2038Mi` is available at most"
     );
-    // What is just enough isn't short: the first lacks memory alone, the other CPU alone.
+    // An exact fit is no shortage: the first type lacks only memory, the other only CPU.
     let types = [FakeType::new("a.long", 8, 2, 5), FakeType::new("a.wide", 4, 64, 5)];
     let all = pool("default", types.iter().map(FakeType::option).collect());
     let just = pods("web", 1, shape(&[("cpu", "7900m"), ("memory", "16Gi")]));
@@ -296,7 +296,7 @@ fn what_is_due_now_and_is_not_asked_for_by_this_plan_is_looked_at_again_in_a_min
     let due = Unavailability::Exhausted { until: at(0), last_resort_at: at(0) };
     let all = without(&ZONES.map(|zone| (zone, due.clone())));
     let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![all]);
-    // A replacement asks for nothing again.
+    // A replacement causes no probe.
     world.purpose = Purpose::Replacement(CommandId::parse("command-1").unwrap());
     check_reason(&world, "AllOfferingsUnavailable");
     assert_eq!(plan(&world).0.wake_at, Some(at(60)));

@@ -1,4 +1,4 @@
-//! Which claims go into capacity reservations, and what becomes of those that find no room.
+//! Which claims use capacity reservations, and the rest without room in one.
 
 use std::collections::BTreeMap;
 

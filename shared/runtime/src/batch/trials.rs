@@ -1,9 +1,9 @@
-//! What was begun with clusters of batches that come back, and what came to its end.
+//! Starts and ends of the handling of clusters in returned batches.
 //!
-//! Decides which clusters ended an invocation. It is a hint: a table that doesn't answer says nothing, and the batch is
-//! handled as if nothing were known.
+//! Decides which clusters ended an invocation. It is a hint: without an answer from the table, no cluster is a
+//! suspect.
 //!
-//! Invariant: what is begun is written before it is handled, so whatever ends the invocation leaves it behind.
+//! Invariant: the start is written before the handling, so an invocation that dies leaves it behind.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::handler::WakeScope;
 use crate::ports::Ports;
 use tenon_table::content_commit;
 
-/// So long a cluster is set aside after it ended an invocation: longer than a message lives that comes back
+/// How long a cluster that ended an invocation is a suspect: longer than the life of a message that comes back
 /// [`super::RECEIVES_LEAST`] times, six minutes each.
 const HELD_FOR: SignedDuration = SignedDuration::from_hours(1);
 
@@ -55,13 +55,13 @@ impl Trials {
         trials
     }
 
-    /// Whether the last trial of it isn't known to have come to its end. One that is under way in another invocation looks the
-    /// same: to wait for it costs its message one receive, to take part in it may cost those of all others one.
+    /// Whether the last trial has no recorded end. A trial that runs in another invocation looks the same: waiting
+    /// for it costs this message one receive, joining it may cost all other messages one.
     pub(super) fn may_end_an_invocation(&self, scope: &WakeScope) -> bool {
         self.begun(scope) > 0
     }
 
-    /// How often in a row it was begun.
+    /// How many trials in a row have begun.
     pub(super) fn begun(&self, scope: &WakeScope) -> u64 {
         self.trial(scope).map_or(0, |trial| trial.begun)
     }

@@ -1,6 +1,6 @@
 //! Errors on the wire.
 //!
-//! Decides code and HTTP status. The twin's errors lost some of EC2's words, which are put back here.
+//! Decides code and HTTP status. The twin's errors lack some parts of EC2's texts, which are added here.
 
 use tenon_domain::id::ParseIdError;
 use tenon_ec2::{Ec2Error, ErrorClass};
@@ -32,7 +32,7 @@ pub(crate) fn malformed(error: &ParseIdError) -> WireError {
     refused("InvalidParameterValue", format!("Invalid id: '{}' (expecting {})", error.value, error.expected))
 }
 
-/// What a failed call of the twin sends; none where no answer comes.
+/// The response to a failed call of the twin; `None` if no answer is sent.
 pub(crate) fn of_call(error: Ec2Error) -> Option<WireError> {
     let of_class = |class: ErrorClass| match class {
         ErrorClass::Unauthorized => 403,

@@ -1,4 +1,4 @@
-//! CreateFleet and RunInstances' dry run: what is asked, and what is answered.
+//! CreateFleet and RunInstances' dry run: requests and answers.
 
 use tenon_ec2::port::{
     CreateFleetRequest, FleetLaunchTemplate, FleetOverride, FleetResult, FleetTags, OnDemandAllocation,
@@ -55,7 +55,7 @@ fn spot_allocation(word: Option<&str>) -> Result<SpotAllocation, WireError> {
     }
 }
 
-/// Tags of what is born, by kind.
+/// Tags at creation, by kind.
 fn tags(form: &mut FormFields) -> Result<FleetTags, WireError> {
     let mut found = FleetTags::default();
     let specification = |form: &mut FormFields| Ok((form.required("ResourceType")?, form.tags()?));
@@ -117,7 +117,7 @@ pub(crate) fn probe(form: &mut FormFields) -> Result<RunInstancesProbe, WireErro
     Ok(RunInstancesProbe { launch_template, version, with, tags: tags(form)? })
 }
 
-/// The answer. EC2 names the template of an item by id, though it was asked for by name; the name is left out here too.
+/// The answer. Like EC2, it names an item's template by id only, even if the request named it by name.
 pub(crate) fn result(xml: &mut Xml, result: &FleetResult) {
     xml.text("fleetId", &result.fleet_id);
     xml.set("errorSet", &result.errors, |xml, error| {

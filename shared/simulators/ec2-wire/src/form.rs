@@ -1,6 +1,6 @@
 //! A request's form: fields by name, taken one by one.
 //!
-//! Invariant: what is left when everything was taken is a parameter that isn't understood.
+//! Invariant: a field that is left in the end is an unknown parameter.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::error::{WireError, invalid, missing, refused};
 /// Fields that weren't taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct FormFields {
-    /// What stands before the fields' names in the request.
+    /// The prefix of the fields' names in the request.
     prefix: String,
     fields: BTreeMap<String, String>,
 }
@@ -99,7 +99,7 @@ impl FormFields {
         Ok(self.structures("Tag", pair)?.into_iter().collect())
     }
 
-    /// The page that is asked for.
+    /// The requested page.
     pub(crate) fn page(&mut self) -> Option<PageToken> {
         self.text("NextToken").map(PageToken)
     }

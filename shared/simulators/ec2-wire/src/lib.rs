@@ -1,11 +1,12 @@
-//! The region twin on EC2's Query protocol (a form in, XML out), the Pricing API's JSON and ARC's, on one loopback port.
+//! The region twin on EC2's Query protocol (a form in, XML out), the Pricing API's JSON and ARC's, on one loopback
+//! port.
 //!
-//! For tests of the real adapters. Decides how the port's requests and answers look on the wire, for the calls that the
-//! port has; what they do is the twin's. Signatures aren't looked at: whoever reaches the port may ask.
+//! For tests of the real adapters. Decides the wire form of the port's calls; the twin decides their effects.
+//! Signatures aren't checked.
 //!
-//! Invariant: a parameter that isn't understood refuses the request, so that nothing that an adapter says is lost.
-//! Sources: "Amazon EC2 API Reference", version 2016-11-15, Query requests; "AWS Price List Query API", GetProducts;
-//! "Zonal Shift API Reference", GetManagedResource (all read November 2026).
+//! Invariant: an unknown parameter refuses the request, so that nothing in an adapter's request is ignored. Sources:
+//! "Amazon EC2 API Reference", version 2016-11-15, Query requests; "AWS Price List Query API", GetProducts; "Zonal
+//! Shift API Reference", GetManagedResource (all read November 2026).
 
 mod answer;
 mod error;

@@ -1,7 +1,7 @@
 //! The Pricing API: GetProducts over the twin's list prices.
 //!
-//! Decides which products a query finds. The twin has one price for each type, so a query that asks for anything but
-//! an hour of plain Linux finds none. Bare metal is its own product family.
+//! Decides which products a query finds. The twin has one price for each type, so only queries for an hour of plain
+//! Linux find any. Bare metal is its own product family.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ async fn products(twin: &RegionTwin, target: &[u8], body: &[u8]) -> Result<Value
     Ok(document)
 }
 
-/// What a product says of a filter's field.
+/// A product's value for a filter's field.
 fn says<'a>(product: &'a Value, field: &str) -> Option<&'a str> {
     let of_product = product.get("product")?;
     let attribute = || of_product.pointer("/attributes")?.get(field);
@@ -93,7 +93,7 @@ fn says<'a>(product: &'a Value, field: &str) -> Option<&'a str> {
     found?.as_str()
 }
 
-/// A product with its one term, as far as the API's attributes say what the twin knows.
+/// A product with its one term, as far as the twin knows the API's attributes.
 fn product(price: &OnDemandPrice) -> Value {
     let name = price.instance_type.as_str();
     let bare = name.split_once('.').is_some_and(|(_, size)| size.starts_with("metal"));

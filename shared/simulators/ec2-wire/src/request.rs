@@ -1,6 +1,6 @@
 //! Requests: from a form to the port's arguments.
 //!
-//! Decides what each call understands. Page sizes are the port's own: one that is asked for must be within EC2's limits.
+//! Decides the parameters of each call. Page sizes are the port's; a requested one must be within EC2's limits.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ use crate::template::template;
 
 const LARGE_PAGE: u32 = 1000;
 
-/// Whether a call only asks for rights.
+/// Whether a call is a dry run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunMode {
     Real,
@@ -75,7 +75,7 @@ fn read(action: &str, form: &mut FormFields) -> Result<WireRequest, WireError> {
         "DescribeSnapshots" => WireRequest::Snapshots(resources(form, "SnapshotId", [])?),
         "DescribeCapacityReservations" => reservations(form)?,
         "CreateLaunchTemplate" => {
-            // A name is used once, which makes the token idle.
+            // A name is used once, so the token has no effect.
             form.text("ClientToken");
             WireRequest::CreateTemplate(template(form)?)
         }
@@ -138,7 +138,7 @@ fn location(form: &mut FormFields) -> Result<LocationType, WireError> {
     }
 }
 
-/// Without a start EC2 tells the prices of three months: not what the port asks.
+/// Without a start EC2 returns prices of three months, which the port never asks for.
 fn spot_prices(form: &mut FormFields) -> Result<WireRequest, WireError> {
     page_size(form, LARGE_PAGE)?;
     let (start, end) = (form.required("StartTime")?, form.required("EndTime")?);
@@ -188,7 +188,7 @@ fn resources<const N: usize>(
     Ok(ResourceFilter { ids, names: names.into_iter().flatten().collect(), tags })
 }
 
-/// The port asks for active reservations alone.
+/// The port asks only for active reservations.
 fn reservations(form: &mut FormFields) -> Result<WireRequest, WireError> {
     let ids = form.list("CapacityReservationId");
     page_size_without(form, ids.len())?;

@@ -157,7 +157,7 @@ impl From<Ec2Error> for CallStop {
     }
 }
 
-/// A call of the twin, and what writes its answer.
+/// A call of the twin, with the writer of its answer.
 type Content = Box<dyn FnOnce(&mut Xml) + Send>;
 
 fn content(write: impl FnOnce(&mut Xml) + Send + 'static) -> Result<Content, CallStop> {

@@ -58,7 +58,7 @@ fn processor(xml: &mut Xml, info: &ProcessorInfo) {
     xml.maybe("sustainedClockSpeedInGhz", info.sustained_clock_speed_in_ghz);
 }
 
-/// Devices, in a list whose elements EC2 calls so.
+/// Devices, in a list with EC2's name for its elements.
 fn devices(xml: &mut Xml, tag: &str, element: &str, list: Option<&Vec<DeviceInfo>>) {
     within(xml, tag, list, |xml, list| {
         for device in list {

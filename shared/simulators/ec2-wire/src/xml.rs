@@ -1,4 +1,4 @@
-//! Writing XML: elements in the order in which they are given.
+//! Writes XML: elements in the given order.
 
 use std::fmt::Display;
 

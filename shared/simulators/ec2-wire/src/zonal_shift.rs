@@ -1,4 +1,4 @@
-//! ARC's answers: what GetManagedResource tells of a resource, in its JSON.
+//! ARC's answers to GetManagedResource, in its JSON.
 
 use serde_json::{Value, json};
 use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
@@ -7,7 +7,7 @@ use tenon_twin::RegionTwin;
 
 use crate::error::WireError;
 
-/// What ARC answers about a resource.
+/// ARC's answer about a resource.
 pub(crate) async fn answer(twin: &RegionTwin, arn: &str) -> Result<String, Ec2Error> {
     let shifted = twin.shifted_zones(arn).await?;
     let of_operator = |zone: &ShiftedZone| match zone.end {

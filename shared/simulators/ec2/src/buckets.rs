@@ -1,8 +1,8 @@
 //! Request throttling: EC2's token buckets of an account and region.
 //!
-//! Decides whether a call still has a token. Sizes and refills are those of "Request throttling for the Amazon EC2
-//! API" (read November 2026). CreateFleet isn't in that table's list of calls with buckets of their own: it takes
-//! from the bucket of mutating calls, and no resource tokens. Dry runs cost what the call costs.
+//! Decides whether a call gets a token. Sizes and refills are those of "Request throttling for the Amazon EC2 API"
+//! (read November 2026). That table lists no bucket for CreateFleet, so it takes from the bucket of mutating calls,
+//! without resource tokens. A dry run costs as much as its call.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ enum CallBucket {
 }
 
 impl CallBucket {
-    /// Its size and what flows in each second.
+    /// Its size, and its refill each second.
     const fn size_and_refill(self) -> (u64, u64) {
         match self {
             Self::Describe => (100, 20),
@@ -56,7 +56,7 @@ impl CallBucket {
     }
 }
 
-/// What a call takes from the buckets.
+/// The tokens of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     pub(super) narrowing: Narrowing,
@@ -68,7 +68,7 @@ impl Cost {
     pub(super) const PLAIN: Self = Self { narrowing: Narrowing::FilteredOrPaged, resources: 0 };
 }
 
-/// The buckets, in thousandths of a token; one that was never used is full.
+/// The buckets, in thousandths of a token; an unused one is full.
 #[derive(Debug, Default)]
 pub(super) struct CallBuckets {
     levels: BTreeMap<CallBucket, (Timestamp, u64)>,

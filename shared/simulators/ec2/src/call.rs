@@ -1,4 +1,4 @@
-//! The calls that the twin counts, throttles, denies and lets fail, by EC2's names.
+//! The calls that the twin counts, throttles, denies and fails, by EC2's names.
 
 /// A call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -24,7 +24,7 @@ const TEMPLATES_PAGE: usize = 200;
 const LARGE_PAGE: usize = 1000;
 
 impl RegionTwin {
-    /// Makes a call: what stops it, what it does, what becomes of its answer.
+    /// Makes a call: its admission, its effect, its answer.
     fn call<T>(
         &self,
         call: Call,
@@ -50,7 +50,7 @@ impl RegionTwin {
         })
     }
 
-    /// A dry run: the rights are its outcome, what else is wrong with the request is an error.
+    /// A dry run: the rights are its outcome, and any other problem is an error.
     fn dry_run(
         &self,
         call: Call,
@@ -232,7 +232,7 @@ impl Ec2 for RegionTwin {
         filter: &InstanceFilter,
         page: Option<PageToken>,
     ) -> Result<Page<Instance>, Ec2Error> {
-        // The port asks by pages, so it is never charged as an unfiltered call.
+        // The port reads by pages, so it never pays for an unfiltered call.
         let call = Call::DescribeInstances;
         self.call(call, Cost::PLAIN, |state| {
             state.page(call, LARGE_PAGE, page.as_ref(), state.instances_matching(filter)?)

@@ -1,7 +1,7 @@
-//! What limits launches: capacity pools and quotas.
+//! Limits of launches: capacity pools and quotas.
 //!
-//! Decides how many more instances fit. Invariants: a pool that was never set has no limit; what an instance took
-//! comes back when it is terminated.
+//! Decides how many more instances fit. Invariants: a pool without a setting has no limit; a terminated instance
+//! returns its capacity.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ pub struct Quota {
     pub family: QuotaFamily,
 }
 
-/// Why not all that were asked for could be launched from a pool.
+/// Why a pool gave fewer instances than requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolShortage {
     Pool,
@@ -93,14 +93,14 @@ pub(super) enum PoolShortage {
 
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
-    /// What is left of each limited pool.
+    /// The free capacity of each limited pool.
     pools: BTreeMap<CapacityPool, u32>,
     quotas: BTreeMap<Quota, u32>,
     vcpus: BTreeMap<Quota, u32>,
 }
 
 impl Capacity {
-    /// Sets what is left of a pool; `None` takes the limit away.
+    /// Sets the free capacity of a pool; `None` removes the limit.
     pub(super) fn set(&mut self, pool: CapacityPool, left: Option<u32>) {
         match left {
             Some(left) => self.pools.insert(pool, left),
@@ -116,12 +116,12 @@ impl Capacity {
         };
     }
 
-    /// What is left of a pool; `None` where there is no limit.
+    /// The free capacity of a pool; `None` without a limit.
     pub(super) fn left(&self, pool: &CapacityPool) -> Option<u32> {
         self.pools.get(pool).copied()
     }
 
-    /// How many of `wanted` fit, and what limits them.
+    /// How many of `wanted` fit, and the limit.
     pub(super) fn fit(&self, pool: &CapacityPool, vcpus: u32, wanted: u32) -> (u32, Option<PoolShortage>) {
         let in_pool = self.left(pool).unwrap_or(u32::MAX);
         let quota = quota_of(pool);

@@ -1,4 +1,4 @@
-//! What a world's maker, a tour or a test does to the twin, and sees of it: not EC2's interface, and not metered.
+//! Control and inspection of the twin for worlds, tours and tests: not EC2's interface, and not metered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl RegionTwin {
         self.with(|state| state.create_image(image))
     }
 
-    /// Puts an available image there; no event tells of it.
+    /// Adds an available image, without an event.
     pub fn add_image(&self, image: NewImage) -> ImageId {
         self.with(|state| state.add_image(image))
     }
@@ -68,10 +68,9 @@ impl RegionTwin {
         self.with(|state| state.change_image(id, ImageState::Available))
     }
 
-    /// Tags an image; no event tells of it.
+    /// Tags an image, without an event.
     ///
-    /// # Errors
-    /// [`NotPossible`] for one that doesn't exist.
+    /// # Errors [`NotPossible`] for an unknown image.
     pub fn tag_image(&self, id: &ImageId, key: &str, value: &str) -> Result<(), NotPossible> {
         self.with(|state| state.tag_image(id, key, value))
     }
@@ -92,16 +91,14 @@ impl RegionTwin {
 impl RegionTwin {
     /// Adds a /19 subnet in each zone and a security group, all with these tags.
     ///
-    /// # Errors
-    /// [`NotPossible`] when the region has more zones than 10.0.0.0/16 has room for.
+    /// # Errors [`NotPossible`] if the region has more zones than 10.0.0.0/16 has room for.
     pub fn add_network(&self, tags: &Tags) -> Result<(), NotPossible> {
         self.with(|state| state.add_network(tags))
     }
 
     /// Adds a subnet; its free addresses follow from its block.
     ///
-    /// # Errors
-    /// [`NotPossible`] for a zone that the region doesn't have or a block that isn't one.
+    /// # Errors [`NotPossible`] for an unknown zone or a malformed block.
     pub fn add_subnet(&self, subnet: Subnet) -> Result<(), NotPossible> {
         self.with(|state| state.add_subnet(subnet))
     }
@@ -122,10 +119,9 @@ impl RegionTwin {
 
 /// Capacity reservations.
 impl RegionTwin {
-    /// Makes a capacity reservation for as many instances as it says to have room for.
+    /// Creates a capacity reservation for `available` instances.
     ///
-    /// # Errors
-    /// [`NotPossible`] where the zone doesn't offer the type, or for a kind that the twin doesn't have.
+    /// # Errors [`NotPossible`] if the zone doesn't offer the type, or the twin doesn't have the kind.
     pub fn add_reservation(&self, made: CapacityReservation) -> Result<(), NotPossible> {
         self.with(|state| state.add_reservation(made))
     }
@@ -152,10 +148,9 @@ impl RegionTwin {
         self.with(|state| state.managed.entry(resource_arn.to_owned()).or_default().len());
     }
 
-    /// Shifts a resource away from a zone; one without an end is AWS's autoshift, of which an event tells.
+    /// Shifts a resource away from a zone; a shift without an end is AWS's autoshift, which sends an event.
     ///
-    /// # Errors
-    /// [`NotPossible`] for a zone that the region doesn't have or a resource that ARC doesn't manage.
+    /// # Errors [`NotPossible`] for an unknown zone, or a resource that ARC doesn't manage.
     pub fn shift_zone(&self, resource_arn: &str, zone_id: &ZoneId, end: ShiftEnd) -> Result<(), NotPossible> {
         self.with(|state| state.shift_zone(resource_arn, zone_id, end))
     }
@@ -169,17 +164,16 @@ impl RegionTwin {
     }
 }
 
-/// What goes.
+/// Deletions and quotas.
 impl RegionTwin {
-    /// Somebody deletes all launch templates.
+    /// Deletes all launch templates.
     pub fn delete_templates(&self) {
         self.with(|state| state.templates.clear());
     }
 
-    /// EC2 withdraws an instance type: it is neither described nor offered any more. Its instances go on.
+    /// Withdraws an instance type: it is neither described nor offered any longer. Its instances stay.
     ///
-    /// # Errors
-    /// [`NotPossible`] for a type that the region doesn't have.
+    /// # Errors [`NotPossible`] for an unknown type.
     pub fn withdraw_type(&self, name: &InstanceType) -> Result<(), NotPossible> {
         self.with(|state| match state.types.remove(name) {
             Some(_) => Ok(()),
@@ -195,7 +189,7 @@ impl RegionTwin {
         self.with(|state| state.capacity.set(pool, left));
     }
 
-    /// Sets a quota of running vCPUs; `None` takes it away. A stopped instance counts until it is terminated.
+    /// Sets a quota of running vCPUs; `None` removes it. A stopped instance counts until it is terminated.
     pub fn set_quota(&self, quota: Quota, vcpus: Option<u32>) {
         self.with(|state| state.capacity.set_quota(quota, vcpus));
     }
@@ -208,7 +202,7 @@ impl RegionTwin {
         });
     }
 
-    /// Denies a call, with what the decoded message would say; dry runs tell it as their outcome.
+    /// Denies a call with this decoded message; a dry run returns it as its outcome.
     pub fn deny(&self, call: Call, decoded: impl Into<String>) {
         self.with(|state| state.denied.insert(call, decoded.into()));
     }
@@ -231,10 +225,9 @@ impl RegionTwin {
 
 /// Instances.
 impl RegionTwin {
-    /// Warns of a spot instance's interruption; in two minutes EC2 takes it.
+    /// Sends a spot instance's interruption warning; EC2 terminates it two minutes later.
     ///
-    /// # Errors
-    /// [`NotPossible`] for an instance that isn't spot, is going, or was warned.
+    /// # Errors [`NotPossible`] for an instance that isn't spot, is leaving, or has a warning.
     pub fn interrupt_spot(&self, id: &InstanceId) -> Result<(), NotPossible> {
         self.with(|state| state.interrupt_spot(id))
     }
@@ -255,18 +248,17 @@ impl RegionTwin {
         self.with(|state| state.announce(health))
     }
 
-    /// Moves an instance behind everybody's back: `Stopping`, `Pending` (a start) or `ShuttingDown`.
+    /// Moves an instance outside Tenon: `Stopping`, `Pending` (a start) or `ShuttingDown`.
     ///
-    /// # Errors
-    /// [`NotPossible`] when it can't move there.
+    /// # Errors [`NotPossible`] if it can't move there.
     pub fn push_instance(&self, id: &InstanceId, to: InstanceState) -> Result<(), NotPossible> {
         self.with(|state| state.push(id, to))
     }
 }
 
-/// What really is, whatever EC2 answers.
+/// The actual state, whatever EC2 answers.
 impl RegionTwin {
-    /// Every instance that ever was, by id.
+    /// Every instance that ever existed, by id.
     #[must_use]
     pub fn instances(&self) -> Vec<Arc<InstanceRecord>> {
         self.with(|state| state.instances.values().map(|twin| Arc::clone(&twin.record)).collect())
@@ -290,13 +282,13 @@ impl RegionTwin {
         self.with(|state| state.requests.clone())
     }
 
-    /// How often each call was made.
+    /// The count of each call.
     #[must_use]
     pub fn calls(&self) -> BTreeMap<Call, CallCount> {
         self.with(|state| state.calls.clone())
     }
 
-    /// What a type costs in a zone now; `None` where no price is known.
+    /// The current price of a type in a zone; `None` without one.
     #[must_use]
     pub fn price(
         &self,

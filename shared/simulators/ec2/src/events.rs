@@ -1,7 +1,7 @@
-//! The events that EC2, AWS Health and ARC put on the default bus, in the shapes in which they send them.
+//! Events of EC2, AWS Health and ARC on the default bus, in AWS's form.
 //!
-//! Decides the form of an event; never what becomes of it: the bus loses, doubles and reorders. Invariant: an
-//! event's id and time follow from the seed and from what happened.
+//! Decides the form of an event. Loss, duplication and order are the bus's. Invariant: an event's id and time follow
+//! from the seed and the history.
 
 use serde_json::{Value, json};
 use tenon_domain::Timestamp;
@@ -10,7 +10,7 @@ use tenon_domain::id::{ImageId, InstanceId};
 use super::random::draw;
 use tenon_ec2::port::{ImageState, InstanceState};
 
-/// An event and when it was sent.
+/// An event, and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TwinEvent {
     /// When.
@@ -19,7 +19,7 @@ pub struct TwinEvent {
     pub json: Value,
 }
 
-/// What an AWS Health event says of instances.
+/// An AWS Health event about instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthEvent {
     /// Such as `AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED`.
@@ -60,7 +60,7 @@ impl EventSource<'_> {
 
     pub(super) fn spot_interruption(&self, instance: &InstanceId, zone: &str) -> TwinEvent {
         let detail = json!({ "instance-id": instance.as_str(), "instance-action": "terminate" });
-        // AWS's samples have the zone in the region's place and no account; so nobody should read this ARN.
+        // AWS's samples have the zone in the region's place and no account, so no code may parse this ARN.
         let resource = format!("arn:aws:ec2:{zone}:instance/{instance}");
         self.event("aws.ec2", "EC2 Spot Instance Interruption Warning", &resource, detail)
     }

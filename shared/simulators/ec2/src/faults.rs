@@ -1,4 +1,4 @@
-//! Faults by order: what a test tells the twin to do wrong.
+//! Injected faults of the twin.
 //!
 //! Decides which call fails, and how. Invariant: at most one fault applies to a call, the one injected first.
 
@@ -17,7 +17,7 @@ pub enum FaultWhen {
     Permille(u64),
 }
 
-/// What a fault does.
+/// The effect of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultEffect {
     /// The call is refused with this error and does nothing.
@@ -35,7 +35,7 @@ pub struct Fault {
     pub call: Call,
     /// When.
     pub when: FaultWhen,
-    /// What.
+    /// The effect.
     pub effect: FaultEffect,
 }
 
@@ -54,7 +54,7 @@ impl Faults {
         self.injected.clear();
     }
 
-    /// The fault for this call, if any; counts it.
+    /// Counts the call, and returns its fault, if there is one.
     pub(super) fn next(&mut self, seed: u64, call: Call) -> Option<FaultEffect> {
         self.asked = self.asked.saturating_add(1);
         let chance = draw(seed, &["fault", &self.asked.to_string()]) % 1000;

@@ -1,9 +1,8 @@
 //! Launches of the twin, by the rules of CreateFleet of type `instant`.
 //!
-//! Decides the order of overrides, how many each gives, and what is reported of those that gave too little. An
-//! override that isn't reached isn't judged, as in EC2. Invariants: never more instances than asked for; an instance
-//! is launched from an image that is available at that moment, or not at all; while a token lives, its request has
-//! one answer.
+//! Decides the order of overrides, the instances of each, and the reported errors. As in EC2, an override that isn't
+//! reached isn't checked. Invariants: a launch never gives more instances than requested; its image is available at
+//! that moment; while a token lives, its request has one answer.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use tenon_ec2::port::{
 /// EC2's limit on overrides of an instant fleet ("EC2 Fleet quotas": 300 launch specifications).
 const OVERRIDES_MAX: usize = 300;
 
-/// A client token that was used.
+/// A used client token.
 #[derive(Debug)]
 pub(super) struct UsedToken {
     stored: String,
@@ -54,7 +53,7 @@ struct FleetCandidate<'a> {
     from: &'a FleetOverride,
 }
 
-/// What an override comes to.
+/// A resolved override.
 struct Resolved {
     pool: CapacityPool,
     vcpus: u32,
@@ -111,7 +110,7 @@ impl TwinState {
         answer.map(|(result, _)| result)
     }
 
-    /// What makes EC2 refuse a fleet as a whole.
+    /// Problems for which EC2 refuses a fleet as a whole.
     pub(super) fn check_fleet(&self, request: &CreateFleetRequest) -> Result<(), Ec2Error> {
         let refused = |code, message: &str| Err(error(Call::CreateFleet, code, message));
         if request.target_capacity == 0 {
@@ -232,7 +231,7 @@ impl TwinState {
         })
     }
 
-    /// What a type costs in a zone now; `None` where that isn't known.
+    /// The current price of a type in a zone; `None` if it is unknown.
     pub(super) fn price(
         &self,
         capacity_type: TargetCapacityType,

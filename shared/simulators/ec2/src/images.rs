@@ -1,7 +1,7 @@
-//! Images of the twin: made, available or failed, disabled, deregistered.
+//! Images of the twin: pending, available or failed, disabled, deregistered.
 //!
-//! Decides an image's state over time and the events of it. Invariant: events come for images of this account alone
-//! (EC2 tells the owner), and none comes for `pending`.
+//! Decides an image's state over time, and its events. Invariant: only images of this account have events, because
+//! EC2 informs the owner, and `pending` has none.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct NewImage {
     pub delay: Option<SignedDuration>,
     /// How it ends.
     pub outcome: ImageOutcome,
-    /// When it counts as deprecated.
+    /// Its deprecation time.
     pub deprecated_at: Option<Timestamp>,
 }
 

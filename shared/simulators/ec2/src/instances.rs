@@ -1,8 +1,8 @@
 //! Instances of the twin: pending, running, stopping, stopped, shutting-down, terminated.
 //!
-//! Decides an instance's state over time, its events, and what DescribeInstances shows of it. Invariants: a
-//! terminated instance never comes back, and gave back its capacity and address once; a new instance, and a new
-//! tag, is seen at the latest after the consistency delay.
+//! Decides an instance's state over time, its events, and its answer in DescribeInstances. Invariants: a terminated
+//! instance stays terminated, and returned its capacity and address once; a new instance, and a new tag, is visible
+//! within the consistency delay.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ const TERMINATED_VISIBLE: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug)]
 pub(super) struct TwinInstance {
-    /// As it is, with all its tags; shared with those who looked.
+    /// Its current state, with all its tags; shared with readers.
     pub(super) record: Arc<InstanceRecord>,
     pub(super) vcpus: u32,
-    /// Tags in the order in which they were set, with the moment from which each is seen.
+    /// Tags in their order, each with the time from which it is visible.
     pub(super) tags: Vec<(Timestamp, Tags)>,
     pub(super) interrupted: Option<Timestamp>,
 }
@@ -48,7 +48,7 @@ impl TwinInstance {
         seen.collect()
     }
 
-    /// As EC2 shows it; of a terminated instance it no longer says where it was.
+    /// The view in EC2's answers; a terminated instance has no addresses.
     fn view(&self, now: Timestamp) -> Instance {
         let view = Instance { tags: self.seen_tags(now), ..self.record.instance.clone() };
         match view.state {
@@ -98,7 +98,7 @@ const fn can_move(from: InstanceState, to: InstanceState) -> bool {
 }
 
 impl TwinState {
-    /// Moves an instance if it still can be, tells of it, and schedules what follows by itself.
+    /// Moves an instance if possible, sends the event, and schedules the next transition.
     pub(super) fn move_instance(&mut self, id: &InstanceId, to: InstanceState) {
         let now = self.now;
         let of_pool = self.is_of_pool(id);
@@ -235,7 +235,7 @@ impl TwinState {
         Ok(())
     }
 
-    /// Somebody stops, starts or terminates an instance behind Tenon's back, or its hardware fails.
+    /// Stops, starts or terminates an instance outside Tenon, or fails its hardware.
     pub(super) fn push(&mut self, id: &InstanceId, to: InstanceState) -> Result<(), NotPossible> {
         let from = self.living(id)?.instance().state;
         if !can_move(from, to) || matches!(to, InstanceState::Running | InstanceState::Stopped) {
@@ -254,7 +254,7 @@ impl TwinState {
         Ok(())
     }
 
-    /// An id that no instance ever had.
+    /// A new instance id.
     pub(super) fn new_instance_id(&mut self) -> InstanceId {
         loop {
             let number = self.number().to_string();

@@ -1,12 +1,11 @@
 //! The region twin: EC2 of one account and region as a deterministic state machine.
 //!
-//! It stands in for EC2 in simulation and on a machine without an AWS account. Decides what EC2 would answer and
-//! what happens by itself as time goes on; doesn't decide when time goes on (the clock is given), nor what becomes
-//! of the events that it sends (the bus is somebody else's).
+//! It stands in for EC2 in simulation and on a machine without an AWS account. Decides EC2's answers, and changes
+//! over time. The clock is an input, and the bus delivers its events.
 //!
-//! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules,
-//! token buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
-//! placement groups, kinds of capacity reservations but the ordinary one, default VPCs, practice runs of zonal shifts.
+//! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules, token
+//! buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
+//! placement groups, unusual kinds of capacity reservations, default VPCs, practice runs of zonal shifts.
 //!
 //! Invariant: everything follows from the seed, the clock and the order of calls.
 
@@ -94,7 +93,7 @@ pub struct TwinConfig {
     pub region: Region,
     /// The account's id, twelve digits.
     pub account: String,
-    /// What every choice follows from.
+    /// The seed of all choices.
     pub seed: u64,
     /// Which types it has.
     pub types: TypeSelection,
@@ -104,8 +103,8 @@ pub struct TwinConfig {
     pub delays: Delays,
     /// How long a new instance or tag can stay unseen at most.
     pub consistency_delay_max: SignedDuration,
-    /// How long a fleet's client token lives. EC2 documents 24 hours at least for instances' tokens, counted from
-    /// termination, and nothing for fleets; counting them from the request is the shortest reading.
+    /// The life of a fleet's client token. EC2 documents at least 24 hours for instances' tokens, counted from
+    /// termination, and nothing for fleets. Counting from the request is the shortest reading.
     pub token_life: SignedDuration,
     /// Whether calls are throttled.
     pub throttling: Throttling,
@@ -144,7 +143,7 @@ impl fmt::Debug for TwinConfig {
     }
 }
 
-/// Something asked of the twin that can't be, such as interrupting an on-demand instance.
+/// An impossible request to the twin, such as interrupting an on-demand instance.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotPossible(pub String);

@@ -47,8 +47,8 @@ impl TwinSubnet {
         Subnet { available_addresses: self.free(), ..self.subnet.clone() }
     }
 
-    /// The next free address. Going round makes a freed address rest before it is given again, as a name of a node
-    /// that just went shouldn't come back at once.
+    /// The next free address. The search goes round, so that a freed address, and its node's name, isn't reused at
+    /// once.
     pub(super) fn take(&mut self) -> Option<Ipv4Addr> {
         if self.free() == 0 {
             return None;

@@ -1,8 +1,8 @@
 //! Prices of the twin.
 //!
-//! On-demand prices are real ones of us-east-1, whatever the region: no others are known here. Spot prices are
-//! synthetic: a seeded walk below the on-demand price. Invariant: the spot price at a moment is a function of seed,
-//! type, zone and the ten minutes in which the moment lies, so it needs no state and can be asked for any time.
+//! On-demand prices are those of us-east-1 for every region. Spot prices are synthetic: a seeded walk below the
+//! on-demand price. Invariant: a spot price is a function of seed, type, zone and the ten minutes of the moment, so
+//! it needs no state.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{InstanceType, Zone};

@@ -1,6 +1,6 @@
-//! Chance as a function: the same seed and question give the same answer, in whatever order things are asked.
+//! Randomness as a function: the same seed and question give the same answer, in any order.
 //!
-//! Invariant: no state; so what one part of the twin draws never moves what another draws.
+//! Invariant: it has no state, so the draws of one part of the twin don't affect those of another.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -1,20 +1,20 @@
-//! What the twin remembers for those who check invariants: reading it costs no call.
+//! The twin's records for checks of invariants; reading them costs no call.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, Zone};
 
 use tenon_ec2::port::{ImageState, Instance, Tags, TargetCapacityType};
 
-/// How often a call was made.
+/// The count of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallCount {
-    /// All of them, those that were throttled, denied or failed among them.
+    /// All calls, with throttled, denied and failed ones.
     pub made: u64,
-    /// Those that were throttled.
+    /// Throttled calls.
     pub throttled: u64,
 }
 
-/// An instance that was launched.
+/// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRecord {
     /// When.
@@ -39,12 +39,12 @@ pub struct LaunchRecord {
     pub tags: Tags,
 }
 
-/// How a fleet request was answered.
+/// The answer to a fleet request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// It was carried out: these were launched.
+    /// It was executed: these instances were launched.
     New(Vec<InstanceId>),
-    /// Its token was known: the earlier answer was given again.
+    /// Its token was known: the earlier answer was repeated.
     Replayed,
     /// It was refused as a whole, with this code.
     Refused(String),
@@ -57,27 +57,27 @@ pub struct RequestRecord {
     pub at: Timestamp,
     /// Its client token.
     pub client_token: ClientToken,
-    /// How many it asked for.
+    /// The number of requested instances.
     pub target_capacity: u32,
     /// Every image that it names, itself or by its templates, with its state at that moment (`None`: never known).
     pub images: Vec<(ImageId, Option<ImageState>)>,
-    /// How it was answered.
+    /// The answer.
     pub outcome: RequestOutcome,
     /// How many overrides the answer has an error for.
     pub item_errors: usize,
 }
 
-/// An instance as it really is, whatever EC2 answers about it.
+/// The actual state of an instance, whatever EC2 answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRecord {
     /// The instance with its true tags and state.
     pub instance: Instance,
-    /// The image's state when it was launched.
+    /// The image's state at the launch.
     pub image_state_at_launch: ImageState,
-    /// What it was told at boot, from its launch template.
+    /// The user data of its launch template.
     pub user_data: Option<String>,
     /// Since when DescribeInstances answers for it.
     pub visible_at: Timestamp,
-    /// When it was terminated.
+    /// Its termination time.
     pub terminated_at: Option<Timestamp>,
 }

@@ -1,10 +1,10 @@
 //! Capacity reservations of the twin.
 //!
-//! Decides which instances are in one: those whose template targets it, and those of a template that says nothing of
-//! reservations where an open one matches. What a reservation has room for is counted from its instances. It doesn't
-//! model quotas, tenancy or platforms of reservations.
+//! Decides which instances are in one: those whose template targets it, and those of a template without a preference,
+//! if an open one matches. A reservation's free capacity is counted from its instances. It doesn't model quotas,
+//! tenancy or platforms of reservations.
 //!
-//! Invariant: a reservation never holds more instances than it was made for.
+//! Invariant: a reservation never holds more instances than its size.
 
 use tenon_domain::id::{InstanceId, ReservationId};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
@@ -19,10 +19,10 @@ use tenon_ec2::port::{
     CapacityReservation, CapacityReservationFilter, InstanceState, ReservationPreference, TargetCapacityType,
 };
 
-/// What a launch gets its capacity from.
+/// The source of a launch's capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CapacitySource {
-    /// The pool; open reservations first, where that is how the template was made.
+    /// The pool; matching open reservations first, if the template allows them.
     Pool {
         /// The open reservations that match.
         open: Vec<ReservationId>,
@@ -100,7 +100,7 @@ impl TwinState {
         Ok(self.reservations.values().filter(matches).map(shown).collect())
     }
 
-    /// Where a launch from a pool gets its capacity, as its template says.
+    /// The source of a launch's capacity, by its template.
     pub(super) fn source(
         &self,
         pool: &CapacityPool,
@@ -138,7 +138,7 @@ impl TwinState {
         open.iter().map(|id| self.room(id)).fold(0, u32::saturating_add)
     }
 
-    /// The reservation that the next instance of a source goes into.
+    /// The reservation of the next instance from a source.
     pub(super) fn next_reservation(&self, source: &CapacitySource) -> Option<ReservationId> {
         match source {
             CapacitySource::Reservation(id) => Some(id.clone()),

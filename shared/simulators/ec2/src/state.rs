@@ -1,7 +1,7 @@
-//! The twin's state and how time moves it.
+//! The twin's state, and its changes over time.
 //!
-//! Decides the order of what falls due: by time, then in the order in which it was scheduled. Invariants: time never
-//! goes back; whatever a caller sees, everything due until then has happened; all collections are ordered.
+//! Decides the order of due changes: by time, then by scheduling. Invariants: time never goes back; a caller sees all
+//! changes due by its time; all collections are ordered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl TwinState {
         })
     }
 
-    /// A number that was never given before.
+    /// A new number.
     pub(super) fn number(&mut self) -> u64 {
         self.numbers = self.numbers.saturating_add(1);
         self.numbers
@@ -176,7 +176,7 @@ impl TwinState {
         self.events.push(event);
     }
 
-    /// Counts a call, and lets it through or not: throttling, then rights. What is left is whether a fault hits it.
+    /// Counts a call, and checks throttling, then rights. Returns the fault that hits it, if any.
     pub(super) fn admit(&mut self, call: Call, cost: Cost) -> Result<Option<FaultEffect>, Ec2Error> {
         let count = self.calls.entry(call).or_default();
         count.made = count.made.saturating_add(1);

@@ -1,4 +1,4 @@
-//! ARC of the twin: which resources it manages, and which zones they are shifted away from.
+//! ARC of the twin: its managed resources, and their shifted zones.
 //!
 //! Decides when a shift ends by itself. Not modelled: practice runs, the weights that ARC applies.
 

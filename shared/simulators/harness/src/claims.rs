@@ -1,6 +1,6 @@
 //! Claims for tests of handlers: the n-th of the cluster `prod`, with its instance and its Node.
 //!
-//! Decides nothing. What differs between tests is set over what these give.
+//! Decides nothing. Each test changes the values that matter to it.
 
 #![expect(clippy::unwrap_used, reason = "test data: the names are written here")]
 

@@ -1,7 +1,7 @@
 //! A cluster for tests of functions that plan nodes: a registered cluster with a ready class, a catalogue, and an
-//! agent that reports what the test says.
+//! agent with the test's report.
 //!
-//! Decides nothing; everything goes through the same items that the other functions write.
+//! Decides nothing; everything goes through the items that functions write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Cluster {
     pub world: FunctionWorld,
     /// Its name.
     pub name: ClusterName,
-    /// What its agent reports next.
+    /// The objects of its agent's next report.
     pub objects: ClusterObjects,
     encoder: Encoder,
     manifest: Option<Manifest>,
@@ -56,8 +56,7 @@ impl Cluster {
     /// A cluster `prod` in the world with NodePool and EC2NodeClass `default`, resolved to one image of each
     /// architecture, and a whole catalogue of these types.
     ///
-    /// # Errors
-    /// [`ClusterProblem`] says what.
+    /// # Errors [`ClusterProblem`].
     pub fn new(world: FunctionWorld, types: &[&str]) -> Result<Self, ClusterProblem> {
         let name = ClusterName::parse("prod")?;
         let types = types.iter().map(|name| InstanceType::parse(*name)).collect::<Result<_, _>>()?;
@@ -210,10 +209,9 @@ impl Cluster {
         self.beat(now)
     }
 
-    /// The agent says that its report holds.
+    /// Writes the agent's heartbeat.
     ///
-    /// # Errors
-    /// [`ClusterProblem`] where the table doesn't take it.
+    /// # Errors [`ClusterProblem`] if the write fails.
     pub fn beat(&self, seen_at: Timestamp) -> Result<(), ClusterProblem> {
         let heartbeat = Heartbeat { generation: self.generation, seen_at };
         Ok(block_on(beat(&self.world.table, &self.name, heartbeat))?)
@@ -263,7 +261,7 @@ pub fn pool(requirements: &[&[&str]]) -> Value {
     })
 }
 
-/// A pod that asks for so much CPU, bound to a Node or not.
+/// A pod with this CPU request, bound to a Node or not.
 #[must_use]
 pub fn pod(name: &str, cpu: &str, node: Option<&str>) -> Value {
     json!({

@@ -1,8 +1,8 @@
-//! Ports for tests of handlers: the table in memory, the region twin, a clock that the test sets, and doorbells that
-//! are written down.
+//! Ports for tests of handlers: the table in memory, the region twin, a clock that the test sets, and recorded
+//! doorbells.
 //!
-//! Decides nothing. Each [`FunctionWorld`] is fresh and deterministic; handles cloned from it are the same world.
-//! Futures of its ports are ready at once, so `tenon_memory_table::block_on` runs a handler.
+//! Decides nothing. Each [`FunctionWorld`] is fresh and deterministic; cloned handles are the same world. Futures of its
+//! ports are ready at once, so `tenon_memory_table::block_on` runs a handler.
 
 pub mod claims;
 pub mod cluster;
@@ -38,7 +38,7 @@ pub enum WorldError {
     Region(#[from] DataError),
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that only the test moves.
 #[derive(Debug, Clone)]
 pub struct SetClock(Arc<Mutex<Timestamp>>);
 
@@ -90,19 +90,19 @@ pub enum RungBell {
 pub struct Recorder(Arc<Mutex<Vec<RungBell>>>, Arc<Mutex<Vec<JournalRecord>>>);
 
 impl Recorder {
-    /// What was written into the log since this was asked last.
+    /// The log's records since the last call.
     #[must_use]
     pub fn take_log(&self) -> Vec<JournalRecord> {
         std::mem::take(&mut *held(&self.1))
     }
 
-    /// What was rung since this was asked last.
+    /// The rings since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<RungBell> {
         std::mem::take(&mut *held(&self.0))
     }
 
-    /// The events among what was rung since this was asked last: detail type and detail, as text.
+    /// The events among the rings since the last call: detail type and detail, as text.
     #[must_use]
     pub fn take_events(&self) -> Vec<(String, serde_json::Value)> {
         self.take()
@@ -136,7 +136,7 @@ impl Signals for Recorder {
 /// How a world behaves.
 #[derive(Debug, Clone)]
 pub struct WorldConfig {
-    /// What every choice follows from.
+    /// The seed of all choices.
     pub seed: u64,
     /// Which instance types its region has, by name; none is all of them.
     pub types: Vec<String>,
@@ -162,7 +162,7 @@ impl Default for WorldConfig {
     }
 }
 
-/// A world of us-east-1: ports, and what stands behind them.
+/// A world of us-east-1: ports, and their simulators.
 #[derive(Debug, Clone)]
 pub struct FunctionWorld {
     /// The table.
@@ -178,10 +178,10 @@ pub struct FunctionWorld {
 }
 
 impl FunctionWorld {
-    /// A world. Reads see every write, instances and tags are seen at once, what EC2 does takes its usual time.
+    /// A world. Reads see every write, instances and tags are visible at once, and EC2's transitions take their usual
+    /// time.
     ///
-    /// # Errors
-    /// [`WorldError`] for a malformed name.
+    /// # Errors [`WorldError`] for a malformed name.
     pub fn new(config: &WorldConfig) -> Result<Self, WorldError> {
         let region = Region::parse("us-east-1")?;
         let clock = SetClock::at(EPOCH);

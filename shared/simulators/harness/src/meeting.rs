@@ -1,7 +1,6 @@
-//! A world in which another transaction comes between a handler's look and its commit.
+//! A world with another transaction between a handler's observation and its commit.
 //!
-//! Decides when: once, just before the first commit that a test names. What that commit then finds is what another function
-//! wrote meanwhile.
+//! Decides when: once, just before the first commit that the test's predicate matches.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,7 +18,7 @@ type Meets = Box<dyn Fn(&Commit) -> bool + Send>;
 pub type Meeting = Over<MeetingTable>;
 
 impl Meeting {
-    /// The world, in which `other` goes through just before the first commit that `meets` is true of.
+    /// The world, with `other` committed just before the first commit that `meets` matches.
     #[must_use]
     pub fn new(
         world: &FunctionWorld,

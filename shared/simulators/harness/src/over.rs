@@ -1,4 +1,4 @@
-//! A world's ports over another table: one that fails, waits or meets others on its way to the world's own.
+//! A world's ports over another table: one that fails, waits or conflicts on the way to the world's own.
 //!
 //! Decides nothing.
 
@@ -9,7 +9,7 @@ use tenon_twin::RegionTwin;
 use super::{FunctionWorld, Recorder};
 use tenon_runtime::ports::{Installation, Ports};
 
-/// A world whose table is this one.
+/// A world with this table.
 pub struct Over<T> {
     world: FunctionWorld,
     pub(super) table: T,

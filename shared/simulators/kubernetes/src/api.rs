@@ -1,6 +1,6 @@
-//! The API server's verbs: what `kubectl apply` and the agent's port do to the store.
+//! The API server's verbs: `kubectl apply` and the agent's port on the store.
 //!
-//! Decides what is refused and what admission fills in. Reads share the stored JSON, nothing is copied.
+//! Decides refusals, and admission's defaults. Reads share the stored JSON without a copy.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const NOTES_KEPT: usize = 10_000;
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
 impl ClusterState {
-    /// Creates or updates. What the manifest doesn't name of `status`, labels and annotations stays.
+    /// Creates or updates an object. `status`, labels and annotations outside the manifest stay.
     pub(super) fn apply(&mut self, mut object: Value) -> Result<Object, KubeError> {
         let Some(old) = ObjectKey::of(&object).and_then(|key| self.store.get(&key)).map(Arc::clone) else {
             return self.create(object);
@@ -66,7 +66,7 @@ impl ClusterState {
         self.store.create(object, self.now)
     }
 
-    /// What admission fills in for a pod: phase, grace, priority, and the tolerations for nodes that aren't ready.
+    /// Admission's defaults for a pod: phase, grace period, priority, and tolerations for nodes that aren't ready.
     fn admit_pod(&self, pod: &mut Value) {
         child(pod, "status").entry("phase").or_insert(json!("Pending"));
         let class = text(pod, "/spec/priorityClassName").unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets and the eviction subresource.
 //!
-//! Decides `status` of the budgets and whether an eviction goes through, as kube-apiserver's eviction REST handler and
-//! the disruption controller do. The status is computed anew at each eviction: no eviction uses an old one.
+//! Decides `status` of the budgets, and whether an eviction succeeds, like kube-apiserver's eviction REST handler and
+//! the disruption controller. Each eviction computes the status anew, so none uses an old one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::workloads::replicas;
 use tenon_snapshot::kube::Eviction;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
-/// What a budget's status says.
+/// The status of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BudgetStanding {
     expected: u32,
@@ -147,7 +147,8 @@ fn covers(budget: &Value, pod: &Value) -> bool {
         && matches_labels(tenon_snapshot::object::at(budget, "/spec/selector"), labels)
 }
 
-/// Whether the budget lets this pod go now. A pod that isn't Ready costs nothing where the policy or the budget says so.
+/// Whether the budget allows this pod's eviction now. A pod that isn't Ready costs nothing, if the policy or the
+/// budget says so.
 fn lets_go(budget: &Value, standing: BudgetStanding, pod: &Value) -> bool {
     if standing.allowed() > 0 {
         return true;

@@ -1,6 +1,6 @@
-//! What kubelets do with pods: start, complete, stop; and who deletes pods that no kubelet answers for.
+//! Kubelets and pods: start, completion, stop; and the deletion of pods without a kubelet.
 //!
-//! Decides when. A kubelet whose instance is gone does nothing any more: its pods neither start nor end.
+//! Decides the times. A kubelet without an instance does nothing: its pods neither start nor end.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 const RUN_SECONDS: &str = "/metadata/annotations/tenon.dev~1simulated-run-seconds";
 
 impl ClusterState {
-    /// Sets the timers that a bound pod needs. Asked again, the earliest one counts.
+    /// Sets the timers of a bound pod. With several calls the earliest counts.
     pub(super) fn observe_bound_pod(&mut self, key: &ObjectKey, pod: &Object) {
         let Some(node) = text(pod, "/spec/nodeName") else { return };
         let name = (key.namespace.clone(), key.name.clone());
@@ -78,7 +78,7 @@ impl ClusterState {
         }
     }
 
-    /// Deletes the pods of a node that don't tolerate its NoExecute taints, or no longer do.
+    /// Deletes the pods of a node that don't tolerate its NoExecute taints, or not any longer.
     pub(super) fn enforce_taints(&mut self, node: &str) {
         let Some(object) = self.store.get(&ObjectKey::node(node)).map(Arc::clone) else { return };
         let taints: Vec<&Value> = object::list(&object, "/spec/taints")
@@ -120,7 +120,7 @@ impl ClusterState {
         taints.iter().filter_map(until).min()
     }
 
-    /// Deletes, without grace, the pods that are bound to a Node that isn't there any more.
+    /// Deletes, without a grace period, pods bound to a Node that doesn't exist.
     pub(super) fn collect_pods(&mut self, node: &str) {
         if self.store.get(&ObjectKey::node(node)).is_some() {
             return;

@@ -1,15 +1,15 @@
 //! A simulated cluster: an API server in memory, controllers, kube-scheduler's placement, and kubelets that join.
 //!
-//! Decides what happens in a cluster between two looks at it, in virtual time: [`SimulatedCluster::tick`] says what
-//! time it is, [`SimulatedCluster::next_due`] when something happens next. It stands in where no real cluster is
-//! given; a real kube-scheduler is the judge of it.
+//! Decides the changes of a cluster in virtual time: [`SimulatedCluster::tick`] sets the time,
+//! [`SimulatedCluster::next_due`] is the time of the next change. It stands in for a real cluster; tests compare it
+//! with a real kube-scheduler.
 //!
-//! What it doesn't simulate: preemption, preferred affinities (nodes are ranked by how full they are), volume
-//! binding, rolling updates (a Deployment whose template changes replaces its pods at once), DRA (such pods are
-//! refused as unschedulable), ordered StatefulSets (their pods start in parallel).
+//! Not simulated: preemption, preferred affinities (nodes are ranked by their fill), volume binding, rolling updates
+//! (a changed template replaces a Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets
+//! (their pods start in parallel).
 //!
-//! Invariants: the same seed and the same calls give the same cluster; nothing happens between two ticks but what
-//! the API is told; the eviction log holds every eviction that was let through, with the budgets at that moment.
+//! Invariants: the same seed and the same calls give the same cluster; between two ticks only calls of the API change
+//! it; the eviction log holds every successful eviction, with the budgets at that moment.
 
 mod api;
 mod budgets;
@@ -43,7 +43,7 @@ use tenon_snapshot::versions::Versions;
 /// How the simulated cluster behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimulationConfig {
-    /// What UIDs and generated names depend on.
+    /// The seed of UIDs and generated names.
     pub seed: u64,
     /// From a pod's binding to its Ready: pulling images and starting.
     pub pod_start: SignedDuration,
@@ -88,8 +88,8 @@ pub struct Evicted {
     pub pod: ObjectKey,
     /// Its node.
     pub node: String,
-    /// The PodDisruptionBudgets that it cost a disruption: name, `disruptionsAllowed` just before. A pod that isn't
-    /// Ready costs none where `unhealthyPodEvictionPolicy` lets it go: it isn't among the healthy ones.
+    /// The PodDisruptionBudgets that it used: name, `disruptionsAllowed` just before. A pod that isn't Ready uses
+    /// none if `unhealthyPodEvictionPolicy` lets it go, because it isn't among the healthy ones.
     pub budgets: Vec<(String, u32)>,
 }
 
@@ -102,7 +102,7 @@ pub struct PodCounts {
     pub starting: usize,
     /// Not bound.
     pub pending: usize,
-    /// Terminating, whatever their phase; not counted above.
+    /// Terminating, in any phase; not counted above.
     pub terminating: usize,
     /// `Succeeded` or `Failed`.
     pub finished: usize,
@@ -120,7 +120,7 @@ impl SimulatedCluster {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets happen what is due up to `now`.
+    /// Executes all changes due up to `now`.
     pub fn tick(&self, now: Timestamp) {
         self.state().tick(now);
     }
@@ -131,7 +131,7 @@ impl SimulatedCluster {
         self.state().next_due()
     }
 
-    /// Counts up with every change: a cheap way to see that nothing happened.
+    /// Counts changes: a cheap way to see that there were none.
     #[must_use]
     pub fn versions(&self) -> Versions {
         self.state().store.versions()
@@ -145,10 +145,9 @@ impl SimulatedCluster {
         self.state().apply(object)
     }
 
-    /// Sets how many pods a Deployment of the namespace `default` has, from how many it had, as `kubectl scale` does.
+    /// Sets the replicas of a Deployment in the namespace `default`, from the current number, like `kubectl scale`.
     ///
-    /// # Errors
-    /// [`KubeError::NotFound`] where there is none of that name.
+    /// # Errors [`KubeError::NotFound`] without a Deployment of that name.
     pub fn scale(&self, name: &str, replicas: impl FnOnce(i64) -> i64) -> Result<Object, KubeError> {
         let key = ObjectKey::new(Kind::Deployment, "default", name);
         let mut state = self.state();
@@ -160,7 +159,8 @@ impl SimulatedCluster {
         state.apply(deployment)
     }
 
-    /// Deletes an object, as `kubectl delete` does: finalizers and grace hold it, what it owns goes with it.
+    /// Deletes an object, like `kubectl delete`: finalizers and grace periods delay it, and its dependents are
+    /// deleted with it.
     pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Deletion {
         let mut state = self.state();
         let now = state.now;
@@ -170,12 +170,12 @@ impl SimulatedCluster {
         }
     }
 
-    /// An instance boots: its kubelet will join as the specification says.
+    /// Boots an instance: its kubelet joins as the specification says.
     pub fn add_node(&self, spec: NodeSpec) {
         self.state().boot(spec);
     }
 
-    /// An instance is gone: its kubelet is silent from now on.
+    /// Removes an instance: its kubelet is silent from now on.
     pub fn remove_instance(&self, provider_id: &str) {
         self.state().power_off(provider_id);
     }
@@ -223,13 +223,13 @@ impl SimulatedCluster {
         state.store.all(Kind::Node).map(of).collect()
     }
 
-    /// What was told of objects lately, in its order.
+    /// The recent events, in their order.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
         self.state().notes.iter().cloned().collect()
     }
 
-    /// The evictions that were let through, in their order.
+    /// The successful evictions, in their order.
     #[must_use]
     pub fn evictions(&self) -> Vec<Evicted> {
         self.state().evictions.clone()

@@ -1,6 +1,6 @@
-//! Instances and their Nodes: a kubelet joins, is Ready, falls silent; the cloud controller takes its Node away.
+//! Instances and their Nodes: a kubelet joins, is Ready, falls silent; the cloud controller deletes its Node.
 //!
-//! Decides the Node's conditions and the taints that follow from them. It doesn't decide what our agent puts on it.
+//! Decides the Node's conditions, and the taints that follow from them. It doesn't decide the agent's changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,12 +63,12 @@ impl ClusterState {
         }
     }
 
-    /// Whether the node's kubelet runs pods: its instance runs and its Node is there and was Ready once.
+    /// Whether the node's kubelet runs pods: its instance runs, its Node exists, and was Ready once.
     pub(super) fn is_served(&self, node: &str) -> bool {
         let Some(object) = self.store.get(&ObjectKey::node(node)) else { return false };
         match text(object, "/spec/providerID").and_then(|instance| self.kubelets.get(instance)) {
             Some(kubelet) => kubelet.power == Power::On && object::condition(object, "Ready") == Some("True"),
-            // A Node that was applied by hand is served as long as it says that it is Ready.
+            // A hand-made Node is served while its condition Ready is True.
             None => object::condition(object, "Ready") == Some("True"),
         }
     }
@@ -129,7 +129,7 @@ impl ClusterState {
         self.after(self.config.cloud_controller_after, Timer::CloudController(instance.to_owned()));
     }
 
-    /// The cloud controller: a Node that isn't Ready and whose instance is gone is deleted; a finalizer holds it.
+    /// The cloud controller: deletes a Node that isn't Ready and has no instance; finalizers delay it.
     pub(super) fn delete_node_of(&mut self, instance: &str) {
         if let Some(key) = self.node_of(instance) {
             let _deleted = self.store.delete(&key, None, self.now);

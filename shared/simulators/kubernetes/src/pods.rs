@@ -1,4 +1,4 @@
-//! Pods made from templates, and what is true of a pod.
+//! Pods from templates, and their properties.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Label selectors and node selectors over JSON, as Kubernetes decides them.
+//! Label selectors and node selectors over JSON, by Kubernetes' rules.
 //!
-//! Written apart from the domain's requirements on purpose: what the planner predicts is judged by other code.
+//! They don't share code with the domain's requirements, so that they can judge the planner.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
-//! The cluster's state and its clockwork: timers, and who looks at what after a change.
+//! The cluster's state and its scheduler of changes: timers, and the reactions to a change.
 //!
-//! Decides the order in which things happen: timers by time, then by kind and name; after each moment the controllers
-//! by key, then the scheduler, until nothing changes any more.
+//! Decides the order: timers by time, then by kind and name; after each moment the controllers by key, then the
+//! scheduler, until nothing changes any longer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,16 +19,16 @@ use tenon_snapshot::pod::PodReader;
 /// Controllers that feed each other for ever would be a fault of this simulation: they are cut off.
 const ROUNDS_OF_A_MOMENT: usize = 1_000;
 
-/// What happens by itself at some time.
+/// A change that happens by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// The kubelet of an instance makes its Node.
     Join(String),
     /// The kubelet of an instance is Ready.
     Ready(String),
-    /// The Node of an instance that is gone isn't heard of any more.
+    /// The Node of a removed instance becomes unreachable.
     Unreachable(String),
-    /// The cloud controller finds that the instance of a Node is gone.
+    /// The cloud controller finds that a Node's instance doesn't exist.
     CloudController(String),
     /// A pod runs.
     Start(StoredName, String),
@@ -38,7 +38,7 @@ pub(super) enum Timer {
     Stop(StoredName, String),
     /// A NoExecute taint's tolerations may run out on a node.
     Taints(String),
-    /// Pods of a Node that is gone are deleted.
+    /// Pods of a removed Node are deleted.
     CollectPods(String),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct ClusterState {
     timers: BTreeSet<(Timestamp, Timer)>,
 }
 
-/// Who has to look again.
+/// The controllers that must look again.
 #[derive(Debug, Default)]
 struct Dirty {
     workloads: BTreeSet<ObjectKey>,
@@ -123,7 +123,7 @@ impl ClusterState {
         }
     }
 
-    /// Lets controllers, kubelets and the scheduler see what changed, until nothing changes any more.
+    /// Runs controllers, kubelets and the scheduler until nothing changes any longer.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_OF_A_MOMENT {
             let touched = self.store.take_touched();
@@ -196,7 +196,7 @@ impl ClusterState {
         self.observe_bound_pod(key, &pod);
     }
 
-    /// Deletes what the objects that are gone owned: the garbage collector, in the background.
+    /// Deletes the dependents of removed objects: the garbage collector, in the background.
     fn collect_orphans(&mut self) {
         for owner in self.store.take_gone_owners() {
             let owned: Vec<ObjectKey> =

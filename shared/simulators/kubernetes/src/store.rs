@@ -1,8 +1,8 @@
-//! The objects of the simulated API server, and the indexes that its controllers need.
+//! The objects of the simulated API server, and the indexes for its controllers.
 //!
-//! Decides versions, UIDs, finalizers and when an object is gone. It doesn't decide what anybody does about it.
+//! Decides versions, UIDs, finalizers, and when an object is removed. It doesn't decide the controllers' reactions.
 //!
-//! Invariants: an object that is written as it was gets no new version; the indexes hold exactly the pods there are.
+//! Invariants: an unchanged object gets no new version; the indexes hold exactly the existing pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl ObjectStore {
         self.owned.get(owner).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
-    /// The objects that an owner that is gone leaves without any.
+    /// The dependents of an owner that doesn't exist.
     pub(super) fn orphans_of(&self, owner: &str) -> impl Iterator<Item = &Object> {
         self.dependents_of(owner).filter(|object| {
             object::list(object, "/metadata/ownerReferences")
@@ -91,7 +91,7 @@ impl ObjectStore {
         found.any(|owner| text(reference, "/uid") == Some(object::uid(owner)))
     }
 
-    /// What changed since this was asked last, in the order of the keys; objects that are gone are among it.
+    /// The changed objects since the last call, by key, with removed ones.
     pub(super) fn take_touched(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.touched)
     }
@@ -106,12 +106,12 @@ impl ObjectStore {
         self.version
     }
 
-    /// What changed how often.
+    /// The counters of changes.
     pub(super) fn versions(&self) -> Versions {
         self.versions
     }
 
-    /// UIDs of objects that are gone since this was asked last.
+    /// UIDs of objects removed since the last call.
     pub(super) fn take_gone_owners(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.gone_owners)
     }
@@ -140,8 +140,7 @@ impl ObjectStore {
         Ok(self.insert(key, object))
     }
 
-    /// Replaces an object. Where its spec changed, its generation counts up; where it is terminating and nothing holds
-    /// it any more, it goes.
+    /// Replaces an object. A changed spec raises the generation; a terminating object without finalizers is removed.
     pub(super) fn update(&mut self, mut object: Value) -> Result<Object, KubeError> {
         let key = key_of(&object)?;
         let Some(old) = self.get(&key).map(Arc::clone) else { return Err(KubeError::NotFound { key }) };
@@ -195,7 +194,7 @@ impl ObjectStore {
         Some(())
     }
 
-    /// Takes an object away, whatever holds it but finalizers: the kubelet's last word on a pod.
+    /// Removes an object without finalizers, whatever else delays it: the kubelet's last report on a pod.
     pub(super) fn release(&mut self, key: &ObjectKey) {
         self.change(key, |object| {
             metadata(object).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
@@ -243,7 +242,7 @@ impl ObjectStore {
         self.unindex(key, &old);
         self.gone_owners.insert(object::uid(&old).to_owned());
         self.touched.insert(key.clone());
-        // Whoever controls it, or counts it, looks again.
+        // Its controllers, and the counters over it, look again.
         if let Some(node) = text(&old, "/spec/nodeName") {
             self.touched.insert(ObjectKey::node(node));
         }
@@ -294,7 +293,7 @@ fn is_held(object: &Value) -> bool {
             > 0
 }
 
-/// A pod that no kubelet runs, or that is finished, goes at once.
+/// A pod that no kubelet runs, or that has finished, is removed at once.
 fn pod_grace(pod: &Value, asked: Option<u32>) -> u32 {
     let finished = matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"));
     if text(pod, "/spec/nodeName").is_none() || finished {
@@ -320,7 +319,7 @@ pub(super) fn child<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<Strin
     as_map(as_map(object).entry(field).or_insert(Value::Null))
 }
 
-/// The value as a map; what is none becomes an empty one.
+/// The value as a map; another value becomes an empty one.
 fn as_map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());

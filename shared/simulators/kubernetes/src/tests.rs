@@ -1,4 +1,4 @@
-//! What a user of the simulated cluster would notice.
+//! The simulated cluster as its users see it.
 
 use super::*;
 use serde_json::json;
@@ -109,7 +109,7 @@ fn the_scheduler_keeps_every_filter() {
     let selector = json!({"matchLabels": {"app": "web"}});
     let spread = json!([{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]);
-    // The node that the pods don't tolerate counts: taints are ignored by default.
+    // The node whose taints the pods don't tolerate counts: taints are ignored by default.
     check(json!({"topologySpreadConstraints": spread}), "a=0 b=1");
     let term = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]);
     let required = |kind: &str| json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": term}});

@@ -1,6 +1,6 @@
-//! Controllers that make pods: Deployments (through ReplicaSets), ReplicaSets, StatefulSets, Jobs, DaemonSets.
+//! Controllers of pods: Deployments (through ReplicaSets), ReplicaSets, StatefulSets, Jobs, DaemonSets.
 //!
-//! Decides how many pods there are and how they are named. It doesn't decide where they run.
+//! Decides the number of pods and their names, not their nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::state::ClusterState;
 use super::store::{child, metadata};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 
-/// What the DaemonSet controller adds to its pods' tolerations.
+/// Tolerations that the DaemonSet controller adds to its pods.
 const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
     (NOT_READY, "NoExecute"),
     (UNREACHABLE, "NoExecute"),
@@ -28,7 +28,7 @@ const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
 ];
 
 impl ClusterState {
-    /// Makes one workload's pods what it asks for.
+    /// Reconciles the pods of one workload.
     pub(super) fn reconcile_workload(&mut self, key: &ObjectKey) {
         let Some(owner) = self.store.get(key).map(Arc::clone) else { return };
         if object::deleted_at(&owner).is_some() {
@@ -101,7 +101,7 @@ impl ClusterState {
             (0..replicas(set)).map(|n| format!("{}-{n}", object::name(set))).collect();
         let known: Vec<Object> = self.store.owned_by(object::uid(set)).map(Arc::clone).collect();
         for pod in &known {
-            // A finished pod is replaced under its name, once it is gone.
+            // A finished pod is replaced under its name, once it is removed.
             if !wanted.contains(object::name(pod)) || pods::is_finished(pod) {
                 self.delete_pod(pod);
             }
@@ -256,7 +256,7 @@ fn daemon_pod(set: &Value, template: &Value, name: &str, node: &str) -> Value {
     let required = child(affinity, "nodeAffinity")
         .entry("requiredDuringSchedulingIgnoredDuringExecution")
         .or_insert_with(|| json!({"nodeSelectorTerms": []}));
-    // As the DaemonSet controller does: the name takes the place of what the template asked for, which held already.
+    // Like the DaemonSet controller: the name replaces the template's affinity, which the node already satisfies.
     if let Some(required) = required.as_object_mut() {
         required.clear();
         required.insert("nodeSelectorTerms".to_owned(), json!([{"matchFields": fields}]));

@@ -1,7 +1,7 @@
-//! What tasks ask of the world, with what they ask it for.
+//! The requests of tasks to the world, with their arguments.
 //!
-//! Decides nothing: hooks hear it, and tests compare it with the rights that the stacks give. Calls whose arguments no
-//! right depends on are told by their name alone.
+//! Decides nothing: hooks receive them, and tests compare them with the stacks' policies. A request whose arguments
+//! affect no right has only its name.
 
 use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{CreateFleetRequest, CreateLaunchTemplate, Tags};

@@ -1,8 +1,8 @@
-//! The month's bill, worked out from what was counted in a simulated while.
+//! The month's bill, computed from the counts of a simulated period.
 //!
-//! Decides prices and what is assumed where nothing can be counted on one machine: how long calls take, and that Lambda
-//! polls queues. Left out: the agent's compute, logs (the functions write none while nothing happens), backups beyond
-//! the table's size, free tiers. Money is in nano-dollars, exact until it is printed.
+//! Decides prices, and the assumptions about quantities that one machine can't show: the length of calls, and
+//! Lambda's polling of queues. Left out: the agent's compute, logs (the functions write none while nothing happens),
+//! backups beyond the table's size, free tiers. Money is in nano-dollars, exact until it is printed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ use tenon_table::{Commit, QueryPage};
 use crate::engine::SimulatedRegion;
 use crate::gate::{CallFate, CallMoment, CallSite, Evicting, Hooks};
 
-/// List prices of us-east-1 in nano-dollars. Lambda's are from its price page, read in September 2026; the others as
-/// published since DynamoDB's price cut of November 2024, not read again since.
+/// List prices of us-east-1 in nano-dollars. Lambda's are from its price page, read in September 2026; the others are
+/// the published ones since DynamoDB's price cut of November 2024, not checked again.
 mod price {
     /// A Lambda request: 0.20 USD a million.
     pub(super) const LAMBDA_REQUEST: u64 = 200;
@@ -36,8 +36,8 @@ mod price {
     pub(super) const STORED_GB_MONTH: u64 = 450_000_000;
 }
 
-/// How long an invocation takes beside its calls: Lambda's and the handler's own time, with some starts of new
-/// environments (about 0.1 s each, several a day) spread over all. Planning for a hundred nodes takes less than this.
+/// The time of an invocation besides its calls: Lambda's and the handler's own, with a share of cold starts (about
+/// 0.1 s each, several a day). A plan for a hundred nodes takes less than this.
 const INVOCATION_MILLIS: u64 = 20;
 
 /// How long a call of the table takes, with room: DynamoDB answers within single-digit milliseconds.
@@ -46,8 +46,8 @@ const TABLE_CALL_MILLIS: u64 = 5;
 /// How long a call of EC2 takes. Those that list much take longer, those of launches too; most take less.
 const EC2_CALL_MILLIS: u64 = 150;
 
-/// Lambda polls a standard queue with five long polls at once while nothing comes (Lambda's guide, "Understanding
-/// polling and batching behavior for Amazon SQS event source mappings"), each 20 s long.
+/// Lambda polls an idle standard queue with five parallel long polls (Lambda's guide, "Understanding polling and
+/// batching behavior for Amazon SQS event source mappings"), each 20 s long.
 const LAMBDA_POLLERS: u64 = 5;
 
 /// An agent polls its queue with one long poll.
@@ -60,14 +60,14 @@ const DAYS: u64 = 30;
 
 const MILLIS_A_DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// Counts the calls of each task, and lets them through to the hooks within.
+/// Counts the calls of each task, and passes them to the inner hooks.
 pub struct CountedCalls {
     within: Arc<dyn Hooks>,
     made: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 impl CountedCalls {
-    /// Counts on the way to these hooks.
+    /// Counts the calls to these hooks.
     #[must_use]
     pub const fn new(within: Arc<dyn Hooks>) -> Self {
         Self { within, made: Mutex::new(BTreeMap::new()) }
@@ -122,7 +122,7 @@ impl Hooks for CountedCalls {
     }
 }
 
-/// What was counted up to a moment; two of them give what a while took.
+/// Counts up to a moment; the difference of two is a period.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BillCounts {
     /// Time since the beginning.
@@ -131,7 +131,7 @@ pub struct BillCounts {
     pub read_half_units: u64,
     /// Write units.
     pub write_units: u64,
-    /// What the table stores, with 100 bytes more for each item.
+    /// The bytes stored in the table, with 100 more for each item.
     pub stored_bytes: u64,
     /// Invocations, by function.
     pub invocations: BTreeMap<FunctionName, u64>,
@@ -139,7 +139,7 @@ pub struct BillCounts {
     pub mb_millis: u64,
     /// Calls of EC2 and its prices, by call.
     pub ec2_calls: BTreeMap<&'static str, u64>,
-    /// Messages that were sent to functions' queues.
+    /// Messages sent to functions' queues.
     pub messages: u64,
     /// SQS requests for them, and for the agents' rings.
     pub queue_requests: u64,
@@ -154,7 +154,7 @@ pub struct BillCounts {
 }
 
 impl BillCounts {
-    /// What was counted up to now.
+    /// The counts up to now.
     #[must_use]
     pub fn of(region: &SimulatedRegion, calls: &CountedCalls) -> Self {
         let meter = region.table().meter();
@@ -185,7 +185,7 @@ impl BillCounts {
         }
     }
 
-    /// What came since an earlier reading; what is stored and how many clusters there are is as of now.
+    /// The counts since an earlier reading; stored bytes and the number of clusters are current.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -196,7 +196,7 @@ impl BillCounts {
         }
     }
 
-    /// What this has more than another count of an equal while: the part of what only this one had.
+    /// The excess over the counts of another period of equal length.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Self {
         Self {
@@ -225,7 +225,7 @@ impl BillCounts {
         }
     }
 
-    /// What it comes to in a month in which all time is like this, where Lambda polls so many queues.
+    /// The bill of a month like this period, with so many polled queues.
     #[must_use]
     pub fn month(&self, polled_queues: u64) -> Bill {
         let millis = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -284,7 +284,7 @@ fn mb_millis(
     own.chain(waiting).sum()
 }
 
-/// A month's bill: nano-dollars by what they are for.
+/// A month's bill: nano-dollars by item.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bill(pub Vec<(&'static str, u64)>);
 

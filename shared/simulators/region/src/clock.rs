@@ -1,4 +1,4 @@
-//! The region's time: virtual, in whole milliseconds, moved by the engine alone.
+//! The region's time: virtual, in whole milliseconds, moved only by the engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ pub const START: &str = "2026-01-01T00:00:00Z";
 pub struct RegionClock(Arc<AtomicI64>);
 
 impl RegionClock {
-    /// A clock that stands at this time.
+    /// A clock at this time.
     #[must_use]
     pub fn at(start: Timestamp) -> Self {
         Self(Arc::new(AtomicI64::new(start.as_millisecond())))
@@ -25,7 +25,7 @@ impl RegionClock {
         Timestamp::from_millisecond(self.0.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
     }
 
-    /// Moves to a later time; an earlier one changes nothing, so time never goes back.
+    /// Moves to a later time; an earlier one changes nothing.
     pub fn advance_to(&self, to: Timestamp) {
         self.0.fetch_max(to.as_millisecond(), Ordering::SeqCst);
     }

@@ -1,8 +1,7 @@
-//! Where a task can be stopped: every call of a port passes its gate, before it takes effect and before its answer is
-//! heard.
+//! The gate of a task: every port call passes it, before its effect and before its answer.
 //!
-//! Decides nothing: [`Hooks`] do. With the hooks of an undisturbed region a call goes straight through; the
-//! simulation's make it slow, refuse it, lose its answer, or end the task there, which is a crash between two calls.
+//! Decides nothing: [`Hooks`] do. In an undisturbed region a call passes at once. The simulation's hooks delay it,
+//! refuse it, lose its answer, or end the task, which is a crash between two calls.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,7 +28,7 @@ pub enum CallMoment {
 /// A call of a port by a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallSite {
-    /// Whose call it is: a function's name, or `agent`.
+    /// The caller: a function's name, or `agent`.
     pub task: &'static str,
     /// The call: `table.commit`, `ec2.create_fleet`, ….
     pub call: &'static str,
@@ -37,12 +36,12 @@ pub struct CallSite {
     pub moment: CallMoment,
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFate {
-    /// It goes on at once.
+    /// It continues at once.
     Go,
-    /// It goes on after a while; other tasks run meanwhile.
+    /// It continues after a delay; other tasks run meanwhile.
     Delay(SignedDuration),
     /// It fails: before, as throttled and without effect; after, with its effect and without an answer.
     Fail,
@@ -50,18 +49,19 @@ pub enum CallFate {
     Deny,
     /// It fails by the service's own fault, and has no effect; after, it fails without an answer.
     Break,
-    /// It meets another transaction on one of its items, and has no effect; after, and what writes nothing, goes on.
+    /// It conflicts with another transaction on one of its items, and has no effect. After the effect, or without a
+    /// write, it continues.
     Conflict,
     /// The task ends here.
     Crash,
 }
 
-/// Who decides the fate of calls and of events.
+/// Decides the fate of calls and events.
 pub trait Hooks: Send + Sync {
-    /// What becomes of a call.
+    /// The fate of a call.
     fn call(&self, site: CallSite) -> CallFate;
 
-    /// When an event arrives, counted from now: never (lost), once, or more often (doubled).
+    /// The delays of an event's deliveries: none (lost), one, or more (duplicated).
     fn delivery(&self) -> Vec<SignedDuration>;
 
     /// How the agent hears its doorbell; like [`Hooks::delivery`].
@@ -69,28 +69,28 @@ pub trait Hooks: Send + Sync {
         self.delivery()
     }
 
-    /// Hears what a task asks of the world.
+    /// Receives the requests of a task.
     fn hear(&self, _task: &'static str, _asked: AskedCall<'_>) {}
 
-    /// Changes what a task commits. Only sabotage does: tests break the code here and watch the invariants.
+    /// Changes a task's commit. Only sabotage does: tests break the code here and watch the invariants.
     fn tamper_commit(&self, _task: &'static str, _commit: &mut Commit) {}
 
-    /// Changes what a task's query answers; only sabotage does.
+    /// Changes the answer to a task's query; only sabotage does.
     fn tamper_page(&self, _task: &'static str, _page: &mut QueryPage) {}
 
-    /// Changes what a task's reads by key answer; only sabotage does.
+    /// Changes the answer to a task's reads by key; only sabotage does.
     fn tamper_items(&self, _task: &'static str, _asked: &[Key], _items: &mut BTreeMap<Key, Item>) {}
 
-    /// Changes what EC2 says of instances; only sabotage does.
+    /// Changes EC2's answer about instances; only sabotage does.
     fn tamper_instances(&self, _: &mut Vec<Instance>) {}
 
     /// Changes a launch; only sabotage does.
     fn tamper_fleet(&self, _: &mut CreateFleetRequest) {}
 
-    /// Changes what EC2 says of images; only sabotage does.
+    /// Changes EC2's answer about images; only sabotage does.
     fn tamper_images(&self, _: &mut Vec<Image>) {}
 
-    /// Changes what the agent patches; only sabotage does.
+    /// Changes the agent's patch; only sabotage does.
     fn tamper_patch(&self, _: &mut Value) {}
 
     /// How the agent's evictions are carried out; only sabotage changes it.
@@ -102,9 +102,9 @@ pub trait Hooks: Send + Sync {
 /// How an eviction is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evicting {
-    /// As it must be: budgets are asked.
+    /// By eviction, which obeys PodDisruptionBudgets: the correct way.
     ByEviction,
-    /// By deleting the pod: no budget is asked.
+    /// By deletion, which ignores PodDisruptionBudgets.
     ByDeletion,
 }
 
@@ -140,13 +140,13 @@ enum GateState {
 /// Why a task's future is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStop {
-    /// It goes on after a while.
+    /// It continues after this time.
     For(SignedDuration),
     /// It has crashed: drop it.
     Crashed,
 }
 
-/// Whether a call goes on.
+/// Whether a call continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
     /// It does.
@@ -175,7 +175,7 @@ impl TaskGate {
             (CallFate::Conflict, CallMoment::Before) => Passage::Conflict,
             (CallFate::Deny, CallMoment::Before) => Passage::Denied,
             (CallFate::Break, CallMoment::Before) => Passage::Broken,
-            // What has taken effect can't be refused any more.
+            // A call can't be refused after its effect.
             (CallFate::Fail, _) | (CallFate::Deny | CallFate::Break, CallMoment::After) => Passage::Fail,
             (CallFate::Delay(delay), _) => {
                 self.stop(GateState::Waiting(delay)).await;
@@ -189,7 +189,7 @@ impl TaskGate {
         }
     }
 
-    /// Lets time pass: the task goes on after a while.
+    /// Lets time pass: the task continues afterwards.
     pub async fn pause(&self, time: SignedDuration) {
         self.stop(GateState::Waiting(time)).await;
     }
@@ -199,24 +199,24 @@ impl TaskGate {
         Stopped { polled: false }
     }
 
-    /// Tells the hooks what is asked of the world.
+    /// Passes a request to the hooks.
     pub fn hear(&self, asked: AskedCall<'_>) {
         self.hooks.hear(self.task, asked);
     }
 
-    /// Whose gate it is.
+    /// The task of the gate.
     #[must_use]
     pub const fn task(&self) -> &'static str {
         self.task
     }
 
-    /// Who decides.
+    /// The hooks.
     #[must_use]
     pub fn hooks(&self) -> &dyn Hooks {
         self.hooks.as_ref()
     }
 
-    /// Why the task's future was pending; the engine asks after each poll.
+    /// Why the task's future was pending; the engine reads it after each poll.
     #[must_use]
     pub fn take_stop(&self) -> TaskStop {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +229,7 @@ impl TaskGate {
     }
 }
 
-/// Pending once.
+/// A future that is pending once.
 struct Stopped {
     polled: bool,
 }

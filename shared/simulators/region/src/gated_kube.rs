@@ -26,7 +26,7 @@ impl GatedKube {
         Self { inner, gate, outbox }
     }
 
-    /// Writes down that a pod is deleted rather than evicted. One that has gone meanwhile isn't deleted by anybody.
+    /// Records the deletion of a pod that wasn't evicted. A pod that doesn't exist any longer isn't recorded.
     fn note_deletion(&self, key: &ObjectKey, uid: &str) {
         if key.kind != Kind::Pod {
             return;

@@ -1,4 +1,4 @@
-//! What happens, as it happens: the lines of `tenon local`.
+//! Happenings: the lines of `tenon local`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -10,13 +10,13 @@ pub enum HappeningKind {
     Event,
     /// A decision: a journal record.
     Decision,
-    /// What a function or the agent did.
+    /// An action of a function or the agent.
     Action,
     /// A Node came, changed or went.
     Node,
     /// Pods changed.
     Pod,
-    /// What the scenario says.
+    /// A note of the scenario.
     Note,
 }
 
@@ -35,23 +35,23 @@ impl HappeningKind {
     }
 }
 
-/// Whom a line is for.
+/// The audience of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Audience {
     /// Everybody.
     #[default]
     Everybody,
-    /// Those who want everything: another line says the same to people, or it is how things always go.
+    /// Readers who want everything: for people, another line says the same, or it is the usual course.
     Scripts,
 }
 
-/// Whether anybody takes the lines of events and decisions: wording them costs more than what they are about.
+/// Whether the lines of events and decisions are read: wording them costs more than their subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Listeners {
-    /// Somebody does.
+    /// They are read.
     #[default]
     Some,
-    /// Nobody does, and they aren't worded.
+    /// They aren't, and aren't worded.
     None,
 }
 
@@ -60,15 +60,15 @@ pub enum Listeners {
 pub struct Happening {
     /// When.
     pub at: Timestamp,
-    /// What kind.
+    /// Its kind.
     pub kind: HappeningKind,
-    /// What it is about: an instance, a claim, a node, ….
+    /// Its subject: an instance, a claim, a node, ….
     pub subject: String,
     /// One sentence.
     pub message: String,
     /// More, by name.
     pub details: Map<String, Value>,
-    /// Whom it is for.
+    /// Its audience.
     pub audience: Audience,
 }
 
@@ -115,8 +115,8 @@ impl Happening {
     }
 }
 
-/// Lines as people read them: what is for scripts is left out, and what happened to several subjects at one time is one
-/// line that names them.
+/// Lines for people: lines for scripts are left out, and equal happenings of several subjects at one time are one
+/// line with their names.
 #[must_use]
 pub fn for_people(happenings: impl IntoIterator<Item = Happening>) -> Vec<Happening> {
     let mut told: Vec<(Happening, Vec<String>)> = Vec::new();

@@ -1,6 +1,7 @@
-//! Items of the table as the domain's types, read again only when they changed: whoever looks at a region looks often.
+//! Items of the table as the domain's types, cached and read again only after a change, because a region is inspected
+//! often.
 //!
-//! Invariant: what is given is what the table holds at that moment.
+//! Invariant: the result is the table's content at that moment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use tenon_memory_table::{MemoryTable, StoredItem};
 use tenon_table::Key;
 use tenon_table::items::{self, ItemForm};
 
-/// What was read of all clusters.
+/// The cached items of all clusters.
 #[derive(Debug, Default)]
 pub(crate) struct KeptClusters {
     pub(crate) claims: KeptItems<Claim>,
@@ -21,7 +22,7 @@ pub(crate) struct KeptClusters {
     pub(crate) commands: KeptItems<Command>,
 }
 
-/// What was read of one kind, by cluster.
+/// The cached items of one kind, by cluster.
 #[derive(Debug)]
 pub(crate) struct KeptItems<T>(Mutex<BTreeMap<ClusterName, KeptRead<T>>>);
 
@@ -34,7 +35,7 @@ struct KeptRead<T> {
     list: Vec<Arc<T>>,
 }
 
-/// An item, and what it says where it can be read.
+/// An item, with its value if it is readable.
 type ReadItem<T> = (Arc<StoredItem>, Option<Arc<T>>);
 
 impl<T> Default for KeptItems<T> {
@@ -51,7 +52,7 @@ impl<T> Default for KeptRead<T> {
 }
 
 impl<T: ItemForm> KeptItems<T> {
-    /// The items of a cluster whose sort keys begin so, those that can be read, by sort key.
+    /// The readable items of a cluster with this prefix, by sort key.
     pub(crate) fn of(&self, table: &MemoryTable, cluster: &ClusterName, prefix: &str) -> Vec<Arc<T>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !kept.contains_key(cluster) {

@@ -1,7 +1,7 @@
-//! The kubelets of instances: what a booted instance tells its cluster.
+//! The kubelets of instances: a booted instance's Node.
 //!
-//! Decides what a Node looks like when it joins, from the instance's user data, type and image: what nodeadm, the kernel
-//! and the cloud controller would make of them. It doesn't decide when: that is the region's boot times.
+//! Decides a Node at its join, from the instance's user data, type and image, like nodeadm, the kernel and the cloud
+//! controller. The region's boot times decide when it joins.
 
 use std::collections::BTreeMap;
 
@@ -38,14 +38,14 @@ impl Default for BootTimes {
     }
 }
 
-/// What firmware, hypervisor and kernel take of the stated memory at least, and how much more it is at most, by type and
-/// image. It is less than planners take it to be, as mostly in EC2; the exact numbers are the simulation's own.
+/// The least share of the stated memory that firmware, hypervisor and kernel take, and the range above it, by type
+/// and image. It is less than the planners' estimate, as mostly in EC2; the exact numbers are the simulation's own.
 const TAKEN_AT_LEAST: u32 = 60_000;
 const TAKEN_BESIDE: u32 = 14_000;
-/// `/proc/meminfo`, which kubelets report, counts in KiB.
+/// `/proc/meminfo`, which kubelets report, is in KiB.
 const KIB: u64 = 1024;
 
-/// Memory that the kubelets of a type with an image report: 92.6 to 94 % of what EC2 states.
+/// The memory that kubelets of a type with an image report: 92.6 to 94 % of EC2's stated memory.
 #[must_use]
 pub fn reported_memory(stated_bytes: u64, instance_type: &InstanceType, image: &ImageId) -> LearnedMemory {
     let [first, second, ..] = *Digest::of_texts([instance_type.as_str(), image.as_str()]).bytes();
@@ -54,7 +54,7 @@ pub fn reported_memory(stated_bytes: u64, instance_type: &InstanceType, image: &
     LearnedMemory(stated_bytes.saturating_sub(taken) / KIB * KIB)
 }
 
-/// What nodeadm reads from user data: its NodeConfig.
+/// The NodeConfig that nodeadm reads from user data.
 #[derive(Debug, Default)]
 struct NodeConfig {
     labels: BTreeMap<String, String>,
@@ -62,8 +62,8 @@ struct NodeConfig {
     max_pods: Option<u32>,
 }
 
-/// The Node that a running instance makes, with so much memory where that is said; `None` for one that joins no cluster: a
-/// type that nobody knows.
+/// The Node of a running instance, with this memory if it is given; `None` for an unknown type, which joins no
+/// cluster.
 #[must_use]
 pub fn node_of(record: &InstanceRecord, boot: BootTimes, memory: Option<LearnedMemory>) -> Option<NodeSpec> {
     let instance = &record.instance;
@@ -111,7 +111,7 @@ fn cloud_labels(instance: &Instance, name: &str) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// The region of a zone's name: up to its first number, whatever a local zone or a Wavelength zone has behind it.
+/// The region of a zone's name: up to its first number, for local and Wavelength zones too.
 fn region_of(zone: &str) -> &str {
     let number = zone.find(|c: char| c.is_ascii_digit()).unwrap_or(zone.len());
     let behind = zone.get(number..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! One region of Tenon on one machine: the functions wired as template.yaml says, the table in memory, the region twin,
-//! simulated clusters, and the clock that moves them.
+//! One region of Tenon on one machine: the functions with the wiring of template.yaml, the table in memory, the
+//! region twin, simulated clusters, and their clock.
 
 pub mod asked;
 pub mod bill;

@@ -1,7 +1,7 @@
-//! Clusters that aren't in this process: their API server, their agent and their nodes are somewhere else.
+//! Clusters outside this process, with their own API server, agent and nodes.
 //!
-//! Decides what such a cluster is told: instances that start and go, and the agent's doorbell. What it tells comes as
-//! events on our bus ([`SimulatedRegion::publish`]), and through the table.
+//! Decides what such a cluster receives: changes of instances, and the agent's doorbell. Its own news come as events
+//! on our bus ([`SimulatedRegion::publish`]), and through the table.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub trait OutsideCluster: Send {
     /// An instance of the cluster runs: its kubelet joins when it has booted.
     fn power_on(&self, record: &InstanceRecord);
 
-    /// An instance of the cluster stops, goes or is gone: the record says which.
+    /// Stops or removes an instance of the cluster, as the record says.
     fn power_off(&self, record: &InstanceRecord);
 
     /// The agent's doorbell rings.
@@ -48,7 +48,7 @@ impl SimulatedRegion {
         all.into_iter()
     }
 
-    /// What a cluster's agent last reported; nothing before its first report.
+    /// The last snapshot of a cluster's agent; `None` before its first report.
     #[must_use]
     pub fn reported(&self, cluster: &ClusterName) -> Option<Snapshot> {
         let mut cache = ChunkCache::default();

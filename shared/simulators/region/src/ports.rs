@@ -1,4 +1,4 @@
-//! The ports of a task: the region's own table and twin behind a gate, and an outbox for its doorbells.
+//! The ports of a task: the region's table and twin behind a gate, and an outbox for its doorbells.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,12 +38,12 @@ pub enum TaskSignal {
     },
 }
 
-/// What tasks leave for the engine to pick up after each poll.
+/// A task's output, which the engine collects after each poll.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Doorbells, in order.
     pub signals: Vec<TaskSignal>,
-    /// Journal records that were committed: key and item.
+    /// Committed journal records: key and item.
     pub records: Vec<(Key, Item)>,
     /// Pods that the agent deleted without asking a budget: the pod, and its node.
     pub pod_deletions: Vec<(ObjectKey, String)>,
@@ -148,7 +148,7 @@ impl Signals for LocalSignals {
         self.push(TaskSignal::RingAgent(cluster.clone()));
     }
 
-    /// What is told is in the journal, where a transcript has it from.
+    /// Transcripts read these lines from the journal.
     fn log(&self, _: &JournalRecord) {}
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
@@ -198,7 +198,7 @@ impl GatedTable {
     }
 }
 
-/// What the table's adapter makes of an AccessDeniedException.
+/// The adapter's error for an AccessDeniedException.
 const ACCESS_DENIED: &str =
     "access denied: AccessDeniedException; allow the action for these credentials, or renew them";
 

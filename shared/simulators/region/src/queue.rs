@@ -1,7 +1,7 @@
 //! A standard SQS queue and its dead-letter queue, on virtual time.
 //!
-//! Decides which messages a poll gets and what becomes of those that failed. Invariant: a message is in flight, waits,
-//! or is a dead letter; it is never lost.
+//! Decides the messages of a poll, and the fate of failed ones. Invariant: a message is in flight, visible later, or
+//! a dead letter; it is never lost.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,7 +16,7 @@ pub struct QueuedMessage {
     pub body: String,
     /// When it can be taken, or taken again.
     pub visible_at: Timestamp,
-    /// How often it was taken.
+    /// The number of its receives.
     pub receive_count: u32,
 }
 
@@ -32,7 +32,7 @@ pub struct Queue {
     usage: QueueUsage,
 }
 
-/// What SQS would bill.
+/// The quantities that SQS bills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueUsage {
     /// SendMessage, EventBridge's and Scheduler's among them.
@@ -57,13 +57,13 @@ impl Queue {
         }
     }
 
-    /// What it was made from.
+    /// Its specification.
     #[must_use]
     pub const fn spec(&self) -> &QueueSpec {
         &self.spec
     }
 
-    /// What SQS would bill so far.
+    /// The quantities that SQS bills so far.
     #[must_use]
     pub const fn usage(&self) -> QueueUsage {
         self.usage
@@ -111,8 +111,8 @@ impl Queue {
             .and_then(|at| at.checked_add(self.spec.batch_window).ok())
     }
 
-    /// When a poll is to be arranged: at the due time, unless one is arranged for then or sooner. Who arranges none
-    /// here may rely on an earlier poll to ask again, so a message that is visible is always polled for.
+    /// The time of the next poll to schedule: when a message is due, unless a poll is scheduled by then. Without one,
+    /// an earlier poll asks again, so a visible message is always polled for.
     #[must_use]
     pub fn arrange_poll(&mut self, now: Timestamp) -> Option<Timestamp> {
         let at = self.due()?.max(now);
@@ -123,7 +123,7 @@ impl Queue {
         Some(at)
     }
 
-    /// A poll that was arranged takes place, and a batch is due. Afterwards the next one is to be arranged.
+    /// Runs a scheduled poll; returns whether a batch is due. Afterwards the caller schedules the next one.
     #[must_use]
     pub fn poll(&mut self, now: Timestamp) -> bool {
         if self.poll_at.is_some_and(|arranged| arranged <= now) {
@@ -132,7 +132,7 @@ impl Queue {
         self.due().is_some_and(|at| at <= now)
     }
 
-    /// Takes a batch; messages that were taken too often become dead letters instead.
+    /// Takes a batch; messages with too many receives become dead letters instead.
     pub fn receive(&mut self, now: Timestamp) -> Vec<QueuedMessage> {
         let hidden_until = now.checked_add(self.spec.visibility_timeout).unwrap_or(Timestamp::MAX);
         let mut batch = Vec::new();
@@ -162,7 +162,7 @@ impl Queue {
         batch
     }
 
-    /// Ends an invocation: what it handled goes, what failed is seen again when its time is up.
+    /// Ends an invocation: handled messages are deleted, failed ones become visible again after their timeout.
     pub fn finish(&mut self, batch: &[String], failed: &[String]) {
         let handled = |id: &String| batch.contains(id) && !failed.contains(id);
         let before = self.messages.len();
@@ -230,8 +230,8 @@ mod tests {
         polls.extend(queue.arrange_poll(at(31)));
         queue.finish(&first, &[]);
         assert_eq!(polls, [at(1), at(62), at(31), at(62)]);
-        // The poll that was arranged for the first finds nothing due, and one is arranged for the second; the other
-        // poll of that time changes nothing.
+        // The poll for the first message finds nothing due, and one is scheduled for the second; the other poll of
+        // that time changes nothing.
         assert!(!queue.poll(at(62)));
         assert_eq!(queue.arrange_poll(at(62)), Some(at(92)));
         assert!(!queue.poll(at(62)));

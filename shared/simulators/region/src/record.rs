@@ -1,6 +1,6 @@
-//! Journal records and events as lines of what happens.
+//! Journal records and events as lines.
 //!
-//! Decides what is worth a line, and whom it is for.
+//! Decides which of them are lines, and their audience.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tenon_table::{Item, Key};
 
 use crate::happening::{Audience, Happening, HappeningKind};
 
-/// A journal record's line; the day's list isn't told again.
+/// The line of a journal record; `None` for the day's list, which repeats it.
 pub(crate) fn happening(key: &Key, item: &Item) -> Option<Happening> {
     // `JOURNAL#<cluster>#<kind>#<name>`, or `JOURNAL#REGION#<region>#<kind>#<name>`.
     let rest = key.pk.strip_prefix("JOURNAL#")?;
@@ -49,8 +49,8 @@ pub(crate) fn event(at: Timestamp, event: &Value) -> Option<Happening> {
     Some(happening.with("source", json!(source)).told_to(audience(source, detail_type, state)))
 }
 
-/// People hear what comes from outside. Our own events and the agents' say what a decision, a node or a pod says beside
-/// them, and so do the states that an instance goes through anyway; only who stops an instance isn't us.
+/// People see events from outside. Our own events and the agents' repeat a decision, a node or a pod, and so do an
+/// instance's usual states; only a stop of an instance comes from outside.
 fn audience(source: &str, detail_type: &str, state: Option<&str>) -> Audience {
     let ours = source == "tenon" || source.starts_with("tenon.agent.");
     let on_its_way = detail_type == "EC2 Instance State-change Notification"

@@ -1,7 +1,7 @@
 //! A cluster of the region: the simulated cluster, the kubelets of its instances, and its agent.
 //!
-//! Decides what becomes of an agent that crashes or falls silent. When it looks is its own pace's, as in a real cluster,
-//! and what it then does is the agent's.
+//! Decides what follows a crash or a silence of the agent. The agent's pace decides when it looks, as in a real
+//! cluster.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,15 +35,15 @@ const RESTART: SignedDuration = SignedDuration::from_secs(5);
 
 type LocalAgent = Agent<GatedKube, GatedTable, LocalBell>;
 
-/// What an agent is made from.
+/// The parts of an agent.
 pub struct AgentWorld {
     /// The state table.
     pub table: MemoryTable,
     /// The time.
     pub clock: RegionClock,
-    /// Whose agent it is.
+    /// The installation.
     pub installation: Arc<Installation>,
-    /// Who decides the fate of its calls.
+    /// The hooks that decide the fate of its calls.
     pub hooks: Arc<dyn Hooks>,
     /// Where its rings go.
     pub outbox: SharedOutbox,
@@ -180,12 +180,12 @@ impl Site {
         }
     }
 
-    /// An instance stops or goes.
+    /// Stops or removes an instance.
     pub fn power_off(&self, record: &InstanceRecord) {
         self.cluster.remove_instance(&record.instance.provider_id().to_string());
     }
 
-    /// Moves the cluster to this time and tells what changed.
+    /// Moves the cluster to this time, and logs its changes.
     pub fn move_to(&mut self, now: Timestamp, log: &mut Vec<Happening>) {
         self.cluster.tick(now);
         if self.cluster.versions() == self.noted {
@@ -244,7 +244,7 @@ impl Site {
         self.pods = pods;
     }
 
-    /// When the agent wants to look, if the cluster changed since it was asked last.
+    /// When the agent wants to look, if the cluster changed since the last call.
     pub fn agent_wants(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.noted = self.cluster.versions();
         self.pace.observe(self.noted, now)
@@ -295,7 +295,7 @@ impl Site {
         Agent::new(self.name.clone(), kube, table, bell)
     }
 
-    /// Ends a step of the agent; when it looks next, and what it did.
+    /// Ends a step of the agent; returns the time of its next look, and its happenings.
     pub fn agent_ended(&mut self, ended: AgentEnded, now: Timestamp) -> (Timestamp, Vec<Happening>) {
         let due = self.pace.end(&ended.step, now);
         self.free_since = now;

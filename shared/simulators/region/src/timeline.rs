@@ -1,7 +1,7 @@
-//! What is due when: the region's agenda.
+//! The region's agenda of due things.
 //!
-//! Invariant: equal times are worked off by [`TimelineEvent`]'s order (world first, then schedules, deliveries, queues,
-//! tasks, agents), and what is equal in that too in the order in which it was put there. So one seed gives one history.
+//! Invariant: equal times run in [`Due`]'s order (world first, then schedules, deliveries, queues, tasks, agents),
+//! and equal ones of those in the order of their insertion. So one seed gives one history.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +34,7 @@ pub enum TimelineEvent {
     Ring(ClusterName),
     /// A queue may have a batch.
     Poll(FunctionName),
-    /// A task goes on.
+    /// A task continues.
     Resume(TaskId),
     /// An agent looks.
     Agent(ClusterName),

@@ -1,15 +1,15 @@
-//! What AWS would bill for: counted as the region runs.
+//! Quantities that AWS bills, counted while the region runs.
 
 use std::collections::BTreeMap;
 
 use tenon_domain::wake::FunctionName;
 
-/// Counts since the region began.
+/// Counts since the region's beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RegionUsage {
     /// Invocations by function.
     pub invocations: BTreeMap<FunctionName, u64>,
-    /// Events that were put on our own bus.
+    /// Events sent to our own bus.
     pub events_published: u64,
     /// Times that a schedule fired.
     pub schedules_fired: u64,

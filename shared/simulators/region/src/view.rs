@@ -1,4 +1,4 @@
-//! A region looked at from outside: claims, commands and what has settled. Nothing here is metered or waits.
+//! A region seen from outside: claims, commands and its unfinished work. It is neither metered nor delayed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct SummaryNode {
     pub price: Option<UsdPerHour>,
 }
 
-/// What is left to do before a region has settled, in a word each.
+/// The unfinished work of a region, in a word each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unsettled(pub Vec<String>);
 
@@ -61,7 +61,7 @@ impl SimulatedRegion {
         self.kept.launches.of(&self.table, cluster, items::keys::LAUNCH)
     }
 
-    /// What a cluster's classes resolved to.
+    /// The statuses of a cluster's classes.
     #[must_use]
     pub fn classes(&self, cluster: &ClusterName) -> Vec<ClassStatus> {
         self.items_of(cluster, "NODECLASS#")
@@ -139,7 +139,7 @@ impl SimulatedRegion {
             .collect()
     }
 
-    /// What keeps the region from being settled: nothing, when every pod runs and everything that was begun is done.
+    /// The region's unfinished work; empty once every pod runs and every started change is done.
     #[must_use]
     pub fn unsettled(&self) -> Unsettled {
         let mut left = Vec::new();
@@ -147,7 +147,7 @@ impl SimulatedRegion {
             left.push("functions are running".to_owned());
         }
         for (function, queue) in self.queues() {
-            // What failed and waits for its next try counts, what is dead doesn't; sweeps come for ever.
+            // Failed messages before their retry count, dead letters don't; sweeps never end.
             if queue.has_news() {
                 left.push(format!("messages for {function}"));
             }

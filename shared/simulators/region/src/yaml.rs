@@ -1,6 +1,6 @@
-//! YAML as JSON, of templates and scenarios; the short forms of CloudFormation's functions become their long ones.
+//! YAML as JSON, for templates and scenarios; short forms of CloudFormation's functions become their long ones.
 //!
-//! Manifests aren't read here: what their YAML means is Kubernetes', and `tenon_domain::manifest`'s.
+//! `tenon_domain::manifest` reads manifests, by Kubernetes' rules.
 
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! Runs a future on this thread, without a runtime.
 //!
-//! For in-memory adapters, whose futures are ready at the first poll: nothing ever needs to be woken. A future that
-//! waits for IO would make this spin, so it isn't for adapters of real services.
+//! For in-memory adapters, whose futures are ready at the first poll. A future that waits for IO would make it spin,
+//! so it isn't for adapters of real services.
 
 use std::future::Future;
 use std::pin::pin;

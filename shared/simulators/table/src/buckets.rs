@@ -1,7 +1,7 @@
-//! Throughput of one partition key: a bucket of units that fills again with time.
+//! Throughput of one partition key: a bucket of units that refills over time.
 //!
-//! Decides who is throttled. A request is let in while its bucket holds anything, and may leave it in debt, which
-//! later requests wait for: so a request larger than a second's worth goes through once, as it does in DynamoDB.
+//! Decides which requests are throttled. A request passes while its bucket holds anything, and may leave a debt that
+//! later requests wait for. So a request larger than a second's units passes once, as in DynamoDB.
 
 use super::Throughput;
 use jiff::{SignedDuration, Timestamp};
@@ -54,7 +54,7 @@ pub(super) struct ThroughputBuckets {
     swept_at: Option<Timestamp>,
 }
 
-/// How often full buckets are dropped: each is dropped once for each time that it was charged, at most.
+/// How often full buckets are dropped, so that dropping costs at most one step for each charge.
 const SWEEP_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
 impl ThroughputBuckets {
@@ -76,7 +76,7 @@ impl ThroughputBuckets {
         }
     }
 
-    /// Takes the units of a request that was let in.
+    /// Charges the units of a passed request.
     pub(super) fn charge(&mut self, side: Side, pk: &str, units: u64, now: Timestamp) {
         match self.throughput {
             Throughput::Off => return,

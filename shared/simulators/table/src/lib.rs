@@ -1,9 +1,9 @@
-//! The table in memory, with DynamoDB's rules enforced: sizes, transactions, tokens, pages, throughput of one key, late
-//! deletion by `expires_at`, and reads that see the past unless asked otherwise.
+//! The table in memory, with DynamoDB's rules: sizes, transactions, tokens, pages, throughput of one key, late
+//! deletion by `expires_at`, and eventually consistent reads that see the past.
 //!
-//! Deterministic: the same calls at the same times with the same seed give the same answers. Time is the clock that
-//! it is given. It never reports [`CommitError::Conflict`] or [`TableError::Unavailable`] by itself: calls are served
-//! one after the other; a decorator injects such faults.
+//! Deterministic: the same calls at the same times with the same seed give the same answers. Its time is the given
+//! clock. It never returns [`CommitError::Conflict`] or [`TableError::Unavailable`] by itself, because it serves
+//! calls one after the other; a decorator injects such faults.
 
 pub mod block_on;
 pub mod conformance;
@@ -30,7 +30,7 @@ pub use block_on::block_on;
 pub use meter::{Meter, Operation, OperationUsage};
 pub use store::{Backup, StoredItem};
 
-/// Tells the table what time it is.
+/// The table's clock.
 pub type TableClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Whether the throughput of a partition key is bounded.
@@ -49,7 +49,7 @@ pub struct MemoryConfig {
     pub seed: u64,
     /// How far back an eventually consistent read may see; zero: never.
     pub staleness_max: SignedDuration,
-    /// How long after `expires_at` an item may still be there; DynamoDB says a few days at most, typically.
+    /// How long an item may exist after `expires_at`; DynamoDB says a few days at most, typically.
     pub ttl_delay_max: SignedDuration,
     /// Whether throughput is bounded.
     pub throughput: Throughput,
@@ -75,7 +75,7 @@ pub struct MemoryTable {
     clock: TableClock,
 }
 
-/// What is behind the handles.
+/// The state behind the handles.
 struct TableState {
     store: ItemStore,
     buckets: ThroughputBuckets,
@@ -96,14 +96,14 @@ impl MemoryTable {
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
 
-    /// What was used since the table was made or the meter reset, and what is stored now.
+    /// The usage since the table's creation or the last reset, and the current storage.
     #[must_use]
     pub fn meter(&self) -> Meter {
         let (state, _) = self.at_now();
         Meter { operations: state.meter.operations.clone(), storage_bytes: state.store.storage_bytes() }
     }
 
-    /// Sets all that was used back to nothing.
+    /// Resets the usage.
     pub fn reset_meter(&self) {
         self.at_now().0.meter = Meter::default();
     }
@@ -114,8 +114,8 @@ impl MemoryTable {
         self.at_now().0.store.backup()
     }
 
-    /// Puts back the content of a backup, as a restore to a point in time would: tokens, throughput and the past that
-    /// eventually consistent reads see are those of a new table. The meter goes on.
+    /// Restores a backup, like a restore to a point in time: tokens, throughput, and the past of eventually
+    /// consistent reads are those of a new table. The meter continues.
     pub fn restore(&self, backup: &Backup) {
         let (mut state, _) = self.at_now();
         state.store.restore(backup);
@@ -134,13 +134,13 @@ impl MemoryTable {
         self.at_now().0.store.current(key).map(|stored| stored.item.clone())
     }
 
-    /// Counts up with every write: a cheap way to see that nothing changed.
+    /// Counts writes: a cheap way to see that there were none.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.at_now().0.store.version()
     }
 
-    /// The items of a partition whose sort keys begin so, as they are now, unmetered and shared: for inspection.
+    /// The current items of a partition with this prefix, unmetered and shared, for inspection.
     #[must_use]
     pub fn peek_prefix(&self, pk: &str, prefix: &str) -> Vec<(Arc<str>, Arc<StoredItem>)> {
         let (state, _) = self.at_now();
@@ -152,9 +152,9 @@ impl MemoryTable {
             .collect()
     }
 
-    /// The state, with what is due by now done, and the time.
+    /// The state with all due changes, and the time.
     fn at_now(&self) -> (MutexGuard<'_, TableState>, Timestamp) {
-        // The clock may take locks of its own: it is asked before ours is held.
+        // The clock may take its own locks, so it is read before ours is held.
         let now = (self.clock)();
         // A panic elsewhere can't leave a commit half applied: it is applied after everything that may fail.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

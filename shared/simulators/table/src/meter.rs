@@ -1,6 +1,6 @@
-//! What was used of a table, in the units that DynamoDB bills.
+//! The usage of a table, in the units that DynamoDB bills.
 //!
-//! Decides how bytes become units. Prices are the reader's business.
+//! Decides how bytes become units, not prices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,14 +47,14 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What the calls of one operation used.
+/// The usage of one operation's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OperationUsage {
-    /// Calls that the table answered, whatever the answer; refused before they were sent don't count.
+    /// Calls that the table answered; those refused before sending don't count.
     pub calls: u64,
-    /// Of them, those that were throttled; these cost nothing.
+    /// Throttled calls among them, which cost nothing.
     pub throttled: u64,
-    /// Of them, those that failed their conditions; these cost as if they had written.
+    /// Calls with a failed condition among them, which cost as much as the write.
     pub lost: u64,
     /// Read units, in halves: an eventually consistent read of 4 KB costs one half.
     pub read_half_units: u64,
@@ -74,17 +74,17 @@ impl OperationUsage {
     }
 }
 
-/// What was used of a table, by operation, and what it stores.
+/// The usage of a table by operation, and its storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meter {
-    /// What was used; operations that weren't called may be missing.
+    /// The usage; operations without calls may be missing.
     pub operations: BTreeMap<Operation, OperationUsage>,
-    /// What is stored now, with 100 bytes more for each item, as it is billed.
+    /// The current storage, with 100 bytes more for each item, as it is billed.
     pub storage_bytes: u64,
 }
 
 impl Meter {
-    /// What was used since the earlier reading. Storage is that of the later one.
+    /// The usage since the earlier reading, with the later storage.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let used = |(operation, usage): (&Operation, &OperationUsage)| {
@@ -102,7 +102,7 @@ impl Meter {
             .fold(OperationUsage::default(), |sum, usage| sum.zip(*usage, u64::saturating_add))
     }
 
-    /// What one operation used.
+    /// The usage of one operation.
     #[must_use]
     pub fn of(&self, operation: Operation) -> OperationUsage {
         self.operations.get(&operation).copied().unwrap_or_default()

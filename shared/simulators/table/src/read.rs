@@ -1,4 +1,4 @@
-//! Reads of the table in memory: what they see, what they cost, where a page ends.
+//! Reads of the table in memory: their view, their cost, the end of a page.
 
 use super::TableState;
 use super::buckets::Side;
@@ -135,8 +135,8 @@ impl TableState {
     }
 }
 
-/// Where the query's range begins and ends. The query was checked: the lower bound isn't above the upper one, and
-/// they are equal only where at least one of them is included.
+/// The bounds of the query's range. The query was checked: the lower bound isn't above the upper one, and equal
+/// bounds have at least one inclusive side.
 fn bounds<'a>(query: &'a Query, successor: Option<&'a str>) -> (Bound<&'a str>, Bound<&'a str>) {
     let before_successor = successor.map_or(Bound::Unbounded, Bound::Excluded);
     let (mut low, mut high) = match &query.range {

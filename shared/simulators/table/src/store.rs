@@ -1,10 +1,10 @@
-//! The items, their recent past, and when they are deleted.
+//! The items, their recent past, and their deletion.
 //!
-//! Decides what a read of a past moment sees and when an expired item goes. Partitions are shared with backups and
-//! copied when they change, items are shared always: a backup costs one step a partition.
+//! Decides a read's view of the past, and when an expired item is deleted. Partitions are shared with backups and
+//! copied on change, items are always shared, so a backup costs one step a partition.
 //!
-//! Invariants: a record's versions are in the order of time; the last is what holds now; one at or before the horizon
-//! of staleness is kept, all before it are dropped; records without an item and without a past are dropped.
+//! Invariants: a record's versions are sorted by time, and the last is current; one version at or before the
+//! staleness horizon is kept, earlier ones are dropped; a record without an item and without a past is dropped.
 
 use super::MemoryConfig;
 use jiff::{SignedDuration, Timestamp};
@@ -16,8 +16,8 @@ use tenon_table::key::{self, Key};
 use tenon_table::limits;
 use tenon_table::value::{self, Item};
 
-/// An item with its size by DynamoDB's rules. Nobody changes one: a write puts another in its place, so that the same
-/// one is the same content.
+/// An item with its size by DynamoDB's rules. It never changes: a write replaces it, so a shared pointer means equal
+/// content.
 #[derive(Debug)]
 pub struct StoredItem {
     pub(super) item: Item,
@@ -76,8 +76,8 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// The items of those partitions that were written to since an earlier backup of the same table, in the order of
-    /// their keys; items that weren't written to are among them.
+    /// The items of all partitions with writes since an earlier backup of the same table, by key; unchanged items of
+    /// those partitions are included.
     pub fn changed_since<'a>(
         &'a self,
         earlier: Option<&'a Self>,
@@ -127,7 +127,7 @@ pub(super) struct ItemStore {
     changed: VecDeque<(Timestamp, Key)>,
     expiring: BTreeSet<(Timestamp, Key)>,
     storage_bytes: u64,
-    /// Counts writes.
+    /// The count of writes.
     version: u64,
     staleness_max: SignedDuration,
     ttl_delay_max: SignedDuration,
@@ -227,7 +227,7 @@ impl ItemStore {
         }
     }
 
-    /// Does what is due: deletes what expired, forgets what no read can see any more.
+    /// Executes due changes: deletes expired items, drops a past that no read can see.
     pub(super) fn advance(&mut self, now: Timestamp) {
         while self.expiring.first().is_some_and(|(at, _)| *at <= now) {
             if let Some((at, key)) = self.expiring.pop_first() {
@@ -293,8 +293,8 @@ impl ItemStore {
         }
     }
 
-    /// When an item with `expires_at` is deleted: up to the longest delay later, by the seed and what expires, so that
-    /// it doesn't depend on what else happens in the table.
+    /// When an item with `expires_at` is deleted: up to the longest delay later. It follows from the seed, the key
+    /// and the expiry alone, so that it doesn't depend on other items.
     fn deleted_at(&self, key: &Key, item: &Item, now: Timestamp) -> Option<Timestamp> {
         let seconds = item.get(key::EXPIRES_AT)?.as_number()?.to_i64()?;
         let expires_at = Timestamp::from_second(seconds).ok()?;

@@ -1,6 +1,6 @@
-//! Commits of the table in memory: conditions, writes, tokens, and what they cost.
+//! Commits of the table in memory: conditions, writes, tokens, and their cost.
 //!
-//! Invariant: nothing is written before everything that can fail has been tried.
+//! Invariant: all checks come before the first write.
 
 use super::TableState;
 use super::buckets::Side;
@@ -25,7 +25,7 @@ pub(super) struct Tokens {
     order: VecDeque<(Timestamp, CommitToken)>,
 }
 
-/// What is known of a token.
+/// The state of a token.
 enum TokenKnown {
     /// Nothing.
     New,
@@ -103,7 +103,7 @@ impl TableState {
             match outcome {
                 ActionOutcome::Checked(_) => {}
                 ActionOutcome::Becomes(stored) => self.store.write(&action.key, Some(Arc::new(stored)), now),
-                // Deleting what isn't there leaves no trace.
+                // Deleting a missing item leaves no trace.
                 ActionOutcome::Deleted if self.store.current(&action.key).is_none() => {}
                 ActionOutcome::Deleted => self.store.write(&action.key, None, now),
             }
@@ -186,9 +186,9 @@ impl TableState {
     }
 }
 
-/// What an action leaves behind.
+/// The result of an action.
 enum ActionOutcome {
-    /// The item as it was, of this size.
+    /// The unchanged item, of this size.
     Checked(u64),
     Becomes(StoredItem),
     Deleted,

@@ -1,6 +1,6 @@
-//! What holds of the pools' disruption budgets.
+//! The invariant of the pools' disruption budgets.
 //!
-//! Decides by the manifests how many nodes may go at once, and by the claims how many do.
+//! Decides from the manifests how many nodes may be disrupted at once, and from the claims how many are.
 
 use serde_json::Value;
 use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
@@ -31,21 +31,20 @@ impl PoolBudgets {
         Some(Self { pool: text(object.pointer("/metadata/name"))?, nodes })
     }
 
-    /// How many of so many nodes may be disrupted at once; a share is rounded up.
+    /// How many of so many nodes may be disrupted at once; a percentage is rounded up.
     fn allowed(&self, total: usize) -> usize {
         let allowed = |nodes: &String| match nodes.strip_suffix('%') {
             Some(share) => share.parse::<usize>().map(|share| total.saturating_mul(share).div_ceil(100)),
             None => nodes.parse(),
         };
-        // What isn't a budget allows nothing, so that a world with one shows.
+        // A malformed budget allows nothing, so that the invariant finds a world with one.
         self.nodes.iter().map(|nodes| allowed(nodes).unwrap_or(0)).min().unwrap_or(usize::MAX)
     }
 }
 
-/// As many nodes of a pool are disrupted by us as its budgets allow, at most.
+/// Tenon disrupts at most as many nodes of a pool as its budgets allow.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_budgets_hold(
     moment: &ClusterMoment,
     pools: &[PoolBudgets],
@@ -81,7 +80,7 @@ fn is_disrupted(claim: &Claim) -> bool {
         | ClaimPhase::Launched
         | ClaimPhase::Registered
         | ClaimPhase::Initialized
-        // The peer's budgets don't count instances that are terminating (KARPENTER.md 1.2.4); ours are compatible.
+        // Budgets don't count terminating instances: kubernetes-sigs/karpenter `pkg/controllers/disruption/helpers.go`.
         | ClaimPhase::Terminating
         | ClaimPhase::Terminated => false,
     }

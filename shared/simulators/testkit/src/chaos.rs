@@ -1,6 +1,7 @@
-//! Faults at the gates: slow calls, refused calls, lost answers, crashes; events lost, doubled, late, out of order.
+//! Faults at the gates: slow calls, refused calls, lost answers, crashes; events lost, duplicated, late, out of
+//! order.
 //!
-//! Everything follows from the seed and from the order in which it is asked, which follows from the seed too.
+//! Everything follows from the seed and the order of questions, which follows from the seed too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +26,7 @@ struct ChaosState {
     weather: Weather,
     crashes: u64,
     tampered: u64,
-    /// The launches that a page of launches held last, since the table was restored.
+    /// The launches of the last page, since the table's restore.
     launches: Option<BTreeSet<String>>,
 }
 
@@ -59,7 +60,7 @@ impl Chaos {
         self.with(|state| state.weather = weather);
     }
 
-    /// The table was restored: from now on it may not know what is there.
+    /// Notes a restore of the table, which may lack existing things from now on.
     pub(crate) fn note_restore(&self) {
         self.with(|state| state.launches = Some(BTreeSet::new()));
     }

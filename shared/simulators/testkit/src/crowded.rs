@@ -1,7 +1,7 @@
-//! Pods whose place on their claim's Node was taken by others.
+//! Pods whose room on their claim's Node was taken by others.
 //!
-//! Decides, from the cluster as it really is, for which pods of a joined claim its Node had no room at some step. That
-//! is remembered: the plan that looked then is right, whatever leaves the Node afterwards.
+//! Decides from the actual cluster for which pods of a joined claim its Node lacked room at some step. It remembers
+//! them, because a plan at that step was right, whatever leaves the Node afterwards.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use tenon_snapshot::Kind;
 
 use crate::history::ClusterMoment;
 
-/// The pods that found no room, with the claims on which they were counted.
+/// The pods without room, with the claims that counted them.
 #[derive(Debug, Default)]
 pub struct CrowdedOut(BTreeSet<(ClaimName, Uid)>);
 
 impl CrowdedOut {
-    /// Whether there was a step at which the claim's Node had no room for the pod.
+    /// Whether the claim's Node lacked room for the pod at some step.
     #[must_use]
     pub fn holds(&self, claim: &ClaimName, pod: &Uid) -> bool {
         self.0.contains(&(claim.clone(), pod.clone()))
@@ -69,7 +69,7 @@ impl CrowdedOut {
     }
 }
 
-/// What a Node reports, without what is bound there.
+/// The Node's reported resources, less those of its bound pods.
 fn room_on(node: &Node, pods: &[Pod]) -> ResourceList {
     let here = pods.iter().filter(|pod| !pod.is_finished() && pod.node.as_ref() == Some(&node.name));
     let taken = ResourceList::sum(here.map(|pod| &pod.shape.requests));

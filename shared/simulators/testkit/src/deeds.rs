@@ -1,4 +1,4 @@
-//! What happens to a simulated world between its steps: users, EC2 and bad luck.
+//! Deeds between the steps of a simulated world: users, EC2 and bad luck.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::selected::ForeignImages;
 use crate::silence;
 use crate::world::{DEPLOYMENTS, image, node_class, set};
 
-/// What was done to a world and may have to be undone.
+/// Deeds that may have to be undone.
 #[derive(Default)]
 pub(crate) struct Doings {
     images: Vec<ImageId>,
@@ -35,7 +35,7 @@ pub(crate) struct Doings {
     sizes: Sizes,
 }
 
-/// By what the class selects its images.
+/// The way in which the class selects its images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Selection {
     /// By tags: the newest of them.
@@ -90,7 +90,7 @@ impl Doings {
         }
     }
 
-    /// Undoes what would keep pods from running for ever.
+    /// Undoes deeds that would keep pods pending forever.
     pub(crate) fn make_peace(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName) {
         self.speak(region, cluster);
         self.scarcity.end(region);
@@ -99,7 +99,7 @@ impl Doings {
         self.make_pool(region, cluster);
     }
 
-    /// A user deletes a NodePool, or makes the one again that was deleted.
+    /// Deletes a NodePool, or creates a deleted one again.
     fn delete_pool(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         if self.pool.is_some() {
             self.make_pool(region, cluster);
@@ -121,12 +121,12 @@ impl Doings {
         let _ = site.cluster().apply(made);
     }
 
-    /// Images of strangers, and when each was made.
+    /// Images of strangers, with their creation times.
     pub(crate) const fn strangers(&self) -> &ForeignImages {
         &self.strangers
     }
 
-    /// A user selects images in another way, while EC2 answers some calls not at once.
+    /// Changes the class's image selectors, while some of EC2's answers are late.
     fn edit_class(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         let Some(site) = region.site(cluster) else { return };
         self.selection = match self.selection {
@@ -147,8 +147,8 @@ impl Doings {
         }
     }
 
-    /// A user lets the pool have larger types alone, then large ones alone, then all again. Every pod fits on one of each,
-    /// so that needs no undoing; what is replaced meanwhile may need several in its place.
+    /// Restricts the pool to larger types, then to large ones, then allows all again. Every pod fits on one of each,
+    /// so it needs no undoing; a node replaced meanwhile may need several replacements.
     fn edit_pool(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         self.sizes = match self.sizes {
             Sizes::All => Sizes::Larger,
@@ -176,7 +176,7 @@ impl Doings {
         let _ = site.cluster().apply(pool);
     }
 
-    /// Somebody else shares an image that looks like ours.
+    /// A stranger shares an image that looks like ours.
     fn make_strangers_image(&mut self, region: &SimulatedRegion) {
         let ours = image("node-0");
         let mut theirs = NewImage::named(ours.name, ImageArchitecture::X86_64);

@@ -1,6 +1,6 @@
-//! What holds of Nodes that go because somebody deleted them or their NodeClaims.
+//! The invariant of deleted Nodes and NodeClaims.
 //!
-//! Decides by the objects of the cluster alone, and by when its agent was there to look.
+//! Decides from the cluster's objects alone, and from the times at which its agent ran.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,13 @@ use tenon_snapshot::object::at;
 
 use crate::invariants::Invariant;
 
-/// An agent that is there and has nothing else under way looks at a deletion within so long.
+/// How soon an agent without other work looks at a deletion.
 pub(crate) const TAINTED_WITHIN: SignedDuration = SignedDuration::from_secs(3);
 
-/// A Node that somebody deleted, or whose NodeClaim somebody did, has the taint `karpenter.sh/disrupted:NoSchedule` after
-/// [`TAINTED_WITHIN`], and an agent that is there and has nothing else under way looks within that time.
+/// A Node that is deleted, or whose NodeClaim is, has the taint `karpenter.sh/disrupted:NoSchedule` after
+/// [`TAINTED_WITHIN`], and an agent without other work looks within that time.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub(crate) fn invariant_deleted_are_tainted(
     region: &SimulatedRegion,
     cluster: &ClusterName,
@@ -40,7 +39,7 @@ pub(crate) fn invariant_deleted_are_tainted(
         let late = site.agent_free_since().is_some_and(|free| {
             region.now().duration_since(free.max(deleted)) > TAINTED_WITHIN && site.agent_begun_at() < deleted
         });
-        // A Node that changed while it was tainted is tried again within this time.
+        // A conflict during tainting is repeated within this time.
         let looked = site.agent_looked_at().duration_since(deleted) > TAINTED_WITHIN;
         if late || (looked && !is_tainted(&node)) {
             let text = format!("Node {name} of NodeClaim {claim} was deleted at {deleted} and isn't tainted");

@@ -1,7 +1,7 @@
-//! Two clusters of a region in which EC2 has next to nothing: a history of its own, for the invariants of marks.
+//! Two clusters of a region in which EC2 has almost no capacity: a history of its own, for the invariants of marks.
 //!
-//! Decides when pods arrive in either cluster and what EC2 runs out of. In every other history nothing else goes wrong,
-//! and then nobody may wait longer than with the peer for a launch that asks for what would do.
+//! Decides when pods arrive in either cluster, and the exhausted capacity. No other fault happens, so no pod may wait
+//! longer than with the peer for a launch that asks for a suitable offering.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::world::{DEPLOYMENTS, TYPES, ZONES, deployment, image, node_class};
 const CLUSTERS: [&str; 2] = ["east", "west"];
 /// Until then the region reads its catalogue and resolves its classes.
 const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
-/// How often the peer asks again for what it was refused: its cache of unavailable offerings holds for three minutes.
+/// How often the peer asks again for a refused offering: its cache of unavailable offerings holds for three minutes.
 const LAST_RESORT: SignedDuration = SignedDuration::from_mins(3);
-/// How much later than the last resort a launch may be: the agent reports, the queue waits, and a look that lost its race
-/// is made again by the next sweep.
+/// How much later than the last resort a launch may be: the agent reports, the queue waits, and after a lost race the
+/// next sweep looks again.
 pub const LOOK_SLACK: SignedDuration = SignedDuration::from_secs(240);
 
 /// Plays a drought.
@@ -105,7 +105,7 @@ impl Drought {
     fn act(&mut self) {
         let (region, dice) = (&self.region, &mut self.dice);
         let Some(cluster) = dice.pick(&self.clusters).cloned() else { return };
-        // A long drought is what long holds come of.
+        // Only long droughts cause long holds.
         let often = match self.weather {
             Weather::Slow | Weather::Calm => 1000,
             Weather::Storm => 100,
@@ -132,7 +132,7 @@ impl Drought {
         }
     }
 
-    /// While a pod waits for a launch, something that would do for it is asked for as often as with the peer.
+    /// While a pod waits for a launch, a suitable offering is asked for as often as with the peer.
     fn nobody_waits_longer(&mut self) -> Result<(), (Invariant, String)> {
         let now = self.region.now();
         let launches = launches(&self.region);

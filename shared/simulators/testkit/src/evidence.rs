@@ -1,8 +1,8 @@
-//! What decisions were made from, held against what the table knew when they were made.
+//! The evidence of decisions, compared with the table's content at their time.
 //!
-//! Decides which parts a decision needs: types and offerings for every one about nodes, the prices of what is bought,
-//! and the agent's word. It looks at the table from outside, as often as it is asked to; what it doesn't see of a moment
-//! it doesn't judge.
+//! Decides which parts a decision needs: types and offerings for every decision about nodes, the prices of the
+//! launched capacity type, and the agent's snapshot. It samples the table from outside, and doesn't judge moments
+//! between samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use tenon_table::{Item, Key};
 
 use crate::invariants::{Found, Invariant};
 
-/// A look is dated by its beginning, and reads what arrives while it is under way: ten calls of which each may take 400 ms.
+/// A pass has the time of its beginning, and reads what arrives during it: ten calls of at most 400 ms each.
 const READS_TAKE: SignedDuration = SignedDuration::from_secs(4);
 
-/// After so long a part of the catalogue, or the agent's word, supports no decision: ARCHITECTURE.md, "Evidence".
+/// The age from which a part of the catalogue, or the snapshot, supports no decision: ARCHITECTURE.md, "Evidence".
 const fn stale_after(part: CatalogPart) -> SignedDuration {
     match part {
         CatalogPart::InstanceTypes | CatalogPart::Offerings => SignedDuration::from_hours(7 * 24),
@@ -34,7 +34,7 @@ const fn stale_after(part: CatalogPart) -> SignedDuration {
 }
 const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
 
-/// Why pods get no node, where that is said of the catalogue.
+/// Reasons for pods without a node that are about the catalogue.
 const SAID_OF_CATALOG: [&str; 6] = [
     "NoInstanceType",
     "InsufficientResources",
@@ -44,7 +44,7 @@ const SAID_OF_CATALOG: [&str; 6] = [
     "MinValuesNotSatisfied",
 ];
 
-/// What a region's table said at its looks.
+/// Samples of a region's table.
 #[derive(Default)]
 pub struct EvidenceSeen {
     /// The table at the last look.
@@ -52,13 +52,13 @@ pub struct EvidenceSeen {
     version: u64,
     /// The catalogue's item at the last look.
     catalog: Option<Item>,
-    /// The pointers that were seen, in their order.
+    /// The sampled pointers, in their order.
     parts: BTreeMap<CatalogPart, Vec<PartMeta>>,
     /// When the agent last spoke, at the look before and at this one.
     heard: [Option<Timestamp>; 2],
-    /// When both were.
+    /// The times of both samples.
     looked: [Timestamp; 2],
-    /// Decisions that were judged.
+    /// Judged decisions.
     judged: BTreeSet<Key>,
 }
 
@@ -66,11 +66,9 @@ fn found(text: String) -> Found {
     Err((Invariant::EvidenceHeld, text))
 }
 
-/// No decision is made on a part of the catalogue that never arrived, is beyond its limit or half-written, nor on an
-/// agent's word that is.
+/// No decision uses a part of the catalogue, or a snapshot, that is missing, stale or half-written.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_evidence_held(
     region: &SimulatedRegion,
     cluster: &ClusterName,
@@ -104,7 +102,7 @@ impl EvidenceSeen {
         self.looked = [self.looked[1], region.now()];
     }
 
-    /// Learns what the pointers are, and whether what they point to is whole.
+    /// Samples the pointers, and checks that their content is whole.
     fn read_catalog(&mut self, region: &SimulatedRegion) -> Found {
         let name = &region.installation().region;
         let key = keys::catalog(name);
@@ -133,7 +131,7 @@ impl EvidenceSeen {
     fn judge(&mut self, now: &Backup, cluster: &ClusterName) -> Found {
         for (key, item) in now.changed_since(self.read.as_ref(), &format!("JOURNAL#{cluster}#")) {
             let Ok(record) = items::journal_from_item(&key, item) else { continue };
-            // The day's line says less than the record.
+            // The day's line has less than the record.
             if record.by.is_empty() || !self.judged.insert(key) {
                 continue;
             }
@@ -152,7 +150,7 @@ impl EvidenceSeen {
         let said = || format!("{} of {} at {}", record.decision.as_str(), record.subject, record.at);
         let times = pointers.iter().filter_map(|pointer| pointer.refreshed_at);
         let Some(refreshed_at) = times.filter(|at| *at <= record.at).max() else {
-            // A part may be dated anew between two looks; its generation says that it was there before.
+            // A part may be refreshed between two samples; its generation shows that it existed before.
             let named = record.evidence.get(part.as_str()).copied().unwrap_or(0);
             let under_way = record.at.saturating_add(READS_TAKE).unwrap_or(record.at);
             let arrived = |pointer: &PartMeta| pointer.refreshed_at.is_some_and(|at| at <= under_way);
@@ -177,7 +175,7 @@ impl EvidenceSeen {
         }
     }
 
-    /// Where the agent spoke between two looks, what a decision between them knew of it isn't known here.
+    /// If the agent reported between two samples, the evidence of a decision between them is unknown.
     fn check_snapshot(&self, record: &JournalRecord) -> Found {
         let [looked_before, looked] = self.looked;
         let [before, now] = self.heard;
@@ -193,7 +191,7 @@ impl EvidenceSeen {
     }
 }
 
-/// What a decision says something of.
+/// The parts that a decision needs.
 fn parts_needed(record: &JournalRecord) -> Vec<CatalogPart> {
     let detail = |name: &str| record.details.get(name).map(String::as_str);
     let mut needed = vec![CatalogPart::InstanceTypes, CatalogPart::Offerings];
@@ -211,8 +209,8 @@ fn parts_needed(record: &JournalRecord) -> Vec<CatalogPart> {
     needed
 }
 
-/// What a pointer names is there, is what it says, and isn't empty. Read from a copy: the region's own table counts
-/// every read.
+/// Checks that a pointer's content exists, matches its digest, and isn't empty. It reads a copy, because the region's
+/// own table counts every read.
 fn check_whole(region: &SimulatedRegion, meta: &CatalogMeta, part: CatalogPart, pointer: &PartMeta) -> Found {
     let config = MemoryConfig { throughput: Throughput::Off, ..MemoryConfig::strict(0) };
     let now = region.now();

@@ -1,11 +1,10 @@
-//! The first wakes of all functions, from an empty table, in every order, with one call that fails.
+//! The first wakes of all functions, from an empty table, in every order, with one failing call.
 //!
-//! Decides the order of wakes, when the agent speaks first, and which call fails how; nothing of what the functions
-//! make of it. Each history goes on until its region has settled, and every one must then stand alike. No decision on
-//! the way may be made from evidence that isn't there.
+//! Decides the order of wakes, the time of the agent's first report, and the fault. Each history runs until its
+//! region has settled, and all must end in the same state. No decision on the way may be made without evidence.
 //!
-//! The world is made so that prices that move don't choose: a larger type costs more than the next smaller one whatever
-//! either costs at the moment, and each workload has its zone.
+//! In this world moving prices don't change a choice: a larger type always costs more than the next smaller one, and
+//! each workload has its zone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -36,8 +35,8 @@ const BEFORE: SignedDuration = SignedDuration::from_secs(5);
 const BETWEEN: SignedDuration = SignedDuration::from_secs(2);
 /// Until then no schedule rings: nothing but the first wakes does.
 const SCHEDULES_FROM: SignedDuration = SignedDuration::from_secs(30);
-/// When it is looked whether the region has settled, in seconds. What waits is looked at again after a minute; what
-/// crashed after six, and swept up three later.
+/// When to check whether the region has settled, in seconds. Waits are looked at again after a minute; crashed
+/// invocations after six minutes, and the sweep comes three later.
 const LOOKS: [i64; 6] = [150, 210, 330, 570, 1170, 1770];
 
 /// How many orders there are.
@@ -64,8 +63,8 @@ impl WakeOrder {
         order
     }
 
-    /// Before which wake the agent speaks first; 7 is after all of them. Each place comes about equally often, whatever
-    /// the functions' order is; the canonical order has the agent first.
+    /// The wake before which the agent first reports; 7 is after all of them. Each place is about equally frequent in
+    /// any order of the functions; in the canonical order the agent is first.
     fn agent(self) -> u64 {
         // Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio.
         self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61
@@ -85,7 +84,7 @@ pub enum Failing {
     Unanswered,
     /// The task ends before it.
     CrashBefore,
-    /// The task ends after it took effect, before its answer.
+    /// The task ends after the call's effect, before its answer.
     CrashAfter,
 }
 
@@ -122,18 +121,18 @@ pub struct CallFault {
 pub struct FirstWakes {
     /// In which order functions wake.
     pub order: WakeOrder,
-    /// What fails.
+    /// The fault.
     pub fault: Option<CallFault>,
     /// Where the code is broken, if it is.
     pub sabotage: Option<Sabotage>,
 }
 
-/// What a history came to.
+/// The result of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstWakesOutcome {
-    /// How the region stands at the end, a line each.
+    /// The region's state at the end, a line each.
     pub standing: Vec<String>,
-    /// How many calls of ports its tasks made until it had settled.
+    /// The number of its tasks' port calls until it had settled.
     pub calls: u64,
 }
 
@@ -154,11 +153,10 @@ impl FirstWakes {
         Self { order, fault, sabotage }
     }
 
-    /// Plays it, and holds it to the invariants: it ends as the canonical order does without faults.
+    /// Plays it and checks the invariants: it must end like the canonical order without faults.
     ///
-    /// # Errors
-    /// A [`Violation`] of [`Invariant::EvidenceHeld`] or [`Invariant::OrdersAgree`]; its seed is the order's number, its
-    /// step the call that failed.
+    /// # Errors A [`Violation`] of [`Invariant::EvidenceHeld`] or [`Invariant::OrdersAgree`]; its seed is the order's
+    /// number, its step the failing call.
     pub fn check(self) -> Result<(), Box<Violation>> {
         let (played, at) = self.play_until_settled(&LOOKS)?;
         let expected = reference(at);
@@ -173,10 +171,9 @@ impl FirstWakes {
         Err(self.violation(at, Invariant::OrdersAgree, text))
     }
 
-    /// Plays it, and tells what it came to.
+    /// Plays it, and returns the result.
     ///
-    /// # Errors
-    /// A [`Violation`] of [`Invariant::EvidenceHeld`].
+    /// # Errors A [`Violation`] of [`Invariant::EvidenceHeld`].
     pub fn play(self) -> Result<FirstWakesOutcome, Box<Violation>> {
         self.play_until_settled(&LOOKS).map(|(played, _)| played)
     }
@@ -237,7 +234,7 @@ pub fn calls() -> u64 {
     *CALLS.get_or_init(|| FirstWakes::of(CANONICAL).play().map_or(0, |played| played.calls))
 }
 
-/// How the canonical order stands at that time. Spot prices move every ten minutes, so when it is matters.
+/// The canonical order's state at that time, which matters because spot prices change every ten minutes.
 fn reference(at: Timestamp) -> Vec<String> {
     static KEPT: Mutex<BTreeMap<Timestamp, Vec<String>>> = Mutex::new(BTreeMap::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -267,7 +264,7 @@ struct FirstWakesRun {
 }
 
 impl FirstWakesRun {
-    /// Lets the region go on until then, and asks at every moment.
+    /// Runs the region until then, and checks at every moment.
     fn pass(&mut self, until: Timestamp) -> Result<(), Box<Violation>> {
         while self.region.step(until).is_some() {
             invariant_evidence_held(&self.region, &self.cluster, &mut self.seen)

@@ -1,4 +1,4 @@
-//! What a simulation remembers of a region between its steps, so that invariants can speak of time.
+//! A simulation's memory of a region between steps, for invariants over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,47 +34,47 @@ pub struct ClusterMoment {
     pub pod_deletions: Vec<PodDeletion>,
 }
 
-/// What lasts from step to step.
+/// Memory that lasts from step to step.
 #[derive(Default)]
 pub struct History {
-    /// Claims as they were last seen.
+    /// The last state of claims.
     pub claims: BTreeMap<ClaimName, Arc<Claim>>,
-    /// Launches as they were last seen; some end.
+    /// The last state of launches; some end.
     pub launches: BTreeMap<LaunchId, Arc<Launch>>,
-    /// Pods whose place on a claim's Node was taken.
+    /// Pods whose room on a claim's Node was taken.
     pub crowded_out: CrowdedOut,
     /// Since when an instance runs that no claim owns.
     pub unowned_since: BTreeMap<InstanceId, Timestamp>,
     /// Since when a pod that fits waits.
     pub pending_since: BTreeMap<String, Timestamp>,
-    /// How many evictions were judged.
+    /// The number of judged evictions.
     pub evictions_judged: usize,
-    /// How many requests to EC2 were judged.
+    /// The number of judged requests to EC2.
     pub requests_judged: usize,
-    /// Most nodes that a pool had, which percentages are taken of.
+    /// The most nodes of each pool, the base of percentages.
     pub pool_sizes: BTreeMap<String, usize>,
-    /// What the table said of the evidence.
+    /// Samples of the evidence.
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
     pub journal: JournalExplained,
-    /// What the classes' statuses said of zones.
+    /// Samples of the classes' zones.
     pub shifts: ShiftsSeen,
-    /// Launches whose claims' memory was judged.
+    /// Launches whose claims' memory has been judged.
     pub memory_judged: BTreeSet<LaunchId>,
-    /// When the table was restored, if it was.
+    /// The time of the table's restore, if there was one.
     pub restored_at: Option<Timestamp>,
-    /// Instances that were well when the table was restored.
+    /// Healthy instances at the restore.
     pub well_at_restore: BTreeSet<InstanceId>,
 }
 
-/// What the journal explains.
+/// The journal's explanations.
 #[derive(Default)]
 pub struct JournalExplained {
     /// Names of launches in records of planned claims.
     pub launches: BTreeSet<String>,
     /// Instances in records of terminations.
     pub terminations: BTreeSet<String>,
-    /// The table when it was read last: what wasn't written to since isn't read again.
+    /// The table at the last reading: only partitions with writes are read again.
     read: Option<Backup>,
 }
 
@@ -120,7 +120,7 @@ impl ClusterMoment {
 }
 
 impl JournalExplained {
-    /// Reads the records that a region has more than when it was read last.
+    /// Reads the records since the last reading.
     pub fn read(&mut self, region: &SimulatedRegion) {
         let now = region.table().backup();
         for (key, item) in now.changed_since(self.read.as_ref(), "JOURNAL#") {

@@ -1,8 +1,8 @@
-//! What holds at every step, whatever went wrong before.
+//! Invariants: they hold at every step, whatever went wrong before.
 //!
-//! Each invariant is a function of the region's moment and of what was remembered; each is broken by a
-//! [`crate::Sabotage`] in the tests. None calls code that it judges: what budgets, claims and marks mean is written here and
-//! beside a second time, from the documents.
+//! Each is a function of the region's moment and of the history, and a [`crate::Sabotage`] in the tests breaks each.
+//! None calls the code that it judges: the meaning of budgets, claims and marks is written here a second time, from
+//! the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::crowded::CrowdedOut;
 use crate::history::{ClusterMoment, History};
 
 /// How long an instance of ours may be without a claim: EC2 shows it late, the audit comes every ten minutes, and
-/// some fail under faults; five go in an hour.
+/// some audits fail; five are terminated in an hour.
 pub const UNOWNED_GRACE: SignedDuration = SignedDuration::from_mins(75);
 
-/// How long a pod that fits may wait once faults have stopped.
+/// How long a pod that fits may be pending after the last fault.
 pub const PENDING_GRACE: SignedDuration = SignedDuration::from_mins(40);
 
 /// How long a pod may wait for a plan while claims step: a look every few seconds, and a lost race now and then.
 pub const PLAN_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
-/// How long a claim whose Node is ready counts the pods that were planned on it: kube-scheduler binds them meanwhile.
+/// How long a claim with a ready Node counts its planned pods, while kube-scheduler binds them.
 pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
 
 /// The invariants.
@@ -35,17 +35,17 @@ pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
 pub enum Invariant {
     /// Every claim has at most one instance, and no instance two claims.
     OneInstancePerClaim,
-    /// Nothing of ours runs without a claim for longer than its grace.
+    /// No instance of ours is without a claim for longer than the grace period.
     NothingUnowned,
     /// A claim's state never goes back.
     StatesGoForward,
-    /// Every pod that fits some allowed type runs once faults stop.
+    /// Every pod that fits some allowed type runs after the last fault.
     PodsRun,
     /// No pod is counted on two live claims.
     PodsCountedOnce,
     /// A plan of an unchanged, settled world is empty.
     SettledStays,
-    /// No image that wasn't available was ever asked for or launched.
+    /// No unavailable image is requested or launched.
     ImagesAvailable,
     /// Disruption stays within the pools' budgets.
     BudgetsHold,
@@ -59,25 +59,25 @@ pub enum Invariant {
     RestoreKillsNothing,
     /// No decision is made on evidence that isn't there, is too old or half-written.
     EvidenceHeld,
-    /// Every order of first wakes, whatever call fails, ends in the same state.
+    /// Every order of first wakes, with any failing call, ends in the same state.
     OrdersAgree,
-    /// What is marked is held within bounds, and the failures of one storm count once.
+    /// Holds are within bounds, and the failures of one storm count once.
     HoldsBounded,
-    /// What was had again isn't marked any more.
+    /// A successful launch clears the mark.
     MarksClear,
-    /// At most one launch asks for what is marked.
+    /// At most one launch probes a mark.
     OneProbe,
-    /// Nobody waits longer than with the peer for what is marked to be asked for.
+    /// No pod waits longer for a probe than with the peer.
     NobodyWaitsLonger,
     /// No more memory is learned than EC2 states.
     LearnedWithinStated,
-    /// What is learned is what kubelets of that type and image report.
+    /// Learned memory is what kubelets of that type and image report.
     LearnedIsReported,
-    /// What claims are planned with is there on the nodes that they become.
+    /// The memory that claims are planned with exists on their nodes.
     PlannedMemoryIsThere,
-    /// Nothing is launched into a zone that was known to be shifted away from.
+    /// No launch goes into a zone that was known to be shifted.
     ShiftedZonesLeftAlone,
-    /// A Node that somebody deleted, or whose NodeClaim somebody did, takes no more pods within seconds.
+    /// A Node that is deleted, or whose NodeClaim is, accepts no pods after some seconds.
     DeletedAreTainted,
     /// Classes resolve to images that their spec selects, and to none of strangers.
     ImagesSelected,
@@ -127,7 +127,7 @@ pub struct Violation {
     pub step: u32,
     /// When.
     pub at: Timestamp,
-    /// What was found.
+    /// The finding.
     pub found: String,
 }
 
@@ -144,10 +144,10 @@ fn found<T>(invariant: Invariant, text: String) -> Result<T, (Invariant, String)
     Err((invariant, text))
 }
 
-/// Every claim has at most one instance, and no instance two claims; a launch has at most as many as it has claims.
+/// Every claim has at most one instance, and no instance two claims; a launch has at most as many instances as
+/// claims.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_one_instance_per_claim(moment: &ClusterMoment) -> Found {
     let mut owners: BTreeMap<&InstanceId, &Claim> = BTreeMap::new();
     for claim in &moment.claims {
@@ -160,10 +160,9 @@ pub fn invariant_one_instance_per_claim(moment: &ClusterMoment) -> Found {
     Ok(())
 }
 
-/// Nothing of ours runs without a claim for longer than its grace.
+/// No instance of ours is without a claim for longer than the grace period.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_nothing_unowned(moment: &ClusterMoment, history: &mut History) -> Found {
     let owned: BTreeSet<&InstanceId> = moment
         .claims
@@ -186,8 +185,7 @@ pub fn invariant_nothing_unowned(moment: &ClusterMoment, history: &mut History) 
 
 /// A claim's state never goes back, nor does its revision.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History) -> Found {
     for claim in &moment.claims {
         if let Some(before) = history.claims.get(&claim.name) {
@@ -206,10 +204,9 @@ pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History
     Ok(())
 }
 
-/// No pod is counted on two live claims while it waits, but for one whose place on the first was taken.
+/// No pending pod is counted on two live claims, unless its room on the first was taken.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_pods_counted_once(
     moment: &ClusterMoment,
     waiting: &BTreeSet<String>,
@@ -236,11 +233,10 @@ pub fn invariant_pods_counted_once(
     Ok(())
 }
 
-/// No request names an image that was never available, and nothing was launched from one that wasn't then. An image
-/// can go between the look and the launch; EC2 refuses that, and it isn't ours to know.
+/// No request names an image that was never available, and no launch uses one that is unavailable at that moment. An
+/// image may change between the look and the launch; EC2 refuses that.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_images_available(
     launches: &[Arc<tenon_twin::LaunchRecord>],
     requests: &[Arc<tenon_twin::RequestRecord>],
@@ -266,7 +262,7 @@ pub fn invariant_images_available(
     }
 }
 
-/// Whether the pods that a claim was planned for are its own: until its Node has been ready for [`BINDING_WINDOW`].
+/// Whether a claim counts its planned pods: until its Node has been ready for [`BINDING_WINDOW`].
 #[must_use]
 pub fn counts_pods(claim: &Claim, now: Timestamp) -> bool {
     match &claim.state {
@@ -281,10 +277,9 @@ pub fn counts_pods(claim: &Claim, now: Timestamp) -> bool {
     }
 }
 
-/// Evictions ask the budgets, and pods are deleted without asking only where a deadline says so.
+/// Evictions obey PodDisruptionBudgets, and pods are deleted without eviction only at a deadline.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_pod_budgets_hold(
     moment: &ClusterMoment,
     evictions: &[tenon_simulated_cluster::Evicted],
@@ -332,10 +327,9 @@ const fn has_deadline(reason: RemovalReason) -> bool {
     }
 }
 
-/// Pods that fit don't wait for longer than their grace.
+/// No pod that fits is pending for longer than the grace period.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_pods_run(at: Timestamp, waiting: &BTreeSet<String>, history: &mut History) -> Found {
     history.pending_since.retain(|pod, _| waiting.contains(pod));
     for pod in waiting {
@@ -347,10 +341,9 @@ pub fn invariant_pods_run(at: Timestamp, waiting: &BTreeSet<String>, history: &m
     Ok(())
 }
 
-/// Pods that wait are planned for in time, however many steps claims take.
+/// Pending pods are planned for in time, however many steps claims take.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, history: &mut History) -> Found {
     history.pending_since.retain(|pod, _| uncounted.contains(pod));
     for pod in uncounted {
@@ -363,10 +356,9 @@ pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, hist
     Ok(())
 }
 
-/// Every launch and every termination of ours has a record.
+/// Each of our launches and terminations has a record.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_journal_explains(moment: &ClusterMoment, history: &History) -> Found {
     for record in &moment.instances {
         let Some(launch) = record.instance.tags.get(tenon_domain::tags::LAUNCH) else { continue };
@@ -384,10 +376,9 @@ pub fn invariant_journal_explains(moment: &ClusterMoment, history: &History) -> 
     Ok(())
 }
 
-/// What was well when the table was restored isn't terminated by us.
+/// Tenon terminates no instance that was healthy at the table's restore.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_restore_kills_nothing(moment: &ClusterMoment, history: &History) -> Found {
     for record in moment.instances.iter().filter(|r| history.well_at_restore.contains(&r.instance.id)) {
         let by_us =
@@ -401,7 +392,7 @@ pub fn invariant_restore_kills_nothing(moment: &ClusterMoment, history: &History
     Ok(())
 }
 
-/// What a settled region must not do any more: its claims, launches, commands and instances.
+/// The state that a settled region must keep: its claims, launches, commands and instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledRegion {
     claims: Vec<(String, u64)>,
@@ -412,7 +403,7 @@ pub struct SettledRegion {
 }
 
 impl SettledRegion {
-    /// What stands at a moment.
+    /// The state at a moment.
     #[must_use]
     pub fn of(moment: &ClusterMoment, requests: usize) -> Self {
         let open = |claim: &&Arc<Claim>| !claim.phase().is_final();

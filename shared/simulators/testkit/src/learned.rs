@@ -1,7 +1,7 @@
-//! What holds of memory that is learned of nodes, and of what is planned with it.
+//! The invariants of learned memory and of plans with it.
 //!
-//! Decides what a kubelet could have reported: what the region's kubelets do report of a type and an image, which is more
-//! than is estimated. So a plan with the memory of another image, or with more than anybody reported, shows.
+//! Decides the memory that kubelets of a type and image report, which is more than the estimate. So it finds a plan
+//! with another image's memory, or with more than any report.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +23,9 @@ fn found(invariant: Invariant, text: String) -> Found {
     Err((invariant, text))
 }
 
-/// Nothing is learned that is more than EC2 states for the type, and nothing that kubelets of the type and image don't
-/// report.
+/// Learned memory never exceeds EC2's stated memory, and always equals a report of kubelets of the type and image.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_learned_is_reported(region: &SimulatedRegion) -> Found {
     let pk = keys::region_pk(&region.installation().region);
     for (sk, stored) in region.table().peek_prefix(&pk, keys::LEARNED) {
@@ -55,10 +53,9 @@ pub fn invariant_learned_is_reported(region: &SimulatedRegion) -> Found {
     Ok(())
 }
 
-/// What a claim's pods ask for in memory is there on each type and image that its launch asks EC2 for.
+/// The memory requests of a claim's pods fit on each type and image of its launch.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_planned_memory_is_there(moment: &ClusterMoment, judged: &mut BTreeSet<LaunchId>) -> Found {
     for launch in &moment.launches {
         if !judged.insert(launch.id.clone()) {
@@ -91,8 +88,8 @@ fn room_for(claim: &Claim, launch: &Launch) -> Found {
     Ok(())
 }
 
-/// The memory for pods on nodes of the type that boot the image: what the kubelet reports, without what AL2023 keeps for the
-/// kubelet (255 MiB, and 11 for each pod that the node can have) and without the eviction threshold of 100 MiB.
+/// The memory for pods on nodes of the type with the image: the kubelet's report, less AL2023's reserve for the
+/// kubelet (255 MiB, and 11 for each possible pod) and the eviction threshold of 100 MiB.
 fn room_on(instance_type: &InstanceType, image: &ImageId) -> Option<u64> {
     let (_, gibibytes, pods) = *SIZES.iter().find(|(name, ..)| *name == instance_type.as_str())?;
     let LearnedMemory(reported) = reported_memory(gibibytes * 1024 * MIB, instance_type, image);
@@ -107,8 +104,8 @@ fn stated(instance_type: &InstanceType) -> Option<u64> {
 
 const MIB: u64 = 1 << 20;
 
-/// The types of the worlds: GiB of memory and the most pods, as EC2's pages of instance types and `eni-max-pods.txt` of
-/// amazon-eks-ami list them (read November 2026).
+/// The types of the worlds: GiB of memory and the most pods, from EC2's pages of instance types and
+/// `eni-max-pods.txt` of amazon-eks-ami (read November 2026).
 const SIZES: [(&str, u64, u64); 12] = [
     ("c5.large", 4, 29),
     ("c5.xlarge", 8, 58),

@@ -1,8 +1,8 @@
-//! Deterministic simulation: a region under faults, and the invariants that hold in it at every step.
+//! Deterministic simulation: a region under faults, and its invariants at every step.
 //!
 //! One seed is one history. [`simulate`] plays it; a violation names its invariant, its seed and its step, and the
 //! same seed plays the same history again. [`Sabotage`] breaks the code in one place, at its ports, so that a test
-//! can show of each invariant that it fails when it should.
+//! can show that each invariant fails when it should.
 
 pub mod budgets;
 mod chaos;

@@ -1,7 +1,7 @@
-//! Marks of what EC2 refused, as a region's table holds them from look to look, and what holds of them.
+//! The invariants of marks, over samples of a region's table.
 //!
-//! Decides nothing: what a mark means is the domain's. A look sees what a mark is, not each write of it; what happened
-//! between two looks is known from its revision alone.
+//! Decides nothing about marks: the domain does. A sample has a mark's state, not each write; the number of writes
+//! between two samples shows only in its revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,8 +19,7 @@ use tenon_table::items::{self, keys};
 
 use crate::invariants::{Found, Invariant};
 
-/// The bounds of a hold, and how long a mark is remembered that nobody asked after: those of ARCHITECTURE.md, "Asking
-/// again".
+/// The bounds of a hold, and how long a mark without a probe is remembered: those of ARCHITECTURE.md, "Asking again".
 const FIRST_HOLD: SignedDuration = SignedDuration::from_mins(1);
 const MOST_HOLD: SignedDuration = SignedDuration::from_hours(2);
 const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(2);
@@ -29,12 +28,12 @@ fn found(invariant: Invariant, text: String) -> Found {
     Err((invariant, text))
 }
 
-/// The marks of a region at its last look, and the launches that ask for what they mark.
+/// The marks of a region's last sample, and the launches that ask for marked offerings.
 #[derive(Default)]
 pub struct MarksSeen {
     marks: BTreeMap<Arc<str>, SeenMark>,
     changes: Vec<MarkChange>,
-    /// What launches ask for.
+    /// The offerings of launches.
     asked: BTreeMap<(ClusterName, LaunchId), BTreeSet<OfferingKey>>,
     /// Launches that weren't there at the look before.
     new: Vec<(ClusterName, Arc<Launch>)>,
@@ -44,11 +43,11 @@ pub struct MarksSeen {
 struct SeenMark {
     stored: Arc<StoredItem>,
     mark: Mark,
-    /// At the first look at which EC2's last word on it was this.
+    /// The first sample with EC2's current answer.
     known_since: Timestamp,
 }
 
-/// A mark that was another one at the look before.
+/// A mark that changed since the last sample.
 struct MarkChange {
     before: Option<Mark>,
     after: Mark,
@@ -84,7 +83,7 @@ impl MarksSeen {
         }
     }
 
-    /// Learns what a cluster's launches ask for.
+    /// Reads the offerings of a cluster's launches.
     fn learn(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
         self.zones.extend(subnets.map(|subnet| (subnet.zone, subnet.zone_id)));
@@ -129,7 +128,7 @@ impl MarksSeen {
         self.asked.get(&key).is_some_and(|offerings| offerings.contains(offering))
     }
 
-    /// Whether a launch asks for anything in a zone; in any where none is named.
+    /// Whether a launch asks for anything in a zone, or in any zone if none is given.
     pub(crate) fn asks_in(&self, cluster: &ClusterName, launch: &Launch, zone: Option<&Zone>) -> bool {
         let zone_id = zone.and_then(|zone| self.zones.get(zone));
         let key = (cluster.clone(), launch.id.clone());
@@ -138,7 +137,7 @@ impl MarksSeen {
     }
 }
 
-/// Whether a mark still says something: it counts refusals, and isn't too old, or is cleared and its moment isn't over.
+/// Whether a mark has an effect: it counts refusals and isn't too old, or it is cleared and its time isn't over.
 fn says_something(mark: &Mark, now: Timestamp) -> bool {
     if mark.count == 0 {
         return now < mark.until;
@@ -156,11 +155,10 @@ pub(crate) fn launches(region: &SimulatedRegion) -> Vec<(ClusterName, Arc<Launch
     region.sites().flat_map(|site| of(site.name())).collect()
 }
 
-/// What is marked is held for one minute at least and for two hours at most, and longer than before only by the answer
-/// to a probe: the failures of one storm count once.
+/// A hold is at least one minute and at most two hours, and becomes longer only by the answer to a probe: the
+/// failures of one storm count once.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
     for MarkChange { before, after } in &seen.changes {
         let hold = after.until.duration_since(after.asked_at);
@@ -189,10 +187,9 @@ pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
     Ok(())
 }
 
-/// What gave an instance to a launch that knew of its mark isn't marked any more once that launch is settled.
+/// A mark is cleared once a later launch that got its capacity is settled.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_marks_clear(region: &SimulatedRegion, seen: &MarksSeen) -> Found {
     let marked: BTreeMap<&OfferingKey, &SeenMark> = seen.offerings_marked(region.now()).collect();
     if marked.is_empty() {
@@ -222,10 +219,9 @@ pub fn invariant_marks_clear(region: &SimulatedRegion, seen: &MarksSeen) -> Foun
     Ok(())
 }
 
-/// A launch that asks for what is marked holds the lease of the mark, which one launch can hold.
+/// A launch that asks for a marked offering holds the mark's lease, which only one launch can hold.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_one_probe(region: &SimulatedRegion, seen: &MarksSeen) -> Found {
     if seen.new.is_empty() {
         return Ok(());

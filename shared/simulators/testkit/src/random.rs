@@ -1,4 +1,4 @@
-//! Choices of a simulation, all from its seed.
+//! A simulation's choices, all from its seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

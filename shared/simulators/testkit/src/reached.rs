@@ -1,6 +1,6 @@
-//! What a history came to: the situations that its world is made for, seen in the cluster as it really was.
+//! Situations that a history reached, seen in the actual cluster.
 //!
-//! Decides nothing: a world that never comes to a line of code says nothing about it, so that is counted.
+//! Decides nothing: a world that never reaches a situation proves nothing about it, so situations are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ const AT_ONCE: SignedDuration = SignedDuration::from_secs(5);
 /// A situation that histories are to come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Situation {
-    /// A pod waits that has room on a Node whose taints it doesn't tolerate.
+    /// A pending pod fits on a Node whose taints it doesn't tolerate.
     TaintedRoom,
     /// Pods of several groups wait, and a Node has room for one of each, but not for all.
     SharedRoom,
@@ -37,9 +37,9 @@ pub enum Situation {
     IntolerantDaemons,
     /// Of several replacements of a command one is initialised before another.
     ReplacementsApart,
-    /// A class that was edited isn't resolved because EC2 didn't answer.
+    /// An edited class isn't resolved, because EC2 didn't answer.
     EditedUnanswered,
-    /// A stranger's image that a class selects is newer than what it resolved to.
+    /// A class selects a stranger's image that is newer than its resolved one.
     ForeignImages,
     /// Two clusters launch within seconds of each other.
     ClustersAtOnce,
@@ -76,7 +76,7 @@ impl Situation {
     }
 }
 
-/// What was reached so far.
+/// The situations so far.
 #[derive(Debug, Default)]
 pub(crate) struct Reached(pub(crate) BTreeSet<Situation>);
 
@@ -191,7 +191,7 @@ fn tolerations(daemon_set: &Value) -> Vec<Toleration> {
     manifest::pod_from_value(&pod).map(|pod| pod.shape.tolerations.clone()).unwrap_or_default()
 }
 
-/// Whether pods with such tolerations may go to a Node whose taints stay.
+/// Whether pods with these tolerations may go to a Node, considering its permanent taints.
 fn tolerates(tolerations: &[Toleration], node: &Node) -> bool {
     let stays = |taint: &&Taint| {
         taint.effect != TaintEffect::PreferNoSchedule
@@ -210,7 +210,7 @@ fn fits(pod: &Pod, room: &ResourceList) -> bool {
     pod.shape.requests.fits(room)
 }
 
-/// What a Node has left beside the pods that are bound to it.
+/// The free resources of a Node.
 fn room_on(node: &Node, pods: &[Pod]) -> ResourceList {
     let here = pods.iter().filter(|pod| !pod.is_finished() && pod.node.as_ref() == Some(&node.name));
     let taken = ResourceList::sum(here.map(|pod| &pod.shape.requests));

@@ -1,7 +1,7 @@
 //! Sabotage: the code broken in one place, at its ports.
 //!
-//! Each breaks what one invariant watches, as a fault in the code would: a condition that is left out, a token that
-//! isn't kept, a record that isn't written. An invariant that doesn't fail under its sabotage is none.
+//! Each breaks the subject of one invariant like a fault in the code: a dropped condition, a changed token, a missing
+//! record. An invariant that doesn't fail under its sabotage checks nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,10 +24,10 @@ const ACCOUNT: &str = "111122223333";
 /// One place where the code is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sabotage {
-    /// Launches are sent under a new token each time, so a repeated one launches again, and what it launched too much
-    /// isn't seen by the audit.
+    /// Launches are sent under a new token each time, so a repeated one launches again, and the audit doesn't see the
+    /// surplus.
     FreshTokens,
-    /// The provisioner doesn't read which pods were counted.
+    /// The provisioner doesn't read counted pods.
     CountsForgotten,
     /// Claims are written back to an earlier state.
     StatesGoBack,
@@ -37,7 +37,7 @@ pub enum Sabotage {
     JournalLost,
     /// Pods are deleted instead of evicted.
     BudgetsOfPodsIgnored,
-    /// Disruption doesn't see what is going already.
+    /// Disruption doesn't see leaving nodes.
     GoingNotCounted,
     /// Claims are committed without their launches.
     LaunchesLost,
@@ -51,28 +51,28 @@ pub enum Sabotage {
     InstanceDealtTwice,
     /// Every step of a claim counts as a decision about the set.
     StepsRaiseRevision,
-    /// After a restore instances of launches that the table doesn't know look like those of one that it knows, and the
-    /// agent doesn't report Nodes. Either alone kills nothing: a launch that isn't known halts, and a Node vetoes.
+    /// After a restore, instances of unknown launches look like those of a known one, and the agent doesn't report
+    /// Nodes. Either alone terminates nothing: an unknown launch halts the cluster, and a Node keeps its instance.
     StrangersAdopted,
     /// The provisioner takes a part of the catalogue that never arrived for an empty one that is fresh.
     EmptyBelieved,
     /// Every refusal counts.
     StormsCountEach,
-    /// What was had again stays marked.
+    /// A successful launch doesn't clear the mark.
     ClearsLost,
-    /// Launches ask for what is marked without taking the lease.
+    /// Launches ask for marked offerings without the lease.
     ProbesUnleased,
-    /// What is marked is asked for again at the end of its hold, and not before, however long that is.
+    /// A mark is probed only after its hold, however long that is.
     LastResortLost,
     /// More memory is learned than EC2 states.
     MemoryDoubled,
-    /// What a Node reports is learned of another image than the one that it booted.
+    /// A Node's report is learned for another image than its own.
     ImagesMixedUp,
-    /// Claims get pods for twice the memory that they were planned with.
+    /// Claims get pods for twice their planned memory.
     ClaimsOverfilled,
     /// The provisioner doesn't see which zones are shifted away from.
     ShiftsUnseen,
-    /// The agent taints no Node that goes.
+    /// The agent doesn't taint leaving Nodes.
     DeletionsUntainted,
     /// Strangers' images look like our own.
     StrangersOwned,
@@ -117,7 +117,7 @@ impl Sabotage {
             Self::StatesGoBack => {
                 let is_initialized =
                     |item: &&mut Item| item.get("phase").and_then(Value::as_text) == Some("Initialized");
-                // Every third of the commits that it can be done to, whatever else is committed.
+                // Every third matching commit.
                 if claims_written(commit).any(|item| is_initialized(&item)) && number() % 3 == 2 {
                     for item in claims_written(commit).filter(is_initialized) {
                         item.insert("phase".to_owned(), Value::text("Planned"));
@@ -223,7 +223,7 @@ impl Sabotage {
         }
     }
 
-    /// The audit doesn't see what no claim was named on, or sees what isn't known as known.
+    /// The audit doesn't see instances without a claim's tag, or sees unknown launches as known.
     pub(crate) fn tamper_instances(self, instances: &mut Vec<Instance>, known: Option<&BTreeSet<String>>) {
         if matches!(self, Self::ExtraInstances | Self::FreshTokens) {
             instances.retain(|instance| instance.tags.contains_key(tenon_domain::tags::CLAIM));
@@ -268,7 +268,7 @@ impl Sabotage {
     }
 }
 
-/// Puts what an empty part has at that key where nothing is.
+/// Adds an empty part's item at that key if there is none.
 fn believe_empty(key: &Key, items: &mut BTreeMap<Key, Item>) {
     let Some(region) = key.pk.strip_prefix("REGION#").and_then(|name| Region::parse(name).ok()) else {
         return;
@@ -315,7 +315,7 @@ fn count_marks(commit: &mut Commit, counted: impl Fn(i64) -> i64) {
     }
 }
 
-/// A mark looks as if EC2 had been asked a minute before its hold ends.
+/// Makes a mark look as if EC2 had answered a minute before the end of its hold.
 fn ask_later((key, item): &mut (Key, Item)) {
     if !is_mark(key) {
         return;
@@ -338,7 +338,7 @@ fn shift_back((key, item): &mut (Key, Item)) {
     }
 }
 
-/// Launches are committed as if nothing that they ask for were marked.
+/// Commits launches as if none of their offerings were marked.
 fn drop_leases(commit: &mut Commit) {
     if commit.writes.iter().any(|write| write.key().sk.starts_with("LAUNCH#")) {
         commit.writes.retain(|write| !is_mark(write.key()));

@@ -1,5 +1,5 @@
-//! What EC2 runs out of in a simulated world, and gets back: capacity of pools, quotas, addresses of subnets, and types
-//! that a request can't have.
+//! Scarcity of a simulated world, and its end: capacity of pools, quotas, addresses of subnets, and types that a
+//! request can't get.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tenon_twin::{CapacityPool, Quota, QuotaFamily};
 use crate::random::Dice;
 use crate::world::TYPES;
 
-/// What is scarce.
+/// The current scarcity.
 #[derive(Default)]
 pub(crate) struct Scarcity {
     dry: BTreeSet<CapacityPool>,
@@ -21,7 +21,7 @@ pub(crate) struct Scarcity {
 }
 
 impl Scarcity {
-    /// A pool that is used runs dry, but for one instance at most.
+    /// A used pool runs dry, except for one instance at most.
     pub(crate) fn dry_up(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let used = used(region);
         let Some((instance_type, zone)) = dice.pick(&used).cloned() else { return };
@@ -30,7 +30,7 @@ impl Scarcity {
         self.dry.insert(pool);
     }
 
-    /// Several pools run dry at once: those of one zone, or all, by one way to pay.
+    /// Several pools run dry at once: those of one zone, or all, of one capacity type.
     pub(crate) fn dry_up_many(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let capacity_type = capacity_type(dice);
         let only = if dice.permille(500) { dice.pick(&region.zones()).cloned() } else { None };
@@ -65,7 +65,7 @@ impl Scarcity {
         }
     }
 
-    /// A quota of vCPUs is a little above what runs at most, or below it.
+    /// A quota of vCPUs is set near or below the current use.
     pub(crate) fn limit(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let quota = Quota { capacity_type: capacity_type(dice), family: QuotaFamily::Standard };
         region.twin().set_quota(quota, Some(u32::try_from(dice.between(2, 24)).unwrap_or(2)));
@@ -87,7 +87,7 @@ impl Scarcity {
         }
     }
 
-    /// A pool refuses what a request is, such as its tenancy.
+    /// A pool refuses the request itself, such as its tenancy.
     pub(crate) fn refuse(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
         let all = pools(region, capacity_type(dice));
         let Some(pool) = dice.pick(&all).cloned() else { return };
@@ -97,7 +97,7 @@ impl Scarcity {
         self.failing.insert(pool);
     }
 
-    /// Nothing is scarce any more.
+    /// Ends all scarcity.
     pub(crate) fn end(&mut self, region: &SimulatedRegion) {
         let Self { dry, failing, quotas, subnets } = std::mem::take(self);
         dry.into_iter().for_each(|pool| region.twin().set_capacity(pool, None));
@@ -127,7 +127,7 @@ fn pools(region: &SimulatedRegion, capacity_type: TargetCapacityType) -> Vec<Cap
     types.flat_map(of).collect()
 }
 
-/// The types and zones of what runs.
+/// The types and zones of running instances.
 fn used(region: &SimulatedRegion) -> Vec<(InstanceType, Zone)> {
     let records = region.twin().instances().into_iter();
     let running = records.filter(|record| record.instance.state == InstanceState::Running);

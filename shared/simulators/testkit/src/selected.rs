@@ -1,7 +1,7 @@
-//! What holds of the images that classes resolve to.
+//! The invariant of classes' resolved images.
 //!
-//! Decides by the manifest that the cluster has, and by who made an image: strangers' are known by their ids, whatever EC2
-//! says of them.
+//! Decides from the cluster's manifest and the creator of an image: strangers' images are known by their ids,
+//! whatever EC2 returns.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,12 @@ use tenon_snapshot::object::at;
 
 use crate::invariants::Invariant;
 
-/// Images of other accounts, with the time at which each was made.
+/// Images of other accounts, with their creation times.
 pub type ForeignImages = BTreeMap<ImageId, Timestamp>;
 
-/// A class resolves to images of its own spec alone, and to none of a stranger.
+/// A class resolves only to images of its own spec, and to none of a stranger.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_images_selected(
     region: &SimulatedRegion,
     cluster: &ClusterName,
@@ -49,7 +48,7 @@ pub fn invariant_images_selected(
     Ok(())
 }
 
-/// Whether a class was resolved from the manifest as it is now.
+/// Whether a class was resolved from the current manifest.
 fn is_of(class: &ClassStatus, manifest: &Value) -> bool {
     let name = at(manifest, "/metadata/name").and_then(Value::as_str);
     let generation = at(manifest, "/metadata/generation").and_then(Value::as_u64);

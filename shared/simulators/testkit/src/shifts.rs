@@ -1,6 +1,6 @@
-//! What holds of zones that the cluster is shifted away from.
+//! The invariant of shifted zones.
 //!
-//! Decides what a plan could have known: what the classes' statuses have said for a while.
+//! Decides which shifts a plan could have known: those that the classes' statuses have had for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::invariants::Invariant;
 /// A plan is made from statuses that are a look old at most, and a function may be slow.
 pub const KNOWN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
-/// What the statuses said of zones, and which launches were held to it.
+/// Samples of the classes' zones, and the judged launches.
 #[derive(Default)]
 pub struct ShiftsSeen {
     /// Since when a zone is shifted away from.
@@ -26,7 +26,7 @@ pub struct ShiftsSeen {
 }
 
 impl ShiftsSeen {
-    /// Sees what the statuses say now.
+    /// Samples the current statuses.
     pub fn look(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let now = region.now();
         let subnets = region.classes(cluster).into_iter().flat_map(|class| class.subnets);
@@ -50,10 +50,9 @@ fn is_shifted(subnet: &ClassSubnet, now: Timestamp) -> bool {
     })
 }
 
-/// No launch is planned into a zone that was known to be shifted away from.
+/// No launch is planned into a zone that was known to be shifted.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_shifted_zones_are_left_alone(
     moment: &ClusterMoment,
     shifts: &mut ShiftsSeen,

@@ -1,4 +1,4 @@
-//! Plays the history of a seed and holds it to the invariants.
+//! Plays the history of a seed, and checks the invariants.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
 const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
-/// Nothing to do for so long is settled: longer than the longest sweep, so that what an event forgot would have been
-/// found.
+/// How long a region must have nothing to do before it counts as settled: longer than the longest sweep, so that the
+/// sweep repairs a lost event.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(330);
 /// How old the table is that a restore brings back.
 const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 
-/// What to play.
+/// The history to play.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulationOptions {
     /// The seed.
@@ -50,20 +50,20 @@ pub struct SimulationOptions {
     pub steps: u32,
     /// Where the code is broken, if it is.
     pub sabotage: Option<Sabotage>,
-    /// How fast it is played; as the seed says where that isn't given.
+    /// Its pace; the seed's own if absent.
     pub pace: Option<HistoryPace>,
 }
 
-/// What a history came to.
+/// The result of a history.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SimulationOutcome {
-    /// Instances that were launched.
+    /// The number of launched instances.
     pub launches: usize,
     /// Tasks that crashed.
     pub crashes: u64,
     /// Invocations of functions.
     pub invocations: u64,
-    /// Whether the table was restored on the way.
+    /// Whether the table was restored.
     pub restored: bool,
     /// The situations that it came to.
     pub reached: BTreeSet<Situation>,
@@ -77,10 +77,9 @@ pub fn simulate(options: SimulationOptions) -> Result<SimulationOutcome, Box<Vio
     play(options).map(|play| play.outcome())
 }
 
-/// Plays a seed, and tells its whole table in a digest: equal histories have equal ones.
+/// Plays a seed, and returns a digest of its whole table: equal histories have equal ones.
 ///
-/// # Errors
-/// The first [`Violation`].
+/// # Errors The first [`Violation`].
 pub fn simulate_digest(options: SimulationOptions) -> Result<(SimulationOutcome, Digest), Box<Violation>> {
     let play = play(options)?;
     let items: Vec<String> = play.region.table().dump().map(|item| format!("{item:?}")).collect();
@@ -120,10 +119,10 @@ struct Play {
     cluster: ClusterName,
     /// All clusters.
     watched: Vec<Watched>,
-    /// What EC2 refused is all clusters'.
+    /// Marks belong to all clusters.
     marks: MarksSeen,
     dice: Dice,
-    /// What happens in the second cluster.
+    /// The dice of the second cluster.
     second_dice: Dice,
     doings: Doings,
     reached: Reached,
@@ -141,8 +140,8 @@ struct Watched {
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
 const SECOND_SCALES: u64 = 350;
 
-/// How much time passes from step to step. Most histories are quick: much happens at once. Some are slow, so that
-/// audits, timeouts and the restore of an hour-old table are met too.
+/// The time from step to step. Most histories are quick: much happens at once. Some are slow, so that they reach
+/// audits, timeouts and the restore of an hour-old table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryPace {
     /// A step is a few seconds.
@@ -162,7 +161,7 @@ impl HistoryPace {
         }
     }
 
-    /// How long a settled region is watched after it was woken: an audit's period where there is time.
+    /// How long a settled region is watched after a wake: an audit's period if there is time.
     const fn second_look(self) -> SignedDuration {
         match self {
             Self::Quick => SignedDuration::from_mins(3),
@@ -216,7 +215,7 @@ impl Play {
         })
     }
 
-    /// One step: something happens, time passes, the invariants are asked.
+    /// One step: a deed, some time, the invariants.
     fn live(&mut self) -> Result<(), Box<Violation>> {
         self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
         for other in self.watched.iter().skip(1) {
@@ -267,7 +266,7 @@ impl Play {
         self.watched.iter().any(|watched| watched.history.restored_at.is_some())
     }
 
-    /// After a restore nothing may die; what else holds is for a person to bring back.
+    /// After a restore no instance may be lost; a person restores everything else.
     fn live_on_restored_table(&mut self) -> Result<(), Box<Violation>> {
         for _ in 0..24 {
             self.step += 1;
@@ -408,7 +407,7 @@ impl Play {
 }
 
 impl Watched {
-    /// Asks the invariants of one cluster.
+    /// Checks the invariants of one cluster.
     fn judge(
         &mut self,
         region: &SimulatedRegion,

@@ -1,7 +1,7 @@
-//! How a region stands, in lines that don't depend on how it came there.
+//! A region's state, in lines that don't depend on its history.
 //!
-//! Decides what of a region is its state and what its history: names, ids of instances, times and revisions are history,
-//! what they are about is state.
+//! Decides what is state and what is history: names, ids of instances, times and revisions are history, their
+//! subjects are state.
 
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::ClusterName;
@@ -9,7 +9,7 @@ use tenon_ec2::port::InstanceState;
 use tenon_region::engine::SimulatedRegion;
 use tenon_table::items::{self, CatalogMeta, keys};
 
-/// The lines: what isn't settled, pods, claims, nodes, instances, classes and the catalogue's parts.
+/// The lines: unfinished work, pods, claims, nodes, instances, classes and the catalogue's parts.
 pub(crate) fn standing(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
     let mut lines: Vec<String> =
         region.unsettled().0.into_iter().map(|left| format!("not settled: {left}")).collect();
@@ -78,7 +78,7 @@ fn catalog(region: &SimulatedRegion) -> Vec<String> {
         return vec!["catalogue: nothing".to_owned()];
     };
     let part = |(part, meta): (_, &items::PartMeta)| {
-        // Whether the last refresh failed is gone with the next one, whatever came first.
+        // The last refresh's error is left out: the next refresh clears it.
         format!("catalogue: {part}: {} entries, digest {}", meta.count, meta.digest)
     };
     meta.parts.iter().map(|(name, meta)| part((name, meta))).collect()

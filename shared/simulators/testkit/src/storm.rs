@@ -1,8 +1,8 @@
-//! A storm of claims' steps beside pods that arrive: a history of its own, for one invariant.
+//! A storm of claims' steps beside arriving pods: a history of its own, for one invariant.
 //!
-//! Decides when pods arrive and when a claim steps. Each call of a function takes a while here, and a claim of the same
-//! cluster takes a step every 50 ms, so between the look and the commit of a plan there always are steps. Nothing else
-//! goes wrong.
+//! Decides when pods arrive and when a claim steps. Each call of a function takes a while, and a claim of the same
+//! cluster steps every 50 ms, so there are always steps between a plan's observation and its commit. No other fault
+//! happens.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -82,7 +82,7 @@ impl Storm {
         let region =
             build(&world, &scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() }).ok()?;
         let cluster = ClusterName::parse(CLUSTER).ok()?;
-        // Its steps are a function's, and what is broken for functions is broken here; its calls take no time.
+        // The steps pass a function's gate, where its sabotage acts; its calls take no time.
         let gate = TaskGate::new("lifecycle", chaos(Weather::Calm));
         let outbox = Arc::new(Mutex::new(Outbox::default()));
         let table = GatedTable::new(region.table().clone(), gate, outbox);
@@ -131,7 +131,7 @@ impl Storm {
     }
 }
 
-/// UIDs of pods that wait and that no claim was planned for.
+/// UIDs of pending pods without a claim.
 pub(crate) fn uncounted(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let now = region.now();
     let claims = region.claims(cluster);

@@ -1,5 +1,5 @@
-//! The world of a seed: a small region, one cluster or two, pools with budgets, one of them perhaps with a taint, workloads
-//! that fit.
+//! The world of a seed: a small region, one cluster or two, pools with budgets, one of them perhaps with a taint, and
+//! workloads that fit.
 
 use serde_json::{Value, json};
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario};
@@ -53,7 +53,7 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if dice.permille(500) {
         objects.push(daemon_set("logs", &json!([{"operator": "Exists"}])));
     }
-    // Their own dice: what follows changes nothing else of a world.
+    // Their own dice, so that further draws change nothing else of a world.
     let mut dice = Dice::new(seed, 8);
     if dice.permille(500) {
         dedicate(&mut objects, &mut dice);
@@ -90,7 +90,7 @@ fn dedicate(objects: &mut Vec<Value>, dice: &mut Dice) {
         }
     }
     let mut tainted = pool(DEDICATED, dice);
-    // Before the others, so that who tolerates it goes there.
+    // Before the others, so that pods that tolerate it go there.
     set(&mut tainted, &["spec", "weight"], json!(100));
     let taints = json!([{"key": DEDICATED, "effect": "NoSchedule"}]);
     set(&mut tainted, &["spec", "template", "spec", "taints"], taints);
@@ -109,7 +109,7 @@ pub(crate) fn set(object: &mut Value, path: &[&str], to: Value) {
     }
 }
 
-/// Another cluster of the region: what EC2 has is both clusters'.
+/// Another cluster of the region, which shares EC2's capacity.
 fn second(dice: &mut Dice) -> ClusterForm {
     let mut objects = vec![node_class(SECOND), pool("default", dice)];
     objects.extend(DEPLOYMENTS.iter().take(2).map(|name| deployment(name, dice)));

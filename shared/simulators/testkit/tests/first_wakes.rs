@@ -1,5 +1,5 @@
-//! From an empty table every order of first wakes, whatever call fails, ends in the same state. All orders and all calls
-//! are played by `tenon-simulation first-wakes`; here some of both are.
+//! From an empty table every order of first wakes, with any failing call, ends in the same state. `tenon-simulation
+//! first-wakes` plays all orders and all calls; this test plays some of both.
 
 use tenon_testkit::{CANONICAL, CallFault, Failing, FirstWakes, ORDERS, WakeOrder, calls};
 

@@ -1,11 +1,11 @@
-//! Each invariant fails where the code is broken, and only there: an invariant that can't fail is none.
+//! Each invariant fails under its sabotage, and only there: an invariant that can't fail checks nothing.
 
 use tenon_testkit::{
     FirstWakes, HistoryPace, Invariant, Sabotage, SimulationOptions, Violation, drought, simulate,
     simulate_digest, storm,
 };
 
-/// A break, what it must be found by, and how it is played.
+/// A sabotage, the invariant that finds it, and its pace.
 const BREAKS: &[(Sabotage, Invariant, HistoryPace, u32)] = &[
     (Sabotage::InstanceDealtTwice, Invariant::OneInstancePerClaim, HistoryPace::Quick, 60),
     (Sabotage::ExtraInstances, Invariant::NothingUnowned, HistoryPace::Slow, 200),

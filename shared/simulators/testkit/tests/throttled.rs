@@ -1,4 +1,4 @@
-//! What a throttled table may cost: warnings of EC2 are acted on in time, and a burst of pods is launched at once.
+//! The delay by a throttled table: EC2's warnings are handled in time, and a burst of pods is launched at once.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ const CLUSTER: &str = "busy";
 /// The catalogue arrives and the class resolves.
 const CALM: SignedDuration = SignedDuration::from_mins(3);
 
-/// Hears launches, and throttles every second call of the table while it is told to.
+/// Records launches, and throttles every second call of the table on request.
 #[derive(Default)]
 struct Listener {
     clock: Mutex<Option<RegionClock>>,
@@ -219,7 +219,7 @@ fn mixed() -> Vec<Value> {
         .collect()
 }
 
-/// How long after the pods came the first and the last launch were asked for, in milliseconds.
+/// The times from the pods' arrival to the first and last launch, in milliseconds.
 fn burst(pods: i64) -> (i64, i64) {
     let deployments = mixed();
     let kinds = i64::try_from(deployments.len()).unwrap();

@@ -1,7 +1,7 @@
-//! Which bucket an object is in, and how many buckets a kind has.
+//! Buckets of objects: the bucket of each object, and the number of buckets of each kind.
 //!
-//! Decides so that a change rewrites one small chunk: the number of buckets is a power of two and changes only when
-//! the objects become twice as many, or an eighth; then a bucket is split, or joined, as a whole.
+//! Decides them so that a change rewrites one small chunk. The number of buckets is a power of two, and changes only
+//! when the objects double, or shrink to an eighth; then whole buckets are split or joined.
 
 use tenon_domain::digest::Digest;
 
@@ -10,8 +10,8 @@ use super::ChunkKind;
 /// More buckets than this a manifest doesn't name.
 pub(super) const MOST_BUCKETS: u32 = 2_048;
 
-/// How many objects of a kind share a bucket at most, on average. Pods: a chunk of 80 rows has some 1.2 KB, and the
-/// index of 20,000 pods names 256 of them. Nodes are larger, are alike, and change seldom.
+/// The average number of objects a bucket, at most. A chunk of 80 pods has some 1.2 KB, and the index of 20,000 pods
+/// names 256 of them. Nodes are larger and alike, and rarely change.
 pub(super) const fn objects_a_bucket(kind: ChunkKind) -> usize {
     match kind {
         ChunkKind::Pods => 80,
@@ -28,7 +28,7 @@ pub(super) const fn objects_a_bucket(kind: ChunkKind) -> usize {
     }
 }
 
-/// How many buckets a kind has for so many objects, if it had so many before.
+/// The number of buckets for so many objects, given the number before.
 pub(super) fn bucket_count(kind: ChunkKind, objects: usize, before: u32) -> u32 {
     let most = objects_a_bucket(kind);
     let room = |buckets: u32| most.saturating_mul(usize::try_from(buckets).unwrap_or(usize::MAX));

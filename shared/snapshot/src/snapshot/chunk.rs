@@ -1,4 +1,4 @@
-//! One chunk: its content's digest, and the item that holds it.
+//! One chunk: the digest of its content, and its item.
 
 use std::fmt;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ const DIGEST_DIGITS: usize = 16;
 /// A chunk as a manifest names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChunkRef {
-    /// What it holds.
+    /// Its content's kind.
     pub kind: ChunkKind,
     /// Which bucket of that kind, from 0.
     pub bucket: u32,
@@ -36,7 +36,7 @@ impl fmt::Display for ChunkRef {
 }
 
 impl ChunkRef {
-    /// Reads what a manifest holds.
+    /// Parses a manifest's reference.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
@@ -95,10 +95,9 @@ impl Chunk {
         ])
     }
 
-    /// The content of an item and its size, where the budget has so much left; none of it is taken.
+    /// The content of an item and its size, if the budget has room; the budget isn't charged.
     ///
-    /// # Errors
-    /// [`ChunkError`] says what is wrong with it.
+    /// # Errors [`ChunkError`] names the problem.
     pub(super) fn unpack(item: &Item, budget: SizeBudget) -> Result<(Value, u64), ChunkError> {
         let data = item.get("data").and_then(Attribute::as_bytes).ok_or(ChunkError::NoData)?;
         let text = budget.unpack(data)??;

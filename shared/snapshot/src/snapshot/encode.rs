@@ -1,8 +1,8 @@
 //! From a cluster's objects to chunks and a manifest.
 //!
-//! Decides which chunks there are and which of them are new. It doesn't write.
+//! Decides the chunks, and which of them are new. It doesn't write.
 //!
-//! Invariant: equal objects give equal chunks, whatever order they are given in.
+//! Invariant: equal objects give equal chunks, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{CHUNK_BYTES, Chunk, ChunkKind, ChunkRef, Manifest, VERSION};
 use crate::object::{self, Object, text};
 use crate::pod::{PodLife, PodNeeds, PodRef, SeenPod};
 
-/// What the agent saw, and what it did.
+/// The objects and results that the agent reports.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterObjects {
     /// Pods; finished ones are left out of the snapshot.
@@ -54,12 +54,12 @@ pub struct Encoded {
     pub new: Vec<Chunk>,
     /// The chunks that only the previous manifest names.
     pub dropped: Vec<ChunkRef>,
-    /// Kinds of which something changed; empty where the manifest says what the previous one said.
+    /// Kinds with a change; empty if the manifest is equal to the previous one.
     pub changed: BTreeSet<ChunkKind>,
 }
 
-/// Encodes snapshots; remembers what it read, so that only what changed is read and written out again. An object is the
-/// same one where it is shared. What it keeps is text: as a tree, JSON is many times as large.
+/// Encodes snapshots, and remembers the last one, so that only changed objects are read and written again. A shared
+/// object is known by its pointer. It remembers text, because a tree of JSON is many times as large.
 #[derive(Debug, Default)]
 pub struct Encoder {
     seen: Vec<PodRef>,
@@ -73,14 +73,14 @@ pub struct Encoder {
 /// One object on its way into a chunk: the name that decides its bucket, and its content as JSON.
 type Entry = (String, Box<str>);
 
-/// The objects of a kind, and what of them goes into chunks.
+/// The objects of a kind, and what is sent of them.
 #[derive(Debug, Default)]
 struct PlainObjects {
     seen: Vec<Object>,
     entries: BTreeMap<String, (Object, Box<str>)>,
 }
 
-/// The digests of a kind's buckets, while what is in them doesn't change.
+/// The digests of a kind's buckets, as long as their content is unchanged.
 #[derive(Debug)]
 struct Digests {
     buckets: u32,
@@ -88,7 +88,7 @@ struct Digests {
 }
 
 impl Encoder {
-    /// Encodes what was seen at a time, against the manifest that is in the table.
+    /// Encodes a report against the manifest in the table.
     pub fn encode(
         &mut self,
         objects: &ClusterObjects,
@@ -160,7 +160,7 @@ impl Encoder {
     }
 }
 
-/// Whether these are the very same objects: nobody changes a shared one.
+/// Whether these are the same shared objects, which never change.
 fn are_same<T>(seen: &[Arc<T>], objects: &[Arc<T>]) -> bool {
     seen.len() == objects.len() && seen.iter().zip(objects).all(|(one, other)| Arc::ptr_eq(one, other))
 }
@@ -186,8 +186,8 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// Adds a kind: `contents` gives the JSON of each bucket that isn't empty, for a number of buckets. It isn't asked
-    /// where the digests of what it would give are remembered and the previous manifest names them all.
+    /// Adds a kind; `contents` gives the JSON of each non-empty bucket, for a number of buckets. It isn't called if
+    /// the digests of the same content are remembered, and the previous manifest names them all.
     fn add(
         &mut self,
         kind: ChunkKind,
@@ -319,7 +319,7 @@ fn versioned(member: &str) -> String {
     format!("{{{member},\"v\":{VERSION}}}")
 }
 
-/// The kinds that hold one object after the other.
+/// The kinds stored one object after the other.
 fn plain_kinds(objects: &ClusterObjects) -> [(ChunkKind, &[Object]); 8] {
     [
         (ChunkKind::Nodes, &objects.nodes),

@@ -1,9 +1,9 @@
-//! The index of a manifest: the names of most chunks of a large snapshot, in a chunk of their own.
+//! The index of a manifest: a chunk with the names of most chunks of a large snapshot.
 //!
-//! Decides when a manifest has one and when it gets a new one. A manifest that names every chunk of 20,000 pods has 12 KB,
-//! and is written with every change. With an index it names what differs from it.
+//! Decides when a manifest has an index, and when it gets a new one. A manifest with the names of all chunks of
+//! 20,000 pods has 12 KB, and is written with every change. With an index it names only the differences.
 //!
-//! Invariant: an index never changes under its digest; it stays, like any chunk, for a while after no manifest names it.
+//! Invariant: an index never changes under its digest; like any chunk, it outlives its last manifest for a while.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -20,10 +20,10 @@ use super::{CHUNK_PREFIX, ChunkError, ChunkKind, ChunkRef, VERSION, partition};
 
 /// A manifest names so many chunks itself: some 2 KB, as much as an index would save.
 pub(super) const INLINE_MOST: usize = 64;
-/// So many differences from an index are named before there is a new one: a manifest of 1 KB, and a new index, of some
-/// 6 KB at 20,000 pods, every so many changes.
+/// The most differences of a manifest before it gets a new index. It keeps manifests at 1 KB, and the cost of a new
+/// index, some 6 KB at 20,000 pods, rare.
 pub(super) const DIFFERENCES_MOST: usize = 24;
-/// What an index may be when it is unpacked.
+/// The most bytes of an unpacked index.
 const UNPACKED_BYTES: u64 = 4 * 1024 * 1024;
 
 /// An index.
@@ -35,12 +35,12 @@ pub struct Index {
     pub chunks: Arc<BTreeMap<(ChunkKind, u32), ChunkRef>>,
 }
 
-/// What chunks differ from an index.
+/// The differences between chunks and an index.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Differences {
     /// Those that it doesn't name.
     pub(super) changed: Vec<ChunkRef>,
-    /// What it names and isn't there any more.
+    /// Chunks of the index that don't exist any longer.
     pub(super) gone: Vec<(ChunkKind, u32)>,
 }
 
@@ -71,7 +71,7 @@ impl Index {
         Ok(Self { digest, chunks: Arc::new(by_place(text.lines().filter_map(ChunkRef::parse))) })
     }
 
-    /// What of these chunks it doesn't say.
+    /// The differences between these chunks and the index.
     pub(super) fn differences(&self, chunks: &[ChunkRef]) -> Differences {
         let now: BTreeMap<(ChunkKind, u32), &ChunkRef> =
             chunks.iter().map(|chunk| ((chunk.kind, chunk.bucket), chunk)).collect();
@@ -109,7 +109,7 @@ pub(super) fn index_for(chunks: &[ChunkRef], before: Option<&Index>) -> Option<I
     }
 }
 
-/// Where an index lies.
+/// The key of an index.
 pub(super) fn index_key(cluster: &ClusterName, digest: &str) -> Key {
     Key::new(partition(cluster), format!("{CHUNK_PREFIX}index#{digest}"))
 }

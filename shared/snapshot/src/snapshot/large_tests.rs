@@ -1,4 +1,4 @@
-//! What a cluster of 1,000 nodes and 20,000 pods costs: the bytes of its snapshot, and of one pod's life.
+//! The cost of a cluster with 1,000 nodes and 20,000 pods: the bytes of its snapshot, and of one pod's life.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const WORKLOADS: usize = 200;
 const SNAPSHOT_BYTES: usize = 500 * 1_000;
 const CHANGE_BYTES: usize = 8 * 1_000;
 
-/// Digits that nobody could guess, as API servers and EC2 make them: always the same for a text.
+/// Random digits, like those of API servers and EC2: always the same for a text.
 fn random(text: &str, digits: usize) -> String {
     Digest::of_texts([text]).hex()[..digits].to_owned()
 }
@@ -118,7 +118,7 @@ fn claim(n: usize) -> Object {
             "capacity": node.pointer("/status/capacity"), "allocatable": node.pointer("/status/allocatable")}}))
 }
 
-/// A pod of a Deployment. Where `node` says none, it waits.
+/// A pod of a Deployment; pending without a `node`.
 fn pod(n: usize, node: Option<usize>) -> Value {
     let workload = n % WORKLOADS;
     let app = format!("{}-{workload}", ["web", "orders", "billing-worker", "search-indexer"][workload % 4]);
@@ -171,7 +171,7 @@ fn item_bytes(item: &Item) -> usize {
     usize::try_from(attributes_size(item)).unwrap()
 }
 
-/// What a report writes: new chunks, the manifest, and its index where that is a new one.
+/// The bytes of a report: new chunks, the manifest, and a new index.
 fn written(encoded: &Encoded, before: Option<&Manifest>) -> usize {
     let index = encoded.manifest.index.as_ref();
     let new = index.filter(|index| before.and_then(|before| before.index.as_ref()) != Some(index));
@@ -197,7 +197,7 @@ fn a_large_snapshot_is_small() {
     assert!(all <= SNAPSHOT_BYTES, "{all}");
 }
 
-/// As large a cluster as anybody is known to run is far from what functions refuse.
+/// A cluster as large as any known one is far below the limit of functions.
 #[test]
 fn a_large_snapshot_is_read_with_room_to_spare() {
     let (objects, _shapes) = objects();
@@ -212,8 +212,8 @@ fn a_large_snapshot_is_read_with_room_to_spare() {
     assert!(encoded.new.len() * 20 <= CHUNKS_MOST);
 }
 
-/// Pods of all workloads come, are bound, run and go, one after the other: enough of them that indexes are replaced and
-/// parts are cut and joined.
+/// Pods of all workloads are created, bound, started and deleted, one after the other: enough that indexes are
+/// replaced, and parts are split and joined.
 #[test]
 fn one_pods_change_is_small() {
     let (mut objects, mut shapes) = objects();

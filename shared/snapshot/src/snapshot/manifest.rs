@@ -1,4 +1,4 @@
-//! The manifest, which names the chunks of a generation, and the heartbeat, which says that it still holds.
+//! The manifest, which names the chunks of a generation, and the heartbeat, which confirms it.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use tenon_table::{Item, ItemError, from_item, to_item};
 use super::index::{Differences, Index};
 use super::{ChunkKind, ChunkRef, VERSION};
 
-/// What a generation consists of.
+/// The content of a generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// What the next write of it is conditional on.
+    /// The revision, on which the next write is conditional.
     pub revision: u64,
-    /// Counts up with every change.
+    /// The count of changes.
     pub generation: u64,
-    /// When the cluster was like this.
+    /// The time of the agent's look.
     pub taken_at: Timestamp,
-    /// When the agent found that the table held an older generation than it had written: it was restored. Kept until
-    /// the next time.
+    /// When the agent found an older generation in the table than it had written: the table was restored. It stays
+    /// until the next restoration.
     pub restored_at: Option<Timestamp>,
     /// Pods that waited for a node.
     pub pending_pods: u32,
@@ -27,11 +27,11 @@ pub struct Manifest {
     pub buckets: BTreeMap<ChunkKind, u32>,
     /// The chunks, by kind and bucket.
     pub chunks: Vec<ChunkRef>,
-    /// What names most of them, where they are many.
+    /// The index of the chunks, if there are many.
     pub index: Option<Index>,
 }
 
-/// A manifest as its item says it, before its index was read.
+/// A manifest without the content of its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnindexedManifest {
     manifest: Manifest,
@@ -41,7 +41,7 @@ pub(super) struct UnindexedManifest {
 }
 
 impl UnindexedManifest {
-    /// The manifest with what its index names.
+    /// The manifest with the chunks of its index.
     pub(super) fn whole(self, index: Option<Index>) -> Manifest {
         let Self { mut manifest, gone, .. } = self;
         if let Some(index) = &index {
@@ -57,7 +57,7 @@ impl UnindexedManifest {
     }
 }
 
-/// When the agent last said that a generation is how the cluster is.
+/// The agent's last confirmation of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Which generation.
@@ -83,7 +83,7 @@ pub enum SnapshotManifestError {
     Field {
         /// Which.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
     },
 }
@@ -139,10 +139,9 @@ impl Manifest {
         to_item(&form).map_err(SnapshotManifestError::Form)
     }
 
-    /// Reads an item. Chunks of kinds that aren't known are left out: a newer agent may report more.
+    /// Reads an item. Chunks of unknown kinds are skipped: a newer agent may report more.
     ///
-    /// # Errors
-    /// [`SnapshotManifestError`] says what is wrong with it.
+    /// # Errors [`SnapshotManifestError`] names the problem.
     pub(super) fn from_item(item: &Item) -> Result<UnindexedManifest, SnapshotManifestError> {
         let form: ManifestForm = from_item(item).map_err(SnapshotManifestError::Form)?;
         check_version(form.v)?;
@@ -186,8 +185,7 @@ impl Heartbeat {
 
     /// Reads an item.
     ///
-    /// # Errors
-    /// [`SnapshotManifestError`] says what is wrong with it.
+    /// # Errors [`SnapshotManifestError`] names the problem.
     pub fn from_item(item: &Item) -> Result<Self, SnapshotManifestError> {
         let form: HeartbeatForm = from_item(item).map_err(SnapshotManifestError::Form)?;
         check_version(form.v)?;

@@ -1,18 +1,17 @@
-//! The form in which a cluster's snapshot lies in the table, version 1: `AGENT#<cluster>` with `CHUNK#<kind>#<digest>`,
+//! The form of a cluster's snapshot in the table, version 1: `AGENT#<cluster>` with `CHUNK#<kind>#<digest>`,
 //! `MANIFEST` and `HEARTBEAT`.
 //!
-//! Decides the form, what is left out of the objects, which of them lie together, and the order of writes: chunks, their
-//! index where they are many, then the manifest, so that a reader of any manifest finds its chunks. Chunks are
-//! content-addressed: only what changed is written.
+//! Decides the form, the projection of objects, their chunks, and the order of writes: chunks, their index if there
+//! are many, then the manifest. So a reader of any manifest finds its chunks. Chunks are content-addressed: only
+//! changes are written.
 //!
 //! Invariants: a chunk's name is the digest of its content; chunks that a manifest dropped stay for
-//! [`RETIRED_CHUNKS_STAY`], so that readers of that manifest don't tear; one object that can't be read never hides
-//! another.
+//! [`RETIRED_CHUNKS_STAY`], for readers of that manifest; one unreadable object never hides another.
 //!
-//! Readers of before read what is written: a row has the same fields, whatever stands in them for a bound pod.
+//! Rows keep their fields, so older readers can read them, with placeholders for a bound pod.
 //!
-//! Objects lie as deflated JSON in a binary attribute: measured on a report of 20,000 pods, plain text is four times
-//! as large, and what people look at is in the items that functions write.
+//! Objects are deflated JSON in a binary attribute. For 20,000 pods plain text is four times as large, and the items
+//! for people are those that functions write.
 
 mod bucket;
 mod chunk;
@@ -50,17 +49,17 @@ pub(crate) use project::{pod_row, pod_shape};
 
 /// The version of the forms that are written.
 pub const VERSION: u32 = 1;
-/// How long chunks that no manifest names any more can still be read.
+/// How long chunks without a manifest stay readable.
 pub const RETIRED_CHUNKS_STAY: SignedDuration = SignedDuration::from_hours(1);
 /// No chunk is larger than this: an item holds 400 KB.
 pub const CHUNK_BYTES: usize = 300 * 1024;
 
-/// What a chunk holds.
+/// The content of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChunkKind {
     /// Pods: rows by shape.
     Pods,
-    /// What pods need: each shape once.
+    /// Pods' needs: each shape once.
     Shapes,
     /// Nodes.
     Nodes,
@@ -78,7 +77,7 @@ pub enum ChunkKind {
     NodeClaims,
     /// Namespaces' labels.
     Namespaces,
-    /// What the agent did of its actions.
+    /// The agent's results of its actions.
     Reports,
 }
 
@@ -135,23 +134,23 @@ pub fn partition(cluster: &ClusterName) -> String {
     format!("AGENT#{cluster}")
 }
 
-/// Where the manifest lies.
+/// The key of the manifest.
 #[must_use]
 pub fn manifest_key(cluster: &ClusterName) -> Key {
     Key::new(partition(cluster), "MANIFEST")
 }
 
-/// Where the heartbeat lies.
+/// The key of the heartbeat.
 #[must_use]
 pub fn heartbeat_key(cluster: &ClusterName) -> Key {
     Key::new(partition(cluster), "HEARTBEAT")
 }
 
-/// Where a chunk lies.
+/// The key of a chunk.
 #[must_use]
 pub fn chunk_key(cluster: &ClusterName, chunk: &ChunkRef) -> Key {
     Key::new(partition(cluster), format!("{CHUNK_PREFIX}{}#{}", chunk.kind, chunk.digest))
 }
 
-/// What the sort keys of chunks begin with.
+/// The prefix of chunks' sort keys.
 pub const CHUNK_PREFIX: &str = "CHUNK#";

@@ -1,11 +1,11 @@
-//! Which pods' rows lie together: those of one shape, in parts.
+//! Parts: rows of pods that share a shape and a bucket.
 //!
-//! Decides so that rows beside each other say nearly the same, which packs to half of what rows in any order take, and so
-//! that one pod's change touches one bucket, or two. A shape with many pods is cut in two by its pods' digests, and each
-//! half again, until a part is small. Rejected: as many parts as follow from how many pods there are, since one pod more
-//! would move all of them.
+//! Decides which pods' rows are stored together. Similar rows next to each other compress to half of the size of rows
+//! in any order, and a pod's change touches one or two buckets. A shape with many pods is halved by its pods'
+//! digests, and each half again, until a part is small. Rejected: a number of parts computed from the number of pods,
+//! because one more pod could move all rows.
 //!
-//! Invariant: which part a pod is in depends on the pods of its shape alone, and on nothing that was before.
+//! Invariant: a pod's part depends only on the pods of its shape, not on earlier snapshots.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use tenon_domain::digest::Digest;
 use super::bucket::bucket_of;
 use crate::pod::{PodRef, SeenPod};
 
-/// A part has at most so many rows: few enough that parts fill buckets evenly, and enough that the shape's digest, 8 bytes
-/// that nothing packs, is nothing beside them.
+/// The most rows of a part: few enough that parts fill buckets evenly, and enough that the shape's digest, 8
+/// incompressible bytes, doesn't matter.
 const ROWS_A_PART: usize = 40;
 /// Pods' digests have no more bits.
 const MOST_CUTS: u32 = u64::BITS;
@@ -47,7 +47,7 @@ pub(super) fn parts(pods: &[PodRef], buckets: u32) -> BTreeMap<u32, Groups<'_>> 
     all
 }
 
-/// Rows whose places begin with the same bits.
+/// Rows whose positions begin with the same bits.
 #[derive(Debug, Clone, Copy)]
 struct RowRange<'p, 'a> {
     rows: &'p [(u64, &'a SeenPod)],
@@ -68,7 +68,8 @@ fn cut<'a>(rows: &[(u64, &'a SeenPod)], cuts: u32, found: &mut impl FnMut(RowRan
     cut(high, cuts + 1, found);
 }
 
-/// What decides a part's bucket: where it begins. So the lower half of a part that is cut stays where it was.
+/// The name that determines a part's bucket: its first position. So the lower half of a split part stays in its
+/// bucket.
 fn part_name(digest: &str, part: RowRange<'_, '_>) -> String {
     let mask = u64::MAX.checked_shr(part.cuts).map_or(u64::MAX, |below| !below);
     let begins = part.rows.first().map_or(0, |(place, _)| place & mask);

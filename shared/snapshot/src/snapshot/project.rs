@@ -103,7 +103,7 @@ fn stays(kind: Kind, field: &str) -> bool {
     }
 }
 
-/// What the pod needs, without what is its own: equal pods have equal shapes.
+/// The pod's needs, without its own part: equal pods have equal shapes.
 pub(crate) fn pod_shape(pod: &Value) -> Value {
     let mut shape = pod.clone();
     manifest::keep("Pod", &mut shape);
@@ -153,12 +153,11 @@ fn share(pod: &mut Value) {
     }
 }
 
-/// What is the pod's own: `[name, uid, created, node, phase, flags, started, deleted, labels]`; times in seconds since
-/// 1970, the last ones left out where they are absent. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n`
-/// nominated.
+/// The pod's own part: `[name, uid, created, node, phase, flags, started, deleted, labels]`. Times are seconds since
+/// 1970; absent trailing fields are dropped. Flags: `r` Ready, `u` Unschedulable, `g` SchedulingGated, `n` nominated.
 ///
-/// Digits that nobody can guess don't pack, so a pod that is bound has none that nobody asks it for: its name stands for
-/// its UID, it has no time of its creation, and that of its start only if it says `karpenter.sh/do-not-disrupt`.
+/// Random digits don't compress, so a bound pod has only those that readers need: its name stands for its UID, its
+/// creation time is dropped, and its start time stays only with `karpenter.sh/do-not-disrupt`.
 pub(crate) fn pod_row(pod: &Value) -> Value {
     let seconds = |pointer: &str| object::time(pod, pointer).map_or(Value::Null, |at| json!(at.as_second()));
     let own: Map<String, Value> = object::texts(pod, "/metadata/labels")
@@ -189,7 +188,7 @@ pub(crate) fn pod_row(pod: &Value) -> Value {
     Value::Array(row)
 }
 
-/// What stands for the UID of a pod that is bound: its name, unless that is longer than a UID can be.
+/// The placeholder for a bound pod's UID: its name, unless that is longer than a UID may be.
 fn bound_uid<'a>(name: &'a str, uid: &'a str) -> &'a str {
     if Uid::parse(name).is_ok() { name } else { uid }
 }
@@ -215,7 +214,7 @@ fn flags(pod: &Value) -> String {
     flags
 }
 
-/// What the node holds for containers that are being resized in place.
+/// The node's reserve for containers that are being resized in place.
 fn allocated(pod: &Value) -> Vec<Value> {
     let requested = |name: &str| {
         let container = list(pod, "/spec/containers").iter().find(|c| text(c, "/name") == Some(name))?;
@@ -253,7 +252,7 @@ fn retain(fields: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) ->
     }
 }
 
-/// A copy whose maps are built at once: those that were filled while an answer was parsed are half empty.
+/// A copy with tight maps: maps filled while parsing have half their capacity unused.
 fn packed(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,8 +1,8 @@
-//! Reading a snapshot back into the domain's types.
+//! Reading a snapshot into the domain's types.
 //!
-//! Decides what is read anew: only chunks that the reader's cache doesn't hold. An object that can't be read is listed
-//! and never hides another; a chunk that is missing makes the whole reading fail, since nobody knows what was in it, and so
-//! does a snapshot that is too large, of which nothing is kept.
+//! Decides what is read again: only chunks outside the reader's cache. An unreadable object is listed, and never
+//! hides another. A missing chunk fails the whole read, because its content is unknown. So does a snapshot that is
+//! too large, of which nothing is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ pub enum ReadError {
     Torn {
         /// Which.
         chunk: String,
-        /// Whose.
+        /// The generation.
         generation: u64,
     },
     /// The manifest can't be read.
@@ -54,13 +54,13 @@ pub enum ReadError {
     Chunk {
         /// Which.
         chunk: String,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: ChunkError,
     },
 }
 
-/// What a function read before: it reads only what changed since. One for each cluster.
+/// The content of a function's last read of a cluster, so that the next one reads only changes.
 #[derive(Debug, Default)]
 pub struct ChunkCache {
     manifest: Option<Manifest>,
@@ -72,7 +72,7 @@ type Name = (ChunkKind, String);
 type ReadShape = Result<Arc<PodShape>, Vec<String>>;
 
 impl ChunkCache {
-    /// The manifest that was read last: among others, whether the table was restored.
+    /// The last manifest, which also tells whether the table was restored.
     #[must_use]
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
@@ -83,7 +83,7 @@ impl ChunkCache {
     }
 }
 
-/// What is kept of several clusters' snapshots, with a bound for all together: a function's memory is for all of them.
+/// The caches of several clusters, bounded together, because they share a function's memory.
 #[derive(Debug)]
 pub struct ChunkCaches {
     kept: Mutex<BTreeMap<ClusterName, ChunkCache>>,
@@ -109,7 +109,7 @@ impl ChunkCaches {
         self.lock().remove(cluster).unwrap_or_default()
     }
 
-    /// Puts it back. Where that is too much, the largest of the others go, and are read anew.
+    /// Stores a cache. If the total is too large, the largest others are dropped, and read again later.
     pub fn put(&self, cluster: &ClusterName, cache: ChunkCache) {
         let mut kept = self.lock();
         kept.insert(cluster.clone(), cache);
@@ -124,7 +124,7 @@ impl ChunkCaches {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, ChunkCache>> {
-        // A cache is whole whatever panicked elsewhere: it is put back only when it was read.
+        // A panic elsewhere can't break a cache: it is stored only after a complete read.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +136,7 @@ struct ChunkContent {
     of: Objects,
 }
 
-/// What a chunk holds.
+/// The content of a chunk.
 #[derive(Debug)]
 enum Objects {
     Rows(Vec<(String, Vec<Value>)>),
@@ -146,10 +146,9 @@ enum Objects {
     Reports(Vec<ActionReport>),
 }
 
-/// Reads the manifest alone; nothing where the agent never reported.
+/// Reads the manifest alone; `None` if the agent never reported.
 ///
-/// # Errors
-/// [`ReadError`] says what the caller does next.
+/// # Errors [`ReadError`] tells the caller what to do next.
 pub async fn read_manifest<T: Table>(
     table: &T,
     cluster: &ClusterName,
@@ -178,7 +177,7 @@ async fn whole<T: Table>(
                 let key = index_key(cluster, digest);
                 let chunk = format!("index/{digest}");
                 let torn = || ReadError::Torn { chunk: chunk.clone(), generation: named.generation() };
-                // It was written before its manifest, which only a consistent read is sure to see.
+                // It was written before its manifest, and only a consistent read is sure to see it.
                 let found = table.get(&key, Consistency::Strong).await.map_err(ReadError::Table)?;
                 let read = Index::from_item(digest.clone(), &found.ok_or_else(torn)?);
                 Some(read.map_err(|source| chunk_error(chunk.clone(), source))?)
@@ -203,10 +202,9 @@ fn chunk_error(chunk: String, error: ChunkError) -> ReadError {
     }
 }
 
-/// Reads the cluster's snapshot; nothing where the agent never reported.
+/// Reads the cluster's snapshot; `None` if the agent never reported.
 ///
-/// # Errors
-/// [`ReadError`] says what the caller does next.
+/// # Errors [`ReadError`] tells the caller what to do next.
 pub async fn read<T: Table>(
     table: &T,
     cluster: &ClusterName,
@@ -216,10 +214,9 @@ pub async fn read<T: Table>(
     read_part(table, cluster, consistency, cache, SnapshotPart::Whole).await
 }
 
-/// Reads the EC2NodeClasses of the cluster's snapshot and nothing else of it; nothing where the agent never reported.
+/// Reads only the EC2NodeClasses of the cluster's snapshot; `None` if the agent never reported.
 ///
-/// # Errors
-/// [`ReadError`] says what the caller does next.
+/// # Errors [`ReadError`] tells the caller what to do next.
 pub async fn read_classes<T: Table>(
     table: &T,
     cluster: &ClusterName,
@@ -229,7 +226,7 @@ pub async fn read_classes<T: Table>(
     read_part(table, cluster, consistency, cache, SnapshotPart::Classes).await
 }
 
-/// What of a snapshot is read.
+/// The part of a snapshot to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SnapshotPart {
     Whole,
@@ -266,7 +263,7 @@ async fn read_part<T: Table>(
     let Some(item) = found.get(&manifest_key(cluster)) else { return Ok(None) };
     let known = cache.manifest.as_ref().and_then(|manifest| manifest.index.as_ref());
     let manifest = whole(table, cluster, item, known).await?;
-    // A heartbeat that can't be read says nothing: the manifest's own time counts.
+    // Without a readable heartbeat, the manifest's own time counts.
     let heartbeat = found.get(&heartbeat_key(cluster)).and_then(|item| Heartbeat::from_item(item).ok());
     let chunks = part.of(&manifest.chunks);
     let named: BTreeSet<Name> = chunks.iter().map(|chunk| (chunk.kind, chunk.digest.clone())).collect();
@@ -275,7 +272,7 @@ async fn read_part<T: Table>(
     let fetched = async {
         let fetch = ChunkFetch { table, cluster, chunks: &chunks, most };
         fetch.missing(cache, consistency).await?;
-        // Eventually consistent reads may not see a chunk yet that was written before its manifest.
+        // An eventually consistent read may miss a chunk that was written before its manifest.
         fetch.missing(cache, Consistency::Strong).await
     };
     let assembled = fetched.await.and_then(|()| {
@@ -413,7 +410,7 @@ fn report(value: &Value) -> Option<ActionReport> {
     Some(ActionReport { claim: text(value, "/claim")?.to_owned(), number, progress })
 }
 
-/// The snapshot of these chunks: each counts as often as it is named.
+/// The snapshot of these chunks; a chunk counts each time it is named.
 fn assemble(
     chunks: &[&ChunkRef],
     cache: &ChunkCache,
@@ -490,7 +487,7 @@ fn add_object(snapshot: &mut Snapshot, object: &Result<ManifestObject, Unreadabl
     }
 }
 
-/// Lists are in the order of names, whatever buckets they came from.
+/// Lists are sorted by name, independent of buckets.
 fn sort(snapshot: &mut Snapshot) {
     snapshot.pods.sort_by(|one, other| (&one.name, &one.uid).cmp(&(&other.name, &other.uid)));
     snapshot.nodes.sort_by(|one, other| one.name.cmp(&other.name));

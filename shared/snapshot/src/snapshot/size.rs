@@ -1,11 +1,11 @@
-//! How large a snapshot may be once it is unpacked, so that no cluster's ends a function that all clusters share.
+//! The largest snapshot when unpacked, so that one cluster can't exhaust a function that all clusters share.
 //!
-//! Decides what counts: a chunk of some KB deflates a thousandfold, and JSON takes many times its text once it is read, so
-//! both the text and the values in it count, and whatever a manifest names twice counts twice. Reading stops at the first
-//! chunk that is too much; nothing is read in part.
+//! Decides how size is counted. A chunk of some KB may inflate a thousandfold, and JSON takes many times its text in
+//! memory, so text and values both count, and a chunk named twice counts twice. Reading stops at the first chunk
+//! beyond the limit; no snapshot is read in part.
 //!
-//! The numbers are bounded by the functions' memory in template.yaml: `tests/memory.rs` measures what the worst contents
-//! take, and asserts that they fit beside what is kept of other clusters.
+//! The numbers follow from the functions' memory in template.yaml: `tests/memory.rs` measures the worst contents, and
+//! asserts that they fit beside the caches of other clusters.
 
 use std::io::Read as _;
 
@@ -13,23 +13,22 @@ use flate2::bufread::DeflateDecoder;
 
 use super::ChunkError;
 
-/// What a whole snapshot may be. 1,000 nodes with 20,000 pods are less than half of it.
+/// The size limit of a snapshot. 1,000 nodes with 20,000 pods need less than half of it.
 pub const SNAPSHOT_SIZE_MOST: u64 = 64 * MIB;
-/// What the EC2NodeClasses of a snapshot may be, for functions that read nothing else of it: some thousand of them.
+/// The size limit of a snapshot's EC2NodeClasses, for functions that read nothing else: some thousand classes.
 pub const CLASSES_SIZE_MOST: u64 = 16 * MIB;
-/// What is kept of all clusters' snapshots between wakes, in a function that reads whole ones.
+/// The size limit of the caches of all clusters, in a function that reads whole snapshots.
 pub const KEPT_SIZE_MOST: u64 = SNAPSHOT_SIZE_MOST;
 /// More chunks no agent writes: each kind in all of its buckets.
 pub const CHUNKS_MOST: usize = 11 * 2_048;
 
 const MIB: u64 = 1024 * 1024;
-/// What a value counts beside its text: it is a node of a tree and a field of an object, or a sentence of what is wrong
-/// with it.
+/// The count of a value besides its text: a tree node and an object's field, or an error's sentence.
 const OF_A_VALUE: u64 = 96;
-/// What a chunk counts beside its content: its names.
+/// The count of a chunk besides its content: its names.
 const OF_A_CHUNK: u64 = 256;
-/// So many sentences are kept of what is wrong with an object, and so much of each: whoever reports nonsense has nobody keep
-/// more of it than was reported.
+/// The most sentences that are kept about an unreadable object, and the longest: a malformed report must not grow in
+/// memory.
 const SENTENCES: usize = 8;
 const SENTENCE_BYTES: usize = 256;
 
@@ -37,15 +36,15 @@ const SENTENCE_BYTES: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the snapshot is too large: at least {size} of {most} {unit}")]
 pub struct SnapshotTooLarge {
-    /// As far as it was read.
+    /// The size up to the limit.
     pub size: u64,
     /// The most that is read.
     pub most: u64,
-    /// What of: bytes once unpacked, or chunks.
+    /// The unit: unpacked bytes, or chunks.
     pub unit: &'static str,
 }
 
-/// What is left of a snapshot's size.
+/// The remaining size of a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SizeBudget {
     used: u64,
@@ -63,7 +62,7 @@ impl SizeBudget {
         if self.used > self.most { Err(self.too_large()) } else { Ok(()) }
     }
 
-    /// Unpacks what has a place in it.
+    /// Unpacks data that fits the budget.
     pub(super) fn unpack(&self, data: &[u8]) -> Result<Result<Vec<u8>, SnapshotTooLarge>, ChunkError> {
         let left = self.most.saturating_sub(self.used);
         let mut text = Vec::new();
@@ -86,7 +85,7 @@ pub(super) fn size_of(text: &[u8]) -> u64 {
     count(text.len()).saturating_add(count(separators).saturating_mul(OF_A_VALUE)).saturating_add(OF_A_CHUNK)
 }
 
-/// What is kept of what is wrong with an object.
+/// The sentences that are kept about an unreadable object.
 pub(super) fn kept<T: ToString>(errors: &[T]) -> Vec<String> {
     let mut kept: Vec<String> = errors.iter().take(SENTENCES).map(|error| cut(error.to_string())).collect();
     if let Some(more) = errors.len().checked_sub(SENTENCES).filter(|more| *more > 0) {
@@ -95,7 +94,7 @@ pub(super) fn kept<T: ToString>(errors: &[T]) -> Vec<String> {
     kept
 }
 
-/// The first of these sentences: what is kept for each pod of a shape that can't be read.
+/// The first sentence, which each pod of an unreadable shape repeats.
 pub(super) fn first(errors: &[String]) -> Vec<String> {
     errors.first().map(|error| cut(error.clone())).into_iter().collect()
 }

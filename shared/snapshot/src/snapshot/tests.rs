@@ -1,4 +1,4 @@
-//! What a writer and a reader of snapshots would notice.
+//! Snapshots as their writers and readers see them.
 
 use super::*;
 use crate::object::Kind;
@@ -357,7 +357,7 @@ fn two_agents_never_write_over_each_other() {
     assert!(matches!(late, Err(WriteError::LostRace)));
 }
 
-/// Writes a report of these chunks, as no agent of ours would.
+/// Writes a report of these chunks, which no agent of ours would write.
 fn forge(table: &MemoryTable, chunks: &[Chunk], names: Vec<ChunkRef>) {
     let manifest = Manifest {
         revision: 1,
@@ -406,7 +406,7 @@ fn a_snapshot_that_inflates_to_more_than_functions_have_memory_for_is_refused() 
     let named = (0..100).map(|bucket| ChunkRef { bucket, ..chunk.name.clone() }).collect();
     forge(&table, std::slice::from_ref(&chunk), named);
     assert_eq!(refused(&table, &mut cache).most, SNAPSHOT_SIZE_MOST);
-    // Once it reports less it is read again.
+    // A smaller report is read again.
     forge(&table, std::slice::from_ref(&chunk), vec![chunk.name.clone()]);
     assert!(block_on(read(&table, &cluster(), Consistency::Strong, &mut cache)).unwrap().is_some());
 }

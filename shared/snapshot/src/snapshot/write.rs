@@ -1,7 +1,7 @@
-//! Writing a snapshot: new chunks, then the manifest, then the end of the chunks that it dropped.
+//! Writing a snapshot: new chunks, then the manifest, then the expiry of dropped chunks.
 //!
-//! Decides the order and the conditions. A crash between any two writes leaves the previous manifest, or the new one,
-//! readable; what is written again is written as it was.
+//! Decides the order and the conditions. After a crash between two writes, the previous or the new manifest is
+//! readable, and repeating a write changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -38,11 +38,10 @@ pub enum WriteError {
     Form(#[source] SnapshotManifestError),
 }
 
-/// Writes a snapshot under a generation, conditional on the manifest that it was encoded against. Gives the manifest
-/// as written.
+/// Writes a snapshot under a generation, conditional on the manifest that it was encoded against. Returns the new
+/// manifest.
 ///
-/// # Errors
-/// [`WriteError`] says what the caller does next.
+/// # Errors [`WriteError`] tells the caller what to do next.
 pub async fn write<T: Table>(
     table: &T,
     cluster: &ClusterName,
@@ -68,16 +67,15 @@ pub async fn write<T: Table>(
     let write = Write::Put { key, item: manifest.to_item().map_err(WriteError::Form)? };
     send(table, &format!("m-{generation}-{}", manifest.revision), vec![condition], write).await?;
     if let Some(replaced) = replaced {
-        // The manifest is written; one that stays is found by whoever leads next.
+        // The manifest is written; the next leader finds an index that stays.
         let _stays = retire(table, index_key(cluster, &replaced.digest), manifest.taken_at).await;
     }
     Ok(manifest)
 }
 
-/// Says that a generation is still how the cluster is.
+/// Confirms a generation.
 ///
-/// # Errors
-/// [`WriteError`] says what the caller does next.
+/// # Errors [`WriteError`] tells the caller what to do next.
 pub async fn beat<T: Table>(
     table: &T,
     cluster: &ClusterName,
@@ -89,10 +87,9 @@ pub async fn beat<T: Table>(
 }
 
 impl Encoded {
-    /// Lets the chunks that the previous manifest named alone end in an hour.
+    /// Lets chunks that only the previous manifest named expire in an hour.
     ///
-    /// # Errors
-    /// [`WriteError`]; [`retire_orphans`] finds what this left.
+    /// # Errors [`WriteError`]; [`retire_orphans`] finds the rest.
     pub async fn retire_dropped<T: Table>(
         &self,
         table: &T,
@@ -106,11 +103,9 @@ impl Encoded {
     }
 }
 
-/// Lets all chunks that the manifest doesn't name end in an hour: those that an agent wrote, or dropped, before it was
-/// cut off. Gives their number.
+/// Lets all chunks outside the manifest expire in an hour: those of an interrupted agent. Returns their number.
 ///
-/// # Errors
-/// [`WriteError`] says what the caller does next.
+/// # Errors [`WriteError`] tells the caller what to do next.
 pub async fn retire_orphans<T: Table>(
     table: &T,
     cluster: &ClusterName,

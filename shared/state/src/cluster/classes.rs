@@ -1,7 +1,7 @@
-//! Which pools are ready, and what their nodes can be.
+//! Ready pools, and the instance types of their nodes.
 //!
-//! Decides which classes launches can be made from, with the reason where one can't, and the instance types of each
-//! pool's nodes. It asks nobody: a class's status and the catalogue are what the table says.
+//! Decides which classes are ready for launches, with the reason for the others, and the instance types of each pool.
+//! It calls no service: class statuses and the catalogue come from the table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::pools::plans;
 /// How long prices that never arrived are waited for where a pool could do without them, while they can't be read.
 const MISSED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
 
-/// What is known of a pool.
+/// The readiness and types of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct JudgedPool {
     /// Whether claims can be made of it.
@@ -39,17 +39,17 @@ pub(super) struct JudgedPool {
     pub(super) without: Option<Waiting>,
 }
 
-/// A class with what it resolved to.
+/// A class that is ready for launches.
 #[derive(Debug, Clone)]
 pub struct ReadyClass {
     /// Its spec.
     pub class: Ec2NodeClass,
-    /// What it resolved to.
+    /// Its resolved status.
     pub status: ClassStatus,
 }
 
 impl<'a> ObservedCluster<'a> {
-    /// Finds out which pools are ready and what their nodes can be. Before this no pool is known.
+    /// Resolves all pools. Before this call the world has none.
     pub fn resolve(&mut self, region: &'a Region) {
         let mut by_class: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
         for pool in self.snapshot.node_pools.iter().filter(|pool| plans(pool)) {
@@ -128,7 +128,7 @@ impl<'a> ObservedCluster<'a> {
         if status.generation != class.meta.generation {
             return not_ready(NOT_RESOLVED);
         }
-        // Refused launches are the class's condition too, and only a launch finds out that they aren't any more.
+        // A refused launch is a condition of the class, but only a new launch can show that it is mended.
         let obstacle = status.obstacle().map(|obstacle| obstacle.reason);
         if !status.ready() && obstacle != Some(ConditionReason::LaunchRefused) {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
@@ -139,7 +139,7 @@ impl<'a> ObservedCluster<'a> {
             match mark.state(self.view.now) {
                 MarkState::Forgotten => {}
                 MarkState::Due => standing = PoolStanding::OnProbation,
-                // Whoever mends what was refused doesn't wait longer than for a mark of capacity.
+                // After a repair, the wait is no longer than for a mark on capacity.
                 MarkState::Held if mark.last_resort_at() <= self.view.now => {
                     standing = PoolStanding::OnProbation;
                 }
@@ -156,8 +156,9 @@ impl<'a> ObservedCluster<'a> {
         Ok(standing)
     }
 
-    /// A list of prices that isn't there or is too old, where the pool can do without; as an error what it must wait
-    /// for. Prices that never arrived are waited for, so that whoever starts first decides nothing; not for ever.
+    /// A price list that is missing or too old, if the pool can do without it; as an error, the evidence to wait for.
+    /// Prices that never arrived are waited for, so that the first start decides nothing without them; the wait is
+    /// bounded.
     fn missing_part(&self, pool: &NodePool) -> Result<Option<Waiting>, Waiting> {
         self.require_part(CatalogPart::InstanceTypes)?;
         self.require_part(CatalogPart::Offerings)?;
@@ -185,7 +186,7 @@ impl<'a> ObservedCluster<'a> {
         require(part, found, self.view.now).map(|_| ())
     }
 
-    /// Whether a part isn't waited for any more where there is something else.
+    /// Whether the pool plans without this price list: it is stale, or it has been failing for [`MISSED_AT_MOST`].
     fn is_given_up(&self, part: CatalogPart, waiting: &Waiting) -> bool {
         let failing = self.view.failing.get(&part).map(|since| self.view.now.duration_since(*since));
         matches!(waiting, Waiting::CatalogStale { .. })
@@ -244,8 +245,8 @@ impl<'a> ObservedCluster<'a> {
     }
 }
 
-/// What is marked where EC2 refuses the launches of a pool for what they are: of its class where the class is to blame,
-/// and of the pool. Another spec or other images of the class are another request.
+/// The keys of marks on a pool's launches as requests: of its class, if the class is to blame, and of the pool.
+/// Another spec or another image of the class makes another request.
 #[must_use]
 pub fn refused_requests(
     cluster: &ClusterName,

@@ -1,12 +1,11 @@
-//! Which pods are counted on a claim, so that no other plan counts them.
+//! Pods counted on a claim, which no other plan counts.
 //!
-//! kube-scheduler binds pods as it likes: on a Node that takes pods, those that were planned for it may find their places
-//! taken by pods that were planned for another. Whoever finds no room there any more is planned anew at once, against
-//! the room that is really left; whoever still has room is kube-scheduler's to bind, and is planned anew when it didn't
-//! within the claim's window.
+//! kube-scheduler binds pods as it likes, so a Node's counted pods may find their room taken by others. A pod without
+//! room is pending again at once, and planned against the room that is left. A pod with room is kube-scheduler's to
+//! bind; if the claim's window ends without a binding, it is pending again.
 //!
-//! Invariants: a pod is counted on a claim only while it exists unbound under the same UID, the claim counts pods, and
-//! its Node, once it is there, has room for it beside those that are bound there and counted before it.
+//! Invariants: a claim counts a pod only while the pod exists, unbound, under the same UID, and while the claim
+//! counts pods; once the Node is there, it has room for the pod beside its bound pods and those counted earlier.
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::{Node, Pod};
@@ -19,7 +18,7 @@ use super::ObservedCluster;
 
 impl<'a> ObservedCluster<'a> {
     pub(super) fn count(&mut self) {
-        // A pod that was planned twice belongs to the later plan.
+        // A pod in two plans belongs to the later one.
         let mut launches: Vec<_> = self.view.launches.values().collect();
         launches.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         for launch in launches {
@@ -54,7 +53,7 @@ impl<'a> ObservedCluster<'a> {
         self.counted.extend(waiting.iter().map(|(uid, _)| (*uid, &planned.name)));
     }
 
-    /// What a Node reports, without what is bound there.
+    /// The Node's reported resources, less those of its bound pods.
     fn room_on(&self, node: &Node) -> ResourceList {
         let here = self.bound.get(&node.name).map_or(&[][..], Vec::as_slice);
         let taken = ResourceList::sum(here.iter().map(|pod| &pod.shape.requests));
@@ -62,7 +61,7 @@ impl<'a> ObservedCluster<'a> {
     }
 }
 
-/// Whether the pod finds room. What a starting Node doesn't report yet is there: its plan knew it.
+/// Whether the pod fits. A resource that a starting Node doesn't report yet counts as available: the plan knew it.
 fn has_room(room: &ResourceList, requests: &ResourceList) -> bool {
     requests.iter().all(|(name, requested)| !room.contains(name) || requested <= room.get(name))
 }

@@ -1,7 +1,6 @@
-//! The input of provisioning from a cluster's view and its agent's snapshot.
+//! The input of provisioning, from a cluster's view and its agent's snapshot.
 //!
-//! Puts together which pods are counted on a claim already (`counted`), and what is known of pools (`classes`, `pools`)
-//! and of nodes (`nodes`). It plans nothing.
+//! Combines the pods that claims count (`counted`), pools (`classes`, `pools`) and nodes (`nodes`). It plans nothing.
 
 mod classes;
 mod counted;
@@ -29,10 +28,10 @@ use classes::JudgedPool;
 
 pub use classes::{ReadyClass, refused_requests};
 
-/// The kind of owner whose pods make no nodes.
+/// The owner kind of pods that need no new node.
 const DAEMON_SET: &str = "DaemonSet";
 
-/// A cluster as it was observed, indexed.
+/// An observed cluster, indexed.
 #[derive(Debug)]
 pub struct ObservedCluster<'a> {
     view: &'a ClusterView,
@@ -53,7 +52,7 @@ pub struct ObservedCluster<'a> {
 }
 
 impl<'a> ObservedCluster<'a> {
-    /// Indexes what was observed.
+    /// Indexes an observed cluster.
     #[must_use]
     pub fn new(
         cluster: &'a ClusterName,
@@ -97,7 +96,7 @@ impl<'a> ObservedCluster<'a> {
         world
     }
 
-    /// When pods that wait, and are counted on a claim, are nobody's again: to be planned anew then.
+    /// When counted pods that are still pending become unplanned again.
     #[must_use]
     pub const fn recount_at(&self) -> Option<Timestamp> {
         self.recount_at
@@ -126,7 +125,7 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    /// Pods that want a node and that no claim counts.
+    /// Pending pods that no claim counts.
     #[must_use]
     pub fn pending(&self) -> Vec<Pod> {
         self.unbound.values().filter(|pod| self.wants_node(pod)).map(|pod| (*pod).clone()).collect()
@@ -165,7 +164,7 @@ impl<'a> ObservedCluster<'a> {
             SchedulingVerdict::Nominated => true,
             SchedulingVerdict::None | SchedulingVerdict::Unschedulable | SchedulingVerdict::Gated => false,
         };
-        // Some other pod is being preempted for it; one that was planned may be nominated for its own Node, too.
+        // Some other pod is being preempted for it. A planned pod may also be nominated for its own Node.
         let preempts = nominated && !self.planned.contains(&pod.uid);
         !preempts
             && !is_daemon(pod)

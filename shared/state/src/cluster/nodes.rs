@@ -1,7 +1,7 @@
-//! The room that nodes, and claims on their way to one, have for pods.
+//! Room for pods on nodes, and on claims that will become nodes.
 //!
-//! Decides which labels, taints and capacity a node is planned with while its kubelet hasn't reported them all.
-//! Invariant: a claim on its way out has no room.
+//! Decides the labels, taints and capacity of a node whose kubelet hasn't reported all of them. Invariant: a leaving
+//! claim has no room.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ impl<'a> ObservedCluster<'a> {
         };
         let mut allocatable = node.allocatable.clone();
         if let (NodeKind::Starting, Some(option)) = (kind, claim.and_then(|claim| self.option(claim))) {
-            // What a starting kubelet hasn't reported yet.
+            // Resources that a starting kubelet doesn't report yet.
             for (name, quantity) in option.allocatable.iter() {
                 if allocatable.get(name).is_zero() {
                     allocatable.insert(name.clone(), quantity);

@@ -1,6 +1,6 @@
-//! The pools that claims are planned for, and what of their limits is used.
+//! The pools of new claims, and the used part of their limits.
 //!
-//! Invariant: a claim whose type isn't known yet uses as much as the largest type that it may become.
+//! Invariant: a claim without a known type uses as much as the largest of its types.
 
 use std::collections::BTreeSet;
 use tenon_domain::catalog::find_option;
@@ -41,7 +41,7 @@ impl ObservedCluster<'_> {
             .collect()
     }
 
-    /// Capacity of the pool's nodes and claims. A claim whose type isn't known yet counts as the largest that it may be.
+    /// Capacity of the pool's nodes and claims. A claim without a known type counts as the largest of its types.
     fn usage(&self, pool: &NodePool) -> ResourceList {
         let mut usage = ResourceList::new();
         let mut nodes = 0_i64;

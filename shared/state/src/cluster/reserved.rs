@@ -1,6 +1,7 @@
-//! What is left of capacity reservations between two looks of `node-classes` at EC2.
+//! Free capacity of reservations between two queries of `node-classes` to EC2.
 //!
-//! Decides which of the cluster's claims EC2's count didn't have yet. Other clusters' are known when EC2 refuses.
+//! Decides which claims of the cluster EC2's count didn't include. Other clusters' claims show only in EC2's
+//! refusals.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use tenon_domain::reservation::LaunchedInto;
 use super::ObservedCluster;
 
 impl ObservedCluster<'_> {
-    /// By reservation, the claims whose instances were launched after that time, or will be.
+    /// By reservation, the number of claims whose instances were launched after that time, or are still to be
+    /// launched.
     pub(super) fn launched_since(&self, asked: Timestamp) -> BTreeMap<ReservationId, u32> {
         let mut launched = BTreeMap::new();
         for claim in self.view.claims.values() {
@@ -40,7 +42,7 @@ impl ObservedCluster<'_> {
         }
     }
 
-    /// Whether EC2 was asked before a claim's launch was answered.
+    /// Whether EC2 was queried before a claim's launch was answered.
     fn is_later(&self, claim: &Claim, asked: Timestamp) -> bool {
         match self.view.launches.get(&claim.launch).map(|launch| &launch.state) {
             Some(LaunchState::Requested { .. }) => true,

@@ -1,4 +1,4 @@
-//! Passes of a function that only refuses: what is told, and when again.
+//! Passes of a function that only refuses: its findings, and when they are told again.
 
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::report::Finding;
@@ -9,7 +9,7 @@ use tenon_table::items::{ToldFindings, from_item};
 
 use super::*;
 
-/// Refuses these pods, and fails at its commit where it is told to.
+/// Refuses these pods, and fails at its commit on request.
 struct Refusing<'a> {
     world: &'a FunctionWorld,
     cluster: ClusterName,
@@ -75,7 +75,7 @@ fn world() -> FunctionWorld {
     FunctionWorld::new(&WorldConfig::default()).unwrap()
 }
 
-/// What was written into the log since this was asked last; as much is in the journal.
+/// The log's lines since the last call; the journal has as many.
 fn told(world: &FunctionWorld) -> Vec<String> {
     world.signals.take_log().into_iter().map(|record| record.message).collect()
 }
@@ -115,7 +115,7 @@ fn only_what_changed_is_told_and_what_is_over_is_shown_no_more() {
     assert_eq!(shown(&world).unwrap().findings.len(), 1);
     assert_eq!(Refusing::of(&world, &[]), [""; 0]);
     assert_eq!(shown(&world).unwrap().findings, []);
-    // It is news again once it was over.
+    // After it was over it is news again.
     assert_eq!(Refusing::of(&world, &[("a", "full")]), ["no node for pod `a`: full"]);
 }
 

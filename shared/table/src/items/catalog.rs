@@ -1,6 +1,6 @@
-//! `CATALOG`: per part of the catalogue, which generation holds, since when, and what its last refresh ran into.
+//! `CATALOG`: for each part of the catalogue its generation, the time of its last refresh, and the last error.
 //!
-//! Decides nothing of staleness: that is the domain's evidence. The item is under a `revision`, so that two refreshes
+//! Decides nothing about staleness: that is the domain's evidence. The item has a `revision`, so that two refreshes
 //! never write the same generation.
 
 use std::collections::BTreeMap;
@@ -16,18 +16,18 @@ use crate::key::REVISION;
 /// A region's catalogue, as pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CatalogMeta {
-    /// Counts up with every refresh, and every failure of one; 0 where there is no item yet.
+    /// The count of refreshes, failed ones too; 0 without an item.
     pub revision: u64,
-    /// Its parts, as far as they were ever asked for.
+    /// Its parts that were ever refreshed.
     pub parts: BTreeMap<CatalogPart, PartMeta>,
 }
 
-/// What is known of one part.
+/// The state of one part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartMeta {
-    /// Counts up with every change of its content; 0 before the first.
+    /// The count of its content's changes; 0 before the first.
     pub generation: u64,
-    /// When EC2 last said that this is how it is.
+    /// When EC2 last confirmed it.
     pub refreshed_at: Option<Timestamp>,
     /// How many entries it has.
     pub count: u64,
@@ -39,9 +39,9 @@ pub struct PartMeta {
     pub packed_until: Option<Timestamp>,
     /// Where its content is from.
     pub origin: PartOrigin,
-    /// What its prices are in; none where it has none.
+    /// The currency of its prices, if it has prices.
     pub currency: Option<Currency>,
-    /// What the last refresh ran into, if it failed.
+    /// The error of the last refresh, if it failed.
     pub last_error: Option<String>,
     /// The kind of that; none where a writer didn't say.
     pub last_error_kind: Option<ErrorKind>,
@@ -49,7 +49,7 @@ pub struct PartMeta {
     pub failing_since: Option<Timestamp>,
 }
 
-/// The word of a part that came with the release; what AWS answered has none.
+/// The origin of a part from the release; AWS's own answers have none.
 const SHIPPED: &str = "shipped";
 
 impl CatalogMeta {

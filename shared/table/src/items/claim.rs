@@ -1,6 +1,6 @@
 //! `NODECLAIM#`: a claim.
 //!
-//! Decides its attributes: the state's data lies beside its `phase`, so that people can query it.
+//! Decides its attributes: a state's data is next to its `phase`, for queries by people.
 
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{

@@ -1,4 +1,4 @@
-//! `NODECLASS#`: a node class, as it resolved.
+//! `NODECLASS#`: the status of a class.
 
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;

@@ -1,6 +1,6 @@
-//! Attributes that are long and alike in themselves, deflated: DynamoDB counts every KB of an item at each write of it.
+//! Deflated attributes, for long repetitive values: DynamoDB charges each KB of an item at each write.
 //!
-//! Invariant: what is read is bounded, whatever an item claims to hold.
+//! Invariant: the unpacked size is bounded, whatever an item claims.
 
 use std::io::{self, Read, Write as _};
 

@@ -1,6 +1,6 @@
-//! The attributes of an item, being read.
+//! Reading an item's attributes.
 //!
-//! Decides what an error says of an attribute that is missing or isn't as it must be. It doesn't know any kind of item.
+//! Decides the error for a missing or malformed attribute. It knows no kind of item.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,8 +88,7 @@ impl<'a> Fields<'a> {
 
     /// One word of a list.
     ///
-    /// # Errors
-    /// When it is missing, no text, or no word of the list.
+    /// # Errors If it is missing, not a text, or not a word of the list.
     pub fn word<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, FieldError> {
         let word = self.text(name)?;
         parse(word).ok_or_else(|| FieldError::at(name, FieldProblem::Invalid(format!("`{word}` is unknown"))))

@@ -1,9 +1,9 @@
-//! How a form is written and read: attributes by hand, no detour over another format.
+//! Forms: how values are written to attributes and read back, by hand.
 //!
-//! Decides which versions a reader accepts and what an error says. It doesn't know any kind of item.
+//! Decides which versions a reader accepts, and the errors. It knows no kind of item.
 //!
-//! Invariants: what a form leaves out is removed when it is set over an older one; attributes that a reader doesn't
-//! know are ignored; every error names the attribute.
+//! Invariants: an attribute that a form leaves out is removed from an older item; readers ignore unknown attributes;
+//! every error names the attribute.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,31 +37,31 @@ pub trait ItemForm: Sized {
 pub struct FormError {
     /// The item.
     pub key: Key,
-    /// The attribute, and what is wrong with it.
+    /// The attribute, and its problem.
     #[source]
     pub field: FieldError,
 }
 
-/// An attribute that isn't as its form says.
+/// An attribute that doesn't match its form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("attribute `{path}`: {problem}")]
 pub struct FieldError {
     /// Where in the item: names joined by dots, places in brackets.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: FieldProblem,
 }
 
-/// What is wrong with an attribute.
+/// The problem of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldProblem {
     /// It isn't there.
     Missing,
     /// It has another type.
     NotA(&'static str),
-    /// Its content isn't what is expected.
+    /// Its content is malformed.
     Invalid(String),
-    /// The item was written by a version that is too far from this one.
+    /// The item's version is too far from this release's.
     Version(u64),
 }
 
@@ -127,7 +127,7 @@ pub fn from_items<'a, T: ItemForm>(
     items.into_iter().map(|(key, item)| from_item(key, item)).collect()
 }
 
-/// Writes a value over what was there: attributes that its form doesn't know stay, those that it leaves out go.
+/// Writes a value over an item: unknown attributes stay, absent ones of the form are removed.
 pub fn set<T: ItemForm>(key: Key, value: &T) -> Write {
     let Attributes { set, remove } = attributes(value);
     Write::Set { key, set, remove: remove.into_iter().map(str::to_owned).collect() }
@@ -142,7 +142,7 @@ pub fn set_expiring<T: ItemForm>(key: Key, value: &T, expires_at: Timestamp) -> 
     Write::Set { key, set, remove: remove.into_iter().map(str::to_owned).collect() }
 }
 
-/// Puts a value in place of whatever was there.
+/// Replaces an item by a value.
 pub fn put<T: ItemForm>(key: Key, value: &T) -> Write {
     Write::Put { key, item: to_item(value) }
 }
@@ -168,7 +168,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// What is written, without a version.
+    /// The attributes, without a version.
     pub(crate) fn written(write: impl FnOnce(&mut Self)) -> Item {
         let mut attributes = Self::default();
         write(&mut attributes);

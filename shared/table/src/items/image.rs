@@ -1,4 +1,4 @@
-//! `IMAGE#`: an image as EC2 last told it.
+//! `IMAGE#`: an image as EC2 described it last.
 
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::image::{ImageRecord, ImageState};

@@ -1,12 +1,12 @@
-//! `INSTANCE#`: whose an instance is. Written in the transaction that records the launch, so that an event of an
-//! instance that isn't ours ends after one read.
+//! `INSTANCE#`: the owner of an instance. It is written in the transaction that settles the launch, so that one read
+//! ends an event of a foreign instance.
 
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId};
 use tenon_domain::unavailable::OfferingKey;
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
 
-/// Whose an instance is.
+/// The owner of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceOwner {
     /// The instance.
@@ -15,7 +15,7 @@ pub struct InstanceOwner {
     pub cluster: ClusterName,
     /// Its claim.
     pub claim: ClaimName,
-    /// The offering that it was had from; none where it wasn't known.
+    /// Its offering; absent if unknown.
     pub offering: Option<OfferingKey>,
 }
 

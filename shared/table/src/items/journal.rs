@@ -1,6 +1,6 @@
-//! `JOURNAL#`: a decision's record, by its subject and by its day.
+//! `JOURNAL#`: a decision's record, by subject and by day.
 //!
-//! Decides what the day's list repeats: the sentence, and where the whole record is.
+//! Decides what the day's list repeats: the sentence, and the key of the whole record.
 
 use tenon_domain::journal::{Decision, JOURNAL_KEPT, JournalRecord, Subject, SubjectKind};
 

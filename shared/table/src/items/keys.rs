@@ -1,7 +1,7 @@
-//! The table's keys: one function for each, and the way back where a reader needs the name.
+//! The table's keys, and the names in them.
 //!
-//! Decides the prefixes, which are a contract: queries of people and of scripts use them. It doesn't decide what the
-//! items hold.
+//! Decides the prefixes, which are a contract: queries of people and scripts use them. It doesn't decide the items'
+//! content.
 
 use jiff::Timestamp;
 use tenon_domain::evidence::CatalogPart;
@@ -39,16 +39,16 @@ pub const COMMAND: &str = "COMMAND#";
 pub const TEMPLATE: &str = "TEMPLATE#";
 /// Actions for a cluster's agent.
 pub const ACTION: &str = "ACTION#";
-/// What functions planned from.
+/// What a function's last plan was made from.
 pub const SEEN: &str = "SEEN#";
-/// What functions refuse and wait for.
+/// A function's findings.
 pub const TOLD: &str = "TOLD#";
-/// What functions began with.
+/// Handling that a function began.
 pub const TRIAL: &str = "TRIAL#";
 /// Chunks of an agent's snapshot.
 pub const CHUNK: &str = "CHUNK#";
 
-/// The partition of what a region's clusters share.
+/// The partition of a region's shared items.
 #[must_use]
 pub fn region_pk(region: &Region) -> String {
     format!("REGION#{region}")
@@ -102,7 +102,7 @@ pub fn image(region: &Region, image: &ImageId) -> Key {
     Key::new(region_pk(region), format!("{IMAGE}{image}"))
 }
 
-/// Memory that a cluster's kubelets reported on a type with an image. Each cluster has an item of its own, so that none
+/// Memory that a cluster's kubelets reported for a type with an image. Each cluster has its own item, so that none
 /// writes another's.
 #[must_use]
 pub fn learned(region: &Region, instance_type: &InstanceType, image: &ImageId, cluster: &ClusterName) -> Key {
@@ -163,25 +163,25 @@ pub fn template(cluster: &ClusterName, name: &str) -> Key {
     Key::new(cluster_pk(cluster), format!("{TEMPLATE}{name}"))
 }
 
-/// What a claim's Node should be.
+/// The target state of a claim's Node.
 #[must_use]
 pub fn action(cluster: &ClusterName, claim: &ClaimName) -> Key {
     Key::new(cluster_pk(cluster), format!("{ACTION}{claim}"))
 }
 
-/// What a function planned from.
+/// What a function's last plan was made from.
 #[must_use]
 pub fn seen(cluster: &ClusterName, function: FunctionName) -> Key {
     Key::new(cluster_pk(cluster), format!("{SEEN}{function}"))
 }
 
-/// What a function refuses and waits for in a cluster.
+/// A function's findings in a cluster.
 #[must_use]
 pub fn told(cluster: &ClusterName, function: FunctionName) -> Key {
     Key::new(cluster_pk(cluster), format!("{TOLD}{function}"))
 }
 
-/// What a function refused and waited for in the region within the last hour.
+/// A function's findings in the region within the last hour.
 #[must_use]
 pub fn region_told(region: &Region, function: FunctionName) -> Key {
     Key::new(region_pk(region), format!("{TOLD}{function}"))
@@ -193,13 +193,13 @@ pub fn trial(cluster: &ClusterName, function: FunctionName) -> Key {
     Key::new(cluster_pk(cluster), format!("{TRIAL}{function}"))
 }
 
-/// What a function of the whole region planned from.
+/// What a regional function's last plan was made from.
 #[must_use]
 pub fn region_seen(region: &Region, function: FunctionName) -> Key {
     Key::new(region_pk(region), format!("{SEEN}{function}"))
 }
 
-/// Whose an instance is.
+/// The owner of an instance.
 #[must_use]
 pub fn instance(instance: &InstanceId) -> Key {
     Key::new(format!("INSTANCE#{instance}"), "INSTANCE")
@@ -211,7 +211,7 @@ pub fn manifest(cluster: &ClusterName) -> Key {
     Key::new(agent_pk(cluster), "MANIFEST")
 }
 
-/// When an agent last said that its manifest holds.
+/// The agent's last confirmation of its manifest.
 #[must_use]
 pub fn heartbeat(cluster: &ClusterName) -> Key {
     Key::new(agent_pk(cluster), "HEARTBEAT")
@@ -223,12 +223,12 @@ pub fn chunk(cluster: &ClusterName, kind: &str, digest: &str) -> Key {
     Key::new(agent_pk(cluster), format!("{CHUNK}{kind}#{digest}"))
 }
 
-/// Whose journal.
+/// The owner of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalOf<'a> {
     /// A cluster's.
     Cluster(&'a ClusterName),
-    /// The region's: what is decided for all its clusters, such as images' states.
+    /// The region, for decisions about all its clusters, such as images' states.
     Region(&'a Region),
 }
 
@@ -253,8 +253,8 @@ impl JournalOf<'_> {
     }
 }
 
-/// A record of the journal: the `n`-th that its commit writes. The revision is that of the decision's commit, so two
-/// decisions in one millisecond differ.
+/// A record of the journal, the `n`-th of its commit. The revision is that of the commit, so that two decisions in
+/// one millisecond differ.
 #[must_use]
 pub fn journal(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision: u64, n: usize) -> Key {
     Key::new(of.subject_pk(subject), format!("{at:.3}#{revision:08}#{n}"))
@@ -266,7 +266,7 @@ pub fn journal_day(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision
     Key::new(of.day_pk(at), format!("{at:.3}#{}#{}#{revision:08}#{n}", subject.kind.as_str(), subject.name))
 }
 
-/// What follows the prefix in the key's place; nothing where it is another kind.
+/// The part of the sort key after the prefix; `None` for another kind of item.
 #[must_use]
 pub fn name_of<'a>(key: &'a Key, prefix: &str) -> Option<&'a str> {
     key.sk.strip_prefix(prefix)

@@ -1,6 +1,6 @@
-//! `LAUNCH#`: a launch, with its claims and the pods that are counted on them.
+//! `LAUNCH#`: a launch, with its claims and their counted pods.
 //!
-//! Decides how a counted pod is written: `<namespace>/<name>/<uid>` in one text, since there may be many.
+//! Decides the text of a counted pod: `<namespace>/<name>/<uid>`, which is short, because there may be many.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! `LEARNED#`: memory that a cluster's kubelets of a type and image really reported, under a `revision`.
+//! `LEARNED#`: memory that a cluster's kubelets of a type and image reported, under a `revision`.
 
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
 
@@ -15,7 +15,7 @@ impl ItemForm for LearnedRecord {
         to.time("seen_at", self.seen_at);
         if let Some(cluster) = &self.cluster {
             to.text("cluster", cluster);
-            // Readers of before there was a record for each cluster ask for it.
+            // Older readers require it.
             to.text("seen_by", cluster);
         }
         to.value(EXPIRES_AT, seconds(self.expires_at()));

@@ -1,9 +1,8 @@
-//! The forms of the items that the table holds, by kind.
+//! The forms of the table's items, by kind.
 //!
 //! [`keys`] are the keys, [`form`] is how a form is written and read; each other module is one kind. Forms are
-//! versioned: readers accept one version before and after, ignore attributes that they don't know, and name the item
-//! and the attribute where one isn't as it must be; writers keep attributes that they don't know. What the items mean
-//! is the domain's.
+//! versioned: readers accept one version before and after, ignore unknown attributes, and name the item and the
+//! attribute of an error; writers preserve unknown attributes. The domain decides what items mean.
 
 pub mod catalog;
 pub mod claim;

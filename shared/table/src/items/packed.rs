@@ -1,13 +1,13 @@
-//! `PACKED#`: parts of the catalogue as planners read them.
+//! `PACKED#`: parts of the catalogue, in the planners' form.
 //!
-//! Decides how a refresh is written and read: content in postcard, deflated, cut into pieces that are found by the
-//! content's digest, and a pointer. The pieces are put first, one by one, since a transaction costs twice; then the
-//! pointer, under its revision. So a refresh is visible wholly or not at all, and two of them never write one
-//! generation. A crash between both leaves pieces that nothing points to, and they expire. Pieces are put with the
-//! end of their life and never written again, but for content that stays the same for half of it.
+//! Decides how a refresh is written and read. Content is postcard, deflated, and cut into pieces named by the
+//! content's digest; a pointer names the digest. The pieces are written first, one by one, because a transaction
+//! costs twice; then the pointer, under its revision. So a refresh is visible wholly or not at all, and two refreshes
+//! never write one generation. A crash in between leaves pieces without a pointer, which expire. Pieces are written
+//! with their expiry, and again only if the same content lives for half of that time.
 //!
-//! Invariants: a function that is warm reads the pointer and nothing else; the pieces of a pointer live for as long
-//! as its part may still be used; what is read has the digest that the pointer names.
+//! Invariants: a warm function reads only the pointer; a pointer's pieces live for as long as its part may be used;
+//! content has the digest that the pointer names.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,22 +38,22 @@ pub const PACKED_LIFE_LEAST: SignedDuration = SignedDuration::from_hours(7 * 24)
 /// How many pieces one call reads: as many of the largest as its answer may have bytes (16 MB), with room for their keys.
 const PIECES_AT_ONCE: usize = 45;
 
-/// The most bytes that a part may unfold to; guards against an item that was tampered with.
+/// The most unpacked bytes of a part, as protection against a forged item.
 const UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
 
 const DATA: &str = "data";
 
-/// Parts that a caller asked for and that ever arrived.
+/// The requested parts that were ever refreshed.
 pub type RefreshedParts = BTreeMap<CatalogPart, RefreshedPart>;
 
-/// A part as it was last refreshed.
+/// A part as of its last refresh.
 #[derive(Debug, Clone)]
 pub struct RefreshedPart {
     /// Its content.
     pub data: Arc<PartData>,
     /// Its generation.
     pub generation: u64,
-    /// When EC2 last said that this is how it is.
+    /// When EC2 last confirmed it.
     pub refreshed_at: Timestamp,
 }
 
@@ -77,7 +77,7 @@ pub enum CatalogError {
     Corrupt {
         /// The part.
         part: CatalogPart,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// Content that can't be packed.
@@ -85,12 +85,12 @@ pub enum CatalogError {
     Pack {
         /// The part.
         part: CatalogPart,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
 }
 
-/// What a function keeps between wakes: content that never changes under its digest.
+/// A function's cache: content never changes under its digest.
 #[derive(Debug, Default)]
 pub struct CatalogCache(Mutex<BTreeMap<CatalogPart, (String, Arc<PartData>)>>);
 
@@ -114,8 +114,8 @@ impl CatalogCache {
 /// The writes of a refresh.
 #[derive(Debug, Clone)]
 pub struct Refresh {
-    /// The pieces of the content, one commit each, to be put before the pointer and in any order. Empty where those
-    /// that are there will do.
+    /// The pieces of the content, one commit each, in any order before the pointer. Empty if the existing ones will
+    /// do.
     pub pieces: Vec<Commit>,
     /// The pointer, under its revision.
     pub pointer: Commit,
@@ -124,22 +124,21 @@ pub struct Refresh {
 }
 
 impl Refresh {
-    /// All commits, in the order in which they must go through; whoever loses one stops there.
+    /// All commits, in order; a lost race ends the refresh.
     pub fn commits(&self) -> impl Iterator<Item = &Commit> {
         self.pieces.iter().chain([&self.pointer])
     }
 }
 
-/// How long pieces of a part live. They are put anew when half of that is over, so half of it must do for as long as
-/// a part that can't be refreshed any more is used.
+/// The life of a part's pieces. They are written again after half of it, so half of it must cover the time for which
+/// a part without refresh is used.
 fn life(part: CatalogPart) -> SignedDuration {
     part.stale_after().saturating_mul(2).max(PACKED_LIFE_LEAST)
 }
 
-/// The writes of a refresh from AWS's answer: pieces and the pointer, or only the pointer's time where the content is as before.
+/// The writes of a refresh: pieces and the pointer, or only the pointer's time for unchanged content.
 ///
-/// # Errors
-/// [`CatalogError::Pack`] when the content can't be packed.
+/// # Errors [`CatalogError::Pack`] if the content can't be packed.
 pub fn refresh(
     region: &Region,
     meta: &CatalogMeta,
@@ -166,10 +165,9 @@ pub struct Substitute<'a> {
     pub origin: PartOrigin,
 }
 
-/// The same for content that stands in for what AWS didn't answer: the failure is said beside it.
+/// The same for a stand-in for AWS's answer, with the failure beside it.
 ///
-/// # Errors
-/// [`CatalogError::Pack`] when the content can't be packed.
+/// # Errors [`CatalogError::Pack`] if the content can't be packed.
 pub fn refresh_without_answer(
     region: &Region,
     meta: &CatalogMeta,
@@ -233,7 +231,7 @@ fn failing(before: PartMeta, failure: &RefreshFailure, now: Timestamp) -> PartMe
     }
 }
 
-/// The write of a refresh that failed: the part stays as it is, and says why.
+/// The write of a failed refresh: the part stays, with the error.
 #[must_use]
 pub fn failed(
     region: &Region,
@@ -264,11 +262,9 @@ pub async fn read_meta<T: Table>(
     })
 }
 
-/// The parts that are wanted and ever arrived. Reads the pointer, and packed items only where the cache doesn't have
-/// their content.
+/// The requested parts that were ever refreshed. Reads the pointer, and only those pieces that the cache lacks.
 ///
-/// # Errors
-/// [`CatalogError`]; what never arrived is no error, it isn't among the parts.
+/// # Errors [`CatalogError`]. A part that was never refreshed is no error: it is absent.
 pub async fn read_parts<T: Table>(
     table: &T,
     region: &Region,
@@ -297,11 +293,10 @@ pub async fn parts_of<T: Table>(
         .collect()
 }
 
-/// The same, for a caller that can do without a part that can't be read. All pieces that the cache doesn't have are read
-/// by one call, as far as they fit its answer.
+/// The same, for a caller that tolerates an unreadable part. One call reads all pieces that the cache lacks, as far
+/// as they fit its answer.
 ///
-/// # Errors
-/// [`TableError`]; an answer that the table gave only in part is one.
+/// # Errors [`TableError`], also for an incomplete answer.
 pub async fn each_part<T: Table>(
     table: &T,
     region: &Region,
@@ -322,7 +317,7 @@ pub async fn each_part<T: Table>(
     let keys: Vec<Key> = lacking.flat_map(|(part, (found, _))| piece_keys(region, *part, found)).collect();
     let mut pieces = BTreeMap::new();
     for keys in keys.chunks(PIECES_AT_ONCE) {
-        // Consistently: the pointer may be newer than an eventual view of what it points to.
+        // Consistently: an eventual read may be older than the pointer.
         pieces.extend(table.batch_get(keys, Consistency::Strong).await?);
     }
     let whole = |part: CatalogPart, found: &PartMeta| -> Result<Arc<PartData>, CatalogError> {

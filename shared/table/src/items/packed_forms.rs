@@ -1,8 +1,8 @@
-//! The forms in which parts of the catalogue are packed: rows of plain values in postcard.
+//! The packed forms of the catalogue's parts: rows of plain values in postcard.
 //!
-//! Decides how a domain value is flattened. A change of any row's shape is a new variant of [`PartForm`] at its end,
-//! since postcard names no fields. Texts are borrowed from the bytes that are read: most of them are words that become
-//! one of the domain's, and a string for each would be the larger part of what reading takes.
+//! Decides how a domain value is flattened. A change of a row's fields needs a new last variant of [`PartForm`],
+//! because postcard has no field names. Texts are borrowed from the input: most become words of the domain, and a
+//! string for each would dominate the time of a read.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The packed form of spot prices: columns instead of rows.
 //!
-//! Decides how what is written anew every ten minutes stays small: zones once, sorted type names as what they share
-//! with the one before and the rest, one column of prices a zone in the largest power of ten that divides all of them
-//! (EC2 quotes at most six decimals, so a price takes two or three bytes before it is deflated).
+//! Decides how data that changes every ten minutes stays small: each zone once, sorted type names as a shared prefix
+//! and the rest, and one column of prices a zone, in the largest power of ten that divides all of them. EC2 quotes at
+//! most six decimals, so a price takes two or three bytes before it is deflated.
 //!
 //! Invariant: exact for every price, every set of zones and a type without any.
 
@@ -115,7 +115,7 @@ mod tests {
         rows.iter().map(row).collect()
     }
 
-    /// The form's golden text is what is stored; it reads back as the same.
+    /// The golden text is the stored form; it reads back as the same rows.
     fn check(rows: Rows<'_>, stored: &str) {
         let prices = prices(rows);
         let form = SpotForm::of(&prices);

@@ -1,4 +1,4 @@
-//! `NODEPOOL#`: a pool's status.
+//! `NODEPOOL#`: the status of a NodePool.
 
 use tenon_domain::class_status::ConditionStatus;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};

@@ -1,7 +1,6 @@
-//! `CLUSTER#` of a region: the registry. Written by the per-cluster stack; read here, written by tests and by a
-//! region on this machine.
+//! `CLUSTER#` of a region: the registry entry of a cluster. The cluster's stack writes it; functions only read it.
 //!
-//! Decides the defaults of what a stack may leave out: settings and gates.
+//! Decides the defaults of optional values: settings and gates.
 
 use std::collections::{BTreeMap, BTreeSet};
 

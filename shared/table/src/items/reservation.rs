@@ -1,6 +1,6 @@
 //! Capacity reservations in classes, launches and claims.
 //!
-//! Decides the attributes' names. An item that was written before there were reservations has none.
+//! Decides the attributes' names. Older items have none.
 
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, LaunchedInto, MatchCriteria, ReservationKind,

@@ -1,7 +1,7 @@
-//! `SEEN#`, `REVISION`, `STEPS`, `HALT`: what a function planned from, and the counters that tell whether it changed.
+//! `SEEN#`, `REVISION`, `STEPS`, `HALT`: the generations of a function's last plan, and the counters behind them.
 //!
-//! Decides when a sweep may end after one read: the generations are those that the last full pass planned from, and
-//! its deadline hasn't come.
+//! Decides when a sweep may end after one read: the generations are those of the last full pass, and its deadline
+//! hasn't passed.
 
 use std::collections::BTreeMap;
 
@@ -30,20 +30,20 @@ pub struct Generations {
     pub catalog: BTreeMap<CatalogPart, u64>,
 }
 
-/// What a function's last full pass planned from.
+/// The input of a function's last full pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRecord {
     /// The function.
     pub function: FunctionName,
-    /// What it planned from.
+    /// The generations of its input.
     pub generations: Generations,
     /// When it must look again whether or not something changed.
     pub deadline: Option<Timestamp>,
     /// When it looked.
     pub at: Timestamp,
-    /// Digest of what it refused and waits for, so that the same isn't told twice.
+    /// The digest of its findings, so that equal findings aren't told twice.
     pub refusals: Option<String>,
-    /// When the first of that was told last.
+    /// The earliest time at which one of them was told.
     pub told_at: Option<Timestamp>,
 }
 
@@ -98,7 +98,7 @@ impl ItemForm for SeenRecord {
 pub struct Halt {
     /// Since when.
     pub since: Timestamp,
-    /// What was seen, and what the person should check.
+    /// The observation, and what a person should check.
     pub reason: String,
 }
 
@@ -121,15 +121,14 @@ pub fn revision_of(item: Option<&Item>) -> Result<u64, FieldError> {
     counter(item, REVISION)
 }
 
-/// The cluster's steps; 0 where there were none yet.
+/// The cluster's steps; 0 without an item.
 ///
-/// # Errors
-/// [`FieldError`] where it isn't a whole number.
+/// # Errors [`FieldError`] if it isn't a whole number.
 pub fn steps_of(item: Option<&Item>) -> Result<u64, FieldError> {
     counter(item, STEPS)
 }
 
-/// Counts a step: what planners of the cluster read has changed, and not under its revision.
+/// Counts a step: a change of the planners' input outside the cluster's revision.
 #[must_use]
 pub fn add_step(cluster: &ClusterName) -> Write {
     Write::Add { key: keys::steps(cluster), attribute: STEPS.to_owned(), amount: 1 }

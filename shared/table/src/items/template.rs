@@ -1,4 +1,4 @@
-//! `TEMPLATE#`: a launch template of EC2 that is made for a cluster: the request that makes it, and what became of it.
+//! `TEMPLATE#`: a launch template of a cluster: its request, and whether EC2 has it.
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ImageId, NodeClassName};
@@ -10,7 +10,7 @@ use super::form::{Attributes, FieldError, Fields, ItemForm};
 pub struct TemplateItem {
     /// Its name in EC2, which carries the digest of its content.
     pub name: String,
-    /// The class that it was made for.
+    /// The class.
     pub class: NodeClassName,
     /// The image in it.
     pub image: ImageId,
@@ -20,7 +20,7 @@ pub struct TemplateItem {
     pub used_at: Timestamp,
     /// The request that makes it, in its own stored form.
     pub request: String,
-    /// When EC2 was seen to have it.
+    /// When EC2 was first seen to have it.
     pub made_at: Option<Timestamp>,
 }
 

@@ -1,6 +1,6 @@
-//! `TOLD#<function>`: what a function refuses and waits for in a cluster now, for the agent to show and for people.
+//! `TOLD#<function>`: a function's current findings in a cluster, for the agent to show and for people.
 //!
-//! Decides the form. Each finding has the time since when it holds and the time when it was told last; the sink decides
+//! Decides the form. A finding has the time of its beginning and the time at which it was told last; the sink decides
 //! both.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use tenon_domain::wake::FunctionName;
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
 
-/// What a function refuses and waits for.
+/// A function's findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldFindings {
     /// The function.
@@ -21,10 +21,10 @@ pub struct ToldFindings {
     pub findings: Vec<ToldFinding>,
 }
 
-/// A finding, as it was told last.
+/// A finding as it was told last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldFinding {
-    /// What makes it the same the next time.
+    /// Its identity over time.
     pub identity: String,
     /// The kind of its subjects.
     pub kind: SubjectKind,
@@ -36,7 +36,7 @@ pub struct ToldFinding {
     pub reason: String,
     /// One sentence.
     pub message: String,
-    /// What Kubernetes shows besides an Event.
+    /// How Kubernetes shows it besides an Event.
     pub shown: Shown,
     /// Since when.
     pub since: Timestamp,

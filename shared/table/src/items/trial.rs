@@ -1,6 +1,6 @@
-//! `TRIAL#`: that a function began with a cluster in a batch that had failed before, and whether it came to its end.
+//! `TRIAL#`: the start and end of a cluster's handling in a batch that came back.
 //!
-//! An invocation that runs out of memory or is cut off says nothing. What it was at is found here.
+//! An invocation that is killed or runs out of memory leaves no answer; this item tells what it was handling.
 
 use tenon_domain::Timestamp;
 use tenon_domain::wake::FunctionName;
@@ -13,11 +13,11 @@ use crate::key::EXPIRES_AT;
 pub struct Trial {
     /// The function.
     pub function: FunctionName,
-    /// How often in a row it began; 0 once it came to its end.
+    /// How many starts in a row have no end; 0 after an end.
     pub begun: u64,
-    /// When the last one began, or came to its end: what makes two writes of one second differ.
+    /// The time of the last start or end, which tells two writes apart.
     pub at: Timestamp,
-    /// When it isn't held against the cluster any more.
+    /// When it is ignored.
     pub expires_at: Timestamp,
 }
 

@@ -1,5 +1,5 @@
-//! `TYPE#`: an instance type for people. No function plans from it; `lifecycle` takes what Nodes are labelled with from it,
-//! and derives it in the same way where it isn't written yet.
+//! `TYPE#`: an instance type, for people. No function plans from it. `lifecycle` takes Nodes' labels from it, and
+//! derives them equally if the item is missing.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +16,24 @@ use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
 pub struct TypeRecord {
     /// Its name.
     pub name: InstanceType,
-    /// What its nodes are labelled with, where that is one value.
+    /// The labels of its nodes with one value.
     pub labels: BTreeMap<String, String>,
     /// The capacity of its nodes.
     pub capacity: ResourceList,
     /// Names of the zones that offer it.
     pub zones: Vec<String>,
-    /// What its prices are in: the attributes that hold them are named by it.
+    /// The currency of its prices, which is a part of their attributes' names.
     pub currency: Currency,
     /// Its on-demand price, where it is known.
     pub on_demand: Option<UsdPerHour>,
-    /// Whose on-demand price that is, where it is another region's.
+    /// The region of the on-demand price, if it is another region's.
     pub on_demand_of: Option<Region>,
     /// Its spot prices by zone; refreshed twice a day, not with every spot price.
     pub spot: BTreeMap<String, UsdPerHour>,
 }
 
 impl TypeRecord {
-    /// What is said of a type wherever it is offered.
+    /// A type's attributes that don't depend on the zone.
     #[must_use]
     pub fn described(facts: &InstanceTypeFacts) -> Self {
         let settings = NodeSettings::default();

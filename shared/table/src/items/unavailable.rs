@@ -1,5 +1,5 @@
-//! `UNAVAILABLE#`: a mark, under a `revision`. It expires when it says nothing any more; what it says is decided by its
-//! moments, since DynamoDB deletes late.
+//! `UNAVAILABLE#`: a mark, under a `revision`. It expires after its effect ends; its times decide its effect, because
+//! DynamoDB deletes late.
 //!
 //! `next_probe` is for people: functions compute it from the rest.
 

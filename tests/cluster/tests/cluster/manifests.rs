@@ -1,11 +1,11 @@
-//! The tables of manifests against kube-apiserver: it accepts and rejects what they say, in the words that they say, and
-//! what it fills in is what our own reader takes for absent fields.
+//! The tables of manifests against kube-apiserver: it accepts and rejects them with the given words, and its defaults
+//! are our reader's values for absent fields.
 
 use serde_json::Value;
 use tenon_cluster_tests::{Case, Cluster, Verdict, accepted, rejected};
 use tenon_domain::manifest::read_value;
 
-/// What the API server says of a case.
+/// The API server's answer to a case.
 async fn told(cluster: &Cluster, case: &Case) -> Result<Value, String> {
     let answer = match &case.before {
         None => cluster.try_create(&case.manifest).await,
@@ -19,7 +19,7 @@ async fn told(cluster: &Cluster, case: &Case) -> Result<Value, String> {
     answer.map_err(|status| status.message)
 }
 
-/// What is wrong with that.
+/// The difference from the expected verdict.
 async fn wrong(cluster: &Cluster, case: &Case) -> Option<String> {
     match (&case.server, told(cluster, case).await) {
         (Verdict::Accepted, Ok(stored)) if case.reader == Verdict::Accepted => {

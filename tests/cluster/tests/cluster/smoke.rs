@@ -1,4 +1,4 @@
-//! The control plane itself: what the other tests take for granted of it.
+//! The control plane itself: the assumptions of the other tests.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};

@@ -1,4 +1,4 @@
-//! What a replica finds in AWS: a table, a bus and a queue of the test's own, on ministack.
+//! A replica's AWS: a table, a bus and a queue of the test's own, on ministack.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tenon_dynamodb::DynamoTable;
 use tenon_snapshot::{ActionKind, NodeAction, action};
 use tenon_table::{Commit, CommitToken, Table as _, Write};
 
-/// The region that replicas are told.
+/// The replicas' region.
 pub(crate) const REGION: &str = "us-east-1";
 /// ministack answers from one process, beside everything else it does.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -35,7 +35,7 @@ pub(crate) struct ReplicasAccount {
     pub(crate) queue: String,
     table: DynamoTable,
     sqs: aws_sdk_sqs::Client,
-    /// Where the bus delivers what agents say.
+    /// The queue with the bus's deliveries of agents' events.
     heard: String,
 }
 
@@ -71,7 +71,7 @@ impl ReplicasAccount {
         Self { name, queue: queues.pop().expect("two were made"), table, sqs, heard }
     }
 
-    /// Writes what the Node of a claim should be, and rings as a function does.
+    /// Writes the target state of a claim's Node, and rings like a function.
     pub(crate) async fn act(&self, node: &str, kind: ActionKind) {
         let cluster = ClusterName::parse(&self.name).expect("a name");
         let action = NodeAction {
@@ -95,7 +95,7 @@ impl ReplicasAccount {
         ring.send().await.expect("the queue takes it");
     }
 
-    /// What the bus delivered since it was asked last.
+    /// The bus's deliveries since the last call.
     pub(crate) async fn heard(&self) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
@@ -134,7 +134,7 @@ async fn make_table(client: &aws_sdk_dynamodb::Client, name: &str) {
     request.send().await.expect("a table is made");
 }
 
-/// A bus whose events of agents go to a queue.
+/// A bus that delivers agents' events to a queue.
 async fn route(client: &aws_sdk_eventbridge::Client, name: &str, queue: &str) {
     client.create_event_bus().name(name).send().await.expect("a bus is made");
     let pattern = json!({"source": [{"prefix": "tenon.agent."}]}).to_string();

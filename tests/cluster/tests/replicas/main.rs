@@ -1,8 +1,8 @@
-//! Two replicas of the agent's binary: which of them acts, and what becomes of the lease when one is killed, told to stop,
-//! cut off from the API server, or stands still.
+//! Two replicas of the agent's binary: which of them acts, and the lease when one is killed, terminated, cut off from
+//! the API server, or frozen.
 //!
-//! Run by `tests/servers/ministack -- tests/servers/control-plane -- cargo test --workspace --test replicas -- --ignored`,
-//! after `infra/build host`.
+//! Run by `tests/servers/ministack -- tests/servers/control-plane -- cargo test --workspace --test replicas --
+//! --ignored`, after `infra/build host`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 
@@ -28,11 +28,11 @@ use crate::account::{ReplicasAccount, provider_id};
 use crate::relay::Way;
 use crate::replica::{NAMESPACE, Replica, Signal};
 
-/// What the agent may do, as the chart installs it.
+/// The agent's rights, as the chart installs them.
 const RBAC: &str = include_str!("../../../../infra/chart/rbac.yaml");
-/// What nobody waits for longer on two busy cores: starts, first lists, a step.
+/// The limit for starts, first lists and steps on two busy cores.
 const SOON: Duration = Duration::from_secs(20);
-/// How late what is due at a time may be seen.
+/// The largest delay at which a due event is seen.
 const LATE: Duration = Duration::from_secs(4);
 /// A step that is under way ends well within this.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ impl ReplicasWorld {
         (first, second)
     }
 
-    /// Who holds the lease, as the API server says.
+    /// The lease's holder, by the API server.
     async fn holder(&self) -> String {
         let leases: Api<Lease> = Api::namespaced(self.admin.client(), NAMESPACE);
         let lease = leases.get_opt("tenon-agent").await.expect("the API server answers");
@@ -123,7 +123,7 @@ impl ReplicasWorld {
     }
 }
 
-/// Waits until something is so; how long that took.
+/// Waits until a condition holds; returns the time that it took.
 async fn until<F: Future<Output = bool>>(what: &str, within: Duration, is: impl Fn() -> F) -> Duration {
     let began = Instant::now();
     while !is().await {
@@ -185,7 +185,7 @@ async fn the_holder_alone_acts_and_one_that_is_killed_is_replaced_when_its_lease
     let killed = Instant::now();
     world.join("b").await;
     world.leads(&second, DURATION + EVERY + LATE).await;
-    // The last renewal was at most EVERY before, and one more try may have been under way.
+    // The last renewal was at most EVERY before, and one more attempt may have been running.
     assert!(killed.elapsed() + EVERY + EVERY >= DURATION, "a lease is taken only once it ended");
     world.registers("the second").await;
     println!("from the kill to the Node's registration: {:.1?}", killed.elapsed());
@@ -273,7 +273,7 @@ async fn one_that_leads_and_is_cut_off_ends_all_the_same() {
     until("the first leads", SOON, || async { first.leads().await }).await;
     first.api.set(Way::Parted);
     first.signal(Signal::Terminate);
-    // A step that waits for the API server goes on until the lease is over; then the lease can't be given up.
+    // A step that waits for the API server continues until the lease ends; then the lease can't be released.
     ends(&mut first, RENEW_WITHIN + ENDS_WITHIN).await;
     assert!(!first.troubles().is_empty(), "nobody could be told");
     world.end().await;

@@ -1,6 +1,6 @@
-//! A relay of TCP connections: what a replica says goes through it, and may be held up on the way.
+//! A relay of TCP connections: a replica's traffic passes through it, and can be held up.
 //!
-//! Decides nothing about what is said. What is held up is neither lost nor refused: so it is when a network is parted.
+//! Decides nothing about the content. Held-up bytes are neither lost nor refused, as in a network partition.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Relay {
         self.way.send_replace(way);
     }
 
-    /// How many connections there were.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
@@ -71,7 +71,7 @@ async fn accept(
     }
 }
 
-/// Passes on what is said one way, for as long as both ends are there.
+/// Forwards one direction while both ends exist.
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut way: watch::Receiver<Way>) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count) = from.read(&mut buffer).await {

@@ -1,4 +1,4 @@
-//! A replica: the binary as its pod runs it, with relays between it and its servers.
+//! A replica: the binary as in its pod, with relays between it and its servers.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use tenon_cluster_tests::agent_binary;
 
 /// Where the lease is.
 pub(crate) const NAMESPACE: &str = "tenon-system";
-/// The kubelet gives a probe so long (`timeoutSeconds`).
+/// The kubelet's timeout for a probe (`timeoutSeconds`).
 const PROBE: Duration = Duration::from_secs(1);
 
 /// A signal.
@@ -92,7 +92,7 @@ impl Replica {
         }
     }
 
-    /// What it logged.
+    /// Its log.
     pub(crate) fn logged(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -104,7 +104,7 @@ impl Replica {
         self.logged().iter().filter_map(line).collect()
     }
 
-    /// What a path answers a probe: status and body; nothing where it doesn't in time.
+    /// A path's answer to a probe: status and body; `None` after the timeout.
     pub(crate) async fn get(&self, path: &str) -> Option<(u16, String)> {
         let asked = async {
             let mut stream = TcpStream::connect(&self.address).await.ok()?;
@@ -140,7 +140,7 @@ impl Replica {
         assert!(sent.expect("there is a command `kill`").success(), "it takes the signal");
     }
 
-    /// Its exit status, once it ended.
+    /// Its exit status, once it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }

@@ -1,4 +1,4 @@
-//! The agent's binary, and the table that it writes.
+//! The agent's binary, and its table.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -28,7 +28,7 @@ pub(crate) struct Region {
     name: String,
 }
 
-/// What the agent has in the table.
+/// The agent's items in the table.
 pub(crate) struct Written {
     pub(crate) manifest: Manifest,
     /// The bytes of the manifest's item.
@@ -71,7 +71,7 @@ impl Region {
         Self { table: DynamoTable::new(&client, &name), name }
     }
 
-    /// Waits for a manifest that is as asked for, and reads all that is written.
+    /// Waits for a matching manifest, and reads all items.
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&Manifest) -> bool) -> Written {
         let start = Instant::now();
         loop {
@@ -118,7 +118,7 @@ impl Agent {
                 ("AWS_ACCESS_KEY_ID", "test"),
                 ("AWS_SECRET_ACCESS_KEY", "test"),
                 ("AWS_ENDPOINT_URL_DYNAMODB", &endpoint),
-                // Nobody answers there: rings are told again, and the queue is asked again.
+                // No server listens there: rings and polls are repeated.
                 ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
                 ("POD_NAME", "scale"),
                 ("POD_NAMESPACE", "tenon-system"),
@@ -129,7 +129,7 @@ impl Agent {
         Self(child)
     }
 
-    /// The most memory that it had, in bytes.
+    /// Its peak memory in bytes.
     pub(crate) fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
@@ -149,7 +149,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It ends with the test; nobody waits for what it would still say.
+        // It ends with the test, without a clean shutdown.
         let _killed = self.0.kill();
         let _waited = self.0.wait();
     }

@@ -1,7 +1,7 @@
-//! What the agent takes at 1,000 nodes and 20,000 pods, and what it writes: the binary, a real API server, DynamoDB Local.
+//! The agent's usage at 1,000 nodes and 20,000 pods, and its writes: the binary, a real API server, DynamoDB Local.
 //!
-//! Run by `tests/servers/dynamodb-local -- tests/servers/control-plane -- cargo test --workspace --test scale -- --ignored
-//! --nocapture`, after `infra/build host`.
+//! Run by `tests/servers/dynamodb-local -- tests/servers/control-plane -- cargo test --workspace --test scale --
+//! --ignored --nocapture`, after `infra/build host`.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
 
@@ -31,7 +31,7 @@ const CHANGE_BYTES: usize = 8_000;
 const AT_A_TIME: usize = 48;
 /// Stand-ins for kubelets run all pods within a minute on two idle cores, and within this on busy ones.
 const ALL_RUN_WITHIN: Duration = Duration::from_secs(600);
-/// Pods whose life is followed.
+/// The number of followed pods.
 const LIVES: usize = 8;
 
 async fn make(admin: &Cluster, objects: impl Iterator<Item = Value>) {
@@ -92,8 +92,8 @@ async fn take(admin: &Cluster, (name, object): (&str, &Value), step: Step) {
             api.create(&PostParams::default(), &pod).await.expect("a pod is made");
         }
         Step::Bound => {
-            // No stand-in of a kubelet knows this Node, or the pod would run at once. The garbage collector of pods waits
-            // 40 s, once a Node.
+            // The kubelets' stand-in doesn't know this Node, so the pod doesn't run at once. The pods' garbage
+            // collector waits 40 s, once a Node.
             let node = format!("of-{name}.ec2.internal");
             let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
@@ -117,7 +117,7 @@ async fn take(admin: &Cluster, (name, object): (&str, &Value), step: Step) {
     }
 }
 
-/// The bytes that a change took: its chunks of pods and shapes, the manifest, and its index where that is another.
+/// The bytes of a change: its chunks of pods and shapes, the manifest, and a new index.
 fn change(before: &Written, after: &Written) -> usize {
     let of_pods = after
         .manifest
@@ -168,7 +168,7 @@ async fn a_thousand_nodes_and_twenty_thousand_pods() {
     let region = Region::new().await;
     let started = Instant::now();
     let agent = Agent::start(&region);
-    // A pod that waits makes the agent tell of every change at once, instead of with the next heartbeat.
+    // While a pod is pending, the agent reports every change at once, instead of with the next heartbeat.
     make(&admin, std::iter::once(pod(PODS, owner(PODS), Bound::No))).await;
     let first = region.until("the first", |now| now.pending_pods == 1).await;
     println!("first snapshot after {:?}, {} MB", started.elapsed(), agent.peak() / 1_000_000);

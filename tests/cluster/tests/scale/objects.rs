@@ -1,7 +1,7 @@
-//! A thousand nodes of Tenon's with their NodeClaims, and twenty thousand pods of two hundred ReplicaSets.
+//! A thousand of Tenon's nodes with their NodeClaims, and twenty thousand pods of two hundred ReplicaSets.
 //!
-//! Decides names, digits and fields so that they are as hard to pack as those of a real cluster: names that Kubernetes
-//! made up, EC2's ids, images and environments that nobody reads.
+//! Decides names, digits and fields that compress as badly as those of a real cluster: Kubernetes' generated names,
+//! EC2's ids, unused images and environments.
 
 use serde_json::{Value, json};
 use tenon_domain::digest::Digest;
@@ -10,8 +10,8 @@ pub(crate) const NODES: usize = 1_000;
 pub(crate) const PODS: usize = 20_000;
 pub(crate) const WORKLOADS: usize = 200;
 pub(crate) const NAMESPACE: &str = "shop";
-/// What Kubernetes makes the ends of names of.
-/// Source: k8s.io/apimachinery/pkg/util/rand, `alphanums` (1.35, read 2026-11).
+/// The characters of Kubernetes' generated names. Source: k8s.io/apimachinery/pkg/util/rand, `alphanums` (1.35, read
+/// 2026-11).
 const LETTERS: [char; 27] = [
     'b', 'c', 'd', 'f', 'g', 'h', 'j', 'k', 'l', 'm', 'n', 'p', 'q', 'r', 's', 't', 'v', 'w', 'x', 'z', '2',
     '4', '5', '6', '7', '8', '9',
@@ -74,7 +74,7 @@ fn provider_id(n: usize) -> String {
     format!("aws:///{}/i-0{}", zone(n), digits(&format!("instance/{n}"), 16))
 }
 
-/// A Node with what kubelets say of images.
+/// A Node with a kubelet's list of images.
 pub(crate) fn node(n: usize) -> Value {
     let resources =
         json!({"cpu": "8", "memory": "31482280Ki", "pods": "58", "ephemeral-storage": "83873772Ki"});
@@ -93,7 +93,7 @@ pub(crate) fn node(n: usize) -> Value {
         "status": {"capacity": resources, "allocatable": resources, "images": images}})
 }
 
-/// A NodeClaim as the agent makes it, but for the annotation by which it would know it as its own.
+/// A NodeClaim like the agent's, without the annotation that marks it as the agent's own.
 pub(crate) fn node_claim(n: usize) -> Value {
     let labels = labels(n);
     let requirement =
@@ -132,7 +132,8 @@ pub(crate) fn replica_set(workload: usize) -> Value {
             "template": {"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "app", "image": "app"}]}}}})
 }
 
-/// A pod of a workload, whose ReplicaSet has this UID. It waits where it isn't bound: nobody schedules it.
+/// A pod of a workload, whose ReplicaSet has this UID. Without a node it stays pending, because its scheduler doesn't
+/// exist.
 pub(crate) fn pod(n: usize, owner: &str, bound: Bound) -> Value {
     let workload = n % WORKLOADS;
     let (app, set) = names(workload);

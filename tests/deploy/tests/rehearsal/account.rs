@@ -1,4 +1,4 @@
-//! The account on the servers: its table, queues, bus and EC2, seen from outside of the stacks.
+//! The account on the servers: its table, queues, bus and EC2, seen from outside the stacks.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl RehearsalAccount {
         self.table.get(&Key::new(pk, sk), Consistency::Strong).await.expect("the table answers")
     }
 
-    /// The items of a partition whose sort keys begin so.
+    /// The items of a partition with this prefix.
     pub(crate) async fn items(&self, pk: impl Into<String>, prefix: &str) -> Vec<(Key, Item)> {
         let range = if prefix.is_empty() { SkRange::All } else { SkRange::Prefix(prefix.to_owned()) };
         query_all(&self.table, &Query::new(pk, range, Consistency::Strong)).await.expect("the table answers")
@@ -67,7 +67,7 @@ impl RehearsalAccount {
         self.sqs.send_message().queue_url(url).message_body(body).send().await.expect("the queue takes it");
     }
 
-    /// Sets how long a queue hides what was taken from it; what was set before.
+    /// Sets a queue's visibility timeout; returns the earlier one.
     pub(crate) async fn set_visibility_timeout(&self, queue: &str, seconds: &str) -> String {
         let (url, name) = (self.queue(queue).await, QueueAttributeName::VisibilityTimeout);
         let asked = self.sqs.get_queue_attributes().queue_url(&url).attribute_names(name.clone());
@@ -118,8 +118,8 @@ impl RehearsalAccount {
         }
     }
 
-    /// Waits until the functions have handled what is on their queues. Not the catalogue's: nothing follows from it
-    /// here, and a refresh that a busy machine cut off after a minute is tried again after six.
+    /// Waits until the functions' queues are empty. The catalogue's is ignored: nothing here depends on it, and an
+    /// interrupted refresh is repeated after six minutes.
     pub(crate) async fn settled(&self) {
         for function in FunctionName::ALL.into_iter().filter(|function| *function != FunctionName::Catalog) {
             eventually(&format!("the end of what is on {function}'s queue"), || async {

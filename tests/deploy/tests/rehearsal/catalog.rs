@@ -1,7 +1,6 @@
-//! The catalogue: filled by the deployed schedules.
+//! The catalogue, filled by the deployed schedules.
 //!
-//! Nobody waits six hours: each schedule's rate is set to a minute until it has fired once. What fires, where it goes
-//! and what it says is as it was deployed.
+//! Each schedule's rate is set to a minute until it has fired once. Its target and its input are as deployed.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -15,7 +14,7 @@ use crate::tools::aws;
 use crate::wait::eventually;
 use crate::world::rehearse;
 
-/// What moto knows, which is what EC2 had when it was released.
+/// The number of moto's types: EC2's at its release.
 const TYPES: usize = 1395;
 
 /// The schedules that wake `catalog`, as they are.

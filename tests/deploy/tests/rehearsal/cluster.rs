@@ -1,6 +1,6 @@
-//! A cluster of the installation: a simulated one with the real agent, whose table and bell are the deployed ones.
+//! A cluster of the installation: a simulated one with the real agent, on the deployed table and bus.
 //!
-//! Decides the cluster's objects. Its nodes don't join: what is rehearsed ends with the instance.
+//! Decides the cluster's objects. Its nodes don't join: the rehearsal ends with the instance.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,7 +54,7 @@ impl Cluster {
         cluster
     }
 
-    /// Lets the agent report what there is; when its bell was rung, if it was.
+    /// Lets the agent report; returns the time of its ring, if it rang.
     pub(crate) async fn report(&mut self) -> Option<Instant> {
         *self.rung.lock().await = None;
         let now = Timestamp::now();
@@ -66,7 +66,7 @@ impl Cluster {
         *self.rung.lock().await
     }
 
-    /// A pod that needs a node of its own appears, and is reported; when the bell was rung.
+    /// Adds a pod that needs its own node, and reports it; returns the time of the ring.
     pub(crate) async fn add_pod(&mut self) -> Instant {
         self.pods += 1;
         self.objects.apply(pod(&format!("web-{}", self.pods))).expect("the API server takes it");

@@ -1,4 +1,4 @@
-//! `tenon get`, `clear`, `why` and `event` of the build for accounts, against what is deployed.
+//! `tenon get`, `clear`, `why` and `event` of the build for accounts, against the deployment.
 
 use serde_json::Value;
 use tenon_table::Value as Attribute;
@@ -87,7 +87,7 @@ fn events_reach_the_functions() {
     rehearse(|world| async {
         let account = &world.account;
         let image = make_image(&account.ec2, "by-hand").await;
-        // AWS takes events of its own sources from nobody: these go to the function's queue.
+        // AWS accepts events of its own sources only from itself, so these go to the function's queue.
         let sent = json(&["event", "ami-available", &image]).await;
         assert_eq!(
             (&sent["functions"][0], &sent["event"]["account"]),

@@ -1,4 +1,4 @@
-//! Dead letters: a message that nobody can read ends there, alone.
+//! Dead letters: an unreadable message ends there, alone.
 
 use crate::images::{becomes, state_change};
 use crate::network::make_image;
@@ -14,7 +14,7 @@ fn a_poisoned_message_ends_alone_in_its_dead_letter_queue() {
     rehearse(|world| async {
         let account = &world.account;
         assert_eq!(account.dead_letters().await, 0, "no test before left any");
-        // A message is taken three times; nobody waits three times the three minutes that it is hidden for.
+        // A message is received three times, each followed by three minutes of invisibility, which the test shortens.
         let before = account.set_visibility_timeout("images", "1").await;
         let mut good = Vec::new();
         for n in 0..3 {

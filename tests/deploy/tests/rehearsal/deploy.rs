@@ -6,7 +6,7 @@ use crate::network::DISCOVERY;
 use crate::tools::{root, sam};
 use crate::world::rehearse;
 
-/// Deploys a stack; what sam printed.
+/// Deploys a stack; returns sam's output.
 async fn deploy(stack: &str, template: &str, parameters: &[String]) -> String {
     let mut arguments = vec!["deploy", "--template-file", template, "--stack-name", stack, "--resolve-s3"];
     arguments.extend(["--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]);
@@ -38,7 +38,7 @@ async fn cluster_stack() -> String {
         ("NodeRoles", format!("arn:aws:iam::{ACCOUNT}:role/{CLUSTER}-node")),
         ("SubnetTags", format!("{DISCOVERY}={CLUSTER}")),
         ("SecurityGroupTags", format!("{DISCOVERY}={CLUSTER}")),
-        // moto's account isn't ministack's, and owns what is registered there.
+        // moto's account isn't ministack's, and owns moto's images.
         ("ImageOwners", "self,amazon,123456789012".to_owned()),
     ];
     let parameters: Vec<String> = parameters

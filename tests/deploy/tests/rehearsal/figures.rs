@@ -1,4 +1,4 @@
-//! How long it takes through the deployed stack, warm. Printed, and judged by nobody: the machine is shared.
+//! Times of the deployed stack, warm. They are printed but not judged, because the machine is shared.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::network::make_image;
 use crate::wait::timed;
 use crate::world::{RehearsalWorld, rehearse};
 
-/// What a median is of.
+/// The samples of a median.
 const ROUNDS: usize = 20;
 /// Rounds before that count for nothing: binaries start, and read the catalogue.
 const WARM_UP: usize = 2;

@@ -1,7 +1,7 @@
-//! Images: EC2's event, in its real shape, changes the record.
+//! Images: EC2's event, in its real form, changes the record.
 //!
-//! Nobody but AWS puts an event with source `aws.ec2` on a bus, here as there: it is asked whether the deployed rule takes
-//! the event, and the event is put where that rule's target is.
+//! Only AWS can put an event with source `aws.ec2` on a bus. The test checks that the deployed rule matches the
+//! event, and sends the event to the rule's target.
 
 use aws_sdk_ec2::Client;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub(crate) async fn state(account: &RehearsalAccount, image: &str) -> Option<Str
     item.get("state")?.as_text().map(str::to_owned)
 }
 
-/// Waits until the record says so.
+/// Waits for the record's state.
 pub(crate) async fn becomes(account: &RehearsalAccount, image: &str, wanted: &str) {
     eventually(&format!("the record of {image} as {wanted}"), || async {
         (state(account, image).await.as_deref() == Some(wanted)).then_some(())
@@ -79,7 +79,7 @@ fn an_ami_event_changes_the_images_record() {
         assert_eq!(deliver(account, &state_change(&image, "available")).await, ["images"]);
         becomes(account, &image, "available").await;
         deregister(ec2, &image).await;
-        // The event only wakes: what it says of the state isn't what counts.
+        // The event only wakes the function: its own state doesn't count.
         deliver(account, &state_change(&image, "available")).await;
         becomes(account, &image, "deregistered").await;
         let told = account.items(format!("JOURNAL#REGION#{REGION}#image#{image}"), "").await;

@@ -17,7 +17,7 @@ pub(crate) async fn instances(account: &RehearsalAccount) -> Vec<Instance> {
     found.reservations.unwrap_or_default().into_iter().flat_map(|r| r.instances.unwrap_or_default()).collect()
 }
 
-/// A pod appears, is reported, and gets a node; when the bell was rung, and when EC2 had the instance.
+/// Adds a pod and reports it; returns the times of the ring and of EC2's instance, and the instance.
 pub(crate) async fn launch(world: &RehearsalWorld) -> (Instant, Instant, Instance) {
     let account = &world.account;
     let before: Vec<String> = instances(account).await.into_iter().filter_map(|i| i.instance_id).collect();

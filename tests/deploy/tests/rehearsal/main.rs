@@ -1,6 +1,7 @@
-//! Both stacks, deployed with the binaries that are released, driven as AWS and an agent drive them.
+//! Both stacks, deployed with the released binaries, driven like by AWS and an agent.
 //!
-//! All tests share one deployment, which the first of them makes, and take turns. None depends on what another did.
+//! All tests share one deployment, which the first of them creates, and take turns. They are independent of each
+//! other.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Marks of what EC2 refused, as a function of the cluster would have left them: the servers' EC2 refuses nothing.
+//! Marks of refusals, written like a function of the cluster does, because the servers' EC2 refuses nothing.
 
 use tenon_domain::id::{ClusterName, LaunchId, Region};
 use tenon_domain::unavailable::{Mark, Refusal, RefusalCause, UnavailableKey};
@@ -8,7 +8,7 @@ use tenon_table::{Commit, CommitToken, Table as _};
 use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::CLUSTER;
 
-/// Marks something as refused just now.
+/// Writes a mark of a refusal now.
 pub(crate) async fn mark(account: &RehearsalAccount, what: &str) {
     let key = UnavailableKey::parse(what).expect("a mark's key");
     let (cluster, launch) =

@@ -1,4 +1,4 @@
-//! What an account has before the stacks: a VPC with the cluster's tags, and an image.
+//! The account before the stacks: a VPC with the cluster's tags, and an image.
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
@@ -36,7 +36,7 @@ impl Network {
     }
 }
 
-/// An image of `tests/servers/moto-images.json`. What moto registers itself has no architecture, what it copies has.
+/// An image of `tests/servers/moto-images.json`. moto's own images have no architecture, copies have.
 const SOURCE: &str = "ami-00000000000000001";
 
 /// Makes an image; its id.

@@ -1,7 +1,7 @@
-//! The README's queries, in the AWS CLI's syntax, print what stands below them.
+//! The README's queries, in the AWS CLI's syntax, print the output shown below them.
 //!
-//! In what is expected `…` stands for any characters, and as a line of its own for any further lines; how many blanks
-//! are between words doesn't count.
+//! In the expected output `…` stands for any characters, and as a line of its own for any further lines; the number
+//! of blanks between words doesn't count.
 
 use crate::images::becomes;
 use crate::launches::launch;

@@ -1,7 +1,6 @@
-//! The tools of people who deploy: sam, the AWS CLI and `tenon`, as processes.
+//! The tools of a deployment: sam, the AWS CLI and `tenon`, as processes.
 //!
-//! Decides how they are called: their endpoint, region and credentials are in the environment that the server's script
-//! made.
+//! Decides how they are called: endpoint, region and credentials come from the environment of the server's script.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,7 +11,7 @@ use tokio::process::Command;
 /// How to get everything that these tests need.
 pub(crate) const RUN: &str = "run `tests/deploy/run`, which starts the servers and builds what is deployed";
 
-/// What a tool printed, and its status.
+/// A tool's output and status.
 #[derive(Debug, Clone)]
 pub(crate) struct Printed {
     pub(crate) status: Option<i32>,
@@ -21,7 +20,7 @@ pub(crate) struct Printed {
 }
 
 impl Printed {
-    /// What was printed, where it ended well.
+    /// The output of a successful call.
     #[track_caller]
     pub(crate) fn well(self, what: &str) -> String {
         assert_eq!(self.status, Some(0), "{what}:\n{}\n{}", self.out, self.err);

@@ -1,7 +1,7 @@
-//! Versions: functions work on items that the version before or the one after them wrote.
+//! Versions: functions work with items of the version before or after theirs.
 //!
-//! There is one version so far. What another would leave behind is what its contract says: another `v`, and attributes
-//! that this one doesn't know. All items of the table are made so, both ways, and everything has to go on.
+//! There is one version so far. Items of another version differ by the forms' contract: another `v`, and unknown
+//! attributes. The test changes all items of the table so, both ways, and everything must continue.
 
 use tenon_domain::evidence::CatalogPart;
 use tenon_table::items::form::VERSION_WRITTEN;
@@ -16,7 +16,7 @@ use crate::wait::eventually;
 use crate::world::{RehearsalWorld, rehearse};
 use crate::{catalog, launches};
 
-/// What a version that isn't there yet, or no more, has in its items.
+/// The attribute of another version's items.
 const FOREIGN: &str = "of_another_version";
 
 /// Of 1,395 items of one kind a few say as much.
@@ -41,7 +41,7 @@ async fn items(account: &RehearsalAccount) -> Vec<(Key, Item)> {
     found
 }
 
-/// Makes the table what a binary of that version leaves behind.
+/// Changes the table like a binary of that version.
 async fn rewrite(account: &RehearsalAccount, version: u64) -> Vec<Key> {
     let mut keys = Vec::new();
     for (key, _) in items(account).await {
@@ -61,7 +61,7 @@ async fn rewrite(account: &RehearsalAccount, version: u64) -> Vec<Key> {
     keys
 }
 
-/// Wakes functions of each kind, and waits for what they do.
+/// Wakes functions of each kind, and waits for the results.
 async fn work(world: &RehearsalWorld, known_image: &str) {
     let account = &world.account;
     let refreshed = || async {
@@ -110,7 +110,7 @@ async fn goes_on(world: &RehearsalWorld, version: u64) {
     assert!(!launches::claims(account).await.is_empty());
 }
 
-/// Items that are replaced whole, under a name that is their content or by the one who alone writes and reads them.
+/// Items that are replaced as a whole: named by their content, or written and read by one function alone.
 fn is_its_writers_own(key: &Key) -> bool {
     key.pk.starts_with("AGENT#") || key.sk.starts_with("PACKED#") || key.sk.starts_with("SEEN#")
 }

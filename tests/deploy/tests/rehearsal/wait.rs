@@ -1,10 +1,9 @@
-//! Waiting for what a deployed stack does in its own time.
+//! Waits for the deployed stack.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// The longest that anything may take: a binary that starts for the first time, beside six others, on two cores that
-/// also run the servers.
+/// The longest wait: the first start of a binary, beside six others, on two cores that also run the servers.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How often it is looked: each look is work for the servers that are waited for.
@@ -19,7 +18,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, loo
     found
 }
 
-/// The same, with the moment at which it was seen.
+/// The same, with the time of the result.
 pub(crate) async fn timed<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut look: impl FnMut() -> F,

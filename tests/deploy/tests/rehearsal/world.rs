@@ -17,19 +17,19 @@ use crate::network::Network;
 use crate::tools::variable;
 use crate::{catalog, deploy};
 
-/// What is deployed.
+/// The deployment.
 pub(crate) struct RehearsalWorld {
     pub(crate) account: RehearsalAccount,
     pub(crate) network: Network,
     pub(crate) cluster: Mutex<Cluster>,
 }
 
-/// The clients keep connections, which live as long as what drives them.
+/// Drives the clients' kept connections.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 });
 static WORLD: OnceCell<RehearsalWorld> = OnceCell::const_new();
-/// The server and the functions are shared: what one test waits for mustn't be late for another's work.
+/// Tests share the server and the functions, so one test's work must not delay another's.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Runs a test on the deployment, when it is its turn.

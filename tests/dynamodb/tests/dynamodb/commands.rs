@@ -1,7 +1,7 @@
-//! Random sequences of the port's calls: few keys, names, tokens and revisions, so that they meet.
+//! Random sequences of the port's calls, with few keys, names, tokens and revisions, so that they meet.
 //!
-//! Generated commands speak of partitions `p0` and `p1`. [`Command::in_world`] moves them to partitions and tokens of
-//! one world, so that worlds share a table.
+//! Generated commands have partitions `p0` and `p1`. [`Command::in_world`] moves them to partitions and tokens of one
+//! world, so that worlds share a table.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ pub(crate) enum Command {
     BatchGet(Vec<Key>),
     Query(Query),
     Commit(Commit),
-    /// The commit that was sent so many commits ago, again.
+    /// The commit sent so many commits ago, again.
     Repeat(usize),
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn short(text: &str) -> String {
     short + rest
 }
 
-/// What large values are made of.
+/// The byte of large values.
 const FILLER: u8 = 7;
 
 /// The partitions of a world: those of two clusters.
@@ -120,7 +120,7 @@ fn consistency() -> impl Strategy<Value = Consistency> {
     select(vec![Consistency::Strong, Consistency::Eventual])
 }
 
-/// Sort keys that are prefixes of each other, and ones whose order differs by UTF-8 and UTF-16.
+/// Sort keys that are prefixes of each other, and ones whose order differs between UTF-8 and UTF-16.
 const SORT_KEYS: &[&str] = &[
     "REVISION",
     "A",
@@ -229,7 +229,7 @@ fn item() -> impl Strategy<Value = Item> {
         .prop_map(|attributes| attributes.into_iter().collect())
 }
 
-/// About as large as an item may be: what else is in it decides.
+/// About as large as an item may be; the other attributes decide.
 fn large_item() -> impl Strategy<Value = Item> {
     (item(), 409_450..409_600_usize).prop_map(|(mut item, bytes)| {
         item.insert("data".to_owned(), Value::B(vec![FILLER; bytes]));

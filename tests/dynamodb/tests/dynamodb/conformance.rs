@@ -1,4 +1,4 @@
-//! The behaviours that every adapter of the table shares, unchanged.
+//! The shared behaviours of all adapters of the table, unchanged.
 
 use crate::server::{fresh_table, runtime};
 use jiff::{SignedDuration, Timestamp};
@@ -40,7 +40,7 @@ fn dynamodb_behaves_as_the_port_says() {
     let failed: Vec<_> =
         results.iter().filter(|result| matches!(result.outcome, CaseOutcome::Failed(_))).collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    // Time, throughput and expiry can't be had of this server, and nothing else is left out.
+    // This server can't simulate time, throughput and expiry; nothing else is skipped.
     let skipped = results.iter().filter(|result| matches!(result.outcome, CaseOutcome::Skipped(_))).count();
     assert_eq!(skipped, 4);
 }

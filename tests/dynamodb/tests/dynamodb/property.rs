@@ -1,6 +1,6 @@
 //! Random commands give the same results on the table in memory and on DynamoDB Local, and leave the same items.
 //!
-//! Two differences are known and looked for, so that nothing else hides behind them: see [`same_outcome`] and
+//! Two known differences are checked exactly, so that nothing else hides behind them: see [`same_outcome`] and
 //! [`same_page`].
 
 use crate::commands::{Command, commands, partitions, short};
@@ -43,13 +43,13 @@ fn random_commands_give_the_same_results_in_memory() {
     }
     let counts = counts.get();
     println!("{SEQUENCES} sequences: {counts:?}");
-    // A generator that only makes what is refused would prove nothing.
+    // A generator of refused commands alone would prove nothing.
     assert!(counts.committed > 500 && counts.lost > 100 && counts.mismatched > 20 && counts.refused > 100);
     assert!(counts.too_large > 20 && counts.read > 500);
     assert!(counts.excused < counts.lost / 10, "the known difference hides too much");
 }
 
-/// What happened.
+/// The counts of outcomes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     committed: u64,
@@ -169,7 +169,7 @@ fn read<T>(found: Result<T, TableError>) -> Result<T, String> {
     })
 }
 
-/// A commit's outcome, without what only one table can know.
+/// A commit's outcome, without the details that only one table knows.
 fn outcome(found: &Result<(), CommitError>) -> String {
     match found {
         Ok(()) => "committed".to_owned(),
@@ -186,8 +186,8 @@ fn outcome(found: &Result<(), CommitError>) -> String {
     }
 }
 
-/// DynamoDB Local looks at the operands of an `Add` before it looks at conditions, and refuses the request as a
-/// whole: where a race is lost besides, it doesn't say so. Nothing is written either way.
+/// DynamoDB Local checks the operands of an `Add` before conditions, and refuses the request as a whole, even if a
+/// race is lost too. Nothing is written either way.
 async fn same_outcome(
     memory: &MemoryTable,
     dynamo: &DynamoTable,

@@ -1,4 +1,4 @@
-//! Tables on the server that the environment names.
+//! Tables on the environment's server.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
@@ -15,11 +15,10 @@ use tokio::runtime::Runtime;
 /// Names the server.
 const ENDPOINT: &str = "TENON_DYNAMODB_ENDPOINT";
 
-/// The server shares two cores with the tests and whatever else a machine builds: what is tested is what it answers,
-/// not how soon.
+/// The server shares two cores with the tests and other builds: the tests check its answers, not its speed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the tests run on.
+/// The tests' runtime.
 pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }

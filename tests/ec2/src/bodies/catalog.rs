@@ -11,7 +11,7 @@ use super::pages;
 use crate::difference::Difference;
 use crate::server::Server;
 
-/// Every type once, on pages of 100, each with what a catalogue needs.
+/// Every type once, on pages of 100, each with the fields that a catalogue needs.
 pub async fn types_are_described_whole<S: Server>(server: &S) {
     let pages = pages(|page| server.ec2().describe_instance_types(page)).await;
     if server.differs(Difference::OnePage) {

@@ -19,7 +19,7 @@ fn probe<S: Server>(server: &S) -> RunInstancesProbe {
     }
 }
 
-/// An allowed call is one that would succeed; what is wrong with the request is an error.
+/// An allowed call is one that would succeed; an invalid request is an error.
 pub async fn a_dry_run_launches_nothing<S: Server>(server: &S) {
     let (ec2, world) = (server.ec2(), server.world());
     let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);

@@ -10,7 +10,7 @@ use super::{instances, launch};
 use crate::difference::Difference;
 use crate::server::Server;
 
-/// Checks that exactly what was asked for is there: in the answer, and among the instances.
+/// Checks that exactly the requested instances exist: in the answer, and in EC2's list.
 async fn launches<S: Server>(server: &S, capacity_type: TargetCapacityType) {
     let world = server.world();
     let from = world.launch("m5.large", 1);
@@ -63,7 +63,7 @@ pub async fn a_fleet_takes_the_cheapest_override_first<S: Server>(server: &S) {
     assert_eq!(types(&result), [first]);
 }
 
-/// Where a pool has nothing left the next override is taken, and the answer says so.
+/// A dry pool is skipped for the next override, and the answer names it.
 pub async fn a_dry_pool_is_an_error_of_its_override<S: Server>(server: &S) {
     let world = server.world();
     let overrides = vec![world.launch("t3.small", 0), world.launch("m5.large", 1)];
@@ -143,7 +143,7 @@ pub async fn an_image_of_another_architecture_is_not_launched<S: Server>(server:
     gives_nothing(server, from, ErrorClass::Invalid).await;
 }
 
-/// The error says that the template has to be made.
+/// The error asks for a new template.
 pub async fn a_fleet_without_its_template_is_refused<S: Server>(server: &S) {
     let world = server.world();
     let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);

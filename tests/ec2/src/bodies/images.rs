@@ -26,7 +26,7 @@ fn all() -> ImageFilter {
     ImageFilter { tags: vec![TagFilter::equals(key, value)], ..ImageFilter::default() }
 }
 
-/// Who asks for images sees those that can't be launched too, with their states.
+/// A query returns unusable images too, with their states.
 pub async fn images_are_told_in_every_state<S: Server>(server: &S) {
     let world = server.world();
     let found = find(server, &all()).await;

@@ -46,7 +46,7 @@ pub async fn an_instance_lives_and_is_terminated<S: Server>(server: &S) {
     assert_eq!(ec2.terminate_instances(&ids).await.unwrap()[0].previous, InstanceState::Terminated);
 }
 
-/// Nothing is told, terminated or tagged of the others.
+/// No other instance is returned, terminated or tagged.
 pub async fn one_unknown_instance_refuses_the_whole_call<S: Server>(server: &S) {
     let (ec2, id) = (server.ec2(), one(server).await);
     let ids = [id.clone(), UNKNOWN.parse().unwrap()];

@@ -1,4 +1,4 @@
-//! The whole line: what functions make of the same cluster on each server.
+//! The whole line: the functions' results for the same cluster on each server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +66,7 @@ pub async fn the_line_launches_for_pods_and_takes_back_what_never_joins<S: Serve
     assert_eq!(line.instances().await, BTreeMap::from([(gone, 3)]));
 }
 
-/// The whole catalogue by the adapter, and again: what EC2 still says is dated and not written anew.
+/// The whole catalogue through the adapter, twice: unchanged parts only get a new time.
 pub async fn a_second_refresh_of_the_catalogue_writes_only_when_it_was<S: Server>(server: &S) {
     let line = Line::new(server).await;
     let first = line.refresh_catalogue().await;

@@ -1,4 +1,4 @@
-//! The tests' bodies: what EC2 does, as far as the port shows it.
+//! The tests' bodies: EC2's behaviour, as the port shows it.
 
 mod catalog;
 mod dry_runs;
@@ -56,7 +56,7 @@ where
     }
 }
 
-/// Makes the world's template and asks for a fleet of it.
+/// Creates the world's template, and requests a fleet of it.
 async fn launch<S: Server>(server: &S, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
     server.ec2().create_launch_template(&server.world().template()).await.unwrap();
     server.ec2().create_fleet(request).await

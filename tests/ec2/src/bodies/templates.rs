@@ -7,7 +7,7 @@ use super::pages;
 use crate::difference::Difference;
 use crate::server::Server;
 
-/// A template is there by its name and tags until it is deleted; its name is used once.
+/// A template is found by name and tags until it is deleted; its name is unique.
 pub async fn templates_are_made_found_and_deleted<S: Server>(server: &S) {
     let (ec2, world) = (server.ec2(), server.world());
     let template = world.template();

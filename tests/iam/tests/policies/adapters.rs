@@ -1,4 +1,4 @@
-//! The adapters' operations, read from their sources, against the table of calls.
+//! The adapters' operations, from their sources, against the table of calls.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ const ADAPTERS: &[(&str, &str)] = &[
     ("agent/src", "sqs events"),
 ];
 
-/// Operations that a service has, by the method of its client; what else is called there is no operation.
+/// The operation of a client's method, if the service has one.
 fn operation(services: &str, method: &str) -> Option<String> {
     let camel: String = method.split('_').map(capital).collect();
     OPERATIONS
@@ -75,7 +75,7 @@ fn sources(folder: &Path) -> Vec<String> {
     texts
 }
 
-/// What a client has that is no operation.
+/// A client's methods that are no operations.
 const NO_OPERATIONS: &[&str] = &["build", "clone", "config", "iter"];
 
 #[test]

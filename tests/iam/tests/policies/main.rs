@@ -1,4 +1,4 @@
-//! The stacks' policies against what the code asks for.
+//! The stacks' policies against the code's requests.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,9 +28,9 @@ fn root() -> PathBuf {
 struct PoliciesWorld {
     account: Account,
     stacks: Vec<Stack>,
-    /// What each role is asked to do.
+    /// The requests of each role.
     asked: BTreeMap<String, BTreeSet<Request>>,
-    /// What anybody does, with one thing changed.
+    /// All requests with one change.
     forged: BTreeSet<Request>,
 }
 
@@ -72,8 +72,8 @@ fn moved(request: &Request, from: &str, to: &str) -> Request {
     Request { action: request.action.clone(), resource: moved(&request.resource), context: context.collect() }
 }
 
-/// The partitions that a region's journal shares its prefix with: a cluster may be called anything, records are for
-/// people only, and a condition can't leave one out.
+/// The partitions with the same prefix as a region's journal: a cluster may have any name, records are for people
+/// only, and a condition can't exclude one.
 const SHARED_PREFIX: &str = "JOURNAL#REGION#";
 
 /// Reading one item or several of a partition is one right; so is writing them.
@@ -96,7 +96,7 @@ fn kinds(role: &Role, request: &Request) -> BTreeSet<Request> {
     keys.into_iter().map(|key| kind.clone().with(LEADING_KEYS, [key])).collect()
 }
 
-/// Whether the request is no other than what the role is asked to do.
+/// Whether the request equals one of the role's own.
 struct Known {
     actions: BTreeSet<String>,
     kinds: BTreeSet<Request>,

@@ -1,4 +1,4 @@
-//! Every statement is needed as it is: less denies what is asked, more allows what is forged.
+//! Every statement is needed as it is: a narrower one denies a real request, a wider one allows a forbidden one.
 
 use tenon_iam_tests::judge::Policy;
 use tenon_iam_tests::mutation::{Mutant, narrower, wider};

@@ -1,4 +1,4 @@
-//! Nothing that is asked is denied, nothing is allowed that isn't asked.
+//! Every real request is allowed, every forbidden one is denied.
 
 use tenon_iam_tests::judge::Policy;
 use tenon_iam_tests::mutation::{conditions, name};

@@ -1,4 +1,4 @@
-//! Who may have a role, and who may put messages on queues and events on the bus.
+//! Who may assume a role, send messages to queues, and put events on the bus.
 
 use serde_json::Value;
 use tenon_iam_tests::judge::Policy;

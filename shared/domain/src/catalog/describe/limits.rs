@@ -1,4 +1,4 @@
-//! The tables that DescribeInstanceTypes doesn't serve: network interfaces and bandwidth by type.
+//! Tables that DescribeInstanceTypes lacks: network interfaces and bandwidth by type.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct Limits {
 pub struct LimitsError {
     /// Which of the two tables.
     pub table: &'static str,
-    /// What the parser said.
+    /// The parser's error.
     #[source]
     pub source: serde_json::Error,
 }

@@ -1,7 +1,7 @@
-//! The form in which EC2 describes instance types, and its reading into facts.
+//! EC2's descriptions of instance types, read into facts.
 //!
-//! [`InstanceTypeInfo`] is one element of DescribeInstanceTypes' `InstanceTypes[]`, [`Limits`] are the two tables that
-//! EC2 doesn't serve, and [`facts`] joins both. It doesn't decide what a node of the type offers.
+//! [`InstanceTypeInfo`] is one element of DescribeInstanceTypes' `InstanceTypes[]`, [`Limits`] are two tables that no
+//! API serves, and [`facts`] joins both. It doesn't decide the capacity of a node.
 
 mod limits;
 mod read;

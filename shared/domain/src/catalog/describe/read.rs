@@ -1,6 +1,6 @@
-//! Reading EC2's description into facts.
+//! EC2's descriptions, read into facts.
 //!
-//! Decides which fields a catalogue can't do without. A type that lacks one gives no facts, and is named with the field.
+//! Decides which fields are required. A type without one of them has no facts; the error names the field.
 
 use super::limits::Limits;
 use super::wire::{
@@ -23,7 +23,7 @@ pub enum FactsError {
         /// The dotted path of the field.
         field: &'static str,
     },
-    /// A field's value can't be what it says.
+    /// A field has an impossible value.
     #[error(
         "instance type `{instance_type}` has `{value}` as `{field}`: leave the type out, or describe it again"
     )]

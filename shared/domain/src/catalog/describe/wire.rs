@@ -1,11 +1,10 @@
-//! EC2's own form of an instance type: what is read from an account and what a catalogue file holds.
+//! EC2's own form of an instance type, in answers and in catalogue files.
 //!
-//! Fields that nothing here needs are ignored, and every field may be missing. It doesn't decide which of them a
-//! catalogue can't do without.
+//! Unknown fields are ignored, and every field is optional. It doesn't decide which fields are required.
 
 use serde::{Deserialize, Serialize};
 
-/// Declares structures of EC2's wire form: every field may be missing, and what is missing isn't written.
+/// Declares structures of EC2's wire form: every field is optional, and absent fields aren't written.
 macro_rules! wire {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $key:literal => $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -172,8 +171,8 @@ impl InstanceTypeInfo {
         items(self.supported_virtualization_types.as_ref()).iter().any(|kind| kind == "hvm")
     }
 
-    /// Whether nodes can be of the type: it runs `hvm` images and is `x86_64` or `arm64`. (KARPENTER.md 2.1.1: the
-    /// request's filters.)
+    /// Whether nodes can be of the type: it runs `hvm` images and is `x86_64` or `arm64`. Source: the
+    /// filters of aws/karpenter-provider-aws `pkg/providers/instancetype/instancetype.go`.
     #[must_use]
     pub fn is_for_nodes(&self) -> bool {
         let architectures =

@@ -1,4 +1,4 @@
-//! What keeps a node: its own word, its pods', PodDisruptionBudgets.
+//! Blocked nodes: their annotation, their pods' annotations, PodDisruptionBudgets.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn c113_pdbs_block_and_a_grace_period_unblocks() {
     };
     let (waiting, report) = plan(&world(0));
     assert_eq!(refusals(&report), BTreeMap::from([("BlockedByPdb", 1)]));
-    // Looked at again soon: nobody is woken when a budget is free again.
+    // It is looked at again soon: no event tells when a budget allows an eviction again.
     assert!(waiting.wake_at.is_some_and(|at| at <= world(0).now + SignedDuration::from_secs(60)));
     assert_eq!(plan(&world(1)).0.commands.len(), 1);
     assert_eq!(plan(&with_grace(world(0))).0.commands.len(), 1);

@@ -1,4 +1,4 @@
-//! Which claims are taken, how many at once, and where their pods go.
+//! Which claims are candidates, how many at once, and where their pods go.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which claims drift, from what.
+//! Which claims drift, and why.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn of_a_subnet_that_was_never_kept_nothing_is_said() {
     assert!(plan(&world).0.is_empty());
 }
 
-/// A claim whose launch asked for `cr-1`, of a class that has these reservations behind that gate.
+/// A claim whose launch named `cr-1`, of a class with these reservations behind that gate.
 fn reserved(gate: FeatureGate, ids: &[&str]) -> DisruptionInput {
     let mut view = settled(0, NEW, busy(0));
     let into = LaunchedInto { id: "cr-1".parse().unwrap(), kind: ReservationKind::Default };
@@ -86,7 +86,7 @@ fn a_claim_drifts_from_a_reservation_that_its_class_lost_only_behind_the_gate() 
     assert_eq!(alone.marks[0].drift.as_ref().unwrap().to, "none");
     assert!(plan(&reserved(FeatureGate::Enabled, &["cr-1", "cr-2"])).0.is_empty());
     assert!(plan(&reserved(FeatureGate::Disabled, &["cr-2"])).0.is_empty());
-    // What was marked while the gate was open is no drift once it is off.
+    // A reservation that drifted while the gate was open is no drift once it is off.
     let mut off = reserved(FeatureGate::Disabled, &["cr-2"]);
     off.claims[0].claim.drift = Some(drift);
     assert_eq!(plan(&off).0.marks[0].drift, None);
@@ -94,7 +94,7 @@ fn a_claim_drifts_from_a_reservation_that_its_class_lost_only_behind_the_gate() 
 
 #[test]
 fn an_instance_that_an_open_reservation_took_never_drifts_from_it() {
-    // No launch of ours asked for one, so the claim has none.
+    // The launch named no reservation, so the claim has none.
     let mut world = reserved(FeatureGate::Enabled, &["cr-2"]);
     world.claims = vec![settled(0, NEW, busy(0))];
     assert!(plan(&world).0.is_empty());

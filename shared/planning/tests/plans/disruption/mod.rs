@@ -1,4 +1,5 @@
-//! What disruption decides: the worlds that its tests share. Numbers in names are those of the conformance cases.
+//! Disruption: the worlds that its tests share. A test with a number in its name replays behaviour of Karpenter's own
+//! tests (kubernetes-sigs/karpenter `pkg/controllers/disruption`).
 
 mod blocked;
 mod commands;

@@ -1,4 +1,4 @@
-//! What a fleet gives, refuses and answers again.
+//! A fleet's instances, refusals and repeated answers.
 
 use super::*;
 

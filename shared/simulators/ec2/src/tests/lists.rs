@@ -1,4 +1,4 @@
-//! What is listed and found: the catalogue, templates and networks, page by page.
+//! Lists and filters: the catalogue, templates and networks, page by page.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a user of the twin would notice, through the port.
+//! The twin as its users see it, through the port.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -345,7 +345,7 @@ fn the_next_due_moment_is_known_and_time_moves_nothing_before_it() {
     let world = TwinWorld::plain();
     assert_eq!(world.twin.next_due(), None);
     let id = world.one();
-    // What a call makes happen at once is to be told at once, not when something else is due.
+    // An immediate effect of a call is due at once, not with the next other change.
     assert_eq!(world.twin.next_due().unwrap().as_millisecond(), START);
     assert_eq!(words(&world.pass(SignedDuration::ZERO)).len(), 1);
     let due = world.twin.next_due().unwrap().as_millisecond();

@@ -17,7 +17,7 @@ fn reserve(id: &str, match_criteria: MatchCriteria, instances: u32) -> CapacityR
 }
 
 impl TwinWorld {
-    /// A fleet from a template that says this of reservations.
+    /// A fleet from a template with this preference.
     fn launch_with(&self, name: &str, says: ReservationPreference, count: u32) -> FleetResult {
         let data = LaunchTemplateData {
             image: Some(self.image.clone()),
@@ -31,7 +31,7 @@ impl TwinWorld {
         self.launch(&request)
     }
 
-    /// How much room each reservation has, as EC2 says.
+    /// The free capacity of each reservation, as EC2 returns it.
     fn room(&self) -> Vec<(String, u32)> {
         let all = CapacityReservationFilter::default();
         let found = now(self.twin.describe_capacity_reservations(&all)).unwrap();
@@ -48,7 +48,7 @@ fn of_reservation(world: &TwinWorld, result: &FleetResult) -> Vec<Option<String>
 fn a_targeted_reservation_takes_who_names_it_until_it_is_full() {
     let world = TwinWorld::plain();
     world.twin.add_reservation(reserve("cr-1", MatchCriteria::Targeted, 2)).unwrap();
-    // The pool is dry: what is reserved isn't taken from it.
+    // The pool is dry: reserved capacity isn't taken from it.
     world.twin.set_capacity(pool(TargetCapacityType::OnDemand, "m5.large", "us-east-1a"), Some(0));
     let only = || ReservationPreference::Only(ReservationId::parse("cr-1").unwrap());
     let result = world.launch_with("first", only(), 3);

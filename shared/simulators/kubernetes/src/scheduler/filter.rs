@@ -1,5 +1,5 @@
-//! The filters that look at one node only: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts,
-//! NodeResourcesFit, VolumeBinding's node affinity.
+//! The filters on one node: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
+//! VolumeBinding's node affinity.
 
 use std::fmt;
 
@@ -82,7 +82,7 @@ pub(super) fn check(
     {
         return Err(Infeasible::Ports);
     }
-    // What isn't asked for isn't looked at: a node may be overdrawn in it.
+    // Only requested resources are checked: a node may be overdrawn in others.
     let short = shape.requests.iter().find(|(name, asked)| !asked.is_zero() && *asked > node.free.get(name));
     match short {
         Some((name, _)) if name.as_str() == "pods" => Err(Infeasible::Insufficient("pods".to_owned())),

@@ -1,4 +1,4 @@
-//! What the scheduler knows of a node, and how it ranks feasible ones.
+//! The scheduler's data about a node, and the ranking of feasible nodes.
 
 use std::sync::Arc;
 

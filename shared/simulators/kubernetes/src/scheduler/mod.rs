@@ -1,11 +1,11 @@
-//! kube-scheduler: which node a pod goes to, or why none.
+//! kube-scheduler: the node of each pod, or the reason why there is none.
 //!
-//! Decides by kube-scheduler's filters; a pod's nominated node is tried first, and its room is kept by letting nominated
-//! pods go before others of their priority. Among feasible nodes it prefers those whose PreferNoSchedule taints are
-//! tolerated, then the emptier or the fuller ones, then the lower name. It doesn't preempt.
+//! Decides by kube-scheduler's filters. A pod's nominated node is tried first; its room is kept by scheduling
+//! nominated pods before others of their priority. Among feasible nodes it prefers those whose PreferNoSchedule
+//! taints are tolerated, then the emptier or the fuller ones, then the lower name. It doesn't preempt.
 //!
-//! Invariants: a pod is bound only where every filter passes at that moment; equal pods that don't fit are tried once
-//! in a pass.
+//! Invariants: a pod is bound only if every filter passes at that moment; equal pods that don't fit are tried once in
+//! a pass.
 
 mod filter;
 mod info;
@@ -36,7 +36,7 @@ pub enum Score {
     MostAllocated,
 }
 
-/// What the scheduler remembers between its passes.
+/// The scheduler's memory between passes.
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
     score: Score,
@@ -235,7 +235,7 @@ impl ClusterState {
     }
 }
 
-/// Whether a pod says already that it was refused for this.
+/// Whether a pod's condition already has this refusal.
 fn says(pod: &Value, reason: &str, message: &str) -> bool {
     let conditions = object::list(pod, "/status/conditions");
     let found = conditions.iter().find(|c| text(c, "/type") == Some("PodScheduled"));

@@ -1,6 +1,6 @@
-//! The filters that look at other pods: PodTopologySpread (`DoNotSchedule`) and required InterPodAffinity.
+//! The filters on other pods: PodTopologySpread (`DoNotSchedule`) and required InterPodAffinity.
 //!
-//! What they need of the other nodes is counted once for a pod, not once for each node.
+//! Counts over other nodes are made once for a pod, not once for each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use tenon_snapshot::object::{self, Object, list, text};
 /// A topology key and one of its values.
 type Domain = (String, String);
 
-/// What the pods that are there mean for one pod.
+/// The effect of existing pods on one pod.
 pub(super) struct Neighbours {
     spread: Vec<Spread>,
     /// One set of domains for each required affinity term; nothing where the pod may be the first of its kind.
     affinity: Vec<(String, Option<BTreeSet<String>>)>,
     /// Domains that the pod keeps away from.
     avoided: BTreeSet<Domain>,
-    /// Domains whose pods keep it away.
+    /// Domains whose pods exclude it.
     forbidden: BTreeSet<Domain>,
 }
 
@@ -188,7 +188,7 @@ fn domains<'a>(
     })
 }
 
-/// The selector with `matchLabelKeys`: the pod's own values of these labels are asked for too.
+/// The selector with `matchLabelKeys`: it also requires the pod's own values of these labels.
 fn with_label_keys(selector: Option<&Value>, keys: &[Value], labels: &Value) -> Option<Value> {
     let mut selector = selector?.clone();
     for key in keys.iter().filter_map(Value::as_str) {

@@ -1,4 +1,4 @@
-//! What the scheduler reads of a pod; equal pods share it.
+//! The scheduler's data about a pod; equal pods share it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl SchedulingNeeds {
     }
 }
 
-/// The shapes that were seen.
+/// The known shapes.
 #[derive(Debug, Default)]
 pub(super) struct SeenNeeds {
     known: BTreeMap<String, Arc<SchedulingNeeds>>,
@@ -49,7 +49,7 @@ pub(super) struct SeenNeeds {
 }
 
 impl SeenNeeds {
-    /// The pod's shape. What it is read from doesn't change while the pod lives.
+    /// The pod's shape. Its source never changes while the pod lives.
     pub(super) fn of(&mut self, pod: &Value) -> Arc<SchedulingNeeds> {
         let uid = object::uid(pod);
         if let Some(shape) = self.by_uid.get(uid) {

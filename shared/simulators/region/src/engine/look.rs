@@ -1,4 +1,4 @@
-//! Looking at a region, and the few things that a player does to it from outside.
+//! Inspection of a region, and a player's few actions from outside.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ impl SimulatedRegion {
         &self.table
     }
 
-    /// The region's time, for what goes along with it.
+    /// The region's clock.
     #[must_use]
     pub const fn clock(&self) -> &RegionClock {
         &self.clock
     }
 
-    /// Whose functions these are.
+    /// The installation.
     #[must_use]
     pub const fn installation(&self) -> &Arc<Installation> {
         &self.installation
@@ -64,7 +64,7 @@ impl SimulatedRegion {
         &self.queues
     }
 
-    /// What AWS would bill for, as far as the engine counts it.
+    /// The quantities that AWS bills for and the engine counts.
     #[must_use]
     pub const fn usage(&self) -> &RegionUsage {
         &self.usage
@@ -80,12 +80,12 @@ impl SimulatedRegion {
         std::mem::take(&mut self.pod_deletions)
     }
 
-    /// What happened since the last call.
+    /// The happenings since the last call.
     pub fn take_happenings(&mut self) -> Vec<Happening> {
         std::mem::take(&mut self.log)
     }
 
-    /// Says whether anybody takes what happened.
+    /// Sets whether happenings are read.
     pub const fn set_listeners(&mut self, listeners: Listeners) {
         self.listeners = listeners;
     }
@@ -130,17 +130,17 @@ impl SimulatedRegion {
         }
     }
 
-    /// Starts every function anew: what it kept between wakes is gone. What runs goes on.
+    /// Restarts every function: its caches are empty. Running invocations continue.
     pub fn restart_functions(&mut self) {
         self.functions = Functions::default();
     }
 
-    /// Puts a message, whatever it is, on a function's queue.
+    /// Sends a message with any body to a function's queue.
     pub fn send(&mut self, function: FunctionName, body: String) {
         self.deliver(function, body);
     }
 
-    /// Puts a note among what happened.
+    /// Adds a note to the happenings.
     pub fn note(&mut self, subject: &str, message: impl Into<String>) {
         self.log.push(Happening::new(self.clock.now(), HappeningKind::Note, subject, message));
     }

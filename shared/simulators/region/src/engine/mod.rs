@@ -1,7 +1,7 @@
-//! The region's engine: one loop that works off what is due and moves the time to what is due next.
+//! The region's engine: one loop that runs whatever is due, and then moves the time to the next due thing.
 //!
-//! Decides the order of things, never their outcome. Functions and agents run as tasks that the engine polls itself;
-//! with the hooks of an undisturbed region each runs to its end at once, with the simulation's they interleave.
+//! Decides the order, never an outcome. Functions and agents are tasks that the engine polls itself. With the hooks
+//! of an undisturbed region each runs to its end at once; with the simulation's they interleave.
 
 mod look;
 mod tasks;
@@ -67,7 +67,7 @@ pub struct SimulatedRegion {
     pub(crate) kept: KeptClusters,
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct EngineParts {
     /// The time.
     pub clock: RegionClock,
@@ -75,17 +75,16 @@ pub struct EngineParts {
     pub table: MemoryTable,
     /// EC2.
     pub twin: RegionTwin,
-    /// Whose functions these are.
+    /// The installation.
     pub installation: Installation,
-    /// Who decides the fate of calls and events.
+    /// The hooks that decide the fate of calls and events.
     pub hooks: Arc<dyn Hooks>,
 }
 
 impl SimulatedRegion {
     /// A region with its functions and schedules, and no cluster.
     ///
-    /// # Errors
-    /// [`WiringError`] when the stack that this was built with can't be played.
+    /// # Errors [`WiringError`] if the built-in stack can't be simulated.
     pub fn new(parts: EngineParts) -> Result<Self, WiringError> {
         let wiring = Wiring::built_in()?;
         let queues =
@@ -144,13 +143,13 @@ impl SimulatedRegion {
         Ok(())
     }
 
-    /// What the cluster's stack registered.
+    /// The cluster's registry entry.
     fn registered(&self, cluster: &ClusterName) -> Option<Registry> {
         let key = keys::registry(&self.installation.region, cluster);
         items::from_item(&key, &self.table.peek(&key)?).ok()
     }
 
-    /// A schedule fires once when its stack is deployed, as a `rate` does, and then every period.
+    /// A schedule fires once at its stack's deployment, like a `rate`, and then every period.
     fn add_schedule(&mut self, schedule: Schedule) {
         self.timeline.at(self.clock.now(), TimelineEvent::Schedule(self.schedules.len()));
         self.schedules.push(schedule);
@@ -176,7 +175,7 @@ impl SimulatedRegion {
         self.timeline.next_at().into_iter().chain(world).min()
     }
 
-    /// Works off what is due next, if it is due by then; the time it was due at.
+    /// Runs the next due thing, if it is due by `until`; returns its time.
     pub fn step(&mut self, until: Timestamp) -> Option<Timestamp> {
         let at = self.next_due().filter(|at| *at <= until)?;
         self.clock.advance_to(at);
@@ -192,7 +191,7 @@ impl SimulatedRegion {
     pub fn run_until(&mut self, until: Timestamp) {
         while self.step(until).is_some() {}
         self.clock.advance_to(until);
-        // What is put into a cluster now is created now, and not when something last happened there.
+        // Objects applied now get the current time, not that of the cluster's last change.
         self.sites.values().for_each(|site| site.cluster().tick(until));
     }
 
@@ -211,7 +210,7 @@ impl SimulatedRegion {
         }
     }
 
-    /// Instances that start or go have kubelets that start or go, whatever becomes of the event that tells it.
+    /// Starts and stops the kubelets of instances, even if the event is lost.
     fn power(&mut self, event: &Value) {
         let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str);
         if text("/detail-type") != Some("EC2 Instance State-change Notification") {
@@ -298,7 +297,7 @@ impl SimulatedRegion {
     fn poll_queue(&mut self, function: FunctionName, now: Timestamp) {
         let Some(queue) = self.queues.get_mut(&function) else { return };
         let batch = if queue.poll(now) { queue.receive(now) } else { Vec::new() };
-        // What is left, and what fails, is seen again.
+        // Remaining and failed messages become visible again.
         let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
         if let Some(at) = queue.arrange_poll(soonest) {
             self.timeline.at(at, TimelineEvent::Poll(function));

@@ -1,7 +1,7 @@
-//! What runs: invocations and looks of agents, as tasks that the engine polls itself.
+//! Running tasks: invocations and agents' steps, which the engine polls itself.
 //!
-//! Decides when a task goes on and what becomes of one that ends, waits or crashes; a crashed invocation's messages
-//! become visible again when their time is up.
+//! Decides when a task continues, and the consequences of its end, its wait or its crash; a crashed invocation's
+//! messages become visible again after their timeout.
 
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -41,7 +41,7 @@ pub struct PodDeletion {
     pub at: Timestamp,
     /// The pod.
     pub pod: tenon_snapshot::ObjectKey,
-    /// The node that it was on.
+    /// Its node.
     pub node: String,
 }
 

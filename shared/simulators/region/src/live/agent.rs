@@ -1,7 +1,7 @@
 //! The agent of a real cluster, in this process: its core over kube-rs, with the region's table and bus.
 //!
-//! Decides how the core's pace meets real time, and what a crash is: everything that the agent had in memory is gone, the
-//! call that was under way isn't finished, and after a while it starts anew.
+//! Decides how the core's pace runs in real time, and what a crash is: the agent's memory is lost, its current call
+//! isn't finished, and it restarts after a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,23 +26,23 @@ const RESTART: Duration = Duration::from_secs(5);
 /// The wait after an API server that gave no answer at the start.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What the agent and the kubelets tell of themselves.
+/// News from the agent and the kubelets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentNews {
-    /// A new generation of the snapshot was written.
+    /// The agent wrote a new generation of the snapshot.
     Reported {
         /// The generation.
         generation: u64,
         /// Pods that wait for a node.
         pending_pods: u32,
     },
-    /// It crashed, as it was told to, and starts anew.
+    /// The agent crashed on request, and restarts.
     Crashed,
     /// Something didn't work and is tried again.
     Trouble(String),
 }
 
-/// Whose agent it is, and what it speaks to.
+/// The parts of an agent.
 pub(crate) struct AgentOf {
     pub(crate) cluster: ClusterName,
     pub(crate) installation: Arc<Installation>,
@@ -51,7 +51,7 @@ pub(crate) struct AgentOf {
     pub(crate) log: ClusterLog,
 }
 
-/// Runs agents, one after the other, until the region is gone.
+/// Runs agents, one after the other, until the region ends.
 pub(crate) async fn run(of: AgentOf, mut orders: watch::Receiver<Orders>) {
     loop {
         let crashes = orders.borrow_and_update().crashes;
@@ -63,7 +63,7 @@ pub(crate) async fn run(of: AgentOf, mut orders: watch::Receiver<Orders>) {
     }
 }
 
-/// Waits until the agent is told to crash; for ever where nobody can tell it any more.
+/// Waits until a crash is requested; forever if no request can come.
 async fn crashed(mut orders: watch::Receiver<Orders>, before: u64) {
     if orders.wait_for(|orders| orders.crashes > before).await.is_err() {
         std::future::pending::<()>().await;
@@ -93,7 +93,7 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
     loop {
         let now = Timestamp::now();
         if let Some(work) = pace.begin(now) {
-            // What comes during the step is looked at after it.
+            // Noted before the step, so that changes during it are looked at afterwards.
             pace.note(*changes.borrow_and_update());
             let ended = run_step(&mut agent, work, Timestamp::now).await;
             of.log.tell_step(&ended);

@@ -1,4 +1,4 @@
-//! A real cluster as the region sees it: it is told of instances and rings, and tells of itself through a channel.
+//! A real cluster, as the region sees it: it receives instances and rings, and sends news through a channel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use crate::live::agent::{self, AgentNews, AgentOf};
 use crate::live::kubelets::{self, MachinePower};
 
-/// The status of what isn't there.
+/// The status of a missing object.
 const NOT_FOUND: u16 = 404;
 /// Hosts that are this machine.
 const HERE: [&str; 4] = ["127.0.0.1", "localhost", "::1", "[::1]"];
@@ -38,10 +38,10 @@ pub enum LiveError {
     /// No client can be made of it.
     #[error("no client can be made of the kubeconfig")]
     Client(#[source] Box<kube::Error>),
-    /// It can't be asked for its classes.
+    /// Its classes can't be read.
     #[error("the EC2NodeClasses can't be listed")]
     Classes(#[source] Box<kube::Error>),
-    /// It doesn't know what a class is.
+    /// It doesn't have the kind EC2NodeClass.
     #[error(
         "the cluster doesn't know EC2NodeClasses: install the CustomResourceDefinitions, `kubectl apply -f infra/chart/crds`"
     )]
@@ -53,10 +53,9 @@ pub enum LiveError {
     Elsewhere(String),
 }
 
-/// A client of the cluster that a kubeconfig names, which has to be on this machine. Must be called within a tokio runtime.
+/// A client of a kubeconfig's cluster, which must run on this machine. Must be called within a tokio runtime.
 ///
-/// # Errors
-/// [`LiveError`].
+/// # Errors [`LiveError`].
 pub async fn client(kubeconfig: &Path) -> Result<Client, LiveError> {
     let file = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
@@ -81,7 +80,7 @@ pub async fn classes(client: &Client) -> Result<Vec<Value>, LiveError> {
     Ok(list.items.iter().filter_map(|class| serde_json::to_value(class).ok()).map(named).collect())
 }
 
-/// Items of lists don't say what they are.
+/// Items of lists have no kind.
 fn named(mut class: Value) -> Value {
     if let Some(fields) = class.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "karpenter.k8s.aws/v1".into());
@@ -90,11 +89,11 @@ fn named(mut class: Value) -> Value {
     class
 }
 
-/// What a real cluster is given of the region.
+/// A real cluster's access to the region.
 pub struct LiveWorld {
     /// Its name in the registry.
     pub name: ClusterName,
-    /// Whose agent it is.
+    /// The installation.
     pub installation: Arc<Installation>,
     /// The state table.
     pub table: MemoryTable,
@@ -102,14 +101,14 @@ pub struct LiveWorld {
     pub boot: BootTimes,
 }
 
-/// What the agent is told: a change of it is a ring, and one more crash is a crash.
+/// Orders to the agent: a change is a ring, and one more crash is a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Orders {
     rings: u64,
     pub(crate) crashes: u64,
 }
 
-/// What a cluster tells.
+/// A cluster's news.
 #[derive(Debug)]
 enum ClusterMessage {
     Event(BusEvent),
@@ -121,7 +120,7 @@ enum ClusterMessage {
 pub(crate) struct ClusterLog(Sender<ClusterMessage>);
 
 impl ClusterLog {
-    /// That the region is gone changes nothing.
+    /// After the region's end there is no receiver.
     pub(crate) fn tell(&self, news: AgentNews) {
         let _ = self.0.send(ClusterMessage::News(news));
     }
@@ -137,12 +136,12 @@ pub struct LiveCluster {
     powers: UnboundedSender<MachinePower>,
 }
 
-/// What a real cluster tells; somebody has to pass it on to the region.
+/// A real cluster's news, which the caller passes on to the region.
 #[derive(Debug)]
 pub struct ClusterTelling(Receiver<ClusterMessage>);
 
 impl ClusterTelling {
-    /// Passes on what was told, waiting so long for the first of it at most; what is news to people comes back.
+    /// Passes on the news, waiting at most `wait` for the first; returns those for people.
     pub fn pass_on(&self, region: &mut SimulatedRegion, wait: Duration) -> Vec<AgentNews> {
         let mut news = Vec::new();
         let first = self.0.recv_timeout(wait).ok();
@@ -161,15 +160,15 @@ impl ClusterTelling {
 pub struct AgentHold(Arc<watch::Sender<Orders>>);
 
 impl AgentHold {
-    /// Crashes it, wherever it is; it starts anew a few seconds later.
+    /// Crashes it at any point; it restarts a few seconds later.
     pub fn crash(&self) {
         self.0.send_modify(|orders| orders.crashes += 1);
     }
 }
 
 impl LiveCluster {
-    /// Starts the agent and the kubelets on a runtime: the agent with the rights of its own client, the kubelets with those
-    /// of theirs. What they tell comes out of the channel.
+    /// Starts the agent and the kubelets on a runtime, each with the rights of its own client. Their news come
+    /// through the channel.
     #[must_use]
     pub fn start(
         runtime: &Handle,

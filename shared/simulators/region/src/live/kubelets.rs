@@ -1,8 +1,9 @@
-//! The kubelets of the region's instances: they make their Nodes, and the cloud takes away those of instances that ended.
+//! The kubelets of the region's instances: they create their Nodes, and the cloud deletes those of terminated
+//! instances.
 //!
-//! Decides when a Node is made, and when it is deleted by somebody who isn't the agent: once EC2 says that its instance is
-//! terminated, as the cloud's node-lifecycle controller does. An instance that stops keeps its Node: nothing here can end
-//! what heartbeats for it.
+//! Decides when a Node is created, and when it is deleted outside the agent: once EC2 reports its instance as
+//! terminated, like the cloud's node-lifecycle controller. A stopping instance keeps its Node, because its heartbeats
+//! come from elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,15 +27,15 @@ use crate::live::cluster::ClusterLog;
 const RETRY: Duration = Duration::from_secs(1);
 /// The status of a conflict: the Node is there already.
 const CONFLICT: u16 = 409;
-/// The status of what isn't there.
+/// The status of a missing object.
 const NOT_FOUND: u16 = 404;
 
-/// What an instance does.
+/// A change of an instance.
 #[derive(Debug)]
 pub(crate) enum MachinePower {
     /// It runs.
     On(Box<InstanceRecord>),
-    /// It stops or goes.
+    /// It stops or is terminated.
     Off(Box<InstanceRecord>),
 }
 
@@ -44,7 +45,7 @@ struct Machine {
     booting: AbortHandle,
 }
 
-/// Serves the instances of a cluster until the region is gone.
+/// Serves the instances of a cluster until the region ends.
 pub(crate) async fn serve(
     client: Client,
     boot: BootTimes,
@@ -119,7 +120,7 @@ async fn leave(client: Client, name: String, provider: String, log: ClusterLog) 
     }
 }
 
-/// The Node as its kubelet registers it: not ready, with its size. What heartbeats for it says the rest.
+/// The Node as its kubelet registers it: not ready, with its size. The source of its heartbeats sets the rest.
 fn node(spec: &NodeSpec) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",

@@ -1,13 +1,12 @@
-//! A region on this machine beside a real cluster: the functions, the table and EC2 are the region's, the API server, the
+//! A region on this machine beside a real cluster: functions, table and EC2 are the region's; the API server, the
 //! scheduler and the pods are real.
 //!
-//! Decides how the two meet: the region's time is the real one, its instances become Nodes of the cluster, and the agent's
-//! core runs over kube-rs with the region's table. It decides nothing about claims, and nothing that a cluster's own
-//! controllers decide. What stands in for the kubelets of the Nodes isn't its business either: kwok does, where nothing else
-//! is there.
+//! Decides how they connect: the region runs in real time, its instances become Nodes of the cluster, and the agent's
+//! core runs over kube-rs with the region's table. It makes no decision about claims, and none of the cluster's own
+//! controllers. Something else stands in for the kubelets' pods, such as kwok.
 //!
-//! Invariant: only a cluster on this machine is touched ([`LiveError::Elsewhere`]): Nodes without machines would draw pods
-//! that somebody needs.
+//! Invariant: only a cluster on this machine is changed ([`LiveError::Elsewhere`]): Nodes without machines would
+//! attract pods that somebody needs.
 
 mod agent;
 mod cluster;

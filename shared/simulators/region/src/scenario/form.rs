@@ -12,12 +12,12 @@ use crate::yaml;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Scenario {
-    /// What it shows, in a sentence.
+    /// Its subject, in a sentence.
     pub title: String,
     /// The region; us-east-1 where absent.
     #[serde(default = "default_region")]
     pub region: String,
-    /// What every choice follows from.
+    /// The seed of all choices.
     #[serde(default)]
     pub seed: u64,
     /// Instance types that the region has; all that it really offers where absent.
@@ -32,7 +32,7 @@ pub struct Scenario {
     /// Images that are there from the start.
     #[serde(default)]
     pub images: Vec<ImageForm>,
-    /// What happens, in order.
+    /// Its steps, in order.
     pub steps: Vec<ScenarioStep>,
 }
 
@@ -84,11 +84,11 @@ fn default_architecture() -> String {
     "x86_64".to_owned()
 }
 
-/// A step. Steps of a kind that takes no time follow each other at once; `run` and `settle` let time pass.
+/// A step. Most steps take no time; `run` and `settle` let time pass.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum ScenarioStep {
-    /// Says something.
+    /// Prints a note.
     Note(String),
     /// Lets time pass.
     Run(#[serde(deserialize_with = "duration")] SignedDuration),
@@ -114,11 +114,11 @@ pub enum ScenarioStep {
     DisableImage(String),
     /// EC2 takes back the first running spot instance, by id.
     InterruptSpot {},
-    /// Somebody stops the first running instance, by id.
+    /// Stops the first running instance, by id, outside Tenon.
     StopInstance {},
-    /// Somebody terminates the first running instance, by id.
+    /// Terminates the first running instance, by id, outside Tenon.
     TerminateInstance {},
-    /// Somebody deletes all launch templates.
+    /// Deletes all launch templates.
     DeleteTemplates {},
     /// EC2 refuses every CreateFleet with this error.
     RefuseLaunches {
@@ -138,7 +138,7 @@ pub enum ScenarioStep {
         /// How much, in MiB.
         mebibytes: u32,
     },
-    /// The functions lose what they kept between wakes.
+    /// Empties the functions' caches.
     RestartFunctions {},
     /// Leaves so many instances of a type, in one zone or in all.
     Capacity {
@@ -154,7 +154,7 @@ pub enum ScenarioStep {
     },
     /// An operator clears marks.
     Clear {
-        /// What of, as in `UNAVAILABLE#`; all where absent.
+        /// Keys as in `UNAVAILABLE#`; all if absent.
         #[serde(default)]
         unavailable: Option<Vec<String>>,
     },
@@ -189,7 +189,7 @@ pub enum ScenarioStep {
     EndShift(String),
     /// Puts an event on a bus: on the default bus if its source is AWS's, else on ours.
     Event(Value),
-    /// Puts a message, whatever it is, on a function's queue.
+    /// Sends a message with any body to a function's queue.
     Message {
         /// The function.
         function: String,
@@ -200,7 +200,7 @@ pub enum ScenarioStep {
     Repeat {
         /// How often.
         times: u32,
-        /// What.
+        /// The steps.
         steps: Vec<ScenarioStep>,
     },
     /// Sets the replicas of a Deployment of the first cluster's namespace `default`.
@@ -223,16 +223,15 @@ fn default_criteria() -> String {
     "targeted".to_owned()
 }
 
-/// What is wrong with a scenario.
+/// The problem of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("scenario: {0}")]
 pub struct ScenarioError(pub String);
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Parses a scenario.
     ///
-    /// # Errors
-    /// [`ScenarioError`] names the field and what was expected.
+    /// # Errors [`ScenarioError`] names the field and the expected form.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let value = yaml::parse(text).map_err(ScenarioError)?;
         serde_json::from_value(value).map_err(|error| ScenarioError(error.to_string()))

@@ -1,5 +1,4 @@
-//! Scenarios: a world, steps, and what each step produced. The built-in tour is one; the golden transcripts by which
-//! behaviour is reviewed are others.
+//! Scenarios: a world, steps, and the results of each step. The built-in tour is one; golden transcripts are others.
 //!
 //! The form is documented in docs/scenarios.md.
 

@@ -21,8 +21,8 @@ use super::form::{Scenario, ScenarioStep};
 use crate::engine::SimulatedRegion;
 use crate::wiring::BusName;
 
-/// A region counts as settled once nothing was left to do for so long: longer than a sweep, so that what an event
-/// forgot would have been found.
+/// How long a region must have nothing to do before it counts as settled: longer than a sweep, so that the sweep
+/// repairs a lost event.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(190);
 
 /// How far a scenario is.
@@ -30,7 +30,7 @@ const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(190);
 pub enum Progress {
     /// Something happened at this time, or may have.
     At(Timestamp),
-    /// A step was begun: its number, from 0, and the step.
+    /// A step began: its number, from 0, and the step.
     Step(usize, Box<ScenarioStep>),
     /// All steps are done.
     Done,
@@ -70,10 +70,9 @@ impl Player {
         self.waiting.is_none() && self.next >= self.steps.len()
     }
 
-    /// Goes on by one event of the region or one step, not beyond `until`.
+    /// Advances by one change of the region or one step, not beyond `until`.
     ///
-    /// # Errors
-    /// What a step asked for that can't be.
+    /// # Errors An impossible step.
     pub fn advance(&mut self, region: &mut SimulatedRegion, until: Timestamp) -> Result<Progress, String> {
         match self.waiting {
             Some(WaitingFor::Until(end)) => {
@@ -189,7 +188,7 @@ impl Player {
             | ScenarioStep::Grow { .. } => {
                 change_cluster(region, step)?;
             }
-            // Written out when the scenario was read.
+            // The parser has expanded it.
             ScenarioStep::Repeat { .. } => {}
         }
         Ok(())
@@ -289,7 +288,7 @@ fn interrupt_spot(region: &mut SimulatedRegion) -> Result<(), String> {
     region.twin().interrupt_spot(&spot.instance.id).map_err(|error| error.to_string())
 }
 
-/// Somebody does something to the first instance that runs.
+/// Moves the first running instance.
 fn push_instance(region: &SimulatedRegion, to: InstanceState) -> Result<(), String> {
     let running = region.twin().instances().into_iter().map(|record| record.instance.clone());
     let first =

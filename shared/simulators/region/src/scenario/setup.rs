@@ -28,16 +28,16 @@ use crate::outside::OutsideCluster;
 use crate::site::Site;
 use crate::wiring::WiringError;
 
-/// How a world differs from what its scenario says.
+/// Deviations of a world from its scenario.
 #[derive(Clone)]
 pub struct SetupOptions {
     /// The seed, instead of the scenario's.
     pub seed: Option<u64>,
-    /// Who decides the fate of calls and events.
+    /// The hooks that decide the fate of calls and events.
     pub hooks: Arc<dyn Hooks>,
     /// How stale an eventually consistent read can be.
     pub staleness_max: SignedDuration,
-    /// How long EC2 may not show what it did.
+    /// How long EC2's answers may lag behind its changes.
     pub consistency_delay_max: SignedDuration,
     /// How long things take in EC2.
     pub delays: Delays,
@@ -164,11 +164,10 @@ fn add_cluster(
     Ok(())
 }
 
-/// Adds a cluster that isn't in this process to a region: with its network and its stack, as [`build`] adds those that
-/// are. The form's objects are nobody's: the cluster has its own.
+/// Adds a cluster outside this process to a region, with its network and its stack, like those of [`build`]. The
+/// form's objects are ignored: the cluster has its own.
 ///
-/// # Errors
-/// [`SetupError`].
+/// # Errors [`SetupError`].
 pub fn add_outside(
     region: &mut SimulatedRegion,
     form: &ClusterForm,
@@ -194,7 +193,7 @@ const fn gate(open: bool) -> FeatureGate {
     if open { FeatureGate::Enabled } else { FeatureGate::Disabled }
 }
 
-/// What the cluster's own stack writes.
+/// Writes the registry entry of the cluster's stack.
 fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
     let wrong = |error: &dyn std::error::Error| SetupError::Registry(error.to_string());
     let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);

@@ -1,4 +1,4 @@
-//! How a region stands: its clusters' pods, claims with their nodes, and classes that aren't ready, a line each.
+//! A region's state in lines: its clusters' pods, claims with their nodes, and classes that aren't ready.
 
 use std::collections::BTreeMap;
 

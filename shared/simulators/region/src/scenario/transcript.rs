@@ -1,7 +1,7 @@
-//! What each step of a scenario produced, written to be read.
+//! A scenario's transcript, for reading.
 //!
-//! Decides the transcript's form: each step with what happened until the next one and how things stand then, where that
-//! changed. Times are counted from the step's beginning, so that a step more changes no line of the others.
+//! Decides its form: each step with the happenings until the next one, and the changed state after it. Times are
+//! counted from the step's beginning, so that a new step changes no other step's lines.
 
 use std::fmt::Write as _;
 
@@ -18,10 +18,9 @@ use crate::happening::{Happening, HappeningKind, for_people};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript(pub String);
 
-/// Plays a scenario to its end and writes down what each step produced.
+/// Plays a scenario to its end, and writes its transcript.
 ///
-/// # Errors
-/// What is wrong with the scenario, or what a step asked for that can't be.
+/// # Errors A malformed scenario, or an impossible step.
 pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
     let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
     let mut region = build(&scenario, &SetupOptions::default()).map_err(|error| chain(&error))?;
@@ -31,7 +30,7 @@ pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
     loop {
         match player.advance(&mut region, Timestamp::MAX)? {
             Progress::Step(number, step) => {
-                // What a step does at once belongs to it.
+                // The immediate happenings of a step belong to it.
                 let happened = region.take_happenings();
                 writer.stand(&region);
                 writer.begin(&region, number, &step);

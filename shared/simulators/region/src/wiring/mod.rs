@@ -1,8 +1,8 @@
-//! What wakes what, read from the stacks that are deployed: rules, patterns, schedules and queues.
+//! The wiring of functions, read from the deployed stacks: rules, patterns, schedules and queues.
 //!
-//! Decides nothing of its own: a rule that isn't in template.yaml doesn't exist here, and one that is there and that
-//! this machine can't play is an error, not a gap. What is read: `AWS::SQS::Queue`, `AWS::Events::Rule`,
-//! `AWS::Scheduler::Schedule` and the SQS events of `AWS::Serverless::Function`.
+//! Decides nothing of its own: only rules of template.yaml exist here, and one that can't be simulated is an error,
+//! not a gap. It reads `AWS::SQS::Queue`, `AWS::Events::Rule`, `AWS::Scheduler::Schedule` and the SQS events of
+//! `AWS::Serverless::Function`.
 
 mod pattern;
 mod read;
@@ -23,9 +23,9 @@ pub use read::{WiringError, read_cluster, read_region};
 pub struct QueueSpec {
     /// The function that it wakes.
     pub function: FunctionName,
-    /// How long a message that was taken stays invisible.
+    /// How long a received message stays invisible.
     pub visibility_timeout: SignedDuration,
-    /// How often a message is given before it goes to the dead-letter queue.
+    /// How often a message is received before it goes to the dead-letter queue.
     pub max_receive_count: u32,
     /// The most messages of one invocation.
     pub batch_size: usize,
@@ -42,9 +42,9 @@ pub struct Rule {
     pub name: String,
     /// Which bus.
     pub bus: BusName,
-    /// What it matches.
+    /// Its pattern.
     pub pattern: EventPattern,
-    /// The functions whose queues get the event.
+    /// The functions whose queues receive the event.
     pub targets: Vec<FunctionName>,
 }
 
@@ -64,11 +64,11 @@ pub struct Schedule {
     pub name: String,
     /// Its period.
     pub every: SignedDuration,
-    /// What it does.
+    /// Its target.
     pub target: ScheduleTarget,
 }
 
-/// What a schedule does.
+/// The target of a schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScheduleTarget {
     /// Sends this body to a function's queue.
@@ -89,7 +89,7 @@ pub enum ScheduleTarget {
     },
 }
 
-/// What the region's stack says.
+/// The wiring of the region's stack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wiring {
     /// A queue for each function.
@@ -101,12 +101,11 @@ pub struct Wiring {
 }
 
 impl Wiring {
-    /// The stack that this was built with: template.yaml.
+    /// The built-in stack: template.yaml.
     ///
-    /// # Errors
-    /// [`WiringError`] names the resource and the property.
+    /// # Errors [`WiringError`] names the resource and the property.
     pub fn built_in() -> Result<Self, WiringError> {
-        // It can't change while this runs, and a simulation asks for it at every seed.
+        // It never changes, and a simulation needs it for every seed.
         static READ: OnceLock<Wiring> = OnceLock::new();
         if let Some(wiring) = READ.get() {
             return Ok(wiring.clone());
@@ -115,7 +114,7 @@ impl Wiring {
         Ok(READ.get_or_init(|| wiring).clone())
     }
 
-    /// Which functions' queues get an event of a bus; a function that several rules name gets it once a rule.
+    /// The functions that receive an event of a bus; a function receives it once for each matching rule.
     #[must_use]
     pub fn route(&self, bus: BusName, event: &Value) -> Vec<FunctionName> {
         self.rules

@@ -1,4 +1,4 @@
-//! EventBridge's event patterns: those operators that the stacks use; any other is refused when the stack is read.
+//! EventBridge's event patterns, with the operators that the stacks use; any other is an error.
 //!
 //! Source: Amazon EventBridge User Guide, "Event pattern syntax" and "Comparison operators".
 
@@ -41,7 +41,7 @@ enum Comparison {
 pub struct PatternError {
     /// The field.
     pub field: String,
-    /// What is wrong there.
+    /// The problem.
     pub problem: String,
 }
 

@@ -10,7 +10,7 @@ use super::pattern::EventPattern;
 use super::{BusName, QueueSpec, Rule, Schedule, ScheduleTarget, Wiring};
 use crate::yaml;
 
-/// What can't be played of a stack.
+/// A part of a stack that can't be simulated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{resource}: `{property}` {problem}")]
 pub struct WiringError {
@@ -18,7 +18,7 @@ pub struct WiringError {
     pub resource: String,
     /// The property.
     pub property: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -28,12 +28,11 @@ fn wrong(resource: &str, property: &str, problem: impl Into<String>) -> WiringEr
 
 /// Reads the region's stack.
 ///
-/// # Errors
-/// [`WiringError`] for what this machine can't play.
+/// # Errors [`WiringError`] for a part that can't be simulated.
 pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
     let stack = Stack::parse("template.yaml", text, &[("Installation", "tenon")])?;
     let mut queues = BTreeMap::new();
-    // A function without a queue is invoked by CloudFormation, not by what happens here.
+    // CloudFormation invokes a function without a queue; nothing in the simulation does.
     let woken = stack.of_kind("AWS::Serverless::Function").filter(|(_, p)| p.get("Events").is_some());
     for (name, properties) in woken {
         let (function, spec) = read_function(&stack, name, properties)?;
@@ -54,14 +53,13 @@ pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
 
 /// Reads a cluster's stack, deployed with these parameters: its schedules.
 ///
-/// # Errors
-/// [`WiringError`] for what this machine can't play.
+/// # Errors [`WiringError`] for a part that can't be simulated.
 pub fn read_cluster(text: &str, parameters: &[(&str, &str)]) -> Result<Vec<Schedule>, WiringError> {
     read_schedules(&Stack::parse("infra/cluster.yaml", text, parameters)?)
 }
 
 struct Stack {
-    /// Logical id, type, properties; without those whose condition doesn't hold.
+    /// Logical id, type, properties; without resources whose condition is false.
     resources: Vec<(String, String, Value)>,
     parameters: BTreeMap<String, String>,
 }
@@ -134,7 +132,7 @@ fn holds(document: &Value, condition: &Value, parameters: &[(&str, &str)]) -> Op
     Some(given.or_else(default)? == text)
 }
 
-/// The function whose queue an ARN names: `!GetAtt ImagesQueue.Arn`.
+/// The function of a queue's ARN: `!GetAtt ImagesQueue.Arn`.
 fn queue_of(resource: &str, property: &str, arn: &Value) -> Result<FunctionName, WiringError> {
     let attribute = arn.get("Fn::GetAtt").and_then(Value::as_str);
     let logical = attribute.and_then(|a| a.strip_suffix("Queue.Arn"));

@@ -1,8 +1,8 @@
-//! The behaviours that every adapter of the table shares, to be run unchanged by each.
+//! The shared behaviours of all adapters of the table, run unchanged on each.
 //!
-//! A case is a function over a [`Harness`], which makes fresh tables and says what the adapter's surroundings can do.
-//! A case that needs what they can't is skipped, and the result says why. Cases fail with a sentence; they don't
-//! panic, so that one run reports about all of them.
+//! A case is a function over a [`Harness`], which creates fresh tables and tells the capabilities of the adapter's
+//! surroundings. A case that needs a missing capability is skipped with that reason. A case fails with a sentence
+//! instead of a panic, so that one run reports on all.
 
 mod reads;
 mod sizes;
@@ -16,12 +16,12 @@ use std::future::Future;
 use std::pin::Pin;
 use tenon_table::port::Table;
 
-/// What an adapter brings to be judged.
+/// An adapter under test.
 pub trait Harness: Sync {
     /// The adapter.
     type Table: Table;
 
-    /// An empty table, or one whose partitions that the cases use are empty.
+    /// An empty table, or one whose partitions for the cases are empty.
     fn fresh(&self) -> impl Future<Output = Self::Table> + Send;
 
     /// Whether the surroundings can do this.
@@ -30,14 +30,14 @@ pub trait Harness: Sync {
     /// The table's time.
     fn now(&self) -> Timestamp;
 
-    /// Lets the table's time pass; only asked where [`Capability::AdvanceTime`] is there.
+    /// Advances the table's time; called only with [`Capability::AdvanceTime`].
     fn advance(&self, by: SignedDuration) -> impl Future<Output = ()> + Send;
 }
 
-/// What not every table's surroundings can do.
+/// A capability that some tables' surroundings lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {
-    /// Time can be made to pass at once.
+    /// Time can be advanced at once.
     AdvanceTime,
     /// A key's throughput is enforced.
     Throughput,
@@ -64,7 +64,7 @@ impl fmt::Display for CaseFailure {
     }
 }
 
-/// What a case comes to.
+/// The result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaseOutcome {
     /// The adapter behaves so.
@@ -75,12 +75,12 @@ pub enum CaseOutcome {
     Failed(CaseFailure),
 }
 
-/// A case's name and what it came to.
+/// A case's name and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseResult {
     /// The case, as in [`CASES`].
     pub name: &'static str,
-    /// What it came to.
+    /// The result.
     pub outcome: CaseOutcome,
 }
 
@@ -90,13 +90,13 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<(), CaseFailure>> + Send +
 pub struct Case<H: Harness> {
     /// Its name, as in [`CASES`].
     pub name: &'static str,
-    /// What it needs of the surroundings.
+    /// The needed capabilities.
     pub needs: &'static [Capability],
     run: for<'a> fn(&'a H) -> Running<'a>,
 }
 
 impl<H: Harness> Case<H> {
-    /// Runs the case, or skips it where the surroundings lack what it needs.
+    /// Runs the case, or skips it if a capability is missing.
     pub async fn run(&self, harness: &H) -> CaseResult {
         let lacking = self.needs.iter().find(|need| harness.can(**need) == Can::No);
         let outcome = match lacking {

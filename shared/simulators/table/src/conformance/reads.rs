@@ -1,4 +1,4 @@
-//! What reads do: values, queries and their pages, batches.
+//! Reads: values, queries and their pages, batches.
 
 use super::Harness;
 use super::support::{Checked, PK, at_revision, equal, expect_error, fail, holds, item, key, ok, put, write};
@@ -116,7 +116,7 @@ pub(super) async fn a_limit_makes_pages_that_lead_on<H: Harness>(harness: &H) ->
     };
     let page = ok("a query", table.query(&Query { start_after: Some(next), ..query }).await)?;
     equal("the page after the last", &(page.items.len(), page.next), &(0, None))?;
-    // The same where the range itself says that nothing follows.
+    // The same, with a range after which nothing follows.
     let between = strong(SkRange::Between("ACTION".to_owned(), "ACTION#1".to_owned()));
     for (order, end) in [(QueryOrder::Ascending, "ACTION#1"), (QueryOrder::Descending, "ACTION")] {
         let query = Query { limit: Some(2), order, ..between.clone() };

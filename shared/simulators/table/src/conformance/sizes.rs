@@ -1,4 +1,4 @@
-//! What doesn't fit, at its boundary.
+//! Size limits, at their boundaries.
 
 use super::support::{
     Checked, at_revision, commit, equal, expect_error, fail, holds, item, key, ok, put, write,
@@ -37,7 +37,7 @@ pub(super) async fn an_item_holds_400_kilobytes<H: Harness>(harness: &H) -> Chec
     holds(&table, "A", Some(fitting)).await
 }
 
-/// The largest item with each kind of value goes, a byte more doesn't.
+/// The largest item with each kind of value is accepted, one byte more isn't.
 pub(super) async fn an_item_is_measured_to_the_byte<H: Harness>(harness: &H) -> Checked {
     let table = harness.fresh().await;
     let number = |text| ok("the number", Number::parse(text)).map(Value::N);

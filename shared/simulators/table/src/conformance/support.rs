@@ -1,4 +1,4 @@
-//! What the cases share: small worlds, and checks that fail with a sentence.
+//! Helpers of the cases: small worlds, and checks that fail with a sentence.
 
 use super::CaseFailure;
 use std::fmt::Debug;
@@ -78,7 +78,7 @@ pub(super) fn commit(
     Ok(Commit { token: ok("the token", CommitToken::parse(token))?, conditions, writes })
 }
 
-/// Runs these at once, as far as the adapter lets them, and gives what they gave, in their order.
+/// Runs these concurrently, as far as the adapter can, and returns their results in order.
 pub(super) async fn at_once<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     enum FutureRun<F: Future> {
         Going(Pin<Box<F>>),

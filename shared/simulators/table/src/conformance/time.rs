@@ -1,4 +1,4 @@
-//! What time does: consistency, throughput, expiry.
+//! Time: consistency, throughput, expiry.
 
 use super::support::{Checked, at_revision, commit, equal, fail, holds, item, key, ok, put, write};
 use super::{Can, Capability, Harness};

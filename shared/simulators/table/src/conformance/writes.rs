@@ -1,4 +1,4 @@
-//! What commits do: writes, the two kinds of condition, tokens, slices.
+//! Commits: writes, the two kinds of condition, tokens, slices.
 
 use super::Harness;
 use super::support::{
@@ -173,7 +173,7 @@ pub(super) async fn rivals_at_once_have_one_winner<H: Harness>(harness: &H) -> C
     equal("the revision after one race", &revision, &Some(number(1)))
 }
 
-/// Reserved words, paths, and what looks like a placeholder.
+/// Reserved words, paths, and text that looks like a placeholder.
 pub(super) async fn a_name_may_be_any_text<H: Harness>(harness: &H) -> Checked {
     let table = harness.fresh().await;
     let long = "n".repeat(300);
@@ -272,7 +272,7 @@ pub(super) async fn slices_stop_at_a_lost_race_and_keep_what_is_committed<H: Har
     }
     let rival = WriteCondition::Cluster { cluster: cluster()?, revision: 1 };
     ok("the rival", table.commit(&commit("rival", vec![rival], vec![])?).await)?;
-    // The first went through already: its token says so. The second loses.
+    // The first commit's token shows that it was applied. The second loses.
     let mut outcomes = Vec::new();
     for commit in slices.commits().iter().take(2) {
         outcomes.push(table.commit(commit).await);

@@ -1,4 +1,4 @@
-//! One example of every kind: its golden form, its way back, and what a reader says of a broken one.
+//! One example of every kind: its golden form, its reading, and the error for a broken one.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ mod samples;
 
 use samples::*;
 
-/// A kind's golden text; asserts that what is written reads back as it was.
+/// A kind's golden text; asserts that it reads back as the same value.
 fn golden<T: ItemForm + PartialEq + std::fmt::Debug>(text: &mut String, key: Key, value: &T) {
     let item = to_item(value);
     assert_eq!(from_item::<T>(&key, &item).unwrap(), *value);
@@ -123,7 +123,7 @@ fn prices_are_named_by_their_currency_and_by_whose_they_are() {
     assert!(item.keys().all(|name| !name.contains("usd")), "{item:?}");
     let key = keys::instance_type(&region(), &chinese.name);
     assert_eq!(from_item::<TypeRecord>(&key, &item).unwrap(), chinese);
-    // What was written under the other name before goes.
+    // The attribute with the other currency's name is removed.
     let Write::Set { remove, .. } = set(key, &chinese) else { panic!() };
     assert!(remove.contains(&"on_demand_usd_per_hour".to_owned()), "{remove:?}");
 }
@@ -180,7 +180,7 @@ fn versions_are_read_one_before_and_one_after() {
     );
 }
 
-/// As before marks had a revision, and instances an offering.
+/// Older marks without a revision, and instances without an offering.
 #[test]
 fn a_launchs_request_is_deflated_and_read_plain_as_well() {
     let key = keys::launch(&cluster(), &launch().id);
@@ -211,7 +211,7 @@ fn a_mark_and_an_owner_of_before_are_read() {
     assert_eq!(from_item::<InstanceOwner>(&key, &item).unwrap(), owner);
 }
 
-/// DynamoDB may delete a mark only when it says nothing any more; a lease that ends is one attribute less.
+/// DynamoDB may delete a mark only after its effect has ended; an ended lease is one attribute less.
 #[test]
 fn a_mark_expires_when_it_is_forgotten() {
     let check = |mark: &Mark, forgotten: &str| {
