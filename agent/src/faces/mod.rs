@@ -146,7 +146,7 @@ pub fn plan_faces(decided: &Decided, shown: &Shown, actions: &[Action], now: Tim
     faces
 }
 
-/// A status with the conditions of findings about the object; `None` without a status.
+/// A status with the conditions of findings about the object; `None` without a status and without findings.
 fn with_told(
     status: Option<Value>,
     decided: &Decided,
