@@ -146,7 +146,7 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     faces
 }
 
-/// A status with the conditions of findings about the object; `None` without a status.
+/// A status with the conditions of findings about the object; `None` without a status and without findings.
 fn with_told(status: Option<Value>, decided: &Decided, kind: SubjectKind, object: &Value) -> Option<Value> {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or_default();
     let decides = status.is_some();
