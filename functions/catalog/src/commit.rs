@@ -75,15 +75,7 @@ async fn commit_part<P: Ports>(
             Err(CommitError::LostRace { lost: conditions }) => {
                 lost = Some(CommitError::LostRace { lost: conditions })
             }
-            Err(
-                error @ (CommitError::Conflict { .. }
-                | CommitError::TokenMismatch { .. }
-                | CommitError::Throttled { .. }
-                | CommitError::ItemTooLarge { .. }
-                | CommitError::TooLarge { .. }
-                | CommitError::Invalid { .. }
-                | CommitError::Unavailable(_)),
-            ) => return Err(HandlerError::Commit(error)),
+            Err(error) => return Err(HandlerError::Commit(error)),
         }
     }
     lost.map_or(Ok(None), |error| Err(HandlerError::Commit(error)))
@@ -129,15 +121,7 @@ pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &types::TypesPlan) -
         match ports.table().commit(&content_commit(Vec::new(), vec![write])).await {
             Ok(()) => {}
             Err(CommitError::Throttled { .. }) => return Ok(()),
-            Err(
-                error @ (CommitError::LostRace { .. }
-                | CommitError::Conflict { .. }
-                | CommitError::TokenMismatch { .. }
-                | CommitError::ItemTooLarge { .. }
-                | CommitError::TooLarge { .. }
-                | CommitError::Invalid { .. }
-                | CommitError::Unavailable(_)),
-            ) => return Err(HandlerError::Commit(error)),
+            Err(error) => return Err(HandlerError::Commit(error)),
         }
     }
     Ok(())

@@ -98,14 +98,7 @@ async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut CommittedClaims) -
             done.lost += 1;
             Ok(false)
         }
-        Err(
-            error @ (CommitError::TokenMismatch { .. }
-            | CommitError::Throttled { .. }
-            | CommitError::ItemTooLarge { .. }
-            | CommitError::TooLarge { .. }
-            | CommitError::Invalid { .. }
-            | CommitError::Unavailable(_)),
-        ) => Err(error.into()),
+        Err(error) => Err(error.into()),
     }
 }
 

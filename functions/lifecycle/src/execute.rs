@@ -105,14 +105,7 @@ fn unless_busy(answer: Result<(), Ec2Error>) -> Result<(), Ec2Error> {
             | Ec2Error::NoAnswer { .. }
             | Ec2Error::NotFound { .. },
         ) => Ok(()),
-        Err(
-            error @ (Ec2Error::AlreadyExists { .. }
-            | Ec2Error::Unauthorized { .. }
-            | Ec2Error::IdempotentParameterMismatch { .. }
-            | Ec2Error::Refused { .. }
-            | Ec2Error::Invalid { .. }
-            | Ec2Error::Unknown { .. }),
-        ) => Err(error),
+        Err(error) => Err(error),
     }
 }
 

@@ -170,7 +170,7 @@ async fn observe_new_types<P: Ports>(
         Err(CatalogError::Missing { .. } | CatalogError::Corrupt { .. } | CatalogError::Pack { .. }) => {
             return Ok(());
         }
-        Err(error @ (CatalogError::Read(_) | CatalogError::Form(_))) => return Err(catalog_error(error)),
+        Err(error) => return Err(catalog_error(error)),
     };
     if let Some(PartData::InstanceTypes(known)) = parts.get(&part).map(|found| &*found.data) {
         let records = unwritten.iter().filter_map(|name| known.get(name)).map(|f| TypeRecord::described(f));

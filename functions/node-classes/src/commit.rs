@@ -32,15 +32,7 @@ pub(crate) async fn commit<P: Ports>(
             Err(CommitError::LostRace { .. }) => {
                 committed.lost.insert(name.clone());
             }
-            Err(
-                error @ (CommitError::Conflict { .. }
-                | CommitError::TokenMismatch { .. }
-                | CommitError::Throttled { .. }
-                | CommitError::ItemTooLarge { .. }
-                | CommitError::TooLarge { .. }
-                | CommitError::Invalid { .. }
-                | CommitError::Unavailable(_)),
-            ) => return Err(HandlerError::Commit(error)),
+            Err(error) => return Err(HandlerError::Commit(error)),
         }
     }
     Ok(committed)

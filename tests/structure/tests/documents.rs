@@ -142,7 +142,7 @@ fn the_layout_of_the_readme_is_there() {
 #[test]
 fn commands_in_documents_exist() {
     let known: BTreeSet<String> =
-        variants(&read("cli/src/args.rs"), "Command").iter().map(|name| name.to_lowercase()).collect();
+        variants(&read("cli/src/args.rs"), "CliCommand").iter().map(|name| name.to_lowercase()).collect();
     assert!(known.contains("simulate"), "{known:?}");
     let mut wrong = Vec::new();
     for (path, text) in documents() {

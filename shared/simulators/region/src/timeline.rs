@@ -1,6 +1,6 @@
 //! The region's agenda of due things.
 //!
-//! Invariant: equal times run in [`Due`]'s order (world first, then schedules, deliveries, queues, tasks, agents),
+//! Invariant: equal times run in [`TimelineEvent`]'s order (world first, then schedules, deliveries, queues, tasks, agents),
 //! and equal ones of those in the order of their insertion. So one seed gives one history.
 
 use std::cmp::Reverse;

@@ -37,7 +37,8 @@ fn capital(word: &str) -> String {
 
 /// Methods that are called on a client, and builders that a client sends.
 fn methods(source: &str) -> BTreeSet<String> {
-    let source: String = source.split_whitespace().collect();
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let source: String = code.flat_map(str::split_whitespace).collect();
     // Clients are called so, or by their service's name.
     let called =
         ["client.", "client().", "sqs.", "events."].into_iter().flat_map(|name| source.split(name).skip(1));
