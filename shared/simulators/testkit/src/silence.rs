@@ -4,6 +4,7 @@
 //! pods fit: those that never do are made so, and named so.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -52,7 +53,8 @@ pub(crate) fn withdraw(region: &SimulatedRegion, cluster: &ClusterName) {
     }
 }
 
-/// Pods that fit nowhere of which nobody is told, of a cluster: the provisioner tells in the table, the agent in an Event.
+/// Pods that fit nowhere of which somebody isn't told, with what is missing: the provisioner tells in the table, the agent
+/// in an Event.
 pub(crate) fn untold(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
     let key = keys::told(cluster, FunctionName::Provisioner);
@@ -68,11 +70,17 @@ pub(crate) fn untold(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSe
                 && note.about.namespace == object::namespace(pod)
         })
     };
+    let missing = |pod: &Value| {
+        let place = format!("{}/{}", object::namespace(pod), object::name(pod));
+        match (in_table.contains(&place), has_event(pod)) {
+            (true, true) => None,
+            (true, false) => Some(format!("{place} has no Event")),
+            (false, _) => Some(format!("{place} is in no finding of the provisioner: {in_table:?}")),
+        }
+    };
     let pods = site.cluster().objects(Kind::Pod);
-    let untold =
-        pods.iter().filter(|pod| never_fits(pod) && text(pod, "/metadata/deletionTimestamp").is_none());
-    let place = |pod: &Value| format!("{}/{}", object::namespace(pod), object::name(pod));
-    untold.filter(|pod| !in_table.contains(&place(pod)) || !has_event(pod)).map(|pod| place(pod)).collect()
+    let stays = |pod: &&Arc<Value>| never_fits(pod) && text(pod, "/metadata/deletionTimestamp").is_none();
+    pods.iter().filter(stays).filter_map(|pod| missing(pod)).collect()
 }
 
 /// Of a pod that gets no node somebody is told within [`TOLD_WITHIN`] of the last fault.
@@ -85,7 +93,7 @@ pub(crate) fn invariant_nothing_silent(
 ) -> Result<(), (Invariant, String)> {
     match untold.first() {
         Some(pod) if now.duration_since(calm_since) > TOLD_WITHIN => {
-            let text = format!("pod {pod} fits nowhere, and nobody was told since {calm_since}");
+            let text = format!("a pod fits nowhere and nobody was told since {calm_since}: {pod}");
             Err((Invariant::NothingSilent, text))
         }
         Some(_) | None => Ok(()),
