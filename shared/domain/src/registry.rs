@@ -60,29 +60,13 @@ impl Default for ClusterSettings {
     }
 }
 
-/// Whether something is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FeatureGate {
-    /// It is.
-    Enabled,
-    /// It isn't, and the guarded behaviour doesn't exist.
-    Disabled,
-}
-
-impl FeatureGate {
-    /// The state's name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Enabled => "Enabled",
-            Self::Disabled => "Disabled",
-        }
-    }
-
-    /// The state of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Enabled, Self::Disabled].into_iter().find(|gate| gate.as_str() == text)
+crate::words! {
+    /// Whether something is open.
+    pub enum FeatureGate {
+        /// It is.
+        Enabled,
+        /// It isn't, and the guarded behaviour doesn't exist.
+        Disabled,
     }
 }
 

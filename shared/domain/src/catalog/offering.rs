@@ -4,7 +4,6 @@
 //! unavailable offering stays with its reason, because running nodes need its price.
 
 use std::cmp::Reverse;
-use std::fmt;
 
 use jiff::Timestamp;
 
@@ -16,41 +15,16 @@ use crate::money::UsdPerHour;
 use crate::requirement::Requirements;
 use crate::reservation::ReservationKind;
 
-/// The capacity type, in the order of preference at equal prices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CapacityType {
-    /// In a capacity reservation, paid for already.
-    Reserved,
-    /// Spot.
-    Spot,
-    /// On demand.
-    OnDemand,
-}
-
-impl CapacityType {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
-
-    /// The value of `karpenter.sh/capacity-type`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reserved => "reserved",
-            Self::Spot => "spot",
-            Self::OnDemand => "on-demand",
-        }
-    }
-
-    /// The capacity type of that label's value.
-    #[must_use]
-    pub fn from_label(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|capacity_type| capacity_type.as_str() == value)
-    }
-}
-
-impl fmt::Display for CapacityType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::words! {
+    /// The capacity type, in the order of preference at equal prices. Its words are the values of
+    /// `karpenter.sh/capacity-type`.
+    pub enum CapacityType {
+        /// In a capacity reservation, paid for already.
+        Reserved = "reserved",
+        /// Spot.
+        Spot = "spot",
+        /// On demand.
+        OnDemand = "on-demand",
     }
 }
 
