@@ -148,8 +148,10 @@ impl<T> std::ops::Deref for Ready<T> {
 /// The reason of a class that `node-classes` hasn't resolved yet.
 pub const NOT_RESOLVED: &str = "AwaitingReconciliation";
 
-/// Why a decision waits. Not an error: it ends in the report, the journal and a condition.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// Why a decision waits. Not an error: it ends in the report, the journal and a condition. Conditions, reports and
+/// metrics have its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Waiting {
     /// A part of the catalogue never arrived.
     CatalogNotHydrated {
@@ -216,22 +218,6 @@ impl Waiting {
             | Self::SnapshotTooLarge { .. }
             | Self::ClusterNotRegistered
             | Self::TableRestored => None,
-        }
-    }
-
-    /// The reason, as conditions, reports and metrics name it.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::CatalogNotHydrated { .. } => "CatalogNotHydrated",
-            Self::CatalogStale { .. } => "CatalogStale",
-            Self::SnapshotMissing => "SnapshotMissing",
-            Self::SnapshotStale { .. } => "SnapshotStale",
-            Self::SnapshotTooLarge { .. } => "SnapshotTooLarge",
-            Self::NodeClassNotReady { .. } => "NodeClassNotReady",
-            Self::LaunchRefused { .. } => "LaunchRefused",
-            Self::ClusterNotRegistered => "ClusterNotRegistered",
-            Self::TableRestored => "TableRestored",
         }
     }
 }
@@ -322,7 +308,7 @@ mod tests {
         let limit = CatalogPart::SpotPrices.stale_after().as_secs();
         assert!(require(CatalogPart::SpotPrices, Some(((), at(0))), at(limit)).is_ok());
         let waiting = require(CatalogPart::SpotPrices, Some(((), at(0))), at(limit + 1)).unwrap_err();
-        assert_eq!(waiting.reason(), "CatalogStale");
+        assert_eq!(waiting.into_str(), "CatalogStale");
     }
 
     #[test]

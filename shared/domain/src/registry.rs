@@ -62,25 +62,21 @@ impl Default for ClusterSettings {
 
 crate::words! {
     /// Whether something is open.
+    #[derive(Default)]
     pub enum FeatureGate {
         /// It is.
         Enabled,
         /// It isn't, and the guarded behaviour doesn't exist.
+        #[default]
         Disabled,
     }
 }
 
 /// The gates, parsed once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gates {
     /// `ReservedCapacity`: capacity reservations are offerings.
     pub reserved_capacity: FeatureGate,
-}
-
-impl Default for Gates {
-    fn default() -> Self {
-        Self { reserved_capacity: FeatureGate::Disabled }
-    }
 }
 
 /// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.

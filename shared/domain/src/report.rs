@@ -257,7 +257,7 @@ impl Report {
             | Waiting::TableRestored => (SubjectKind::Pool, all, Shown::Waiting),
         };
         let (subject, why) = (Subject { kind, name }, waiting.to_string());
-        let found = Finding::waiting(subject, waiting.reason(), "{by} waits", why);
+        let found = Finding::waiting(subject, waiting.into_str(), "{by} waits", why);
         self.tell(found.condition(waiting.condition().unwrap_or_default()).shown(shown));
     }
 

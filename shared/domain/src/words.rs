@@ -3,8 +3,8 @@
 /// Declares enums whose variants each have one word: in the table, in manifests, on the command line.
 ///
 /// A variant's word is its own name, or the literal after its `=`, so a variant and its word stand once. Each enum gets
-/// the derives of a plain name, `ALL`, `as_str`, `parse` and `Display`. Derives such as `strum`'s don't give `ALL` as an
-/// array nor a constant `as_str` under that name, and take more lines.
+/// the derives of a plain name, `ALL`, `as_str`, `parse` and `Display`: `strum`'s derives of the same are longer at each
+/// enum, and have no array of all. An enum with data, which only needs its name, has `strum::IntoStaticStr`.
 ///
 /// ```
 /// tenon_domain::words! {

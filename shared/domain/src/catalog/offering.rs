@@ -79,8 +79,9 @@ impl Availability {
     }
 }
 
-/// The reason why an offering is unavailable.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+/// The reason why an offering is unavailable. Reports and metrics have its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Unavailability {
     /// EC2 doesn't have the type in this zone.
     #[error("the zone doesn't offer the type")]
@@ -114,21 +115,6 @@ pub enum Unavailability {
 }
 
 impl Unavailability {
-    /// The stable reason, for reports and metrics.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotOffered => "NotOffered",
-            Self::NoSubnet => "NoSubnet",
-            Self::Incompatible(_) => "Incompatible",
-            Self::PriceUnknown => "PriceUnknown",
-            Self::Exhausted { .. } => "Exhausted",
-            Self::ZoneShifted => "ZoneShifted",
-            Self::ReservationUsedUp => "ReservationUsedUp",
-            Self::ReservationExpiring => "ReservationExpiring",
-        }
-    }
-
     /// Whether the type can never be in this zone for this class, so that the zone isn't one of the type's.
     #[must_use]
     pub const fn rules_zone_out(&self) -> bool {

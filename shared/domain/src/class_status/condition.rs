@@ -134,36 +134,10 @@ impl Condition {
     /// The reason as the object's status shows it: the type's own name where the condition holds.
     #[must_use]
     pub fn reason_text(&self) -> &'static str {
-        match self.reason {
-            ConditionReason::Holds => self.condition.reason_of_true(),
-            ConditionReason::AmiNotFound
-            | ConditionReason::UnsupportedAlias
-            | ConditionReason::AmiResolutionFailed
-            | ConditionReason::SubnetsNotFound
-            | ConditionReason::SubnetResolutionFailed
-            | ConditionReason::SecurityGroupsNotFound
-            | ConditionReason::SecurityGroupResolutionFailed
-            | ConditionReason::InstanceProfileNotFound
-            | ConditionReason::InstanceProfileResolutionFailed
-            | ConditionReason::SnapshotNotFound
-            | ConditionReason::CapacityReservationResolutionFailed
-            | ConditionReason::NotAllowed
-            | ConditionReason::ClusterNotRegistered
-            | ConditionReason::DependenciesNotReady
-            | ConditionReason::ClusterCidrResolutionFailed
-            | ConditionReason::InvalidKubeletConfiguration
-            | ConditionReason::UnsupportedKubeletConfiguration
-            | ConditionReason::TagValidationFailed
-            | ConditionReason::UserDataSizeLimitExceeded
-            | ConditionReason::CreateLaunchTemplateAuthCheckFailed
-            | ConditionReason::CreateFleetAuthCheckFailed
-            | ConditionReason::RunInstancesAuthCheckFailed
-            | ConditionReason::LaunchRefused
-            | ConditionReason::ValidationIncomplete
-            | ConditionReason::UnhealthyDependents
-            | ConditionReason::UnsupportedFields
-            | ConditionReason::ZonalShiftActive
-            | ConditionReason::ZonalShiftResolutionFailed => self.reason.as_str(),
+        if self.reason == ConditionReason::Holds {
+            self.condition.reason_of_true()
+        } else {
+            self.reason.as_str()
         }
     }
 }
