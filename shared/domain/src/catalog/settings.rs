@@ -291,13 +291,15 @@ pub struct EbsVolume {
     pub volume_initialization_rate: Option<u32>,
 }
 
-/// `spec.instanceStorePolicy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "an instance store policy")]
-pub enum InstanceStorePolicy {
-    /// `RAID0`: the host's disks as one, for the kubelet and containerd.
-    #[serde(rename = "RAID0")]
-    Raid0,
+crate::words! {
+    /// `spec.instanceStorePolicy`.
+    #[derive(Deserialize)]
+    #[serde(rename = "an instance store policy")]
+    pub enum InstanceStorePolicy {
+        /// `RAID0`: the host's disks as one, for the kubelet and containerd.
+        #[serde(rename = "RAID0")]
+        Raid0 = "RAID0",
+    }
 }
 
 /// An item of `spec.networkInterfaces`.
@@ -314,14 +316,16 @@ pub struct NetworkInterface {
     pub interface_type: InterfaceType,
 }
 
-/// `interfaceType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "an interface type", rename_all = "kebab-case")]
-pub enum InterfaceType {
-    /// `interface`: has addresses.
-    Interface,
-    /// `efa-only`: an Elastic Fabric Adapter without addresses.
-    EfaOnly,
+crate::words! {
+    /// `interfaceType`.
+    #[derive(Deserialize)]
+    #[serde(rename = "an interface type", rename_all = "kebab-case")]
+    pub enum InterfaceType {
+        /// `interface`: has addresses.
+        Interface = "interface",
+        /// `efa-only`: an Elastic Fabric Adapter without addresses.
+        EfaOnly = "efa-only",
+    }
 }
 
 /// `spec.connectionTracking`, in seconds.
@@ -339,14 +343,16 @@ pub struct ConnectionTracking {
     pub udp_timeout_seconds: Option<u32>,
 }
 
-/// `spec.cpuOptions.nestedVirtualization`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "a CPU option", rename_all = "lowercase")]
-pub enum NestedVirtualization {
-    /// `enabled`.
-    Enabled,
-    /// `disabled`.
-    Disabled,
+crate::words! {
+    /// `spec.cpuOptions.nestedVirtualization`.
+    #[derive(Deserialize)]
+    #[serde(rename = "a CPU option", rename_all = "lowercase")]
+    pub enum NestedVirtualization {
+        /// `enabled`.
+        Enabled = "enabled",
+        /// `disabled`.
+        Disabled = "disabled",
+    }
 }
 
 /// A quantity in whole units, rounded up; nothing if it is negative.
