@@ -2,7 +2,6 @@
 //!
 //! Decides the variables, and reports all problems at once.
 
-use std::fmt;
 use std::net::SocketAddr;
 
 use tenon_domain::id::ClusterName;
@@ -34,16 +33,9 @@ pub struct AgentConfiguration {
 }
 
 /// All that is wrong with the environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
 pub struct ConfigurationErrors(Vec<String>);
-
-impl fmt::Display for ConfigurationErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
-    }
-}
-
-impl std::error::Error for ConfigurationErrors {}
 
 impl AgentConfiguration {
     /// Reads the environment.

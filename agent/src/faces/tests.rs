@@ -337,9 +337,9 @@ fn every_reason_that_a_class_can_have_is_one_that_the_api_server_takes() {
     for reason in ConditionReason::ALL {
         for condition in ConditionType::ALL {
             let condition = Condition {
-                condition: *condition,
+                condition,
                 status: ConditionStatus::False,
-                reason: *reason,
+                reason,
                 message: String::new(),
                 since: at(10),
                 observed_generation: 1,

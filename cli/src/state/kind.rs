@@ -1,70 +1,35 @@
 //! What can be listed and what can be asked about.
 
-/// What `tenon get` lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum GetKind {
-    /// NodeClaims
-    Claims,
-    /// Nodes, as the agent reported them
-    Nodes,
-    /// NodePools
-    Pools,
-    /// EC2NodeClasses, as they resolved
-    Classes,
-    /// Images
-    Images,
-    /// Instance types
-    Types,
-    /// Capacity that EC2 refused
-    Unavailable,
-    /// Memory that kubelets reported, by type, image and cluster
-    Learned,
-    /// Disruption commands that replace nodes
-    Rollouts,
-    /// Parts of the catalogue
-    Catalog,
-    /// Decisions of today
-    Events,
+tenon_domain::words! {
+    /// What `tenon get` lists. The command line has its word.
+    #[derive(clap::ValueEnum)]
+    pub(crate) enum GetKind {
+        /// NodeClaims
+        Claims = "claims",
+        /// Nodes, as the agent reported them
+        Nodes = "nodes",
+        /// NodePools
+        Pools = "pools",
+        /// EC2NodeClasses, as they resolved
+        Classes = "classes",
+        /// Images
+        Images = "images",
+        /// Instance types
+        Types = "types",
+        /// Capacity that EC2 refused
+        Unavailable = "unavailable",
+        /// Memory that kubelets reported, by type, image and cluster
+        Learned = "learned",
+        /// Disruption commands that replace nodes
+        Rollouts = "rollouts",
+        /// Parts of the catalogue
+        Catalog = "catalog",
+        /// Decisions of today
+        Events = "events",
+    }
 }
 
 impl GetKind {
-    /// All kinds.
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Claims,
-        Self::Nodes,
-        Self::Pools,
-        Self::Classes,
-        Self::Images,
-        Self::Types,
-        Self::Unavailable,
-        Self::Learned,
-        Self::Rollouts,
-        Self::Catalog,
-        Self::Events,
-    ];
-
-    /// Its name on the command line.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claims => "claims",
-            Self::Nodes => "nodes",
-            Self::Pools => "pools",
-            Self::Classes => "classes",
-            Self::Images => "images",
-            Self::Types => "types",
-            Self::Unavailable => "unavailable",
-            Self::Learned => "learned",
-            Self::Rollouts => "rollouts",
-            Self::Catalog => "catalog",
-            Self::Events => "events",
-        }
-    }
-
-    /// The kind of that name.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-
     /// `kind` of the list's document.
     pub(crate) const fn list_kind(self) -> &'static str {
         match self {
@@ -115,46 +80,29 @@ pub(crate) enum BelongsTo {
     Cluster,
 }
 
-/// What `tenon why` tells the story of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum StoryOf {
-    /// A NodeClaim
-    Claim,
-    /// A Node: its claim's story
-    Node,
-    /// A pod, `[NAMESPACE/]NAME`: its own and that of the claims that were launched for it
-    Pod,
-    /// An EC2NodeClass
-    Class,
-    /// An image
-    Image,
+tenon_domain::words! {
+    /// What `tenon why` tells the story of. The command line has its word.
+    #[derive(clap::ValueEnum)]
+    pub(crate) enum StoryOf {
+        /// A NodeClaim
+        Claim = "claim",
+        /// A Node: its claim's story
+        Node = "node",
+        /// A pod, `[NAMESPACE/]NAME`: its own and that of the claims that were launched for it
+        Pod = "pod",
+        /// An EC2NodeClass
+        Class = "class",
+        /// An image
+        Image = "image",
+    }
 }
 
 impl StoryOf {
-    /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Claim, Self::Node, Self::Pod, Self::Class, Self::Image];
-
     /// Whose decisions they are; a cluster has its own about the region's images.
     pub(crate) const fn belongs_to(self) -> BelongsTo {
         match self {
             Self::Claim | Self::Node | Self::Pod | Self::Class => BelongsTo::Cluster,
             Self::Image => BelongsTo::Region,
         }
-    }
-
-    /// Its name on the command line.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Node => "node",
-            Self::Pod => "pod",
-            Self::Class => "class",
-            Self::Image => "image",
-        }
-    }
-
-    /// The one of that name.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|of| of.as_str() == text)
     }
 }

@@ -8,7 +8,7 @@ use crate::plan::ImagesPlan;
 pub(crate) async fn execute<P: Ports>(ports: &P, plan: &ImagesPlan) {
     let event = |change: &crate::plan::ImageChange| {
         let detail = json!({ "image": change.record.id.as_str(), "state": change.record.state.as_str() });
-        let detail_type = change.announcement?.detail_type();
+        let detail_type = change.announcement?.as_str();
         Some(BusEvent::new(ports.installation(), None, detail_type, detail))
     };
     let events: Vec<BusEvent> = plan.changes.iter().filter_map(event).collect();

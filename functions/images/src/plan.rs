@@ -55,23 +55,13 @@ pub struct ImageChange {
     pub expires_at: Option<Timestamp>,
 }
 
-/// An announcement about an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Announcement {
-    /// It can be launched.
-    Available,
-    /// It can't be launched.
-    Rejected,
-}
-
-impl Announcement {
-    /// The event's `detail-type`.
-    #[must_use]
-    pub const fn detail_type(self) -> &'static str {
-        match self {
-            Self::Available => "Image Available",
-            Self::Rejected => "Image Rejected",
-        }
+tenon_domain::words! {
+    /// An announcement about an image. Its words are the event's `detail-type`.
+    pub enum Announcement {
+        /// It can be launched.
+        Available = "Image Available",
+        /// It can't be launched.
+        Rejected = "Image Rejected",
     }
 }
 

@@ -15,8 +15,8 @@ use tenon_domain::api::node_class::{
 };
 use tenon_domain::catalog::NodeSettings;
 use tenon_domain::catalog::settings::{
-    BlockDevice, ConnectionTracking, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType,
-    KubeletConfiguration, NestedVirtualization, NetworkInterface, PartsPerMillion, Reserved,
+    BlockDevice, ConnectionTracking, EbsVolume, EvictionThreshold, InstanceStorePolicy, KubeletConfiguration,
+    NestedVirtualization, NetworkInterface, PartsPerMillion, Reserved,
 };
 use tenon_domain::class_status::ClassStatus;
 use tenon_table::form_digest;
@@ -159,23 +159,12 @@ fn write_settings(settings: &NodeSettings, to: &mut Attributes) {
     to.text("ami_family", ami_family.as_str());
     to.map("kubelet", |to| write_kubelet(kubelet, to));
     to.list_if("block_devices", some(block_devices), |device, to| write_device(device, to));
-    to.text_if(
-        "instance_store",
-        instance_store_policy.map(|policy| match policy {
-            InstanceStorePolicy::Raid0 => "RAID0",
-        }),
-    );
+    to.text_if("instance_store", instance_store_policy.map(InstanceStorePolicy::as_str));
     to.list_if("interfaces", some(network_interfaces), |interface, to| {
         let NetworkInterface { network_card_index, device_index, interface_type } = interface;
         to.number("card", *network_card_index);
         to.number("device", *device_index);
-        to.text(
-            "kind",
-            match interface_type {
-                InterfaceType::Interface => "interface",
-                InterfaceType::EfaOnly => "efa-only",
-            },
-        );
+        to.text("kind", interface_type.as_str());
     });
     to.map_if("connection_tracking", connection_tracking.as_ref(), |tracking, to| {
         let ConnectionTracking {
@@ -187,13 +176,7 @@ fn write_settings(settings: &NodeSettings, to: &mut Attributes) {
         to.number_if("udp_stream", *udp_stream_timeout_seconds);
         to.number_if("udp", *udp_timeout_seconds);
     });
-    to.text_if(
-        "nested_virtualization",
-        nested_virtualization.map(|nested| match nested {
-            NestedVirtualization::Enabled => "enabled",
-            NestedVirtualization::Disabled => "disabled",
-        }),
-    );
+    to.text_if("nested_virtualization", nested_virtualization.map(NestedVirtualization::as_str));
     to.text_if("placement", placement_strategy.map(|strategy| strategy.as_str()));
     to.number("reserved_enis", *reserved_enis);
     to.number("memory_overhead", *overhead);

@@ -28,22 +28,16 @@ const COMMON: [(&str, &str); 4] = [
     ("marketoption", "OnDemand"),
 ];
 
-/// The lists that make up a region's prices, one after the other. Bare metal isn't shared, and costs the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PriceList {
-    Shared,
-    BareMetal,
+tenon_domain::words! {
+    /// The lists that make up a region's prices, one after the other. Bare metal isn't shared, and costs the same. Page
+    /// tokens have its word.
+    enum PriceList {
+        Shared = "shared",
+        BareMetal = "bare-metal",
+    }
 }
 
 impl PriceList {
-    /// Its name in page tokens.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::BareMetal => "bare-metal",
-        }
-    }
-
     const fn filters(self) -> [(&'static str, &'static str); 2] {
         match self {
             Self::Shared => [("tenancy", "Shared"), ("productFamily", "Compute Instance")],

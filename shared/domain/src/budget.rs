@@ -15,48 +15,20 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::requirement::hints::{UnknownWordError, parse_word};
-
 /// The allowance of an inactive budget: the peer's largest 32-bit integer.
 pub const UNBOUNDED: u32 = i32::MAX.unsigned_abs();
 
-/// Why a node is disrupted on our own will.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
-#[serde(rename = "a disruption reason")]
-pub enum DisruptionReason {
-    /// It can be replaced by something cheaper.
-    Underutilized,
-    /// No pods are on it.
-    Empty,
-    /// The claim differs from what its pool and class ask for.
-    Drifted,
-}
-
-impl DisruptionReason {
-    /// All reasons.
-    pub const ALL: [Self; 3] = [Self::Underutilized, Self::Empty, Self::Drifted];
-
-    /// The word in manifests and records.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Underutilized => "Underutilized",
-            Self::Empty => "Empty",
-            Self::Drifted => "Drifted",
-        }
-    }
-
-    /// Parses the word.
-    ///
-    /// # Errors [`UnknownWordError`] names the nearest reason.
-    pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
-        parse_word("a disruption reason", text, &Self::ALL, Self::as_str)
-    }
-}
-
-impl fmt::Display for DisruptionReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::words! {
+    /// Why a node is disrupted on our own will. Manifests and records have its word.
+    #[derive(serde::Deserialize)]
+    #[serde(rename = "a disruption reason")]
+    pub enum DisruptionReason {
+        /// It can be replaced by something cheaper.
+        Underutilized,
+        /// No pods are on it.
+        Empty,
+        /// The claim differs from what its pool and class ask for.
+        Drifted,
     }
 }
 
@@ -472,7 +444,6 @@ mod tests {
             let error = Budget::parse(nodes, schedule, duration).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
-        assert_eq!(DisruptionReason::parse("Drift").unwrap_err().nearest.as_deref(), Some("Drifted"));
     }
 
     #[test]

@@ -31,8 +31,9 @@ pub struct Command {
     pub created_at: Timestamp,
 }
 
-/// How far a command is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// How far a command is. The table has its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum CommandState {
     /// Its replacements aren't all initialised yet.
     Replacing {
@@ -53,18 +54,6 @@ pub enum CommandState {
         /// When.
         at: Timestamp,
     },
-}
-
-impl CommandState {
-    /// The state's name.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Replacing { .. } => "Replacing",
-            Self::Draining { .. } => "Draining",
-            Self::Done { .. } => "Done",
-        }
-    }
 }
 
 impl Command {

@@ -17,40 +17,22 @@ pub const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
 /// How often an agent confirms an unchanged snapshot.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
 
-/// A part of the catalogue. Each is refreshed, and becomes stale, on its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CatalogPart {
-    /// The answers of DescribeInstanceTypes.
-    InstanceTypes,
-    /// Which type is offered in which zone.
-    Offerings,
-    /// On-demand prices.
-    OnDemandPrices,
-    /// Spot prices by zone.
-    SpotPrices,
+crate::words! {
+    /// A part of the catalogue. Each is refreshed, and becomes stale, on its own. The table and the command line have
+    /// its word.
+    pub enum CatalogPart {
+        /// The answers of DescribeInstanceTypes.
+        InstanceTypes = "instance-types",
+        /// Which type is offered in which zone.
+        Offerings = "offerings",
+        /// On-demand prices.
+        OnDemandPrices = "on-demand-prices",
+        /// Spot prices by zone.
+        SpotPrices = "spot-prices",
+    }
 }
 
 impl CatalogPart {
-    /// All parts, in the order in which they are listed everywhere.
-    pub const ALL: [Self; 4] = [Self::InstanceTypes, Self::Offerings, Self::OnDemandPrices, Self::SpotPrices];
-
-    /// The part's name in the table and on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InstanceTypes => "instance-types",
-            Self::Offerings => "offerings",
-            Self::OnDemandPrices => "on-demand-prices",
-            Self::SpotPrices => "spot-prices",
-        }
-    }
-
-    /// The part of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.as_str() == text)
-    }
-
     /// How often it is refreshed.
     #[must_use]
     pub const fn refresh_every(self) -> SignedDuration {
@@ -73,67 +55,30 @@ impl CatalogPart {
     }
 }
 
-impl fmt::Display for CatalogPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::words! {
+    /// The error of a part's refresh. Transient errors are told apart from those that need a person. The table, events
+    /// and the command line have its word.
+    pub enum ErrorKind {
+        /// Too many requests.
+        Throttled,
+        /// The caller may not ask.
+        Denied,
+        /// No answer came.
+        NoAnswer,
+        /// AWS's own fault.
+        Server,
+        /// The answer is empty.
+        Empty,
+        /// The answer is much smaller than the last one, so it may be incomplete.
+        Shrunk,
+        /// The answer is unreadable, or the request was refused as invalid.
+        Malformed,
+        /// The region has no such API.
+        NoApi,
     }
-}
-
-/// The error of a part's refresh. Transient errors are told apart from those that need a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ErrorKind {
-    /// Too many requests.
-    Throttled,
-    /// The caller may not ask.
-    Denied,
-    /// No answer came.
-    NoAnswer,
-    /// AWS's own fault.
-    Server,
-    /// The answer is empty.
-    Empty,
-    /// The answer is much smaller than the last one, so it may be incomplete.
-    Shrunk,
-    /// The answer is unreadable, or the request was refused as invalid.
-    Malformed,
-    /// The region has no such API.
-    NoApi,
 }
 
 impl ErrorKind {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Throttled,
-        Self::Denied,
-        Self::NoAnswer,
-        Self::Server,
-        Self::Empty,
-        Self::Shrunk,
-        Self::Malformed,
-        Self::NoApi,
-    ];
-
-    /// The kind's name in the table, in events and on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Throttled => "Throttled",
-            Self::Denied => "Denied",
-            Self::NoAnswer => "NoAnswer",
-            Self::Server => "Server",
-            Self::Empty => "Empty",
-            Self::Shrunk => "Shrunk",
-            Self::Malformed => "Malformed",
-            Self::NoApi => "NoApi",
-        }
-    }
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-
     /// Whether asking again later is no help by itself.
     #[must_use]
     pub const fn is_permanent(self) -> bool {
@@ -146,12 +91,6 @@ impl ErrorKind {
             | Self::Shrunk
             | Self::Malformed => false,
         }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -209,8 +148,10 @@ impl<T> std::ops::Deref for Ready<T> {
 /// The reason of a class that `node-classes` hasn't resolved yet.
 pub const NOT_RESOLVED: &str = "AwaitingReconciliation";
 
-/// Why a decision waits. Not an error: it ends in the report, the journal and a condition.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// Why a decision waits. Not an error: it ends in the report, the journal and a condition. Conditions, reports and
+/// metrics have its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Waiting {
     /// A part of the catalogue never arrived.
     CatalogNotHydrated {
@@ -277,22 +218,6 @@ impl Waiting {
             | Self::SnapshotTooLarge { .. }
             | Self::ClusterNotRegistered
             | Self::TableRestored => None,
-        }
-    }
-
-    /// The reason, as conditions, reports and metrics name it.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::CatalogNotHydrated { .. } => "CatalogNotHydrated",
-            Self::CatalogStale { .. } => "CatalogStale",
-            Self::SnapshotMissing => "SnapshotMissing",
-            Self::SnapshotStale { .. } => "SnapshotStale",
-            Self::SnapshotTooLarge { .. } => "SnapshotTooLarge",
-            Self::NodeClassNotReady { .. } => "NodeClassNotReady",
-            Self::LaunchRefused { .. } => "LaunchRefused",
-            Self::ClusterNotRegistered => "ClusterNotRegistered",
-            Self::TableRestored => "TableRestored",
         }
     }
 }
@@ -383,7 +308,7 @@ mod tests {
         let limit = CatalogPart::SpotPrices.stale_after().as_secs();
         assert!(require(CatalogPart::SpotPrices, Some(((), at(0))), at(limit)).is_ok());
         let waiting = require(CatalogPart::SpotPrices, Some(((), at(0))), at(limit + 1)).unwrap_err();
-        assert_eq!(waiting.reason(), "CatalogStale");
+        assert_eq!(waiting.into_str(), "CatalogStale");
     }
 
     #[test]

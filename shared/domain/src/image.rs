@@ -32,44 +32,20 @@ pub struct ImageRecord {
     pub seen_at: Timestamp,
 }
 
-/// An image's state, in EC2's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ImageState {
-    /// Being made.
-    Pending,
-    /// Can be launched.
-    Available,
-    /// Its making failed.
-    Failed,
-    /// EC2 doesn't return it any longer.
-    Deregistered,
-    /// Its owner disabled it.
-    Disabled,
-    /// Any other state (`invalid`, `transient`, `error`): can't be launched.
-    Invalid,
-}
-
-impl ImageState {
-    /// All states.
-    pub const ALL: [Self; 6] =
-        [Self::Pending, Self::Available, Self::Failed, Self::Deregistered, Self::Disabled, Self::Invalid];
-
-    /// EC2's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Available => "available",
-            Self::Failed => "failed",
-            Self::Deregistered => "deregistered",
-            Self::Disabled => "disabled",
-            Self::Invalid => "invalid",
-        }
-    }
-
-    /// Parses the word.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text)
+crate::words! {
+    /// An image's state, in EC2's words.
+    pub enum ImageState {
+        /// Being made.
+        Pending = "pending",
+        /// Can be launched.
+        Available = "available",
+        /// Its making failed.
+        Failed = "failed",
+        /// EC2 doesn't return it any longer.
+        Deregistered = "deregistered",
+        /// Its owner disabled it.
+        Disabled = "disabled",
+        /// Any other state (`invalid`, `transient`, `error`): can't be launched.
+        Invalid = "invalid",
     }
 }

@@ -19,59 +19,31 @@ pub struct Subject {
     pub name: String,
 }
 
-/// Kinds of subjects: those that `tenon why` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SubjectKind {
-    /// A NodeClaim.
-    Claim,
-    /// A pod, or the first of a group of equal ones.
-    Pod,
-    /// A NodePool.
-    Pool,
-    /// An EC2NodeClass.
-    Class,
-    /// An image.
-    Image,
-    /// An EC2 instance that no claim owns.
-    Instance,
-    /// A disruption command.
-    Command,
-    /// Another object of Kubernetes, as `<kind>/<name>`.
-    Object,
-    /// A part of the region's catalogue.
-    Catalog,
+crate::words! {
+    /// Kinds of subjects: those that `tenon why` takes. Keys and the command line have its word.
+    pub enum SubjectKind {
+        /// A NodeClaim.
+        Claim = "claim",
+        /// A pod, or the first of a group of equal ones.
+        Pod = "pod",
+        /// A NodePool.
+        Pool = "pool",
+        /// An EC2NodeClass.
+        Class = "class",
+        /// An image.
+        Image = "image",
+        /// An EC2 instance that no claim owns.
+        Instance = "instance",
+        /// A disruption command.
+        Command = "command",
+        /// Another object of Kubernetes, as `<kind>/<name>`.
+        Object = "object",
+        /// A part of the region's catalogue.
+        Catalog = "catalog",
+    }
 }
 
 impl SubjectKind {
-    /// All kinds.
-    pub const ALL: [Self; 9] = [
-        Self::Claim,
-        Self::Pod,
-        Self::Pool,
-        Self::Class,
-        Self::Image,
-        Self::Instance,
-        Self::Command,
-        Self::Object,
-        Self::Catalog,
-    ];
-
-    /// The kind in keys and on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Pod => "pod",
-            Self::Pool => "pool",
-            Self::Class => "class",
-            Self::Image => "image",
-            Self::Instance => "instance",
-            Self::Command => "command",
-            Self::Object => "object",
-            Self::Catalog => "catalog",
-        }
-    }
-
     /// The kind as people call one of it.
     #[must_use]
     pub const fn noun(self) -> &'static str {
@@ -99,12 +71,6 @@ impl SubjectKind {
             Self::Catalog => "catalogue parts",
         }
     }
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
 }
 
 impl fmt::Display for Subject {
@@ -113,103 +79,47 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The decision; stable CamelCase names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decision {
-    /// A claim is planned, with its launch.
-    Planned,
-    /// The launch's answer: an instance.
-    Launched,
-    /// The launch's answer: none.
-    LaunchFailed,
-    /// The Node joined.
-    Registered,
-    /// The Node is ready for pods.
-    Initialized,
-    /// The claim drifted.
-    Drifted,
-    /// A disruption command takes it.
-    Disrupting,
-    /// The drain began.
-    Draining,
-    /// The drain is done.
-    Drained,
-    /// Tenon terminates the instance.
-    Terminating,
-    /// The instance doesn't exist any longer.
-    Terminated,
-    /// The node class resolved to something new, or became ready.
-    Resolved,
-    /// The node class isn't ready.
-    NotReady,
-    /// The cluster is shifted away from a zone of the node class.
-    ZonalShiftActive,
-    /// The node class's zones are in service again.
-    ZonalShiftCleared,
-    /// EC2 reports a new state of an image.
-    ImageState,
-    /// A refusal: pods without a node, a disruption out of budget, a withheld termination.
-    Refused,
-    /// Something waits for evidence.
-    Waiting,
-    /// Tenon terminates an instance that no claim owns.
-    OrphanTerminated,
-}
-
-impl Decision {
-    /// All decisions.
-    pub const ALL: [Self; 19] = [
-        Self::Planned,
-        Self::Launched,
-        Self::LaunchFailed,
-        Self::Registered,
-        Self::Initialized,
-        Self::Drifted,
-        Self::Disrupting,
-        Self::Draining,
-        Self::Drained,
-        Self::Terminating,
-        Self::Terminated,
-        Self::Resolved,
-        Self::NotReady,
-        Self::ZonalShiftActive,
-        Self::ZonalShiftCleared,
-        Self::ImageState,
-        Self::Refused,
-        Self::Waiting,
-        Self::OrphanTerminated,
-    ];
-
-    /// The stable name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "Planned",
-            Self::Launched => "Launched",
-            Self::LaunchFailed => "LaunchFailed",
-            Self::Registered => "Registered",
-            Self::Initialized => "Initialized",
-            Self::Drifted => "Drifted",
-            Self::Disrupting => "Disrupting",
-            Self::Draining => "Draining",
-            Self::Drained => "Drained",
-            Self::Terminating => "Terminating",
-            Self::Terminated => "Terminated",
-            Self::Resolved => "Resolved",
-            Self::NotReady => "NotReady",
-            Self::ZonalShiftActive => "ZonalShiftActive",
-            Self::ZonalShiftCleared => "ZonalShiftCleared",
-            Self::ImageState => "ImageState",
-            Self::Refused => "Refused",
-            Self::Waiting => "Waiting",
-            Self::OrphanTerminated => "OrphanTerminated",
-        }
-    }
-
-    /// The decision of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|decision| decision.as_str() == text)
+crate::words! {
+    /// The decision; stable CamelCase names.
+    pub enum Decision {
+        /// A claim is planned, with its launch.
+        Planned,
+        /// The launch's answer: an instance.
+        Launched,
+        /// The launch's answer: none.
+        LaunchFailed,
+        /// The Node joined.
+        Registered,
+        /// The Node is ready for pods.
+        Initialized,
+        /// The claim drifted.
+        Drifted,
+        /// A disruption command takes it.
+        Disrupting,
+        /// The drain began.
+        Draining,
+        /// The drain is done.
+        Drained,
+        /// Tenon terminates the instance.
+        Terminating,
+        /// The instance doesn't exist any longer.
+        Terminated,
+        /// The node class resolved to something new, or became ready.
+        Resolved,
+        /// The node class isn't ready.
+        NotReady,
+        /// The cluster is shifted away from a zone of the node class.
+        ZonalShiftActive,
+        /// The node class's zones are in service again.
+        ZonalShiftCleared,
+        /// EC2 reports a new state of an image.
+        ImageState,
+        /// A refusal: pods without a node, a disruption out of budget, a withheld termination.
+        Refused,
+        /// Something waits for evidence.
+        Waiting,
+        /// Tenon terminates an instance that no claim owns.
+        OrphanTerminated,
     }
 }
 

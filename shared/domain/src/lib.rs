@@ -30,6 +30,7 @@ pub mod tags;
 pub mod taint;
 pub mod unavailable;
 pub mod wake;
+mod words;
 pub mod zonal_shift;
 
 pub use jiff::{SignedDuration, Timestamp};

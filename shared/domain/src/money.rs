@@ -9,45 +9,23 @@ use std::ops::{Add, AddAssign};
 
 use crate::id::Region;
 
-/// The currency of a region's prices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Currency {
-    /// `USD`: everywhere but in China.
-    #[default]
-    Usd,
-    /// `CNY`: all prices in the partition `aws-cn`.
-    Cny,
+crate::words! {
+    /// The currency of a region's prices. Its words are the codes of price lists.
+    #[derive(Default)]
+    pub enum Currency {
+        /// `USD`: everywhere but in China.
+        #[default]
+        Usd = "USD",
+        /// `CNY`: all prices in the partition `aws-cn`.
+        Cny = "CNY",
+    }
 }
 
 impl Currency {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Usd, Self::Cny];
-
     /// The currency of EC2's prices in a region.
     #[must_use]
     pub fn of_region(region: &Region) -> Self {
         if region.as_str().starts_with("cn-") { Self::Cny } else { Self::Usd }
-    }
-
-    /// Its code, as price lists have it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Usd => "USD",
-            Self::Cny => "CNY",
-        }
-    }
-
-    /// The currency of that code.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|currency| currency.as_str() == text)
-    }
-}
-
-impl fmt::Display for Currency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -40,47 +40,19 @@ pub struct PoolCondition {
     pub since: Timestamp,
 }
 
-/// A condition of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PoolConditionType {
-    /// The spec passes the checks at run time.
-    ValidationSucceeded,
-    /// Mirrors its class.
-    NodeClassReady,
-    /// Both.
-    Ready,
-    /// Its latest launches joined; doesn't gate `Ready`.
-    NodeRegistrationHealthy,
-    /// Tenon's own: names fields that Tenon doesn't act on. It exists only if there are any, and doesn't gate
-    /// `Ready`.
-    Unsupported,
-}
-
-impl PoolConditionType {
-    /// All conditions.
-    pub const ALL: [Self; 5] = [
-        Self::ValidationSucceeded,
-        Self::NodeClassReady,
-        Self::Ready,
-        Self::NodeRegistrationHealthy,
-        Self::Unsupported,
-    ];
-
-    /// The condition's type.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ValidationSucceeded => "ValidationSucceeded",
-            Self::NodeClassReady => "NodeClassReady",
-            Self::Ready => "Ready",
-            Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
-            Self::Unsupported => "tenon.dev/Unsupported",
-        }
-    }
-
-    /// The condition of that type.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|condition| condition.as_str() == text)
+crate::words! {
+    /// A condition of a pool. Its word is the condition's type.
+    pub enum PoolConditionType {
+        /// The spec passes the checks at run time.
+        ValidationSucceeded,
+        /// Mirrors its class.
+        NodeClassReady,
+        /// Both.
+        Ready,
+        /// Its latest launches joined; doesn't gate `Ready`.
+        NodeRegistrationHealthy,
+        /// Tenon's own: names fields that Tenon doesn't act on. It exists only if there are any, and doesn't gate
+        /// `Ready`.
+        Unsupported = "tenon.dev/Unsupported",
     }
 }

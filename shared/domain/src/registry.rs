@@ -60,43 +60,23 @@ impl Default for ClusterSettings {
     }
 }
 
-/// Whether something is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FeatureGate {
-    /// It is.
-    Enabled,
-    /// It isn't, and the guarded behaviour doesn't exist.
-    Disabled,
-}
-
-impl FeatureGate {
-    /// The state's name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Enabled => "Enabled",
-            Self::Disabled => "Disabled",
-        }
-    }
-
-    /// The state of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Enabled, Self::Disabled].into_iter().find(|gate| gate.as_str() == text)
+crate::words! {
+    /// Whether something is open.
+    #[derive(Default)]
+    pub enum FeatureGate {
+        /// It is.
+        Enabled,
+        /// It isn't, and the guarded behaviour doesn't exist.
+        #[default]
+        Disabled,
     }
 }
 
 /// The gates, parsed once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gates {
     /// `ReservedCapacity`: capacity reservations are offerings.
     pub reserved_capacity: FeatureGate,
-}
-
-impl Default for Gates {
-    fn default() -> Self {
-        Self { reserved_capacity: FeatureGate::Disabled }
-    }
 }
 
 /// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.

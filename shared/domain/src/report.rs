@@ -33,38 +33,17 @@ pub fn counted<N: PartialEq + From<u8> + fmt::Display>(count: N, one: &str, many
     format!("{count} {noun}")
 }
 
-/// How Kubernetes shows a finding besides an Event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shown {
-    /// Nothing.
-    Event,
-    /// The condition `tenon.dev/LaunchRefused`, True, of its NodePool.
-    LaunchRefused,
-    /// The condition `tenon.dev/Waiting`, True, of its NodePool, or of all of them.
-    Waiting,
-    /// `ValidationSucceeded` and `Ready` of its NodePool or EC2NodeClass are False.
-    Invalid,
-}
-
-impl Shown {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Event, Self::LaunchRefused, Self::Waiting, Self::Invalid];
-
-    /// The name in the table.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Event => "Event",
-            Self::LaunchRefused => "LaunchRefused",
-            Self::Waiting => "Waiting",
-            Self::Invalid => "Invalid",
-        }
-    }
-
-    /// The one of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shown| shown.as_str() == text)
+crate::words! {
+    /// How Kubernetes shows a finding besides an Event. The table has its word.
+    pub enum Shown {
+        /// Nothing.
+        Event,
+        /// The condition `tenon.dev/LaunchRefused`, True, of its NodePool.
+        LaunchRefused,
+        /// The condition `tenon.dev/Waiting`, True, of its NodePool, or of all of them.
+        Waiting,
+        /// `ValidationSucceeded` and `Ready` of its NodePool or EC2NodeClass are False.
+        Invalid,
     }
 }
 
@@ -278,7 +257,7 @@ impl Report {
             | Waiting::TableRestored => (SubjectKind::Pool, all, Shown::Waiting),
         };
         let (subject, why) = (Subject { kind, name }, waiting.to_string());
-        let found = Finding::waiting(subject, waiting.reason(), "{by} waits", why);
+        let found = Finding::waiting(subject, waiting.into_str(), "{by} waits", why);
         self.tell(found.condition(waiting.condition().unwrap_or_default()).shown(shown));
     }
 

@@ -37,21 +37,19 @@ impl ReservedCapacity {
     }
 }
 
-/// The kind of a reservation, in the order of use at equal prices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ReservationKind {
-    /// An on-demand capacity reservation.
-    Default,
-    /// A capacity block, which ends.
-    CapacityBlock,
-    /// A reservation whose owner may reclaim its instances.
-    Interruptible,
+crate::words! {
+    /// The kind of a reservation, in the order of use at equal prices.
+    pub enum ReservationKind {
+        /// An on-demand capacity reservation.
+        Default = "default",
+        /// A capacity block, which ends.
+        CapacityBlock = "capacity-block",
+        /// A reservation whose owner may reclaim its instances.
+        Interruptible = "interruptible",
+    }
 }
 
 impl ReservationKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Default, Self::CapacityBlock, Self::Interruptible];
-
     /// The value of `karpenter.k8s.aws/capacity-reservation-type`, and of `reservationType`.
     #[must_use]
     pub const fn type_label(self) -> &'static str {
@@ -68,22 +66,6 @@ impl ReservationKind {
             Self::Default | Self::CapacityBlock => "false",
             Self::Interruptible => "true",
         }
-    }
-
-    /// A word for each.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::CapacityBlock => "capacity-block",
-            Self::Interruptible => "interruptible",
-        }
-    }
-
-    /// Parses the word.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -108,50 +90,25 @@ impl LaunchedInto {
     }
 }
 
-/// Which instances a reservation takes: `instanceMatchCriteria`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
-#[serde(rename = "an instance match criterion", rename_all = "lowercase")]
-pub enum MatchCriteria {
-    /// Any matching instance, unless its launch opts out.
-    Open,
-    /// Those that name it.
-    Targeted,
-}
-
-impl MatchCriteria {
-    /// EC2's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Targeted => "targeted",
-        }
-    }
-
-    /// Parses the word.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Open, Self::Targeted].into_iter().find(|criteria| criteria.as_str() == text)
+crate::words! {
+    /// Which instances a reservation takes: `instanceMatchCriteria`. Its words are EC2's.
+    #[derive(serde::Deserialize)]
+    #[serde(rename = "an instance match criterion", rename_all = "lowercase")]
+    pub enum MatchCriteria {
+        /// Any matching instance, unless its launch opts out.
+        Open = "open",
+        /// Those that name it.
+        Targeted = "targeted",
     }
 }
 
-/// Whether instances can be launched into a reservation: `state` in the class's status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ReservationState {
-    /// They can.
-    Active,
-    /// It ends soon.
-    Expiring,
-}
-
-impl ReservationState {
-    /// The peer's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Expiring => "expiring",
-        }
+crate::words! {
+    /// Whether instances can be launched into a reservation: `state` in the class's status. Its words are the peer's.
+    pub enum ReservationState {
+        /// They can.
+        Active = "active",
+        /// It ends soon.
+        Expiring = "expiring",
     }
 }
 

@@ -10,39 +10,17 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::requirement::hints::{UnknownWordError, parse_word};
-
-/// The effect of a taint on pods that don't tolerate it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "a taint effect")]
-pub enum TaintEffect {
-    /// They aren't scheduled here.
-    NoSchedule,
-    /// They aren't scheduled here if there is another place.
-    PreferNoSchedule,
-    /// They aren't scheduled here, and those that run are evicted.
-    NoExecute,
-}
-
-impl TaintEffect {
-    /// All effects.
-    pub const ALL: [Self; 3] = [Self::NoSchedule, Self::PreferNoSchedule, Self::NoExecute];
-
-    /// Kubernetes' word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoSchedule => "NoSchedule",
-            Self::PreferNoSchedule => "PreferNoSchedule",
-            Self::NoExecute => "NoExecute",
-        }
-    }
-
-    /// Parses Kubernetes' word.
-    ///
-    /// # Errors [`UnknownWordError`] names the nearest effect.
-    pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
-        parse_word("a taint effect", text, &Self::ALL, Self::as_str)
+crate::words! {
+    /// The effect of a taint on pods that don't tolerate it. Its words are Kubernetes'.
+    #[derive(Deserialize)]
+    #[serde(rename = "a taint effect")]
+    pub enum TaintEffect {
+        /// They aren't scheduled here.
+        NoSchedule,
+        /// They aren't scheduled here if there is another place.
+        PreferNoSchedule,
+        /// They aren't scheduled here, and those that run are evicted.
+        NoExecute,
     }
 }
 
@@ -121,35 +99,16 @@ const EPHEMERAL: [(&str, TaintEffect); 5] = [
     (UNREGISTERED, TaintEffect::NoExecute),
 ];
 
-/// How a toleration compares values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
-#[serde(rename = "a toleration operator")]
-pub enum TolerationOperator {
-    /// Equal values; also the default operator.
-    #[default]
-    Equal,
-    /// Any value.
-    Exists,
-}
-
-impl TolerationOperator {
-    /// All operators.
-    pub const ALL: [Self; 2] = [Self::Equal, Self::Exists];
-
-    /// Kubernetes' word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Equal => "Equal",
-            Self::Exists => "Exists",
-        }
-    }
-
-    /// Parses Kubernetes' word.
-    ///
-    /// # Errors [`UnknownWordError`] names the nearest operator.
-    pub fn parse(text: &str) -> Result<Self, UnknownWordError> {
-        parse_word("a toleration operator", text, &Self::ALL, Self::as_str)
+crate::words! {
+    /// How a toleration compares values. Its words are Kubernetes'.
+    #[derive(Default, Deserialize)]
+    #[serde(rename = "a toleration operator")]
+    pub enum TolerationOperator {
+        /// Equal values; also the default operator.
+        #[default]
+        Equal,
+        /// Any value.
+        Exists,
     }
 }
 
@@ -310,14 +269,5 @@ mod tests {
         let more = [Taint::new("a", NoSchedule), Taint::new("a", NoExecute)];
         let merged: Vec<_> = merge_taints(&first, &more).iter().map(ToString::to_string).collect();
         assert_eq!(merged, ["a=1:NoSchedule", "a:NoExecute"]);
-    }
-
-    #[test]
-    fn a_typo_in_an_effect_names_the_nearest() {
-        let error = TaintEffect::parse("NoSchedul").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "`NoSchedul` is not a taint effect: expected `NoSchedule`, `PreferNoSchedule`, `NoExecute`; did you mean `NoSchedule`?"
-        );
     }
 }

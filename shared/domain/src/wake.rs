@@ -1,67 +1,27 @@
 //! Wakes: why a function looks. A wake says *when* to look, never *what* is true.
 
-use std::fmt;
-
 use jiff::{SignedDuration, Timestamp};
 
 use crate::evidence::CatalogPart;
 use crate::id::{ClusterName, ImageId, InstanceId};
 
-/// The functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FunctionName {
-    /// Types, zones and prices into the table.
-    Catalog,
-    /// Image states.
-    Images,
-    /// Resolves classes.
-    NodeClasses,
-    /// Plans and launches claims.
-    Provisioner,
-    /// Steps claims.
-    Lifecycle,
-    /// Drains interrupted instances at once.
-    Interruption,
-    /// Drift, within budgets.
-    Disruption,
-}
-
-impl FunctionName {
-    /// All functions.
-    pub const ALL: [Self; 7] = [
-        Self::Catalog,
-        Self::Images,
-        Self::NodeClasses,
-        Self::Provisioner,
-        Self::Lifecycle,
-        Self::Interruption,
-        Self::Disruption,
-    ];
-
-    /// The function's name in template.yaml, keys, records and events.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Catalog => "catalog",
-            Self::Images => "images",
-            Self::NodeClasses => "node-classes",
-            Self::Provisioner => "provisioner",
-            Self::Lifecycle => "lifecycle",
-            Self::Interruption => "interruption",
-            Self::Disruption => "disruption",
-        }
-    }
-
-    /// The function of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|function| function.as_str() == text)
-    }
-}
-
-impl fmt::Display for FunctionName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::words! {
+    /// The functions. template.yaml, keys, records and events have its word.
+    pub enum FunctionName {
+        /// Types, zones and prices into the table.
+        Catalog = "catalog",
+        /// Image states.
+        Images = "images",
+        /// Resolves classes.
+        NodeClasses = "node-classes",
+        /// Plans and launches claims.
+        Provisioner = "provisioner",
+        /// Steps claims.
+        Lifecycle = "lifecycle",
+        /// Drains interrupted instances at once.
+        Interruption = "interruption",
+        /// Drift, within budgets.
+        Disruption = "disruption",
     }
 }
 

@@ -401,7 +401,7 @@ fn an_incompatible_type_keeps_its_offerings_with_the_reason() {
     assert!(option.cheapest(&Requirements::new()).is_none());
     let reasons = option.offerings.iter().map(|offering| match &offering.availability {
         Availability::Available => "Available",
-        Availability::Unavailable(why) => why.reason(),
+        Availability::Unavailable(why) => why.into_str(),
     });
     assert_eq!(
         reasons.collect::<Vec<_>>(),

@@ -150,7 +150,7 @@ fn reserved(options: &[InstanceTypeOption]) -> Vec<String> {
             let Some(reservation) = &offering.reservation else { continue };
             let availability = match &offering.availability {
                 Availability::Available => "Available",
-                Availability::Unavailable(why) => why.reason(),
+                Availability::Unavailable(why) => why.into_str(),
             };
             let price = offering.price.map_or("-".to_owned(), |price| price.to_string());
             let place = offering.zone.as_str().trim_start_matches("us-east-1");

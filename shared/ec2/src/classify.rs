@@ -7,75 +7,49 @@
 //! Source of the codes: "Error codes for the Amazon EC2 API" and the codes in CreateFleet's error lists (read
 //! November 2026).
 
-/// What an error means to the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ErrorClass {
-    /// The pool (capacity type, type, zone) has nothing left: try another offering.
-    InsufficientCapacity,
-    /// A quota on vCPUs is used up: other families, smaller types or other capacity types may still work.
-    Quota,
-    /// The account may not have more instances of the pool by fleets: try another offering.
-    FleetCount,
-    /// A limit of the account that no other offering helps with, such as of volumes, or an account that EC2 still looks
-    /// at.
-    AccountLimit,
-    /// The placement group has no place left in the zone.
-    PlacementGroup,
-    /// This type can't be launched there or so: not a matter of waiting.
-    Unsupported,
-    /// The subnet has no free addresses: another subnet of the zone may.
-    SubnetFull,
-    /// The capacity reservation is used up.
-    ReservationFull,
-    /// The launch template doesn't exist: create it and try again.
-    TemplateMissing,
-    /// The image doesn't exist or isn't available.
-    ImageUnavailable,
-    /// The account lacks the service-linked role for spot, and may not create it.
-    ServiceLinkedRoleMissing,
-    /// Too many requests: try again at the next wake.
-    Throttled,
-    /// The caller may not do this.
-    Unauthorized,
-    /// Something named in the request doesn't exist.
-    NotFound,
-    /// Something of that name exists already.
-    AlreadyExists,
-    /// The client token belongs to another request.
-    TokenMismatch,
-    /// The request is wrong and stays wrong.
-    Invalid,
-    /// EC2's own fault: try again at the next wake.
-    Server,
-    /// A code that isn't known here.
-    Unknown,
-}
-
-impl ErrorClass {
-    /// The class's stable name, for alarms and the journal.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InsufficientCapacity => "InsufficientCapacity",
-            Self::Quota => "Quota",
-            Self::FleetCount => "FleetCount",
-            Self::AccountLimit => "AccountLimit",
-            Self::PlacementGroup => "PlacementGroup",
-            Self::Unsupported => "Unsupported",
-            Self::SubnetFull => "SubnetFull",
-            Self::ReservationFull => "ReservationFull",
-            Self::TemplateMissing => "TemplateMissing",
-            Self::ImageUnavailable => "ImageUnavailable",
-            Self::ServiceLinkedRoleMissing => "ServiceLinkedRoleMissing",
-            Self::Throttled => "Throttled",
-            Self::Unauthorized => "Unauthorized",
-            Self::NotFound => "NotFound",
-            Self::AlreadyExists => "AlreadyExists",
-            Self::TokenMismatch => "TokenMismatch",
-            Self::Invalid => "Invalid",
-            Self::Server => "Server",
-            Self::Unknown => "Unknown",
-        }
+tenon_domain::words! {
+    /// What an error means to the caller. Alarms and the journal have its word.
+    pub enum ErrorClass {
+        /// The pool (capacity type, type, zone) has nothing left: try another offering.
+        InsufficientCapacity,
+        /// A quota on vCPUs is used up: other families, smaller types or other capacity types may still work.
+        Quota,
+        /// The account may not have more instances of the pool by fleets: try another offering.
+        FleetCount,
+        /// A limit of the account that no other offering helps with, such as of volumes, or an account that EC2 still
+        /// looks
+        /// at.
+        AccountLimit,
+        /// The placement group has no place left in the zone.
+        PlacementGroup,
+        /// This type can't be launched there or so: not a matter of waiting.
+        Unsupported,
+        /// The subnet has no free addresses: another subnet of the zone may.
+        SubnetFull,
+        /// The capacity reservation is used up.
+        ReservationFull,
+        /// The launch template doesn't exist: create it and try again.
+        TemplateMissing,
+        /// The image doesn't exist or isn't available.
+        ImageUnavailable,
+        /// The account lacks the service-linked role for spot, and may not create it.
+        ServiceLinkedRoleMissing,
+        /// Too many requests: try again at the next wake.
+        Throttled,
+        /// The caller may not do this.
+        Unauthorized,
+        /// Something named in the request doesn't exist.
+        NotFound,
+        /// Something of that name exists already.
+        AlreadyExists,
+        /// The client token belongs to another request.
+        TokenMismatch,
+        /// The request is wrong and stays wrong.
+        Invalid,
+        /// EC2's own fault: try again at the next wake.
+        Server,
+        /// A code that isn't known here.
+        Unknown,
     }
 }
 

@@ -4,28 +4,11 @@
 
 use tenon_snapshot::object::{Kind, ResourceScope};
 
-/// The plural by which URLs and RBAC rules name a kind.
+/// The plural by which URLs and RBAC rules name a kind: that of English, in small letters.
 #[must_use]
-pub const fn plural(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Pod => "pods",
-        Kind::Node => "nodes",
-        Kind::Namespace => "namespaces",
-        Kind::PersistentVolume => "persistentvolumes",
-        Kind::PersistentVolumeClaim => "persistentvolumeclaims",
-        Kind::StorageClass => "storageclasses",
-        Kind::DaemonSet => "daemonsets",
-        Kind::Deployment => "deployments",
-        Kind::ReplicaSet => "replicasets",
-        Kind::StatefulSet => "statefulsets",
-        Kind::Job => "jobs",
-        Kind::PodDisruptionBudget => "poddisruptionbudgets",
-        Kind::PriorityClass => "priorityclasses",
-        Kind::Lease => "leases",
-        Kind::NodePool => "nodepools",
-        Kind::Ec2NodeClass => "ec2nodeclasses",
-        Kind::NodeClaim => "nodeclaims",
-    }
+pub fn plural(kind: Kind) -> String {
+    let name = kind.as_str().to_lowercase();
+    if name.ends_with('s') { name + "es" } else { name + "s" }
 }
 
 /// Group and version; the core group is empty.
@@ -57,6 +40,7 @@ mod tests {
         check(Kind::Pod, "shop", "/api/v1/namespaces/shop/pods");
         check(Kind::Node, "ignored", "/api/v1/nodes");
         check(Kind::NodeClaim, "", "/apis/karpenter.sh/v1/nodeclaims");
+        check(Kind::Ec2NodeClass, "", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses");
         check(Kind::Lease, "kube-system", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases");
     }
 }

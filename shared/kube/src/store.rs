@@ -93,14 +93,8 @@ impl KeptObject for Object {
 }
 
 /// Counts changes up, and wakes who waits for one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Changes(watch::Sender<Versions>);
-
-impl Default for Changes {
-    fn default() -> Self {
-        Self(watch::Sender::new(Versions::default()))
-    }
-}
 
 impl Changes {
     /// Follows the count from now on.

@@ -128,7 +128,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
             instance_type: InstanceType::parse(words[0]).unwrap(),
             zone: Zone::parse(format!("us-east-1{}", words[1])).unwrap(),
             zone_id: ZoneId::parse(format!("use1-az-{}", words[1])).unwrap(),
-            capacity_type: CapacityType::from_label(words[2]).unwrap(),
+            capacity_type: CapacityType::parse(words[2]).unwrap(),
             reservation: None,
             price: (words[3] != "-").then(|| UsdPerHour::parse(words[3]).unwrap()),
             asked: if words.get(4) == Some(&"again") { AskReason::Probe } else { AskReason::Available },

@@ -4,7 +4,6 @@
 //! kind includes the kinds before it, so an agent that was away misses nothing.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -42,47 +41,19 @@ pub struct NodeAction {
     pub deadline: Option<Timestamp>,
 }
 
-/// How far a Node is to go. The order is that of a node's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ActionKind {
-    /// Sets the claim's labels, annotations, taints and our finalizer; removes `karpenter.sh/unregistered`.
-    Register,
-    /// Gets the label `karpenter.sh/initialized`.
-    Initialize,
-    /// Gets the taint `karpenter.sh/disrupted:NoSchedule`.
-    Disrupt,
-    /// Is deleted, held by our finalizer, and its pods are evicted.
-    Drain,
-    /// Lets the Node go.
-    Finalize,
-}
-
-impl ActionKind {
-    /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Register, Self::Initialize, Self::Disrupt, Self::Drain, Self::Finalize];
-
-    /// The kind's name in the table.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Register => "Register",
-            Self::Initialize => "Initialize",
-            Self::Disrupt => "Disrupt",
-            Self::Drain => "Drain",
-            Self::Finalize => "Finalize",
-        }
-    }
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-}
-
-impl fmt::Display for ActionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+tenon_domain::words! {
+    /// How far a Node is to go. The order is that of a node's life. The table has its word.
+    pub enum ActionKind {
+        /// Sets the claim's labels, annotations, taints and our finalizer; removes `karpenter.sh/unregistered`.
+        Register,
+        /// Gets the label `karpenter.sh/initialized`.
+        Initialize,
+        /// Gets the taint `karpenter.sh/disrupted:NoSchedule`.
+        Disrupt,
+        /// Is deleted, held by our finalizer, and its pods are evicted.
+        Drain,
+        /// Lets the Node go.
+        Finalize,
     }
 }
 
@@ -173,7 +144,7 @@ impl NodeAction {
 fn read_taints(field: &'static str, forms: Vec<TaintForm>) -> Result<Vec<Taint>, ActionError> {
     let read = |form: TaintForm| {
         let effect = TaintEffect::parse(&form.effect)
-            .map_err(|_| ActionError::Field { field, value: format!("{}:{}", form.key, form.effect) })?;
+            .ok_or_else(|| ActionError::Field { field, value: format!("{}:{}", form.key, form.effect) })?;
         Ok(Taint { key: form.key, value: form.value, effect })
     };
     forms.into_iter().map(read).collect()

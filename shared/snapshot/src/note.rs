@@ -27,23 +27,13 @@ pub struct Note {
     pub message: String,
 }
 
-/// `Event.type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NoteKind {
-    /// All is as it should be.
-    Normal,
-    /// It isn't.
-    Warning,
-}
-
-impl NoteKind {
-    /// The word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
+tenon_domain::words! {
+    /// `Event.type`.
+    pub enum NoteKind {
+        /// All is as it should be.
+        Normal,
+        /// It isn't.
+        Warning,
     }
 }
 

@@ -15,43 +15,44 @@ use tenon_domain::taint::{Taint, Toleration};
 /// An object in Kubernetes' own form, shared: listing thousands copies no JSON.
 pub type Object = Arc<Value>;
 
-/// The kinds that are read or written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `v1 Pod`.
-    Pod,
-    /// `v1 Node`.
-    Node,
-    /// `v1 Namespace`.
-    Namespace,
-    /// `v1 PersistentVolume`.
-    PersistentVolume,
-    /// `v1 PersistentVolumeClaim`.
-    PersistentVolumeClaim,
-    /// `storage.k8s.io/v1 StorageClass`.
-    StorageClass,
-    /// `apps/v1 DaemonSet`.
-    DaemonSet,
-    /// `apps/v1 Deployment`.
-    Deployment,
-    /// `apps/v1 ReplicaSet`.
-    ReplicaSet,
-    /// `apps/v1 StatefulSet`.
-    StatefulSet,
-    /// `batch/v1 Job`.
-    Job,
-    /// `policy/v1 PodDisruptionBudget`.
-    PodDisruptionBudget,
-    /// `scheduling.k8s.io/v1 PriorityClass`.
-    PriorityClass,
-    /// `coordination.k8s.io/v1 Lease`.
-    Lease,
-    /// `karpenter.sh/v1 NodePool`.
-    NodePool,
-    /// `karpenter.k8s.aws/v1 EC2NodeClass`.
-    Ec2NodeClass,
-    /// `karpenter.sh/v1 NodeClaim`.
-    NodeClaim,
+tenon_domain::words! {
+    /// The kinds that are read or written.
+    pub enum Kind {
+        /// `v1 Pod`.
+        Pod,
+        /// `v1 Node`.
+        Node,
+        /// `v1 Namespace`.
+        Namespace,
+        /// `v1 PersistentVolume`.
+        PersistentVolume,
+        /// `v1 PersistentVolumeClaim`.
+        PersistentVolumeClaim,
+        /// `storage.k8s.io/v1 StorageClass`.
+        StorageClass,
+        /// `apps/v1 DaemonSet`.
+        DaemonSet,
+        /// `apps/v1 Deployment`.
+        Deployment,
+        /// `apps/v1 ReplicaSet`.
+        ReplicaSet,
+        /// `apps/v1 StatefulSet`.
+        StatefulSet,
+        /// `batch/v1 Job`.
+        Job,
+        /// `policy/v1 PodDisruptionBudget`.
+        PodDisruptionBudget,
+        /// `scheduling.k8s.io/v1 PriorityClass`.
+        PriorityClass,
+        /// `coordination.k8s.io/v1 Lease`.
+        Lease,
+        /// `karpenter.sh/v1 NodePool`.
+        NodePool,
+        /// `karpenter.k8s.aws/v1 EC2NodeClass`.
+        Ec2NodeClass = "EC2NodeClass",
+        /// `karpenter.sh/v1 NodeClaim`.
+        NodeClaim,
+    }
 }
 
 /// Whether a kind's objects live in namespaces.
@@ -64,51 +65,6 @@ pub enum ResourceScope {
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 17] = [
-        Self::Pod,
-        Self::Node,
-        Self::Namespace,
-        Self::PersistentVolume,
-        Self::PersistentVolumeClaim,
-        Self::StorageClass,
-        Self::DaemonSet,
-        Self::Deployment,
-        Self::ReplicaSet,
-        Self::StatefulSet,
-        Self::Job,
-        Self::PodDisruptionBudget,
-        Self::PriorityClass,
-        Self::Lease,
-        Self::NodePool,
-        Self::Ec2NodeClass,
-        Self::NodeClaim,
-    ];
-
-    /// The kind's name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pod => "Pod",
-            Self::Node => "Node",
-            Self::Namespace => "Namespace",
-            Self::PersistentVolume => "PersistentVolume",
-            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
-            Self::StorageClass => "StorageClass",
-            Self::DaemonSet => "DaemonSet",
-            Self::Deployment => "Deployment",
-            Self::ReplicaSet => "ReplicaSet",
-            Self::StatefulSet => "StatefulSet",
-            Self::Job => "Job",
-            Self::PodDisruptionBudget => "PodDisruptionBudget",
-            Self::PriorityClass => "PriorityClass",
-            Self::Lease => "Lease",
-            Self::NodePool => "NodePool",
-            Self::Ec2NodeClass => "EC2NodeClass",
-            Self::NodeClaim => "NodeClaim",
-        }
-    }
-
     /// The kind's `apiVersion`.
     #[must_use]
     pub const fn api_version(self) -> &'static str {
@@ -151,18 +107,6 @@ impl Kind {
             | Self::PodDisruptionBudget
             | Self::Lease => ResourceScope::Namespaced,
         }
-    }
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -162,7 +162,7 @@ mod tests {
             Wants { function: FunctionName::Provisioner, parts: &[], sets: &[], watch: Watch::Everything };
         let seen = block_on(observe(&cluster.world, &cluster.name, wants, &Caches::default())).unwrap();
         let waiting = seen.snapshot.unwrap_err();
-        assert_eq!(waiting.reason(), "SnapshotTooLarge");
+        assert_eq!(waiting.into_str(), "SnapshotTooLarge");
         assert_eq!(
             waiting.to_string(),
             "the agent's snapshot has at least 67108865 bytes, values counted, the limit is 67108864: delete what the \

@@ -11,31 +11,19 @@ pub(crate) const DEPLOYMENT: &str = "web";
 /// The types of the cases that have few.
 const FIVE_TYPES: [&str; 5] = ["c5.4xlarge", "c6i.4xlarge", "m5.4xlarge", "m6i.4xlarge", "m7i.4xlarge"];
 
-/// The types that pods may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Case {
-    /// Any x86 type with 16 vCPUs, in any zone, on-demand: hundreds of offerings are left.
-    Wide,
-    /// Five types in one zone, spot or on-demand: the five cheapest are their spot offerings.
-    Narrow,
-    /// The same types in one zone, spot alone: nothing is left.
-    NothingElse,
+tenon_domain::words! {
+    /// The types that pods may use. The command line has its word.
+    pub enum Case {
+        /// Any x86 type with 16 vCPUs, in any zone, on-demand: hundreds of offerings are left.
+        Wide = "wide",
+        /// Five types in one zone, spot or on-demand: the five cheapest are their spot offerings.
+        Narrow = "narrow",
+        /// The same types in one zone, spot alone: nothing is left.
+        NothingElse = "nothing-else",
+    }
 }
 
 impl Case {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Wide, Self::Narrow, Self::NothingElse];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Wide => "wide",
-            Self::Narrow => "narrow",
-            Self::NothingElse => "nothing-else",
-        }
-    }
-
     /// Its title, for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
@@ -46,7 +34,8 @@ impl Case {
         }
     }
 
-    /// The types that the region offers; all of them where none is named. Others wouldn't change anything, and take time.
+    /// The types that the region offers; all of them where none is named. Others wouldn't change anything, and take
+    /// time.
     const fn types(self) -> &'static [&'static str] {
         match self {
             Self::Wide => &[],

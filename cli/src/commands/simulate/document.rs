@@ -201,7 +201,7 @@ impl ExistingDocument {
 
 impl UnschedulableDocument {
     fn new(pod: &Unschedulable) -> Self {
-        Self { pod: name_of(&pod.pod), reason: pod.reason().as_str(), message: pod.message() }
+        Self { pod: name_of(&pod.pod), reason: pod.reason().into_str(), message: pod.message() }
     }
 }
 
@@ -218,7 +218,7 @@ impl WaitingDocument {
             | Waiting::ClusterNotRegistered
             | Waiting::TableRestored => (None, None, None),
         };
-        Self { reason: waiting.reason(), part, age_seconds, node_class, sentence: waiting.to_string() }
+        Self { reason: waiting.into_str(), part, age_seconds, node_class, sentence: waiting.to_string() }
     }
 }
 

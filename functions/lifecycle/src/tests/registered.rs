@@ -79,7 +79,7 @@ fn a_missing_agent_is_waited_for_by_claims_that_live_and_by_nothing_else() {
         let stale = Waiting::SnapshotStale { age: SignedDuration::from_secs(91) };
         seen.snapshot = Err(stale.clone());
         let (plan, report) = planned(&seen);
-        let expected = waits.then(|| stale.reason().to_owned());
+        let expected = waits.then(|| stale.into_str().to_owned());
         assert_eq!(told(report), expected.into_iter().collect::<Vec<_>>());
         assert_eq!(plan.wake_at, if waits { minutes(6) } else { next_audit(&seen) });
     };

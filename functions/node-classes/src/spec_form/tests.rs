@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::ObjectMeta;
+use tenon_domain::catalog::settings::InterfaceType;
 use tenon_domain::quantity::Quantity;
 
 use super::*;

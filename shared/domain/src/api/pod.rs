@@ -39,20 +39,22 @@ pub struct Pod {
     pub shape: Arc<PodShape>,
 }
 
-/// `status.phase` of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum PodPhase {
-    /// Not running yet.
-    #[default]
-    Pending,
-    /// At least one container runs.
-    Running,
-    /// All containers ended well.
-    Succeeded,
-    /// All containers ended, one of them badly.
-    Failed,
-    /// Its node can't be reached.
-    Unknown,
+crate::words! {
+    /// `status.phase` of a pod.
+    #[derive(Default)]
+    pub enum PodPhase {
+        /// Not running yet.
+        #[default]
+        Pending,
+        /// At least one container runs.
+        Running,
+        /// All containers ended well.
+        Succeeded,
+        /// All containers ended, one of them badly.
+        Failed,
+        /// Its node can't be reached.
+        Unknown,
+    }
 }
 
 /// A `Ready` condition.

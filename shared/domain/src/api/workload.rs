@@ -20,19 +20,20 @@ pub struct Workload {
     pub template: Arc<PodShape>,
 }
 
-/// Kinds of controllers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WorkloadKind {
-    /// `apps/v1 Deployment`.
-    Deployment,
-    /// `apps/v1 ReplicaSet`.
-    ReplicaSet,
-    /// `apps/v1 StatefulSet`.
-    StatefulSet,
-    /// `batch/v1 Job`.
-    Job,
-    /// `batch/v1 CronJob`.
-    CronJob,
+crate::words! {
+    /// Kinds of controllers.
+    pub enum WorkloadKind {
+        /// `apps/v1 Deployment`.
+        Deployment,
+        /// `apps/v1 ReplicaSet`.
+        ReplicaSet,
+        /// `apps/v1 StatefulSet`.
+        StatefulSet,
+        /// `batch/v1 Job`.
+        Job,
+        /// `batch/v1 CronJob`.
+        CronJob,
+    }
 }
 
 /// A DaemonSet: overhead on every node that it runs on.

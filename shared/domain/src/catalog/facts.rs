@@ -256,31 +256,14 @@ impl UsageClass {
     }
 }
 
-/// A placement group's strategy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PlacementStrategy {
-    /// `cluster`.
-    Cluster,
-    /// `partition`.
-    Partition,
-    /// `spread`.
-    Spread,
-}
-
-impl PlacementStrategy {
-    /// EC2's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cluster => "cluster",
-            Self::Partition => "partition",
-            Self::Spread => "spread",
-        }
-    }
-
-    /// The strategy that EC2 names so; none for a name that isn't one of the three.
-    #[must_use]
-    pub fn from_ec2(name: &str) -> Option<Self> {
-        [Self::Cluster, Self::Partition, Self::Spread].into_iter().find(|strategy| strategy.as_str() == name)
+crate::words! {
+    /// A placement group's strategy. Its words are EC2's.
+    pub enum PlacementStrategy {
+        /// `cluster`.
+        Cluster = "cluster",
+        /// `partition`.
+        Partition = "partition",
+        /// `spread`.
+        Spread = "spread",
     }
 }

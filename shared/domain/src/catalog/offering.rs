@@ -4,7 +4,6 @@
 //! unavailable offering stays with its reason, because running nodes need its price.
 
 use std::cmp::Reverse;
-use std::fmt;
 
 use jiff::Timestamp;
 
@@ -16,41 +15,16 @@ use crate::money::UsdPerHour;
 use crate::requirement::Requirements;
 use crate::reservation::ReservationKind;
 
-/// The capacity type, in the order of preference at equal prices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CapacityType {
-    /// In a capacity reservation, paid for already.
-    Reserved,
-    /// Spot.
-    Spot,
-    /// On demand.
-    OnDemand,
-}
-
-impl CapacityType {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
-
-    /// The value of `karpenter.sh/capacity-type`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reserved => "reserved",
-            Self::Spot => "spot",
-            Self::OnDemand => "on-demand",
-        }
-    }
-
-    /// The capacity type of that label's value.
-    #[must_use]
-    pub fn from_label(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|capacity_type| capacity_type.as_str() == value)
-    }
-}
-
-impl fmt::Display for CapacityType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+crate::words! {
+    /// The capacity type, in the order of preference at equal prices. Its words are the values of
+    /// `karpenter.sh/capacity-type`.
+    pub enum CapacityType {
+        /// In a capacity reservation, paid for already.
+        Reserved = "reserved",
+        /// Spot.
+        Spot = "spot",
+        /// On demand.
+        OnDemand = "on-demand",
     }
 }
 
@@ -105,8 +79,9 @@ impl Availability {
     }
 }
 
-/// The reason why an offering is unavailable.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+/// The reason why an offering is unavailable. Reports and metrics have its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Unavailability {
     /// EC2 doesn't have the type in this zone.
     #[error("the zone doesn't offer the type")]
@@ -140,21 +115,6 @@ pub enum Unavailability {
 }
 
 impl Unavailability {
-    /// The stable reason, for reports and metrics.
-    #[must_use]
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotOffered => "NotOffered",
-            Self::NoSubnet => "NoSubnet",
-            Self::Incompatible(_) => "Incompatible",
-            Self::PriceUnknown => "PriceUnknown",
-            Self::Exhausted { .. } => "Exhausted",
-            Self::ZoneShifted => "ZoneShifted",
-            Self::ReservationUsedUp => "ReservationUsedUp",
-            Self::ReservationExpiring => "ReservationExpiring",
-        }
-    }
-
     /// Whether the type can never be in this zone for this class, so that the zone isn't one of the type's.
     #[must_use]
     pub const fn rules_zone_out(&self) -> bool {

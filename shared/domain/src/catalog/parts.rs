@@ -366,7 +366,7 @@ mod tests {
             .map(|offering| {
                 let availability = match &offering.availability {
                     Availability::Available => "Available",
-                    Availability::Unavailable(why) => why.reason(),
+                    Availability::Unavailable(why) => why.into_str(),
                 };
                 let price = offering.price.map_or("-".to_owned(), |price| price.to_string());
                 format!("{} {} {price} {availability}", offering.zone, offering.capacity_type)

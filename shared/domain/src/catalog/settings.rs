@@ -3,8 +3,6 @@
 //! Plain values, validated by [`crate::manifest`]; defaults are Karpenter's. It decides only the properties of each
 //! AMI family (aws/karpenter-provider-aws `pkg/providers/amifamily`).
 
-use std::fmt;
-
 use serde::Deserialize;
 
 use crate::catalog::facts::PlacementStrategy;
@@ -77,60 +75,31 @@ impl PartsPerMillion {
     }
 }
 
-/// `spec.amiFamily`: the kind of image, and so the setup of its nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "an AMI family")]
-pub enum AmiFamily {
-    /// Amazon Linux 2.
-    #[serde(rename = "AL2")]
-    Al2,
-    /// Amazon Linux 2023.
-    #[serde(rename = "AL2023")]
-    Al2023,
-    /// Bottlerocket.
-    Bottlerocket,
-    /// Windows Server 2019.
-    Windows2019,
-    /// Windows Server 2022.
-    Windows2022,
-    /// Windows Server 2025.
-    Windows2025,
-    /// An image of the user's own making.
-    Custom,
+crate::words! {
+    /// `spec.amiFamily`: the kind of image, and so the setup of its nodes.
+    #[derive(Deserialize)]
+    #[serde(rename = "an AMI family")]
+    pub enum AmiFamily {
+        /// Amazon Linux 2.
+        #[serde(rename = "AL2")]
+        Al2 = "AL2",
+        /// Amazon Linux 2023.
+        #[serde(rename = "AL2023")]
+        Al2023 = "AL2023",
+        /// Bottlerocket.
+        Bottlerocket,
+        /// Windows Server 2019.
+        Windows2019,
+        /// Windows Server 2022.
+        Windows2022,
+        /// Windows Server 2025.
+        Windows2025,
+        /// An image of the user's own making.
+        Custom,
+    }
 }
 
 impl AmiFamily {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Al2,
-        Self::Al2023,
-        Self::Bottlerocket,
-        Self::Windows2019,
-        Self::Windows2022,
-        Self::Windows2025,
-        Self::Custom,
-    ];
-
-    /// The word of `spec.amiFamily`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Al2 => "AL2",
-            Self::Al2023 => "AL2023",
-            Self::Bottlerocket => "Bottlerocket",
-            Self::Windows2019 => "Windows2019",
-            Self::Windows2022 => "Windows2022",
-            Self::Windows2025 => "Windows2025",
-            Self::Custom => "Custom",
-        }
-    }
-
-    /// The family that `spec.amiFamily` names so.
-    #[must_use]
-    pub fn from_spec(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|family| family.as_str() == word)
-    }
-
     /// The value of `node.kubernetes.io/windows-build`, for Windows.
     #[must_use]
     pub const fn windows_build(self) -> Option<&'static str> {
@@ -189,12 +158,6 @@ impl AmiFamily {
             Self::Windows2019 | Self::Windows2022 | Self::Windows2025 => &[("/dev/sda1", 50 * GIB)],
             Self::Custom => &[],
         }
-    }
-}
-
-impl fmt::Display for AmiFamily {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -328,13 +291,15 @@ pub struct EbsVolume {
     pub volume_initialization_rate: Option<u32>,
 }
 
-/// `spec.instanceStorePolicy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "an instance store policy")]
-pub enum InstanceStorePolicy {
-    /// `RAID0`: the host's disks as one, for the kubelet and containerd.
-    #[serde(rename = "RAID0")]
-    Raid0,
+crate::words! {
+    /// `spec.instanceStorePolicy`.
+    #[derive(Deserialize)]
+    #[serde(rename = "an instance store policy")]
+    pub enum InstanceStorePolicy {
+        /// `RAID0`: the host's disks as one, for the kubelet and containerd.
+        #[serde(rename = "RAID0")]
+        Raid0 = "RAID0",
+    }
 }
 
 /// An item of `spec.networkInterfaces`.
@@ -351,14 +316,16 @@ pub struct NetworkInterface {
     pub interface_type: InterfaceType,
 }
 
-/// `interfaceType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "an interface type", rename_all = "kebab-case")]
-pub enum InterfaceType {
-    /// `interface`: has addresses.
-    Interface,
-    /// `efa-only`: an Elastic Fabric Adapter without addresses.
-    EfaOnly,
+crate::words! {
+    /// `interfaceType`.
+    #[derive(Deserialize)]
+    #[serde(rename = "an interface type", rename_all = "kebab-case")]
+    pub enum InterfaceType {
+        /// `interface`: has addresses.
+        Interface = "interface",
+        /// `efa-only`: an Elastic Fabric Adapter without addresses.
+        EfaOnly = "efa-only",
+    }
 }
 
 /// `spec.connectionTracking`, in seconds.
@@ -376,14 +343,16 @@ pub struct ConnectionTracking {
     pub udp_timeout_seconds: Option<u32>,
 }
 
-/// `spec.cpuOptions.nestedVirtualization`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename = "a CPU option", rename_all = "lowercase")]
-pub enum NestedVirtualization {
-    /// `enabled`.
-    Enabled,
-    /// `disabled`.
-    Disabled,
+crate::words! {
+    /// `spec.cpuOptions.nestedVirtualization`.
+    #[derive(Deserialize)]
+    #[serde(rename = "a CPU option", rename_all = "lowercase")]
+    pub enum NestedVirtualization {
+        /// `enabled`.
+        Enabled = "enabled",
+        /// `disabled`.
+        Disabled = "disabled",
+    }
 }
 
 /// A quantity in whole units, rounded up; nothing if it is negative.
@@ -417,8 +386,8 @@ mod tests {
     #[test]
     fn families_are_found_by_the_words_of_the_spec() {
         for family in AmiFamily::ALL {
-            assert_eq!(AmiFamily::from_spec(family.as_str()), Some(family));
+            assert_eq!(AmiFamily::parse(family.as_str()), Some(family));
         }
-        assert_eq!(AmiFamily::from_spec("al2023"), None);
+        assert_eq!(AmiFamily::parse("al2023"), None);
     }
 }

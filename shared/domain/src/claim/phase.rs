@@ -1,70 +1,33 @@
 //! The names of the states, their order, and the table of transitions.
 
-use std::fmt;
-
-/// A claim's state without its data. The order is the order of life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ClaimPhase {
-    /// Committed with its launch, without EC2's answer. The launch knows whether it was sent.
-    Planned,
-    /// EC2 gave no instance for it. Final: its pods are pending again.
-    LaunchFailed,
-    /// It has an instance.
-    Launched,
-    /// Its instance's Node joined the cluster and carries the claim's labels and taints.
-    Registered,
-    /// The Node is Ready, startup taints are removed, requested resources are registered.
-    Initialized,
-    /// A disruption command holds it: it still serves until its replacements do.
-    Disrupting,
-    /// Its pods are being evicted.
-    Draining,
-    /// Nothing is left on it that has to be waited for.
-    Drained,
-    /// Tenon terminates its instance.
-    Terminating,
-    /// Its instance doesn't exist any longer. Final.
-    Terminated,
+crate::words! {
+    /// A claim's state without its data. The order is the order of life. The table, `tenon get` and the journal have
+    /// its word.
+    pub enum ClaimPhase {
+        /// Committed with its launch, without EC2's answer. The launch knows whether it was sent.
+        Planned,
+        /// EC2 gave no instance for it. Final: its pods are pending again.
+        LaunchFailed,
+        /// It has an instance.
+        Launched,
+        /// Its instance's Node joined the cluster and carries the claim's labels and taints.
+        Registered,
+        /// The Node is Ready, startup taints are removed, requested resources are registered.
+        Initialized,
+        /// A disruption command holds it: it still serves until its replacements do.
+        Disrupting,
+        /// Its pods are being evicted.
+        Draining,
+        /// Nothing is left on it that has to be waited for.
+        Drained,
+        /// Tenon terminates its instance.
+        Terminating,
+        /// Its instance doesn't exist any longer. Final.
+        Terminated,
+    }
 }
 
 impl ClaimPhase {
-    /// All phases, in order.
-    pub const ALL: [Self; 10] = [
-        Self::Planned,
-        Self::LaunchFailed,
-        Self::Launched,
-        Self::Registered,
-        Self::Initialized,
-        Self::Disrupting,
-        Self::Draining,
-        Self::Drained,
-        Self::Terminating,
-        Self::Terminated,
-    ];
-
-    /// The phase's name in the table, in `tenon get` and in the journal.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "Planned",
-            Self::LaunchFailed => "LaunchFailed",
-            Self::Launched => "Launched",
-            Self::Registered => "Registered",
-            Self::Initialized => "Initialized",
-            Self::Disrupting => "Disrupting",
-            Self::Draining => "Draining",
-            Self::Drained => "Drained",
-            Self::Terminating => "Terminating",
-            Self::Terminated => "Terminated",
-        }
-    }
-
-    /// The phase of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|phase| phase.as_str() == text)
-    }
-
     /// Whether nothing can follow.
     #[must_use]
     pub const fn is_final(self) -> bool {
@@ -81,12 +44,6 @@ impl ClaimPhase {
     #[must_use]
     pub const fn has_instance(self) -> bool {
         !matches!(self, Self::Planned | Self::LaunchFailed | Self::Terminated)
-    }
-}
-
-impl fmt::Display for ClaimPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

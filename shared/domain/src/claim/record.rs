@@ -201,91 +201,43 @@ pub struct Drift {
     pub to: String,
 }
 
-/// The drifted part, in the peer's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DriftReason {
-    /// The class resolves to another image.
-    AmiDrift,
-    /// The class doesn't select its subnet.
-    SubnetDrift,
-    /// The class doesn't select its reservation.
-    CapacityReservationDrift,
-}
-
-impl DriftReason {
-    /// All reasons.
-    pub const ALL: [Self; 3] = [Self::AmiDrift, Self::SubnetDrift, Self::CapacityReservationDrift];
-
-    /// The reason in the condition `Drifted`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AmiDrift => "AMIDrift",
-            Self::SubnetDrift => "SubnetDrift",
-            Self::CapacityReservationDrift => "CapacityReservationDrift",
-        }
-    }
-
-    /// The reason of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+crate::words! {
+    /// The drifted part, in the peer's words. The condition `Drifted` has its word.
+    pub enum DriftReason {
+        /// The class resolves to another image.
+        AmiDrift = "AMIDrift",
+        /// The class doesn't select its subnet.
+        SubnetDrift,
+        /// The class doesn't select its reservation.
+        CapacityReservationDrift,
     }
 }
 
-/// The reason of a claim's removal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RemovalReason {
-    /// It drifted and has been replaced.
-    Drifted,
-    /// EC2 takes its spot instance back.
-    SpotInterrupted,
-    /// EC2 takes its reserved instance back.
-    CapacityReservationInterrupted,
-    /// AWS Health announced a change of its instance.
-    ScheduledChange,
-    /// Its instance is stopping or stopped.
-    InstanceStopped,
-    /// Its instance is terminated, and not by us.
-    InstanceTerminated,
-    /// The user deleted the claim, its Node, its pool or its class.
-    Deleted,
-    /// Its `expireAfter` passed.
-    Expired,
-    /// No Node joined in time.
-    RegistrationTimeout,
+crate::words! {
+    /// The reason of a claim's removal. Its word is stable.
+    pub enum RemovalReason {
+        /// It drifted and has been replaced.
+        Drifted,
+        /// EC2 takes its spot instance back.
+        SpotInterrupted,
+        /// EC2 takes its reserved instance back.
+        CapacityReservationInterrupted,
+        /// AWS Health announced a change of its instance.
+        ScheduledChange,
+        /// Its instance is stopping or stopped.
+        InstanceStopped,
+        /// Its instance is terminated, and not by us.
+        InstanceTerminated,
+        /// The user deleted the claim, its Node, its pool or its class.
+        Deleted,
+        /// Its `expireAfter` passed.
+        Expired,
+        /// No Node joined in time.
+        RegistrationTimeout,
+    }
 }
 
 impl RemovalReason {
-    /// All reasons.
-    pub const ALL: [Self; 9] = [
-        Self::Drifted,
-        Self::SpotInterrupted,
-        Self::CapacityReservationInterrupted,
-        Self::ScheduledChange,
-        Self::InstanceStopped,
-        Self::InstanceTerminated,
-        Self::Deleted,
-        Self::Expired,
-        Self::RegistrationTimeout,
-    ];
-
-    /// The reason's stable name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Drifted => "Drifted",
-            Self::SpotInterrupted => "SpotInterrupted",
-            Self::CapacityReservationInterrupted => "CapacityReservationInterrupted",
-            Self::ScheduledChange => "ScheduledChange",
-            Self::InstanceStopped => "InstanceStopped",
-            Self::InstanceTerminated => "InstanceTerminated",
-            Self::Deleted => "Deleted",
-            Self::Expired => "Expired",
-            Self::RegistrationTimeout => "RegistrationTimeout",
-        }
-    }
-
     /// The reason in a sentence.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -300,12 +252,6 @@ impl RemovalReason {
             Self::Expired => "expired",
             Self::RegistrationTimeout => "registration timeout",
         }
-    }
-
-    /// The reason of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 }
 

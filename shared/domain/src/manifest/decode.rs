@@ -122,7 +122,8 @@ impl<'p, 'de> At<'p, 'de> {
 }
 
 /// What is wrong with a value.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(super) struct Wrong {
     place: Option<String>,
     missing: Option<&'static str>,
@@ -140,14 +141,6 @@ impl Wrong {
         self
     }
 }
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Wrong {}
 
 impl de::Error for Wrong {
     fn custom<T: fmt::Display>(text: T) -> Self {

@@ -13,7 +13,6 @@ use crate::id::NamespacedName;
 
 use super::Manifests;
 use super::pod::pod_uid;
-use super::workload::kind_name;
 
 /// Namespace, kind and name.
 type ManifestKey<'a> = (&'a str, &'a str, &'a str);
@@ -25,7 +24,7 @@ pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
     let owners = given_owners(manifests);
     let mut pods = Vec::new();
     for workload in &manifests.workloads {
-        let kind = kind_name(workload.kind);
+        let kind = workload.kind.as_str();
         let controlled = workload.meta.owners.iter().any(|owner| {
             let key = (workload.meta.namespace.as_str(), owner.kind.as_str(), owner.name.as_str());
             owner.role == OwnerRole::Controller && has_workload(manifests, key)
@@ -44,7 +43,7 @@ fn has_workload(manifests: &Manifests, (namespace, kind, name): ManifestKey<'_>)
     manifests
         .workloads
         .iter()
-        .any(|w| w.meta.namespace == namespace && kind_name(w.kind) == kind && w.meta.name == name)
+        .any(|w| w.meta.namespace == namespace && w.kind.as_str() == kind && w.meta.name == name)
 }
 
 /// Controllers whose pods are given, themselves or through a ReplicaSet or Job of theirs.
@@ -62,7 +61,7 @@ fn given_owners(manifests: &Manifests) -> BTreeSet<ManifestKey<'_>> {
         }
     }
     for workload in &manifests.workloads {
-        let key = (workload.meta.namespace.as_str(), kind_name(workload.kind), workload.meta.name.as_str());
+        let key = (workload.meta.namespace.as_str(), workload.kind.as_str(), workload.meta.name.as_str());
         if owners.contains(&key) {
             let above = workload.meta.owners.iter().filter(|owner| owner.role == OwnerRole::Controller);
             owners.extend(above.map(|o: &OwnerReference| (key.0, o.kind.as_str(), o.name.as_str())));
@@ -73,7 +72,7 @@ fn given_owners(manifests: &Manifests) -> BTreeSet<ManifestKey<'_>> {
 
 fn make_pod(manifests: &Manifests, workload: &Workload, index: u32) -> Option<Pod> {
     let namespace = &workload.meta.namespace;
-    let name = format!("{}/{}-{index}", kind_name(workload.kind).to_lowercase(), workload.meta.name);
+    let name = format!("{}/{}-{index}", workload.kind.as_str().to_lowercase(), workload.meta.name);
     let mut shape = Arc::clone(&workload.template);
     if workload.kind == WorkloadKind::StatefulSet {
         let claim = |volume: &str| format!("{volume}-{}-{index}", workload.meta.name);

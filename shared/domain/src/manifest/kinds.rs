@@ -54,7 +54,7 @@ impl Collected {
     fn add(&mut self, at: &Place<'_>, object: ManifestObject) {
         let key = match &object {
             ManifestObject::Pod(o) => ("Pod", o.name.namespace.clone(), o.name.name.clone()),
-            ManifestObject::Workload(o) => keyed(workload::kind_name(o.kind), &o.meta),
+            ManifestObject::Workload(o) => keyed(o.kind.as_str(), &o.meta),
             ManifestObject::DaemonSet(o) => keyed("DaemonSet", &o.meta),
             ManifestObject::Node(o) => keyed("Node", &o.meta),
             ManifestObject::PersistentVolume(o) => keyed("PersistentVolume", &o.meta),
@@ -248,14 +248,11 @@ fn is_read(place: &Place<'_>, kind: &str, version: Option<&str>) -> Option<bool>
 
 /// Reads an object of a kind.
 pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<ManifestObject> {
-    let workload = |kind| workload::read_workload(at, kind).map(Box::new).map(ManifestObject::Workload);
+    if let Some(kind) = WorkloadKind::parse(kind) {
+        return workload::read_workload(at, kind).map(Box::new).map(ManifestObject::Workload);
+    }
     match kind {
         "Pod" => pod::read_pod(at).map(Box::new).map(ManifestObject::Pod),
-        "Deployment" => workload(WorkloadKind::Deployment),
-        "ReplicaSet" => workload(WorkloadKind::ReplicaSet),
-        "StatefulSet" => workload(WorkloadKind::StatefulSet),
-        "Job" => workload(WorkloadKind::Job),
-        "CronJob" => workload(WorkloadKind::CronJob),
         "DaemonSet" => workload::read_daemon_set(at).map(Box::new).map(ManifestObject::DaemonSet),
         "Node" => node::read_node(at).map(Box::new).map(ManifestObject::Node),
         "PersistentVolume" => {

@@ -222,7 +222,11 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
         Some(ready) if ready.status == "True" => Readiness::Ready,
         Some(_) | None => Readiness::NotReady,
     };
-    let (phase, started_at) = (phase(&status.phase), status.start_time);
+    let phase = match status.phase.as_str() {
+        "" => PodPhase::Pending,
+        phase => PodPhase::parse(phase).unwrap_or(PodPhase::Unknown),
+    };
+    let started_at = status.start_time;
     let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
     let allocated = statuses.map(|status| (status.name, status.allocated_resources)).collect();
     let mut shape = spec.into_shape(&place, &meta, PodSurroundings { owner, allocated });
@@ -265,16 +269,6 @@ pub fn pod_uid(namespace: &str, name: &str) -> Result<Uid, ParseIdError> {
     let parts: Vec<&str> =
         [0..8, 8..12, 12..16, 16..20, 20..32].into_iter().filter_map(|range| hex.get(range)).collect();
     Uid::parse(parts.join("-"))
-}
-
-fn phase(text: &str) -> PodPhase {
-    match text {
-        "" | "Pending" => PodPhase::Pending,
-        "Running" => PodPhase::Running,
-        "Succeeded" => PodPhase::Succeeded,
-        "Failed" => PodPhase::Failed,
-        _ => PodPhase::Unknown,
-    }
 }
 
 impl PodStatus {

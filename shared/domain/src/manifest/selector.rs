@@ -61,7 +61,7 @@ struct Word<K>(Operator, PhantomData<K>);
 impl<'de, K: Operators> Deserialize<'de> for Word<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = text(deserializer)?;
-        let known = K::WORDS.contains(&word.as_str()).then(|| Operator::parse(&word).ok()).flatten();
+        let known = K::WORDS.contains(&word.as_str()).then(|| Operator::parse(&word)).flatten();
         let unknown = || Error::custom(not_a_word(&word, "an operator", K::WORDS));
         Ok(Self(known.ok_or_else(unknown)?, PhantomData))
     }

@@ -46,17 +46,6 @@ struct JobTemplate {
     spec: Option<Box<ControllerSpec>>,
 }
 
-/// The kind's name.
-pub(super) const fn kind_name(kind: WorkloadKind) -> &'static str {
-    match kind {
-        WorkloadKind::Deployment => "Deployment",
-        WorkloadKind::ReplicaSet => "ReplicaSet",
-        WorkloadKind::StatefulSet => "StatefulSet",
-        WorkloadKind::Job => "Job",
-        WorkloadKind::CronJob => "CronJob",
-    }
-}
-
 pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Workload> {
     let (meta, spec) = read_controller(at)?;
     let replicas = match kind {
@@ -69,10 +58,10 @@ pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Worklo
     let place = at.place.key("spec");
     let template = match kind {
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::Job => {
-            template(spec.template, &place, &meta, kind_name(kind))?
+            template(spec.template, &place, &meta, kind.as_str())?
         }
         WorkloadKind::StatefulSet => {
-            let mut shape = template(spec.template, &place, &meta, kind_name(kind))?;
+            let mut shape = template(spec.template, &place, &meta, kind.as_str())?;
             let claims = place.key("volumeClaimTemplates");
             shape.volumes.extend(claimed(spec.volume_claim_templates, &claims));
             shape

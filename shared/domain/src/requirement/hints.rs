@@ -4,41 +4,6 @@
 
 use crate::labels;
 
-/// A word outside a fixed list.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{value}` is not {kind}: expected {expected}{}", did_you_mean(.nearest.as_deref()))]
-pub struct UnknownWordError {
-    /// The kind of word, with its article: `an operator`.
-    pub kind: &'static str,
-    /// The text as given.
-    pub value: String,
-    /// The words that would have been right, in backticks, separated by commas.
-    pub expected: String,
-    /// The suggestion.
-    pub nearest: Option<String>,
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
-}
-
-/// Parses a word of a fixed list.
-///
-/// # Errors [`UnknownWordError`] with the list and the nearest word.
-pub fn parse_word<T: Copy>(
-    kind: &'static str,
-    text: &str,
-    all: &[T],
-    word: fn(T) -> &'static str,
-) -> Result<T, UnknownWordError> {
-    all.iter().copied().find(|value| word(*value) == text).ok_or_else(|| UnknownWordError {
-        kind,
-        value: text.to_owned(),
-        expected: all.iter().map(|v| format!("`{}`", word(*v))).collect::<Vec<_>>().join(", "),
-        nearest: nearest(text, all.iter().map(|v| word(*v))).map(str::to_owned),
-    })
-}
-
 /// The candidate nearest to a text, by edit distance without regard to case; `None` if none is near.
 ///
 /// Near is at most a third of the longer of the two; of equally near ones the first wins.

@@ -33,7 +33,7 @@ impl OfferingKey {
         let (capacity_type, rest) = text.split_once('#')?;
         let (zone_id, instance_type) = rest.split_once('#')?;
         Some(Self {
-            capacity_type: CapacityType::from_label(capacity_type)?,
+            capacity_type: CapacityType::parse(capacity_type)?,
             zone_id: ZoneId::parse(zone_id).ok()?,
             instance_type: InstanceType::parse(instance_type).ok()?,
         })
@@ -137,13 +137,10 @@ impl UnavailableKey {
             "offering" => Self::Offering(OfferingKey::parse(rest)?),
             "quota" => {
                 let (capacity_type, family) = rest.split_once('#')?;
-                Self::Quota {
-                    capacity_type: CapacityType::from_label(capacity_type)?,
-                    family: family.to_owned(),
-                }
+                Self::Quota { capacity_type: CapacityType::parse(capacity_type)?, family: family.to_owned() }
             }
             "subnet" => Self::Subnet(SubnetId::parse(rest).ok()?),
-            "capacity-type" => Self::CapacityType(CapacityType::from_label(rest)?),
+            "capacity-type" => Self::CapacityType(CapacityType::parse(rest)?),
             "reservation" => Self::Reservation(ReservationId::parse(rest).ok()?),
             "request" => match rest.split_once('#') {
                 None => Self::Request(RequestDigest::parse(rest)?),

@@ -9,33 +9,13 @@ use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, 
 use super::Tags;
 use crate::classify::{ErrorClass, classify};
 
-/// How a fleet pays: `DefaultTargetCapacityType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TargetCapacityType {
-    /// On-demand, capacity reservations among it.
-    OnDemand,
-    /// Spot.
-    Spot,
-}
-
-impl TargetCapacityType {
-    /// EC2's word, also the value of Karpenter's label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on-demand",
-            Self::Spot => "spot",
-        }
-    }
-
-    /// Parses EC2's word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "on-demand" => Some(Self::OnDemand),
-            "spot" => Some(Self::Spot),
-            _ => None,
-        }
+tenon_domain::words! {
+    /// How a fleet pays: `DefaultTargetCapacityType`. Its words are EC2's, also the values of Karpenter's label.
+    pub enum TargetCapacityType {
+        /// On-demand, capacity reservations among it.
+        OnDemand = "on-demand",
+        /// Spot.
+        Spot = "spot",
     }
 }
 

@@ -9,41 +9,23 @@ pub use tenon_domain::image::ImageState;
 
 use super::{TagFilter, Tags};
 
-/// An image's architecture, of those that nodes run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ImageArchitecture {
-    /// `x86_64`, Kubernetes' `amd64`.
-    X86_64,
-    /// `arm64`.
-    Arm64,
+tenon_domain::words! {
+    /// An image's architecture, of those that nodes run on. Its words are EC2's.
+    pub enum ImageArchitecture {
+        /// `x86_64`, Kubernetes' `amd64`.
+        X86_64 = "x86_64",
+        /// `arm64`.
+        Arm64 = "arm64",
+    }
 }
 
 impl ImageArchitecture {
-    /// EC2's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::X86_64 => "x86_64",
-            Self::Arm64 => "arm64",
-        }
-    }
-
     /// Kubernetes' word, the value of `kubernetes.io/arch`.
     #[must_use]
     pub const fn kubernetes(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",
             Self::Arm64 => "arm64",
-        }
-    }
-
-    /// Parses EC2's word; `None` for architectures that no node can have.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "x86_64" => Some(Self::X86_64),
-            "arm64" => Some(Self::Arm64),
-            _ => None,
         }
     }
 }

@@ -8,51 +8,25 @@ use tenon_domain::id::{
 
 use super::{ImageArchitecture, TagFilter, Tags, TargetCapacityType};
 
-/// An instance's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum InstanceState {
-    /// Starting.
-    Pending,
-    /// Running.
-    Running,
-    /// Stopping.
-    Stopping,
-    /// Stopped; it can be started again.
-    Stopped,
-    /// Terminating.
-    ShuttingDown,
-    /// Gone; visible for about an hour.
-    Terminated,
+tenon_domain::words! {
+    /// An instance's state. Its words are EC2's.
+    pub enum InstanceState {
+        /// Starting.
+        Pending = "pending",
+        /// Running.
+        Running = "running",
+        /// Stopping.
+        Stopping = "stopping",
+        /// Stopped; it can be started again.
+        Stopped = "stopped",
+        /// Terminating.
+        ShuttingDown = "shutting-down",
+        /// Gone; visible for about an hour.
+        Terminated = "terminated",
+    }
 }
 
 impl InstanceState {
-    /// EC2's word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-            Self::ShuttingDown => "shutting-down",
-            Self::Terminated => "terminated",
-        }
-    }
-
-    /// Parses EC2's word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "pending" => Self::Pending,
-            "running" => Self::Running,
-            "stopping" => Self::Stopping,
-            "stopped" => Self::Stopped,
-            "shutting-down" => Self::ShuttingDown,
-            "terminated" => Self::Terminated,
-            _ => return None,
-        })
-    }
-
     /// Whether termination has begun or ended: it doesn't come back.
     #[must_use]
     pub const fn is_going(self) -> bool {

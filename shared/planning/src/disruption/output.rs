@@ -127,7 +127,12 @@ impl DisruptionReport {
         }
         for DisruptionRefusal { claim, reason } in &refusals {
             let subject = Subject { kind: SubjectKind::Claim, name: claim.to_string() };
-            to.tell(Finding::refused(subject, reason.as_str(), "not disrupting {} now", reason.to_string()));
+            to.tell(Finding::refused(
+                subject,
+                reason.into_str(),
+                "not disrupting {} now",
+                reason.to_string(),
+            ));
         }
         for InvalidAnnotation { pod, value } in invalid {
             let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };
@@ -148,8 +153,9 @@ pub struct DisruptionRefusal {
     pub reason: RefusalReason,
 }
 
-/// Why a claim isn't disrupted now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why a claim isn't disrupted now. Its name is stable.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum RefusalReason {
     /// The pool's budgets allow no more.
     BudgetExhausted {
@@ -184,20 +190,6 @@ pub enum RefusalReason {
         /// The pool.
         pool: NodePoolName,
     },
-}
-
-impl RefusalReason {
-    /// The stable name.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::BudgetExhausted { .. } => "BudgetExhausted",
-            Self::DoNotDisrupt { .. } => "DoNotDisrupt",
-            Self::BlockedByPdb { .. } => "BlockedByPdb",
-            Self::Unschedulable { .. } => "Unschedulable",
-            Self::PoolNotFound { .. } => "PoolNotFound",
-        }
-    }
 }
 
 impl fmt::Display for RefusalReason {

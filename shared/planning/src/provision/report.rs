@@ -56,8 +56,10 @@ pub struct UnschedulableCause {
     pub reason: Reason,
 }
 
-/// Why a pod has no place, in the order of the checks of a pool: the last is the nearest to success.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// Why a pod has no place, in the order of the checks of a pool: the last is the nearest to success. Its
+/// name is stable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Reason {
     /// There is no NodePool at all.
     NoNodePool,
@@ -150,31 +152,6 @@ impl Reason {
     pub const fn ends_at(&self) -> Option<Timestamp> {
         if let Self::AllOfferingsUnavailable { until } = self { *until } else { None }
     }
-
-    /// The stable name.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::NoNodePool => "NoNodePool",
-            Self::SchedulingGated { .. } => "SchedulingGated",
-            Self::UnsupportedConstraint { .. } => "UnsupportedConstraint",
-            Self::VolumeClaimNotFound { .. } => "VolumeClaimNotFound",
-            Self::NodeClassNotFound { .. } => "NodeClassNotFound",
-            Self::NodeClassNotReady { .. } => "NodeClassNotReady",
-            Self::TaintsNotTolerated { .. } => "TaintsNotTolerated",
-            Self::IncompatibleRequirements { .. } => "IncompatibleRequirements",
-            Self::NoInstanceType { .. } => "NoInstanceType",
-            Self::InsufficientResources { .. } => "InsufficientResources",
-            Self::HostPortsTaken => "HostPortsTaken",
-            Self::NoOffering => "NoOffering",
-            Self::AllOfferingsUnavailable { .. } => "AllOfferingsUnavailable",
-            Self::ZonesShifted { .. } => "ZonesShifted",
-            Self::MinValuesNotSatisfied { .. } => "MinValuesNotSatisfied",
-            Self::LimitsExceeded { .. } => "LimitsExceeded",
-            Self::MaxNodesReached => "MaxNodesReached",
-            Self::StepBudgetExhausted => "StepBudgetExhausted",
-        }
-    }
 }
 
 impl fmt::Display for Reason {
@@ -254,7 +231,7 @@ impl ProvisionReport {
             let subject = Subject { kind: SubjectKind::Pod, name: refused.pod.name.to_string() };
             let reason = refused.reason();
             let sentence = if reason.waiting().is_some() { WAITS } else { "no node for {}" };
-            let found = Finding::refused(subject, reason.as_str(), sentence, refused.message());
+            let found = Finding::refused(subject, reason.into_str(), sentence, refused.message());
             to.tell(found.condition(reason.waiting().and_then(Waiting::condition).unwrap_or_default()));
         }
         for warning in warnings {

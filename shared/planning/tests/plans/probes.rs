@@ -169,7 +169,7 @@ fn what_is_held_is_looked_at_again_when_its_own_time_comes() {
     let soonest = marked("default", &[("", LONG_HELD), ("test-zone", (500, 180)), ("zone-2 spot", HELD)]);
     let (plan, report) = planned(&input(web(1), vec![soonest]), 0);
     assert_eq!(plan.wake_at, Some(at(40)));
-    assert_eq!(report.unschedulable[0].reason().as_str(), "AllOfferingsUnavailable");
+    assert_eq!(report.unschedulable[0].reason().into_str(), "AllOfferingsUnavailable");
     // Marks of unsuitable offerings don't matter.
     let mut types = vec![
         FakeType::new("default.instance-type", 4, 4, 5).option(),
@@ -211,7 +211,7 @@ fn prices_that_are_done_without_are_no_reason_of_a_pod_that_is_refused_for_anoth
     without.without = Some(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices });
     let large = pods("large", 1, shape(&[("cpu", "300")]));
     let (_, report) = planned(&input(large, vec![without]), 0);
-    assert_eq!(report.unschedulable[0].reason().as_str(), "InsufficientResources");
+    assert_eq!(report.unschedulable[0].reason().into_str(), "InsufficientResources");
     assert_eq!(report.waiting, []);
 }
 
@@ -258,7 +258,7 @@ fn a_pool_that_does_without_spot_prices_says_so_to_pods_that_want_spot() {
     spot.node_selector.insert(labels::CAPACITY_TYPE.to_owned(), "spot".to_owned());
     let (_, report) = planned(&input(pods("spot", 1, spot), vec![without]), 0);
     assert_eq!(report.waiting, [waiting]);
-    assert_eq!(report.unschedulable[0].reason().as_str(), "NodeClassNotReady");
+    assert_eq!(report.unschedulable[0].reason().into_str(), "NodeClassNotReady");
 }
 
 #[test]

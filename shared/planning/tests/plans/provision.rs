@@ -249,7 +249,7 @@ fn the_clusters_most_nodes_are_no_limit_of_a_pool() {
     let check = |nodes_left, limits: &[(&str, &str)], launched, reason: &str| {
         let pool = PoolInput { nodes_left: Some(nodes_left), ..limited(limits) };
         let (_, report) = claims(&input(large(), vec![pool]), launched);
-        assert_eq!(report.unschedulable[0].reason().as_str(), reason);
+        assert_eq!(report.unschedulable[0].reason().into_str(), reason);
         report.unschedulable[0].message()
     };
     let message = "NodePool `default`: the cluster has as many nodes as `MaxNodes` allows: \

@@ -133,7 +133,7 @@ fn a_pool_of_reserved_capacity_alone_buys_nothing() {
     reserved.pool.template.requirements.add(Requirement::one_of(labels::CAPACITY_TYPE, ["reserved"]));
     let (plan, report) = plan(&input(waiting(3, "1.8"), vec![reserved]));
     assert_eq!(taken(&plan), BTreeMap::from([("cr-a".to_owned(), 1)]));
-    let reasons: Vec<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();
+    let reasons: Vec<&str> = report.unschedulable.iter().map(|one| one.reason().into_str()).collect();
     assert_eq!(reasons, ["AllOfferingsUnavailable"; 2]);
 }
 

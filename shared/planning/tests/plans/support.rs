@@ -285,7 +285,7 @@ pub(crate) fn claims(input: &ProvisionInput, expected: usize) -> (ProvisionPlan,
 pub(crate) fn check_reason(input: &ProvisionInput, expected: &str) -> ProvisionReport {
     let (plan, report) = plan(input);
     assert!(plan.claims.is_empty(), "{plan:#?}");
-    let reasons: BTreeSet<&str> = report.unschedulable.iter().map(|one| one.reason().as_str()).collect();
+    let reasons: BTreeSet<&str> = report.unschedulable.iter().map(|one| one.reason().into_str()).collect();
     assert_eq!(reasons, BTreeSet::from([expected]), "{:?}", report.unschedulable);
     report
 }

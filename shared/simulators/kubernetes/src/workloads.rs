@@ -213,10 +213,12 @@ fn daemon_node(pod: &Value) -> Option<&str> {
 
 fn daemon_tolerations(template: &Value) -> Vec<Toleration> {
     let mut tolerations = object::tolerations(template);
-    tolerations.extend(DAEMON_TOLERATIONS.iter().map(|(key, effect)| Toleration {
-        effect: TaintEffect::parse(effect).ok(),
-        ..Toleration::exists(*key)
-    }));
+    tolerations.extend(
+        DAEMON_TOLERATIONS.iter().map(|(key, effect)| Toleration {
+            effect: TaintEffect::parse(effect),
+            ..Toleration::exists(*key)
+        }),
+    );
     // The scheduler taints a node that isn't Ready with NoSchedule too; daemons start there all the same.
     tolerations.extend(
         [NOT_READY, UNREACHABLE]

@@ -3,35 +3,21 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// Kinds of lines; their names are the contract's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HappeningKind {
-    /// An event on a bus.
-    Event,
-    /// A decision: a journal record.
-    Decision,
-    /// An action of a function or the agent.
-    Action,
-    /// A Node came, changed or went.
-    Node,
-    /// Pods changed.
-    Pod,
-    /// A note of the scenario.
-    Note,
-}
-
-impl HappeningKind {
-    /// The kind in `-o json`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Event => "event",
-            Self::Decision => "decision",
-            Self::Action => "action",
-            Self::Node => "node",
-            Self::Pod => "pod",
-            Self::Note => "note",
-        }
+tenon_domain::words! {
+    /// Kinds of lines; their names are the contract's.
+    pub enum HappeningKind {
+        /// An event on a bus.
+        Event = "event",
+        /// A decision: a journal record.
+        Decision = "decision",
+        /// An action of a function or the agent.
+        Action = "action",
+        /// A Node came, changed or went.
+        Node = "node",
+        /// Pods changed.
+        Pod = "pod",
+        /// A note of the scenario.
+        Note = "note",
     }
 }
 

@@ -3,47 +3,25 @@
 //! Decides how bytes become units, not prices.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use tenon_table::limits;
 
-/// A call of DynamoDB's API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    /// One item read.
-    GetItem,
-    /// Several items read.
-    BatchGetItem,
-    /// A partition read.
-    Query,
-    /// One item written as a whole.
-    PutItem,
-    /// Attributes of one item written.
-    UpdateItem,
-    /// One item deleted.
-    DeleteItem,
-    /// Several items written, checked or deleted.
-    TransactWriteItems,
-}
-
-impl Operation {
-    /// The name in DynamoDB's API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::GetItem => "GetItem",
-            Self::BatchGetItem => "BatchGetItem",
-            Self::Query => "Query",
-            Self::PutItem => "PutItem",
-            Self::UpdateItem => "UpdateItem",
-            Self::DeleteItem => "DeleteItem",
-            Self::TransactWriteItems => "TransactWriteItems",
-        }
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+tenon_domain::words! {
+    /// A call of DynamoDB's API.
+    pub enum Operation {
+        /// One item read.
+        GetItem,
+        /// Several items read.
+        BatchGetItem,
+        /// A partition read.
+        Query,
+        /// One item written as a whole.
+        PutItem,
+        /// Attributes of one item written.
+        UpdateItem,
+        /// One item deleted.
+        DeleteItem,
+        /// Several items written, checked or deleted.
+        TransactWriteItems,
     }
 }
 

@@ -71,28 +71,25 @@ impl WakeOrder {
     }
 }
 
-/// How a call fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failing {
-    /// It is throttled.
-    Throttled,
-    /// It isn't allowed.
-    Denied,
-    /// It is refused for the service's own fault.
-    Refused,
-    /// It takes effect, and its answer is lost.
-    Unanswered,
-    /// The task ends before it.
-    CrashBefore,
-    /// The task ends after the call's effect, before its answer.
-    CrashAfter,
+tenon_domain::words! {
+    /// How a call fails.
+    pub enum Failing {
+        /// It is throttled.
+        Throttled,
+        /// It isn't allowed.
+        Denied,
+        /// It is refused for the service's own fault.
+        Refused,
+        /// It takes effect, and its answer is lost.
+        Unanswered,
+        /// The task ends before it.
+        CrashBefore,
+        /// The task ends after the call's effect, before its answer.
+        CrashAfter,
+    }
 }
 
 impl Failing {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Throttled, Self::Denied, Self::Refused, Self::Unanswered, Self::CrashBefore, Self::CrashAfter];
-
     const fn fate(self, moment: CallMoment) -> CallFate {
         match (self, moment) {
             (Self::Throttled, CallMoment::Before) | (Self::Unanswered, CallMoment::After) => CallFate::Fail,

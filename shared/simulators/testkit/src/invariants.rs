@@ -30,90 +30,60 @@ pub const PLAN_GRACE: SignedDuration = SignedDuration::from_mins(2);
 /// How long a claim with a ready Node counts its planned pods, while kube-scheduler binds them.
 pub const BINDING_WINDOW: SignedDuration = SignedDuration::from_secs(30);
 
-/// The invariants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Invariant {
-    /// Every claim has at most one instance, and no instance two claims.
-    OneInstancePerClaim,
-    /// No instance of ours is without a claim for longer than the grace period.
-    NothingUnowned,
-    /// A claim's state never goes back.
-    StatesGoForward,
-    /// Every pod that fits some allowed type runs after the last fault.
-    PodsRun,
-    /// No pod is counted on two live claims.
-    PodsCountedOnce,
-    /// A plan of an unchanged, settled world is empty.
-    SettledStays,
-    /// No unavailable image is requested or launched.
-    ImagesAvailable,
-    /// Disruption stays within the pools' budgets.
-    BudgetsHold,
-    /// Evictions stay within the PodDisruptionBudgets.
-    PodBudgetsHold,
-    /// Steps of claims never starve the provisioner.
-    NoStarvation,
-    /// The journal explains every launch and termination.
-    JournalExplains,
-    /// A restored table kills nothing.
-    RestoreKillsNothing,
-    /// No decision is made on evidence that isn't there, is too old or half-written.
-    EvidenceHeld,
-    /// Every order of first wakes, with any failing call, ends in the same state.
-    OrdersAgree,
-    /// Holds are within bounds, and the failures of one storm count once.
-    HoldsBounded,
-    /// A successful launch clears the mark.
-    MarksClear,
-    /// At most one launch probes a mark.
-    OneProbe,
-    /// No pod waits longer for a probe than with the peer.
-    NobodyWaitsLonger,
-    /// No more memory is learned than EC2 states.
-    LearnedWithinStated,
-    /// Learned memory is what kubelets of that type and image report.
-    LearnedIsReported,
-    /// The memory that claims are planned with exists on their nodes.
-    PlannedMemoryIsThere,
-    /// No launch goes into a zone that was known to be shifted.
-    ShiftedZonesLeftAlone,
-    /// A Node that is deleted, or whose NodeClaim is, accepts no pods after some seconds.
-    DeletedAreTainted,
-    /// Classes resolve to images that their spec selects, and to none of strangers.
-    ImagesSelected,
-    /// Somebody is told of each pod that gets no node.
-    NothingSilent,
-}
-
-impl Invariant {
-    /// All of them.
-    pub const ALL: [Self; 25] = [
-        Self::OneInstancePerClaim,
-        Self::NothingUnowned,
-        Self::StatesGoForward,
-        Self::PodsRun,
-        Self::PodsCountedOnce,
-        Self::SettledStays,
-        Self::ImagesAvailable,
-        Self::BudgetsHold,
-        Self::PodBudgetsHold,
-        Self::NoStarvation,
-        Self::JournalExplains,
-        Self::RestoreKillsNothing,
-        Self::EvidenceHeld,
-        Self::OrdersAgree,
-        Self::HoldsBounded,
-        Self::MarksClear,
-        Self::OneProbe,
-        Self::NobodyWaitsLonger,
-        Self::LearnedWithinStated,
-        Self::LearnedIsReported,
-        Self::PlannedMemoryIsThere,
-        Self::ShiftedZonesLeftAlone,
-        Self::DeletedAreTainted,
-        Self::ImagesSelected,
-        Self::NothingSilent,
-    ];
+tenon_domain::words! {
+    /// The invariants.
+    pub enum Invariant {
+        /// Every claim has at most one instance, and no instance two claims.
+        OneInstancePerClaim,
+        /// No instance of ours is without a claim for longer than the grace period.
+        NothingUnowned,
+        /// A claim's state never goes back.
+        StatesGoForward,
+        /// Every pod that fits some allowed type runs after the last fault.
+        PodsRun,
+        /// No pod is counted on two live claims.
+        PodsCountedOnce,
+        /// A plan of an unchanged, settled world is empty.
+        SettledStays,
+        /// No unavailable image is requested or launched.
+        ImagesAvailable,
+        /// Disruption stays within the pools' budgets.
+        BudgetsHold,
+        /// Evictions stay within the PodDisruptionBudgets.
+        PodBudgetsHold,
+        /// Steps of claims never starve the provisioner.
+        NoStarvation,
+        /// The journal explains every launch and termination.
+        JournalExplains,
+        /// A restored table kills nothing.
+        RestoreKillsNothing,
+        /// No decision is made on evidence that isn't there, is too old or half-written.
+        EvidenceHeld,
+        /// Every order of first wakes, with any failing call, ends in the same state.
+        OrdersAgree,
+        /// Holds are within bounds, and the failures of one storm count once.
+        HoldsBounded,
+        /// A successful launch clears the mark.
+        MarksClear,
+        /// At most one launch probes a mark.
+        OneProbe,
+        /// No pod waits longer for a probe than with the peer.
+        NobodyWaitsLonger,
+        /// No more memory is learned than EC2 states.
+        LearnedWithinStated,
+        /// Learned memory is what kubelets of that type and image report.
+        LearnedIsReported,
+        /// The memory that claims are planned with exists on their nodes.
+        PlannedMemoryIsThere,
+        /// No launch goes into a zone that was known to be shifted.
+        ShiftedZonesLeftAlone,
+        /// A Node that is deleted, or whose NodeClaim is, accepts no pods after some seconds.
+        DeletedAreTainted,
+        /// Classes resolve to images that their spec selects, and to none of strangers.
+        ImagesSelected,
+        /// Somebody is told of each pod that gets no node.
+        NothingSilent,
+    }
 }
 
 /// An invariant that didn't hold.

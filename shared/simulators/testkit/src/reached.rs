@@ -26,53 +26,25 @@ use crate::silence::never_fits;
 /// Launches that are planned no further apart may meet: a pass takes about as long.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// A situation that histories are to come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Situation {
-    /// A pending pod fits on a Node whose taints it doesn't tolerate.
-    TaintedRoom,
-    /// Pods of several groups wait, and a Node has room for one of each, but not for all.
-    SharedRoom,
-    /// A Node is there that a DaemonSet doesn't run on because of its taints.
-    IntolerantDaemons,
-    /// Of several replacements of a command one is initialised before another.
-    ReplacementsApart,
-    /// An edited class isn't resolved, because EC2 didn't answer.
-    EditedUnanswered,
-    /// A class selects a stranger's image that is newer than its resolved one.
-    ForeignImages,
-    /// Two clusters launch within seconds of each other.
-    ClustersAtOnce,
-    /// A pod waits that fits nowhere.
-    FitsNowhere,
-}
-
-impl Situation {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::TaintedRoom,
-        Self::SharedRoom,
-        Self::IntolerantDaemons,
-        Self::ReplacementsApart,
-        Self::EditedUnanswered,
-        Self::ForeignImages,
-        Self::ClustersAtOnce,
-        Self::FitsNowhere,
-    ];
-
-    /// In words.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::TaintedRoom => "tainted nodes with room",
-            Self::SharedRoom => "several groups beside room for one",
-            Self::IntolerantDaemons => "DaemonSets that don't tolerate a node",
-            Self::ReplacementsApart => "replacements that become ready apart",
-            Self::EditedUnanswered => "edited classes while EC2 throttles",
-            Self::ForeignImages => "foreign images",
-            Self::ClustersAtOnce => "two clusters that launch at once",
-            Self::FitsNowhere => "pods that fit nowhere",
-        }
+tenon_domain::words! {
+    /// A situation that histories are to come to.
+    pub enum Situation {
+        /// A pending pod fits on a Node whose taints it doesn't tolerate.
+        TaintedRoom = "tainted nodes with room",
+        /// Pods of several groups wait, and a Node has room for one of each, but not for all.
+        SharedRoom = "several groups beside room for one",
+        /// A Node is there that a DaemonSet doesn't run on because of its taints.
+        IntolerantDaemons = "DaemonSets that don't tolerate a node",
+        /// Of several replacements of a command one is initialised before another.
+        ReplacementsApart = "replacements that become ready apart",
+        /// An edited class isn't resolved, because EC2 didn't answer.
+        EditedUnanswered = "edited classes while EC2 throttles",
+        /// A class selects a stranger's image that is newer than its resolved one.
+        ForeignImages = "foreign images",
+        /// Two clusters launch within seconds of each other.
+        ClustersAtOnce = "two clusters that launch at once",
+        /// A pod waits that fits nowhere.
+        FitsNowhere = "pods that fit nowhere",
     }
 }
 

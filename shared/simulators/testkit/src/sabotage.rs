@@ -21,97 +21,69 @@ use tenon_table::{Commit, Item, Key, Number, QueryPage, Value, Write, WriteCondi
 /// The account of a scenario's region.
 const ACCOUNT: &str = "111122223333";
 
-/// One place where the code is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sabotage {
-    /// Launches are sent under a new token each time, so a repeated one launches again, and the audit doesn't see the
-    /// surplus.
-    FreshTokens,
-    /// The provisioner doesn't read counted pods.
-    CountsForgotten,
-    /// Claims are written back to an earlier state.
-    StatesGoBack,
-    /// Pending images look available.
-    PendingLooksAvailable,
-    /// Decisions are committed without their records.
-    JournalLost,
-    /// Pods are deleted instead of evicted.
-    BudgetsOfPodsIgnored,
-    /// Disruption doesn't see leaving nodes.
-    GoingNotCounted,
-    /// Claims are committed without their launches.
-    LaunchesLost,
-    /// Launches ask EC2 for no instance.
-    EmptyLaunches,
-    /// Which image is the newest changes every eighth look.
-    NewestFlaps,
-    /// One instance too many is launched each time, and the audit doesn't see it.
-    ExtraInstances,
-    /// Two claims get the same instance.
-    InstanceDealtTwice,
-    /// Every step of a claim counts as a decision about the set.
-    StepsRaiseRevision,
-    /// After a restore, instances of unknown launches look like those of a known one, and the agent doesn't report
-    /// Nodes. Either alone terminates nothing: an unknown launch halts the cluster, and a Node keeps its instance.
-    StrangersAdopted,
-    /// The provisioner takes a part of the catalogue that never arrived for an empty one that is fresh.
-    EmptyBelieved,
-    /// Every refusal counts.
-    StormsCountEach,
-    /// A successful launch doesn't clear the mark.
-    ClearsLost,
-    /// Launches ask for marked offerings without the lease.
-    ProbesUnleased,
-    /// A mark is probed only after its hold, however long that is.
-    LastResortLost,
-    /// More memory is learned than EC2 states.
-    MemoryDoubled,
-    /// A Node's report is learned for another image than its own.
-    ImagesMixedUp,
-    /// Claims get pods for twice their planned memory.
-    ClaimsOverfilled,
-    /// The provisioner doesn't see which zones are shifted away from.
-    ShiftsUnseen,
-    /// The agent doesn't taint leaving Nodes.
-    DeletionsUntainted,
-    /// Strangers' images look like our own.
-    StrangersOwned,
-    /// What a function refuses isn't written where the agent reads it.
-    RefusalsUntold,
+tenon_domain::words! {
+    /// One place where the code is broken.
+    pub enum Sabotage {
+        /// Launches are sent under a new token each time, so a repeated one launches again, and the audit doesn't see
+        /// the
+        /// surplus.
+        FreshTokens,
+        /// The provisioner doesn't read counted pods.
+        CountsForgotten,
+        /// Claims are written back to an earlier state.
+        StatesGoBack,
+        /// Pending images look available.
+        PendingLooksAvailable,
+        /// Decisions are committed without their records.
+        JournalLost,
+        /// Pods are deleted instead of evicted.
+        BudgetsOfPodsIgnored,
+        /// Disruption doesn't see leaving nodes.
+        GoingNotCounted,
+        /// Claims are committed without their launches.
+        LaunchesLost,
+        /// Launches ask EC2 for no instance.
+        EmptyLaunches,
+        /// Which image is the newest changes every eighth look.
+        NewestFlaps,
+        /// One instance too many is launched each time, and the audit doesn't see it.
+        ExtraInstances,
+        /// Two claims get the same instance.
+        InstanceDealtTwice,
+        /// Every step of a claim counts as a decision about the set.
+        StepsRaiseRevision,
+        /// After a restore, instances of unknown launches look like those of a known one, and the agent doesn't report
+        /// Nodes. Either alone terminates nothing: an unknown launch halts the cluster, and a Node keeps its instance.
+        StrangersAdopted,
+        /// The provisioner takes a part of the catalogue that never arrived for an empty one that is fresh.
+        EmptyBelieved,
+        /// Every refusal counts.
+        StormsCountEach,
+        /// A successful launch doesn't clear the mark.
+        ClearsLost,
+        /// Launches ask for marked offerings without the lease.
+        ProbesUnleased,
+        /// A mark is probed only after its hold, however long that is.
+        LastResortLost,
+        /// More memory is learned than EC2 states.
+        MemoryDoubled,
+        /// A Node's report is learned for another image than its own.
+        ImagesMixedUp,
+        /// Claims get pods for twice their planned memory.
+        ClaimsOverfilled,
+        /// The provisioner doesn't see which zones are shifted away from.
+        ShiftsUnseen,
+        /// The agent doesn't taint leaving Nodes.
+        DeletionsUntainted,
+        /// Strangers' images look like our own.
+        StrangersOwned,
+        /// What a function refuses isn't written where the agent reads it.
+        RefusalsUntold,
+    }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "a sabotage does nothing in all places but its own")]
 impl Sabotage {
-    /// All of them.
-    pub const ALL: [Self; 26] = [
-        Self::FreshTokens,
-        Self::CountsForgotten,
-        Self::StatesGoBack,
-        Self::PendingLooksAvailable,
-        Self::JournalLost,
-        Self::BudgetsOfPodsIgnored,
-        Self::GoingNotCounted,
-        Self::LaunchesLost,
-        Self::EmptyLaunches,
-        Self::NewestFlaps,
-        Self::ExtraInstances,
-        Self::InstanceDealtTwice,
-        Self::StepsRaiseRevision,
-        Self::StrangersAdopted,
-        Self::EmptyBelieved,
-        Self::StormsCountEach,
-        Self::ClearsLost,
-        Self::ProbesUnleased,
-        Self::LastResortLost,
-        Self::MemoryDoubled,
-        Self::ImagesMixedUp,
-        Self::ClaimsOverfilled,
-        Self::ShiftsUnseen,
-        Self::DeletionsUntainted,
-        Self::StrangersOwned,
-        Self::RefusalsUntold,
-    ];
-
     pub(crate) fn tamper_commit(self, task: &str, commit: &mut Commit, number: impl FnOnce() -> u64) {
         match self {
             Self::StatesGoBack => {

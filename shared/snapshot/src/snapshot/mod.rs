@@ -29,8 +29,6 @@ mod large_tests;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use jiff::SignedDuration;
 use tenon_domain::id::ClusterName;
 use tenon_table::Key;
@@ -54,77 +52,31 @@ pub const RETIRED_CHUNKS_STAY: SignedDuration = SignedDuration::from_hours(1);
 /// No chunk is larger than this: an item holds 400 KB.
 pub const CHUNK_BYTES: usize = 300 * 1024;
 
-/// The content of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChunkKind {
-    /// Pods: rows by shape.
-    Pods,
-    /// Pods' needs: each shape once.
-    Shapes,
-    /// Nodes.
-    Nodes,
-    /// DaemonSets.
-    DaemonSets,
-    /// PodDisruptionBudgets.
-    Pdbs,
-    /// PersistentVolumes, their claims, StorageClasses.
-    Volumes,
-    /// NodePools.
-    NodePools,
-    /// EC2NodeClasses.
-    NodeClasses,
-    /// NodeClaims.
-    NodeClaims,
-    /// Namespaces' labels.
-    Namespaces,
-    /// The agent's results of its actions.
-    Reports,
-}
-
-impl ChunkKind {
-    /// All kinds.
-    pub const ALL: [Self; 11] = [
-        Self::Pods,
-        Self::Shapes,
-        Self::Nodes,
-        Self::DaemonSets,
-        Self::Pdbs,
-        Self::Volumes,
-        Self::NodePools,
-        Self::NodeClasses,
-        Self::NodeClaims,
-        Self::Namespaces,
-        Self::Reports,
-    ];
-
-    /// The kind's name in keys and manifests.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pods => "pods",
-            Self::Shapes => "shapes",
-            Self::Nodes => "nodes",
-            Self::DaemonSets => "daemonsets",
-            Self::Pdbs => "pdbs",
-            Self::Volumes => "volumes",
-            Self::NodePools => "nodepools",
-            Self::NodeClasses => "nodeclasses",
-            Self::NodeClaims => "nodeclaims",
-            Self::Namespaces => "namespaces",
-            Self::Reports => "reports",
-        }
-    }
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-}
-
-impl fmt::Display for ChunkKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+tenon_domain::words! {
+    /// The content of a chunk. Keys and manifests have its word.
+    pub enum ChunkKind {
+        /// Pods: rows by shape.
+        Pods = "pods",
+        /// Pods' needs: each shape once.
+        Shapes = "shapes",
+        /// Nodes.
+        Nodes = "nodes",
+        /// DaemonSets.
+        DaemonSets = "daemonsets",
+        /// PodDisruptionBudgets.
+        Pdbs = "pdbs",
+        /// PersistentVolumes, their claims, StorageClasses.
+        Volumes = "volumes",
+        /// NodePools.
+        NodePools = "nodepools",
+        /// EC2NodeClasses.
+        NodeClasses = "nodeclasses",
+        /// NodeClaims.
+        NodeClaims = "nodeclaims",
+        /// Namespaces' labels.
+        Namespaces = "namespaces",
+        /// The agent's results of its actions.
+        Reports = "reports",
     }
 }
 

@@ -538,20 +538,10 @@ fn read_row(row: &Value, shape: &ReadShape) -> Result<Pod, Unreadable> {
         created_at: seconds(2),
         started_at: seconds(6),
         node,
-        phase: phase(field(4)),
+        phase: PodPhase::parse(field(4)).unwrap_or_default(),
         readiness: if flags.contains('r') { Readiness::Ready } else { Readiness::NotReady },
         scheduling,
         deleted_at: seconds(7),
         shape,
     })
-}
-
-fn phase(text: &str) -> PodPhase {
-    match text {
-        "Running" => PodPhase::Running,
-        "Succeeded" => PodPhase::Succeeded,
-        "Failed" => PodPhase::Failed,
-        "Unknown" => PodPhase::Unknown,
-        _ => PodPhase::Pending,
-    }
 }

@@ -162,7 +162,7 @@ fn read_instance(from: Fields<'_>) -> Result<LaunchedInstance, FieldError> {
         instance_type: from.parsed("type")?,
         zone: from.parsed("zone")?,
         subnet: from.parsed_if("subnet")?,
-        capacity_type: from.word("capacity_type", CapacityType::from_label)?,
+        capacity_type: from.word("capacity_type", CapacityType::parse)?,
         reservation: read_reservation(from)?,
         image: from.parsed("image")?,
     })

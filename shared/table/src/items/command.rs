@@ -15,7 +15,7 @@ impl ItemForm for Command {
         to.texts("candidates", &self.candidates);
         to.texts("replacements", &self.replacements);
         to.time("created_at", self.created_at);
-        to.text("phase", self.state.as_str());
+        to.text("phase", self.state.into_str());
         let (since, attempts, not_before) = match &self.state {
             CommandState::Replacing { since, attempts, not_before } => {
                 (*since, Some(*attempts), Some(*not_before))

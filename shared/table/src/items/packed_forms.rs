@@ -173,9 +173,8 @@ impl<'a> FactsForm<'a> {
     }
 
     fn facts(self) -> Result<InstanceTypeFacts, FormsError> {
-        let strategy = |word: &str| {
-            PlacementStrategy::from_ec2(word).ok_or_else(|| FormsError::Strategy(word.to_owned()))
-        };
+        let strategy =
+            |word: &str| PlacementStrategy::parse(word).ok_or_else(|| FormsError::Strategy(word.to_owned()));
         let store = |(total_gb, nvme)| Ok::<_, FormsError>(InstanceStore { total_gb, nvme: support(nvme)? });
         let gpu = |(name, manufacturer, count, memory_mib): (&str, &str, u32, u64)| Gpu {
             name: name.to_owned(),

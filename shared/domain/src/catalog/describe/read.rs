@@ -102,7 +102,7 @@ pub fn facts(info: &InstanceTypeInfo, limits: &Limits) -> Result<InstanceTypeFac
             info.placement_group_info.as_ref().and_then(|i| i.supported_strategies.as_ref()),
         )
         .iter()
-        .filter_map(|name| PlacementStrategy::from_ec2(name))
+        .filter_map(|name| PlacementStrategy::parse(name))
         .collect(),
     })
 }

@@ -89,7 +89,7 @@ fn while_halted_nothing_is_taken_away() {
     world.halt = HaltState::Halted;
     let (plan, report) = plan(&world);
     assert!(plan.is_empty());
-    assert_eq!(report.waiting[0].reason(), "TableRestored");
+    assert_eq!(report.waiting[0].into_str(), "TableRestored");
 }
 
 proptest! {

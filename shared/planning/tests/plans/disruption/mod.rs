@@ -163,7 +163,7 @@ pub(super) fn candidates(plan: &DisruptionPlan) -> Vec<String> {
 
 pub(super) fn refusals(report: &DisruptionReport) -> BTreeMap<&'static str, usize> {
     report.refusals.iter().fold(BTreeMap::new(), |mut counts, refusal| {
-        *counts.entry(refusal.reason.as_str()).or_default() += 1;
+        *counts.entry(refusal.reason.into_str()).or_default() += 1;
         counts
     })
 }
