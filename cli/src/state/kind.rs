@@ -1,4 +1,4 @@
-//! What can be listed and what can be asked about.
+//! The kinds of `tenon get` and `tenon why`.
 
 /// What `tenon get` lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -9,7 +9,7 @@ pub(crate) enum GetKind {
     Nodes,
     /// NodePools
     Pools,
-    /// EC2NodeClasses, as they resolved
+    /// EC2NodeClasses, as resolved
     Classes,
     /// Images
     Images,
@@ -82,7 +82,7 @@ impl GetKind {
         }
     }
 
-    /// Whether a cluster has to be named for it, where there are several.
+    /// Whether the list is a cluster's, so that `--cluster` is needed if there are several.
     pub(crate) const fn belongs_to(self) -> BelongsTo {
         match self {
             Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Rollouts | Self::Events => {
@@ -94,7 +94,7 @@ impl GetKind {
         }
     }
 
-    /// The attribute that `NAME` is compared with.
+    /// The attribute that `NAME` must equal.
     pub(crate) const fn name_attribute(self) -> &'static str {
         match self {
             Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Types | Self::Events => "name",
@@ -106,7 +106,7 @@ impl GetKind {
     }
 }
 
-/// Whose items they are.
+/// The owner of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BelongsTo {
     /// The region's: all clusters share them.
@@ -115,14 +115,14 @@ pub(crate) enum BelongsTo {
     Cluster,
 }
 
-/// What `tenon why` tells the story of.
+/// The subjects of `tenon why`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum StoryOf {
     /// A NodeClaim
     Claim,
-    /// A Node: its claim's story
+    /// A Node: the decisions about its NodeClaim
     Node,
-    /// A pod, `[NAMESPACE/]NAME`: its own and that of the claims that were launched for it
+    /// A pod, `[NAMESPACE/]NAME`: decisions about it and about the NodeClaims launched for it
     Pod,
     /// An EC2NodeClass
     Class,
@@ -134,7 +134,7 @@ impl StoryOf {
     /// All of them.
     pub(crate) const ALL: [Self; 5] = [Self::Claim, Self::Node, Self::Pod, Self::Class, Self::Image];
 
-    /// Whose decisions they are; a cluster has its own about the region's images.
+    /// The owner of the decisions. An image is the region's, though clusters also record decisions about it.
     pub(crate) const fn belongs_to(self) -> BelongsTo {
         match self {
             Self::Claim | Self::Node | Self::Pod | Self::Class => BelongsTo::Cluster,

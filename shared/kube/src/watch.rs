@@ -94,7 +94,7 @@ async fn follow<F: Prune, T: KeptObject>(
                     let verdict = time.observe(&event);
                     observe(cell, event, &keep);
                     if verdict == Verdict::TooShort {
-                        tracing::info!(kind = %cell.kind(), seconds = time.seconds, "a list didn't end in time: it gets longer");
+                        tracing::info!(kind = %cell.kind(), seconds = time.seconds, "giving a slow list more time");
                         break;
                     }
                 }
