@@ -51,7 +51,7 @@ pub struct ImageChange {
     pub journal: Option<JournalRecord>,
     /// Its announcement on the bus.
     pub announcement: Option<Announcement>,
-    /// When the item may go.
+    /// When the item may be deleted.
     pub expires_at: Option<Timestamp>,
 }
 

@@ -30,7 +30,7 @@ pub struct JudgedClass<'a> {
     pub class: &'a Ec2NodeClass,
     /// Its cluster's entry.
     pub registry: &'a Registry,
-    /// The installation's account, which `self` stands for.
+    /// The installation's account, which is the meaning of `self`.
     pub account: &'a str,
     /// The time.
     pub now: Timestamp,

@@ -109,7 +109,7 @@ impl<'a> PropertyReader<'a> {
         parsed
     }
 
-    /// A list; one that is left out is empty, and so is that of one empty text, which is CloudFormation's empty list.
+    /// A list; a missing one is empty, and so is one with a single empty text, which is CloudFormation's empty list.
     fn list<T: Ord>(
         &mut self,
         name: &'static str,

@@ -28,7 +28,7 @@ pub enum DisruptionReason {
     Underutilized,
     /// No pods are on it.
     Empty,
-    /// The claim differs from what its pool and class ask for.
+    /// The claim differs from its pool's and class's specs.
     Drifted,
 }
 

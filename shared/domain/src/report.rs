@@ -1,4 +1,4 @@
-//! What a planner refuses, waits for and warns of, for people.
+//! A planner's refusals, waits and warnings, for people.
 //!
 //! Decides how refusals with one cause become one [`Finding`] with a count, the most findings of a report, and the
 //! identity of a finding over time. It doesn't decide when or where a finding is told.
@@ -71,7 +71,7 @@ impl Shown {
 /// One refusal, wait or warning, of one subject or of several alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Whether something is refused or waited for.
+    /// `Refused` or `Waiting`.
     pub decision: Decision,
     /// The kind of its subjects.
     pub kind: SubjectKind,
@@ -238,7 +238,7 @@ impl Finding {
     }
 }
 
-/// What a planner refuses, waits for and warns of. The frame of a pass hands it to the sink.
+/// A planner's refusals, waits and warnings. The frame of a pass hands it to the sink.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "what a planner refuses or waits for is told"]
 pub struct Report {

@@ -20,7 +20,7 @@ pub enum TaintEffect {
     NoSchedule,
     /// They aren't scheduled here if there is another place.
     PreferNoSchedule,
-    /// They aren't scheduled here, and those that run are evicted.
+    /// Pods aren't scheduled here, and running ones are evicted.
     NoExecute,
 }
 

@@ -7,7 +7,7 @@
 //! Source of the codes: "Error codes for the Amazon EC2 API" and the codes in CreateFleet's error lists (read
 //! November 2026).
 
-/// What an error means to the caller.
+/// The meaning of an error for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorClass {
     /// The pool (capacity type, type, zone) has nothing left: try another offering.

@@ -24,7 +24,7 @@ pub struct NodeAction {
     pub claim: ClaimName,
     /// The claim's revision at the action; the agent's reports name it.
     pub number: u64,
-    /// How far the Node is to go.
+    /// The Node's target state.
     pub kind: ActionKind,
     /// `spec.providerID` of the Node; absent if the claim never had an instance.
     pub provider_id: Option<String>,
@@ -42,7 +42,7 @@ pub struct NodeAction {
     pub deadline: Option<Timestamp>,
 }
 
-/// How far a Node is to go. The order is that of a node's life.
+/// A Node's target state, in the order of a node's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionKind {
     /// Sets the claim's labels, annotations, taints and our finalizer; removes `karpenter.sh/unregistered`.
@@ -53,7 +53,7 @@ pub enum ActionKind {
     Disrupt,
     /// Is deleted, held by our finalizer, and its pods are evicted.
     Drain,
-    /// Lets the Node go.
+    /// Removes the Node's finalizer.
     Finalize,
 }
 

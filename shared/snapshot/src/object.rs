@@ -243,7 +243,7 @@ pub fn texts<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a 
     map.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-/// [`texts`] as a map of their own.
+/// [`texts`] as an owned map.
 #[must_use]
 pub fn text_map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
     texts(object, pointer).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
@@ -300,7 +300,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     text(found, "/status")
 }
 
-/// `spec.taints` of a Node; those that no API server takes are left out.
+/// `spec.taints` of a Node, without invalid ones.
 #[must_use]
 pub fn taints(node: &Value) -> Vec<Taint> {
     list(node, "/spec/taints").iter().filter_map(taint).collect()
@@ -312,7 +312,7 @@ pub fn taint(value: &Value) -> Option<Taint> {
     manifest::part(value)
 }
 
-/// `spec.tolerations` of a pod, or of a pod template; those that no API server takes are left out.
+/// `spec.tolerations` of a pod or of a pod template, without invalid ones.
 #[must_use]
 pub fn tolerations(pod: &Value) -> Vec<Toleration> {
     list(pod, "/spec/tolerations").iter().filter_map(manifest::part).collect()

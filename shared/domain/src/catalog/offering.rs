@@ -170,7 +170,7 @@ impl Unavailability {
     }
 }
 
-/// A price as it ranks: one that isn't known comes after every known one.
+/// The rank of a price: an unknown price comes after every known one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PriceRank {
     /// It is known.

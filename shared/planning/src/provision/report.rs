@@ -88,7 +88,7 @@ pub enum Reason {
     },
     /// The pod doesn't tolerate the pool's taints.
     TaintsNotTolerated {
-        /// Those that it doesn't tolerate.
+        /// The taints that it doesn't tolerate.
         taints: Vec<Taint>,
     },
     /// The pod requires labels that the pool's nodes don't have.
@@ -236,7 +236,7 @@ impl fmt::Display for UnschedulableCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pool {
             Some(pool) if self.reason.waiting().is_none() => write!(f, "NodePool `{pool}`: {}", self.reason),
-            // What is waited for names its own object.
+            // The wait names its own object.
             Some(_) | None => write!(f, "{}", self.reason),
         }
     }
@@ -266,7 +266,7 @@ impl ProvisionReport {
 }
 
 impl Unschedulable {
-    /// The cause nearest to success, which stands for the pod in reports and metrics.
+    /// The cause nearest to success, which represents the pod in reports and metrics.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         self.causes.iter().map(|cause| &cause.reason).max().unwrap_or(&Reason::NoNodePool)

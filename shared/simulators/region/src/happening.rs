@@ -12,7 +12,7 @@ pub enum HappeningKind {
     Decision,
     /// An action of a function or the agent.
     Action,
-    /// A Node came, changed or went.
+    /// A Node was created, changed or deleted.
     Node,
     /// Pods changed.
     Pod,

@@ -427,10 +427,9 @@ impl SettledRegion {
     }
 }
 
-/// A settled region that is looked at again stays as it is.
+/// Another look doesn't change a settled region.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_settled_stays(before: &SettledRegion, after: &SettledRegion) -> Found {
     if before == after {
         return Ok(());

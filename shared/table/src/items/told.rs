@@ -29,7 +29,7 @@ pub struct ToldFinding {
     pub kind: SubjectKind,
     /// Its first subjects, by name.
     pub names: BTreeSet<String>,
-    /// Whether something is refused or waited for.
+    /// `Refused` or `Waiting`.
     pub decision: Decision,
     /// A CamelCase reason.
     pub reason: String,

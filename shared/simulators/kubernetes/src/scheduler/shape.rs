@@ -131,7 +131,7 @@ fn resources(container: &Value) -> ContainerResources {
     }
 }
 
-/// The quantities at a JSON pointer; those that can't be read are left out.
+/// The quantities at a JSON pointer, without unreadable ones.
 pub(super) fn quantities(value: &Value, pointer: &str) -> ResourceList {
     let numbers = value.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     let numbers =

@@ -175,7 +175,7 @@ pub enum ScenarioStep {
         #[serde(default)]
         tags: BTreeMap<String, String>,
     },
-    /// The capacity reservation of that id ends: its instances go on, in none.
+    /// The capacity reservation of that id ends: its instances keep running without one.
     EndReservation(String),
     /// The first cluster is shifted away from a zone.
     ShiftZone {
