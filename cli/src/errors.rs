@@ -35,9 +35,9 @@ pub(crate) const EXIT_WRONG: u8 = 2;
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Problem {
-    /// The file, where it is about one.
+    /// The file, if it is about one.
     pub(crate) file: Option<String>,
-    /// The line, counted from 1, where it is known.
+    /// The line, counted from 1, if known.
     pub(crate) line: Option<u32>,
     /// The field's path, the flag or the argument.
     pub(crate) field: Option<String>,

@@ -14,7 +14,7 @@ use tenon_table::items::{FieldError, ItemForm, keys};
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// The orphans that may always be terminated in an hour: a lost answer of a launch makes a handful at most.
 const ALWAYS: usize = 5;
-/// And so many of a hundred claims.
+/// The same as a percentage of the claims, in larger clusters.
 const PERCENT: usize = 5;
 
 /// The audits of a cluster.

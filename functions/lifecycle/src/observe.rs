@@ -152,8 +152,8 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Res
     observe_new_types(ports, input, unwritten).await
 }
 
-/// Reads types without an item from the packed catalogue. Planners use that catalogue before the items are written, so a
-/// node may exist first; without the facts it would lack labels that the plan counted on.
+/// Reads types without an item from the packed catalogue. Planners use that catalogue before the items are written, so
+/// a node may exist first; without the facts it would lack labels that the plan counted on.
 async fn observe_new_types<P: Ports>(
     ports: &P,
     input: &mut LifecycleInput,

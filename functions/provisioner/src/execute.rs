@@ -1,7 +1,7 @@
 //! Sends launches to EC2 and settles them.
 //!
-//! Decides how to find out a launch's result: by its stored request while EC2 remembers the token, by its tag after that.
-//! It doesn't retry: a throttled launch is postponed in its own item, and the next wake continues.
+//! Decides how to find out a launch's result: by its stored request while EC2 remembers the token, by its tag after
+//! that. It doesn't retry: a throttled launch is postponed in its own item, and the next wake continues.
 //!
 //! Invariants: only committed requests are sent, byte for byte; a settlement that loses its race changes nothing, since
 //! the winner has settled the same launch.
@@ -392,8 +392,8 @@ async fn put_off<P: Ports>(
 /// The marks that this pass wrote or read since the observation.
 type WrittenMarks = BTreeMap<UnavailableKey, Option<Mark>>;
 
-/// Applies EC2's answer to one mark, on the condition of the mark's revision. All clusters share marks: after a lost race
-/// it reads the mark again.
+/// Applies EC2's answer to one mark, on the condition of the mark's revision. All clusters share marks: after a lost
+/// race it reads the mark again.
 async fn write_mark<P: Ports>(
     ports: &P,
     input: SettleInput<'_>,

@@ -63,9 +63,9 @@ impl fmt::Display for DisruptionReason {
 /// How many nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BudgetNodes {
-    /// So many.
+    /// A number of nodes.
     Count(u32),
-    /// So many in a hundred, 0 to 100, rounded up.
+    /// A percentage of the nodes, 0 to 100, rounded up.
     Percent(u8),
 }
 

@@ -26,7 +26,7 @@ pub const ALL_POOLS: &str = "*";
 /// A sentence of subjects that wait.
 pub const WAITS: &str = "{waits}";
 
-/// So many of something, in words.
+/// A count with its noun, such as `1 pod` or `2 pods`.
 #[must_use]
 pub fn counted<N: PartialEq + From<u8> + fmt::Display>(count: N, one: &str, many: &str) -> String {
     let noun = if count == N::from(1) { one } else { many };

@@ -51,7 +51,7 @@ impl TaintEffect {
 pub struct Taint {
     /// The key.
     pub key: String,
-    /// The value; empty where there is none.
+    /// The value; empty if there is none.
     pub value: String,
     /// Its effect.
     pub effect: TaintEffect,
@@ -160,7 +160,7 @@ pub struct Toleration {
     pub key: String,
     /// How values are compared.
     pub operator: TolerationOperator,
-    /// The value; empty where there is none.
+    /// The value; empty if there is none.
     pub value: String,
     /// The effect; absent means all of them.
     pub effect: Option<TaintEffect>,

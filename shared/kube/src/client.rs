@@ -57,8 +57,8 @@ impl std::fmt::Debug for KubeClient {
 }
 
 impl KubeClient {
-    /// Starts the watches; needs a tokio runtime. The client is one of [`crate::client_of`]; `instance` is the replica's
-    /// name in Events.
+    /// Starts the watches; needs a tokio runtime. The client is one of [`crate::client_of`]; `instance` is the
+    /// replica's name in Events.
     #[must_use]
     pub fn start(client: Client, listing: Listing, instance: &str) -> Self {
         let changes = Changes::default();

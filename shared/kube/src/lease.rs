@@ -4,8 +4,8 @@
 //! crate fits: kube-leader-election and kubert depend on older releases of kube, and the former judges another replica's
 //! clock by its own.
 //!
-//! Invariants: a replica takes another's lease only after it saw the lease unchanged for [`DURATION`] by its own clock; a
-//! leader knows by its own clock alone when to stop.
+//! Invariants: a replica takes another's lease only after it saw the lease unchanged for [`DURATION`] by its own clock;
+//! a leader knows by its own clock alone when to stop.
 
 use std::time::{Duration, Instant};
 

@@ -40,8 +40,8 @@ pub fn client_of(mut config: Config) -> Result<Client, Error> {
     Client::try_from(config)
 }
 
-/// How this API server sends the first lists. Servers from 1.34 on stream them, unless a feature gate disables that; the
-/// version doesn't show the gate, so the watch's error reports it.
+/// How this API server sends the first lists. Servers from 1.34 on stream them, unless a feature gate disables that;
+/// the version doesn't show the gate, so the watch's error reports it.
 ///
 /// # Errors
 /// [`Error`] if the server doesn't answer.

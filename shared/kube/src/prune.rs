@@ -1,7 +1,7 @@
 //! Objects without unused fields: parsing drops the fields at once.
 //!
-//! Decides which parts of an answer stay in memory. Most bytes of an object are managed fields, or a Node's images; their
-//! JSON tree takes ten times as much memory, and a page of a list holds hundreds of objects.
+//! Decides which parts of an answer stay in memory. Most bytes of an object are managed fields, or a Node's images;
+//! their JSON tree takes ten times as much memory, and a page of a list holds hundreds of objects.
 //!
 //! Invariant: no dropped field is in use ([`tenon_domain::manifest::keep`], [`tenon_snapshot::snapshot::keep`]).
 

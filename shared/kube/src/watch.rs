@@ -1,6 +1,7 @@
 //! Watches: the tasks that keep the cells up to date.
 //!
-//! Decides how a kind is listed and watched, and how often a failed watch is retried. kube-rs' watcher does the recovery.
+//! Decides how a kind is listed and watched, and how often a failed watch is retried. kube-rs' watcher does the
+//! recovery.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

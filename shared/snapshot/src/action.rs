@@ -28,7 +28,7 @@ pub struct NodeAction {
     pub kind: ActionKind,
     /// `spec.providerID` of the Node; absent if the claim never had an instance.
     pub provider_id: Option<String>,
-    /// The Node's name, where it is known.
+    /// The Node's name, if known.
     pub node: Option<String>,
     /// Labels that it gets when it is registered.
     pub labels: BTreeMap<String, String>,

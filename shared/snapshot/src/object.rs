@@ -249,7 +249,7 @@ pub fn text_map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
     texts(object, pointer).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The elements of the list at a JSON pointer; none where there is no list.
+/// The elements of the list at a JSON pointer; none if there is no list.
 #[must_use]
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)

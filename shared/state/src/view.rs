@@ -189,8 +189,8 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Reads more sets of the cluster, in the order of [`Want`]. The keys of claims, classes and pools are neighbours, so
-    /// one query reads all that are wanted of them.
+    /// Reads more sets of the cluster, in the order of [`Want`]. The keys of claims, classes and pools are neighbours,
+    /// so one query reads all that are wanted of them.
     ///
     /// # Errors
     /// [`HandlerError::Read`] and [`HandlerError::Item`].

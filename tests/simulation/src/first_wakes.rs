@@ -13,8 +13,8 @@ use tenon_testkit::{
 
 use crate::{sabotage_named, say, threads};
 
-/// Runs every order of the functions' first wakes without faults, and the canonical order with each call failing once in
-/// each way.
+/// Runs every order of the functions' first wakes without faults, and the canonical order with each call failing once
+/// in each way.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cargo run --release -p tenon-simulation -- first-wakes")]
 pub(crate) struct FirstWakesArguments {

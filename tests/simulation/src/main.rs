@@ -1,7 +1,7 @@
 //! Runs seeds of the simulation and checks the invariants.
 //!
-//! `cargo run --release -p tenon-simulation -- --seeds 10000` runs seeds 0 to 9999; `--seed N` replays one. `first-wakes`
-//! runs every order of the functions' first wakes instead.
+//! `cargo run --release -p tenon-simulation -- --seeds 10000` runs seeds 0 to 9999; `--seed N` replays one.
+//! `first-wakes` runs every order of the functions' first wakes instead.
 
 mod first_wakes;
 

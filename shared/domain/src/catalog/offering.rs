@@ -65,7 +65,7 @@ pub struct Offering {
     pub capacity_type: CapacityType,
     /// The reservation, for `reserved`.
     pub reservation: Option<OfferedReservation>,
-    /// The price, where it is known.
+    /// The price, if known.
     pub price: Option<UsdPerHour>,
     /// Whether it is available now.
     pub availability: Availability,

@@ -3,8 +3,8 @@
 //! Decides the messages for values of a wrong type, and what happens to unknown fields: it notes each of them with the
 //! rule of its place ([`UnknownFields`]). It knows no kind of object.
 //!
-//! serde stops at the first error. To report all errors of an object at once, the reader drops the wrong value and reads
-//! the type again. A field that is missing only because a part of it was wrong isn't reported.
+//! serde stops at the first error. To report all errors of an object at once, the reader drops the wrong value and
+//! reads the type again. A field that is missing only because a part of it was wrong isn't reported.
 
 use std::fmt;
 

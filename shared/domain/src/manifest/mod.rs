@@ -2,8 +2,8 @@
 //!
 //! Decides which manifests are accepted: of Karpenter's kinds whatever Karpenter 1.14 accepts, of Kubernetes' kinds the
 //! fields that placement needs. The serde types in this module's files are the only list of these fields: the agent
-//! keeps and sends them, and drops all others ([`keep`]). It doesn't decide whether objects fit each other (a NodePool's
-//! class may be missing).
+//! keeps and sends them, and drops all others ([`keep`]). It doesn't decide whether objects fit each other (a
+//! NodePool's class may be missing).
 //!
 //! Files are read strictly. A reading reports all errors at once, each with its place and a remedy. Unknown fields are
 //! errors in Karpenter's kinds, and in pods where they may affect placement. Objects of an API server stay readable:

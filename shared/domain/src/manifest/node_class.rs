@@ -179,8 +179,8 @@ impl ClassSpec {
     }
 }
 
-/// Names the unsupported families and image selectors: Tenon writes user data for AL2023 and Custom, and finds images by
-/// id, name, tags and owner.
+/// Names the unsupported families and image selectors: Tenon writes user data for AL2023 and Custom, and finds images
+/// by id, name, tags and owner.
 fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupported: &mut Vec<String>) {
     match family {
         Some(AmiFamily::Al2023 | AmiFamily::Custom) | None => {}

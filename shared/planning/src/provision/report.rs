@@ -50,7 +50,7 @@ pub struct Unschedulable {
 /// One cause.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnschedulableCause {
-    /// The pool that refused; none where the pod itself can't be placed.
+    /// The pool that refused; none if the pod itself can't be placed.
     pub pool: Option<NodePoolName>,
     /// Why.
     pub reason: Reason,

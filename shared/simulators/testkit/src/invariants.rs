@@ -16,8 +16,8 @@ use tenon_ec2::port::ImageState;
 use crate::crowded::CrowdedOut;
 use crate::history::{ClusterMoment, History};
 
-/// How long an instance of Tenon may lack a claim: EC2 shows it late, the audit runs every ten minutes, some audits fail,
-/// and Tenon terminates only five orphans an hour.
+/// How long an instance of Tenon may lack a claim: EC2 shows it late, the audit runs every ten minutes, some audits
+/// fail, and Tenon terminates only five orphans an hour.
 pub const UNOWNED_GRACE: SignedDuration = SignedDuration::from_mins(75);
 
 /// How long a pod that fits may be pending after the last fault.

@@ -318,8 +318,8 @@ impl Play {
         }
     }
 
-    /// Waits for the finding and the Event of each pod that fits nowhere. Then it deletes the pod, with which the region
-    /// can't settle.
+    /// Waits for the finding and the Event of each pod that fits nowhere. Then it deletes the pod, with which the
+    /// region can't settle.
     fn tell(&mut self) -> Result<(), Box<Violation>> {
         let calm_since = self.region.now();
         loop {

@@ -140,7 +140,7 @@ pub enum ScenarioStep {
     },
     /// Empties the functions' caches.
     RestartFunctions {},
-    /// Leaves so many instances of a type, in one zone or in all.
+    /// Limits the capacity of a type to this number of instances, in one zone or in all.
     Capacity {
         /// The type.
         instance_type: String,
@@ -196,7 +196,7 @@ pub enum ScenarioStep {
         /// The body.
         body: String,
     },
-    /// Repeats steps so often.
+    /// Repeats steps.
     Repeat {
         /// How often.
         times: u32,
