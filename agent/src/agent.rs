@@ -36,7 +36,7 @@ const TABLE_EVERY: SignedDuration = SignedDuration::from_secs(120);
 pub const ACTIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Register, taint and delete follow each other in one step; more rounds than this wait for the next one.
 const ROUNDS_OF_A_STEP: usize = 4;
-/// A NodeClaim that ends is deleted and then let go; a third look sees that nothing is left to do.
+/// The first look deletes an ended NodeClaim, the second removes its finalizer, the third finds nothing left to do.
 const ROUNDS_OF_SHOWING: usize = 3;
 /// How long until a failed write to Kubernetes is repeated.
 const SHOWN_AGAIN: SignedDuration = SignedDuration::from_secs(10);
@@ -73,7 +73,7 @@ struct LastWritten {
 #[derive(Debug, Clone, Copy)]
 struct ReportedChanges {
     burst: Burst,
-    /// How many claims somebody deleted that no action drains yet.
+    /// The number of deleted NodeClaims that no action drains yet.
     deletions: u32,
 }
 

@@ -35,7 +35,7 @@ impl Decided {
     /// # Errors [`TableError`]: try again at the next step.
     pub async fn read<T: Table>(self, table: &T, cluster: &ClusterName) -> Result<Self, TableError> {
         let heads = [keys::revision(cluster), keys::steps(cluster)];
-        // One that is a moment old only delays: claims are then read again the next time.
+        // A slightly old item only delays: the next time reads the claims again.
         let found = table.batch_get(&heads, Consistency::Eventual).await?;
         let [revision, steps] = heads.map(|key| found.get(&key).cloned());
         // A counter that can't be read is another than before.

@@ -41,7 +41,7 @@ pub struct Deleted {
     pub nodes: BTreeSet<String>,
 }
 
-/// Whether all Nodes that go have their taint.
+/// Whether all Nodes under deletion have the taint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tainted {
     /// They have.
@@ -107,7 +107,7 @@ pub fn find_deleted(nodes: &[Object], owners: &Owners) -> Deleted {
     for node in nodes {
         let annotated =
             object::texts(node, "/metadata/annotations").find(|(key, _)| *key == CLAIM_ANNOTATION);
-        // One that isn't registered yet is known by its instance alone.
+        // A Node that isn't registered yet is known by its instance alone.
         let of_instance = || by_provider.get(text(node, "/spec/providerID")?).copied();
         let Some(claim) = annotated.map(|(_, claim)| claim).or_else(of_instance) else { continue };
         let goes = deleted.claims.contains(claim)

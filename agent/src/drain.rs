@@ -20,10 +20,10 @@ pub const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
 pub const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(100);
 /// The longest wait.
 pub const LAST_RETRY: SignedDuration = SignedDuration::from_secs(10);
-/// How often a drain that only waits is looked at.
+/// How often a waiting drain is checked.
 pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
-/// The order in which pods go: one tier at a time.
+/// The order in which pods are evicted: one tier at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Neither critical nor a daemon.
@@ -103,9 +103,9 @@ pub struct Drain<'a> {
 pub struct DrainPlan {
     /// The operations, in this order.
     pub ops: Vec<PodOp>,
-    /// How many pods are waited for.
+    /// The number of pods that the drain waits for.
     pub pods_left: u32,
-    /// When to look again; nothing where the drain is done.
+    /// When to look again; `None` if the drain is done.
     pub next: Option<Timestamp>,
 }
 
@@ -183,7 +183,7 @@ pub fn is_kept(pod: &SeenPod, now: Timestamp) -> bool {
     }
 }
 
-/// When the deadline leaves a pod no more than its grace. Pods without a grace are never deleted by force.
+/// When the time until the deadline equals the pod's grace period. Pods without one are never deleted by force.
 fn force_at(pod: &SeenPod, deadline: Option<Timestamp>) -> Option<Timestamp> {
     deadline?.saturating_sub(SignedDuration::from_secs(pod.grace_seconds?)).ok()
 }
@@ -252,7 +252,7 @@ mod tests {
         check(&pods[..3], (None, 1), &["evict d"]);
         check(&pods[..2], (None, 1), &["evict c"]);
         check(&pods[..1], (None, 1), &["evict cd"]);
-        // One that is terminating still holds its tier.
+        // A terminating pod still holds its tier.
         let going = json!({"metadata": {"deletionTimestamp": at(30).to_string()}});
         check(&[pods[2].clone(), pod("w", going)], (None, 1), &[]);
     }

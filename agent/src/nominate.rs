@@ -57,7 +57,7 @@ pub(crate) async fn nominate<K: Kube, T: Table>(
     Ok(failed)
 }
 
-/// Those of the items that are there and can be read.
+/// The readable items among them.
 async fn read<T: Table, F: ItemForm>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
     let mut read = Vec::new();
     for keys in keys.chunks(ITEMS) {

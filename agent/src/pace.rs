@@ -360,7 +360,7 @@ mod tests {
             let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, waits) };
             let ended = StepEnded { work: StepWork::Converge, reported: None, ..ended };
             assert!(pace.end(&ended, soon) <= soon + TAINT_RETRY);
-            // It is reported, and looked at again.
+            // It is reported, and handled again.
             assert!(pace.begin(at(11)).is_some());
             assert_eq!(pace.begin(soon + TAINT_RETRY), Some(StepWork::ConvergeAndReport(Burst::Over)));
         }

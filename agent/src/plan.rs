@@ -55,7 +55,7 @@ pub enum Op {
         /// Its UID.
         uid: String,
     },
-    /// Makes a pod go.
+    /// Evicts or deletes a pod.
     Pod(PodOp),
 }
 

@@ -1,4 +1,4 @@
-//! When a change is looked at: a while after the last change, but no later than a longer while after the first.
+//! The delay of a look at changes: a short time after the last change, but at most a longer time after the first.
 //!
 //! The report decides which changes it contains, and which wait for the next heartbeat.
 

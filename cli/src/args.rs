@@ -1,6 +1,6 @@
-//! What the command line takes.
+//! The command line.
 //!
-//! Decides flags, their defaults and the help with its examples. What commands do with them is theirs.
+//! Decides flags, their defaults and the help with its examples. The commands decide what flags do.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::errors::{Failure, Problem};
 use crate::output::OutputFormat;
 use crate::state::{GetKind, StoryOf};
 
-/// Gives Kubernetes clusters on EC2 their nodes, and says why.
+/// The command line of Tenon, which autoscales the EC2 nodes of Kubernetes clusters
 #[derive(Debug, Parser)]
 #[command(name = "tenon", version, disable_help_subcommand = true, subcommand_required = true)]
 #[command(after_help = "Example:\n  tenon simulate -f pods.yaml -f nodepool.yaml -o json")]
@@ -24,28 +24,28 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// A whole region and cluster on this machine, no AWS account
+    /// Runs a simulated region and cluster on this machine; needs no AWS account
     Local(LocalArgs),
-    /// What would be launched for these manifests, and why; changes nothing
+    /// Shows the nodes that Tenon would launch for manifests, and why; changes nothing
     Simulate(SimulateArgs),
-    /// Instance types as Tenon sees them
+    /// Lists instance types: resources, offerings and prices
     Types(TypesArgs),
-    /// Plays scenario files and compares with their golden transcripts
+    /// Runs scenario files and compares the results with their golden transcripts
     Scenario(ScenarioArgs),
-    /// Reads the state table
+    /// Lists objects in the state table
     Get(GetArgs),
-    /// Clears marks of what EC2 refused, so that it is asked for again
+    /// Clears marks of refused capacity, or learned memory
     Clear(ClearArgs),
-    /// The decisions that led there, newest last
+    /// Lists the decisions about an object, newest last
     Why(WhyArgs),
-    /// Sends an event in the shape in which AWS sends it
+    /// Sends an event in AWS's form
     Event(EventArgs),
 }
 
 /// `-o`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
-    /// How the result is written
+    /// The output format
     #[arg(short = 'o', long = "output", value_enum, default_value_t = OutputFormat::Table, value_name = "FORMAT")]
     pub(crate) format: OutputFormat,
 }
@@ -53,7 +53,7 @@ pub(crate) struct OutputArgs {
 /// `--region`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RegionArgs {
-    /// The AWS region; `AWS_REGION` without, then us-east-1
+    /// The AWS region [default: `AWS_REGION`, else us-east-1]
     #[arg(long, value_name = "REGION", value_parser = parse_region)]
     region: Option<Region>,
 }
@@ -85,9 +85,8 @@ fn parse_instance_type(text: &str) -> Result<InstanceType, ParseIdError> {
 /// `tenon simulate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Pods, controllers, DaemonSets, Nodes, volumes, NodePools and EC2NodeClasses are read from the
-files. Ends with 0 when every pod has a place, with 1 when pods are left over or something
-is waited for.
+Reads Pods, controllers, DaemonSets, Nodes, volumes, NodePools and EC2NodeClasses from the files.
+Exits with 0 if every pod gets a node, with 1 if pods remain pending or the plan waits for something.
 
 Examples:
   tenon simulate -f deployment.yaml -f nodepool.yaml
@@ -99,13 +98,13 @@ pub(crate) struct SimulateArgs {
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
-    /// A catalogue to plan from, part by part instead of the one that comes with this build; JSON, plain or gzip'd
+    /// A catalogue, JSON, plain or gzip'd; its parts replace those of the built-in catalogue
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
-    /// Add how long the plan took and what memory it needed
+    /// Also print the duration and the memory of the plan
     #[arg(long)]
     pub(crate) timing: bool,
-    /// Plan these manifests too, and print what would differ
+    /// Also plan these manifests, and print the differences
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Vec<PathBuf>,
     #[command(flatten)]
@@ -115,18 +114,18 @@ pub(crate) struct SimulateArgs {
 /// `tenon types`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without TYPE all that are known are printed; one that the region doesn't offer has no offerings.
+Without TYPE it prints all known types. A type that the region doesn't offer has no offerings.
 
 Examples:
   tenon types m5.large c7g.xlarge
   tenon types --region eu-west-1 -f nodeclass.yaml -o json")]
 pub(crate) struct TypesArgs {
-    /// Instance types; all without any
+    /// Instance types [default: all]
     #[arg(value_name = "TYPE", value_parser = parse_instance_type)]
     pub(crate) types: Vec<InstanceType>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
-    /// An EC2NodeClass: what its nodes would be; the default class without
+    /// The EC2NodeClass of the nodes [default: a built-in class]
     #[arg(short, long = "filename", value_name = "FILE")]
     pub(crate) filename: Option<PathBuf>,
     #[command(flatten)]
@@ -136,14 +135,15 @@ pub(crate) struct TypesArgs {
 /// `tenon scenario`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The golden transcript of NAME.yaml is NAME.golden beside it. Ends with 0 when all are equal, with 1
-when one differs, which is printed, and with 2 when a file is no scenario or asks for what can't be.
+The golden transcript of NAME.yaml is NAME.golden beside it. Exits with 0 if all are equal, with 1 if
+one differs (and prints the difference), with 2 if a file isn't a scenario or asks for something
+impossible.
 
 Examples:
   tenon scenario tests/scenarios/*.yaml
   tenon scenario mine.yaml --bless")]
 pub(crate) struct ScenarioArgs {
-    /// Scenario files: see docs/scenarios.md
+    /// Scenario files; see docs/scenarios.md
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Write the golden transcripts instead of comparing with them
@@ -151,13 +151,13 @@ pub(crate) struct ScenarioArgs {
     pub(crate) bless: bool,
 }
 
-/// Where `tenon local` serves unless it is told otherwise.
+/// The default port of `tenon local`.
 pub(crate) const DEFAULT_PORT: u16 = 7878;
 
-/// Which region is meant: `--local`, or an account's.
+/// The region of a command: `--local`, or an account's.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetArgs {
-    /// Ask the region that `tenon local` runs on this machine, not an account
+    /// Use the region of `tenon local` on this machine instead of an AWS account
     #[arg(
         long,
         value_name = "PORT",
@@ -169,7 +169,7 @@ pub(crate) struct TargetArgs {
     pub(crate) local: Option<u16>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
-    /// The installation, which is also the name of its table and of its bus
+    /// The installation's id, which is also the name of its table and bus
     #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
     pub(crate) installation: InstallationId,
 }
@@ -187,10 +187,10 @@ Examples:
   tenon get nodes --local -o yaml
   tenon get types m5.large --local=7900 -o json")]
 pub(crate) struct GetArgs {
-    /// What to list
+    /// The kind of objects
     #[arg(value_enum)]
     pub(crate) kind: GetKind,
-    /// Only the one of this name; ends with 1 when there is none
+    /// The name of one object; exits with 1 if it doesn't exist
     pub(crate) name: Option<String>,
     /// The cluster; without, the only one
     #[arg(long)]
@@ -204,10 +204,10 @@ pub(crate) struct GetArgs {
 /// `tenon clear`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-KEY is what `tenon get unavailable` or `tenon get learned` shows as WHAT. Where one of them isn't there, none is
-cleared. Of what was learned, KEY is also a type, and images after a type are those of the type.
-Pods that wait for capacity are planned again within three minutes; where EC2 refuses still, it is marked anew. Plans
-use what was learned for up to ten minutes more, and a cluster what its own Nodes report as long as they are there.
+KEY is the column WHAT of `tenon get unavailable` or `tenon get learned`. If one KEY doesn't exist, nothing is cleared.
+For learned memory, KEY may also be a type; images after a type are images of that type.
+Tenon plans pods that wait for capacity again within three minutes; if EC2 still refuses, it sets a new mark. Plans use
+cleared memory for up to ten minutes more, and a cluster uses the memory of its own Nodes as long as they exist.
 
 Examples:
   tenon clear unavailable 'offering#spot#use1-az1#m5.large' --local
@@ -217,10 +217,10 @@ pub(crate) struct ClearArgs {
     /// What to clear
     #[arg(value_enum)]
     pub(crate) kind: Clearable,
-    /// The marks, or the types and images
+    /// Keys of marks, or types and images
     #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) keys: Vec<String>,
-    /// All of the region
+    /// Clear all in the region
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -241,7 +241,7 @@ pub(crate) enum Clearable {
 /// `tenon why`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Ends with 1 when no decision is recorded.
+Exits with 1 if the journal has no decision.
 
 Examples:
   tenon why claim default-3k9x2 --local
@@ -249,7 +249,7 @@ Examples:
   tenon why pod default/web-0 --local
   tenon why node ip-10-0-0-1.ec2.internal --local -o json")]
 pub(crate) struct WhyArgs {
-    /// What it is about
+    /// The kind of object
     #[arg(value_enum)]
     pub(crate) kind: StoryOf,
     /// Its name
@@ -268,21 +268,21 @@ pub(crate) struct WhyArgs {
 #[command(after_help = "\
 Events about an AMI: ami-available, ami-failed, ami-deregistered, ami-disabled, pipeline.
 Events about an INSTANCE: spot-interruption, rebalance, instance-shutting-down,
-instance-stopped, instance-terminated. Ends with 1 when no rule takes the event.
+instance-stopped, instance-terminated. Exits with 1 if no rule matches the event.
 
-In an account, events of our own sources go to the installation's bus. AWS takes no events of
-its own sources from others, so those go to the queues that the rules would send them to, which
-needs sqs:SendMessage on them.
+In an account, events of Tenon's own sources go to the installation's bus. EventBridge accepts
+no events with AWS's sources from users, so the command sends those to the queues that the rules
+target. That needs sqs:SendMessage on the queues.
 
 Examples:
   tenon event spot-interruption i-0abc --local
   tenon event pipeline ami-0abc --region eu-west-1
   tenon event event.json --local")]
 pub(crate) struct EventArgs {
-    /// A word for an event, or a file with one as EventBridge delivers it; `-` is standard input
+    /// An event's name, or a file with an event as EventBridge delivers it; `-` is standard input
     #[arg(value_name = "EVENT")]
     pub(crate) what: String,
-    /// The image or instance that it is about
+    /// The image or instance of the event
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     #[command(flatten)]
@@ -295,8 +295,8 @@ pub(crate) struct EventArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without -f it plays the built-in tour. Virtual time starts at 2026-01-01T00:00:00Z; one seed gives
-the same lines on every machine. Stays up and answers `tenon get`, `clear`, `why` and `event` with
-`--local`, unless `--until` says otherwise. Ends with 1 when the region has not settled.
+the same lines on every machine. Without `--until` it keeps running and answers `tenon get`, `clear`,
+`why` and `event` with `--local`. Exits with 1 if the region has not settled.
 
 Examples:
   tenon local
@@ -307,25 +307,25 @@ pub(crate) struct LocalArgs {
     /// Manifests for the cluster, YAML or JSON; `-` is standard input
     #[arg(short, long = "filename", value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
-    /// What happens: `tour`, another built-in scenario, or a file
+    /// The scenario to play: `tour`, another built-in scenario, or a file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) scenario: Option<String>,
-    /// A real cluster on this machine instead of the simulated one, in real time; its pods' nodes are run by kwok
+    /// Use a real cluster on this machine instead of the simulated one, in real time; kwok simulates its nodes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["filename", "scenario", "speed", "bill"])]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// What every choice of the region follows from; the scenario's own without
+    /// The seed of all random choices [default: the scenario's]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// How many virtual seconds go by in each real one, or `max`
+    /// Virtual seconds per real second, or `max`
     #[arg(long, value_name = "X|max", default_value = "20", value_parser = parse_speed)]
     pub(crate) speed: Speed,
-    /// When to end: once everything has settled, or after a virtual time such as `10m` or `24h`
+    /// When to stop: once the region has settled, or after a virtual time such as `10m` or `24h`
     #[arg(long, value_name = "settled|DURATION", value_parser = parse_until)]
     pub(crate) until: Option<Until>,
-    /// Count instead of telling: what AWS would bill for in a day like the scenario's, and the month's USD
+    /// Print only what AWS would bill for a day like the scenario's, and the month's USD
     #[arg(long, requires = "scenario", conflicts_with_all = ["filename", "port", "until"])]
     pub(crate) bill: bool,
-    /// Where to answer on 127.0.0.1 [default: 7878; at full speed with `--until`, nowhere]; 0 is any free port
+    /// The port on 127.0.0.1; 0 picks a free one [default: 7878; none at full speed with `--until`]
     #[arg(long)]
     pub(crate) port: Option<u16>,
     #[command(flatten)]
@@ -337,14 +337,14 @@ pub(crate) struct LocalArgs {
 /// How fast virtual time goes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Speed {
-    /// As fast as the machine can.
+    /// As fast as the machine allows.
     Max,
-    /// So many virtual seconds in a real one; positive.
+    /// Virtual seconds per real second; positive.
     Times(f64),
 }
 
 impl Speed {
-    /// The tour takes about a minute, and the first node is there within a second or two.
+    /// The tour takes about a minute, and its first node appears within a second or two.
     pub(crate) const DEFAULT: Self = Self::Times(20.0);
 }
 
@@ -359,9 +359,9 @@ fn parse_speed(text: &str) -> Result<Speed, String> {
 /// When a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Once the scenario is over and everything has settled.
+    /// Once the scenario is over and the region has settled.
     Settled,
-    /// After so much virtual time.
+    /// After this virtual time.
     Elapsed(SignedDuration),
 }
 

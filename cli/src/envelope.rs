@@ -13,7 +13,7 @@ use crate::errors::Problem;
 pub(crate) struct Envelope<'a> {
     /// A number that no other event of the same sender has.
     pub(crate) number: u64,
-    /// The account, twelve digits, where it is known.
+    /// The account, twelve digits, if known.
     pub(crate) account: Option<&'a str>,
     /// The region.
     pub(crate) region: &'a Region,

@@ -16,7 +16,7 @@ use crate::output::{API_VERSION, OutputFormat};
 pub(crate) enum CommandOutcome {
     /// Done.
     Done,
-    /// Done, but the answer is "no": pods left over, something waited for, nothing found.
+    /// Done, but the answer is "no": pods remain pending, the plan waits, or nothing is found.
     No,
 }
 
@@ -35,9 +35,9 @@ pub(crate) const EXIT_WRONG: u8 = 2;
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Problem {
-    /// The file, where it is about one.
+    /// The file, if it is about one.
     pub(crate) file: Option<String>,
-    /// The line, counted from 1, where it is known.
+    /// The line, counted from 1, if known.
     pub(crate) line: Option<u32>,
     /// The field's path, the flag or the argument.
     pub(crate) field: Option<String>,
@@ -149,7 +149,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The known names that are nearest to one that isn't, nearest first: at most three, and only near ones.
+/// The known names nearest to an unknown one, nearest first: at most three, and only near ones.
 pub(crate) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     const SHOWN: usize = 3;
     // Below this, names have little more in common than letters.

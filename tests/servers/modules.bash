@@ -1,5 +1,5 @@
-# What scripts share that build commands of Go modules: the versions and the builds of the modules in tests/cluster/servers.
-# Sourced with `here`, this folder, and `me`, the script's name, under which its builds are kept.
+# Shared by the scripts that build commands from the Go modules in tests/cluster/servers. The script that sources it sets
+# `here`, this folder, and `me`, its own name, which is also the folder of its builds.
 modules="$here/../cluster/servers"
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/tenon-ci/$me"
 
@@ -8,13 +8,13 @@ die() {
     exit 1
 }
 
-# The version of a module that a module of ours requires: version MODULE PATH
+# version MODULE PATH: the version of PATH that our module MODULE requires.
 version() {
     sed -n "s|^.*[[:space:]]$2 \(v[0-9][0-9.]*\)\( // indirect\)\{0,1\}$|\1|p" "$modules/$1/go.mod" | head -n 1
 }
 
-# Builds a command of a module unless it is there, by the content of the module: another version lands beside it.
-# built NAME MODULE PACKAGE [LDFLAGS]: its path, in `binary`
+# built NAME MODULE PACKAGE [LDFLAGS]: builds a module's command, and sets `binary` to its path. The folder's name is the
+# module's digest, so versions don't mix and an existing build is reused.
 binary=""
 built() {
     local flags="-s -w ${4:-}" digest bin
@@ -26,10 +26,10 @@ built() {
     exec 9>"$bin.lock"
     flock 9
     if [ ! -x "$binary" ]; then
-        echo "$me: building $1, once a machine: minutes for the first, less for the next" >&2
+        echo "$me: building $1, once a machine; the first build takes minutes" >&2
         (cd "$modules/$2" && GOFLAGS="-mod=readonly -trimpath -buildvcs=false" GOWORK=off \
             go build -p 2 -ldflags "$flags" -o "$binary.new" "$3") >&2 ||
-            die "$1 can't be built: see Go's message above"
+            die "can't build $1: see Go's message above"
         mv "$binary.new" "$binary"
     fi
     exec 9>&-

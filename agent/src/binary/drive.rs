@@ -23,7 +23,7 @@ use crate::pace::{AgentPace, StepEnded, run_step};
 
 /// The wait after a queue that gave no answer.
 const DOORBELL_RETRY: Duration = Duration::from_secs(5);
-/// A step that takes longer is dropped: its calls have timeouts of their own, and there are many of them in a large drain.
+/// The timeout of a step. Each call has its own timeout, but a large drain makes many calls.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Deletions that follow each other closely are one look.
 const DELETIONS_WINDOW: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
         if due <= now
             && let Some(work) = pace.begin(now)
         {
-            // Noted before the step begins, so that changes during it are looked at afterwards.
+            // Noted before the step, so that changes during it cause another step.
             pace.note(*changes.borrow_and_update());
             let started = Instant::now();
             let step = run_step(agent, work, Timestamp::now);

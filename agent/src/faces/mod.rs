@@ -57,7 +57,7 @@ pub enum FaceOp {
     Create(Value),
     /// Deletes a NodeClaim: our finalizer holds it.
     Delete(ObjectKey, String),
-    /// Lets a NodeClaim go.
+    /// Removes a NodeClaim's finalizer.
     Release {
         /// Which.
         key: ObjectKey,
@@ -89,7 +89,7 @@ pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError>
     })
 }
 
-/// The objects of a kind; none of one that isn't installed.
+/// The objects of a kind; empty if its CRD isn't installed.
 pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, KubeError> {
     match kube.list(kind).await {
         Err(KubeError::UnknownKind { .. }) => Ok(Vec::new()),
@@ -192,7 +192,7 @@ fn plan_claim(
     }
 }
 
-/// Deletes a NodeClaim and lets it go, one after the other.
+/// Deletes a NodeClaim; a later look removes its finalizer.
 fn plan_end(object: &Object, faces: &mut Faces) {
     let finalizers = object::list(object, "/metadata/finalizers");
     let ours = json!(labels::TERMINATION_FINALIZER);

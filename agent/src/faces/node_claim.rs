@@ -210,7 +210,7 @@ fn marks(claim: &Claim) -> Vec<ToldCondition> {
     marks
 }
 
-/// Whether a condition came to hold.
+/// Whether a condition became true.
 pub(super) fn came_true(object: &Value, status: &Value, kind: &str) -> bool {
     let after = json!({"status": status});
     holds(&after, kind) && !holds(object, kind) && known(&after, kind).is_some()

@@ -97,7 +97,7 @@ fn notes_of(finding: &ToldFinding) -> impl Iterator<Item = Note> {
     })
 }
 
-/// The object of a subject; nothing where it isn't one of Kubernetes.
+/// The object of a subject; `None` if Kubernetes has no such kind.
 fn about(kind: SubjectKind, name: &str) -> Option<ObjectKey> {
     let (kind, name) = match kind {
         SubjectKind::Claim => (Kind::NodeClaim, name),

@@ -102,7 +102,7 @@ impl CatalogFile {
         if let Some(zones) = zones {
             catalog.offerings.zones = reading.zones(zones);
         }
-        // Every type that the file or the build describes may be named, those that no node can be of among them.
+        // All types of the file or the build may be named, including those that no node can have.
         let known: BTreeSet<String> = match &instance_types {
             Some(infos) => infos.iter().filter_map(|info| info.instance_type.clone()).collect(),
             None => built_in_names(catalog),

@@ -27,9 +27,9 @@ const PRICED_REGION: &str = "us-east-1";
 /// Which instance types are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TypesScope {
-    /// All that are known, those that the region doesn't offer among them.
+    /// All known types, including those that the region doesn't offer.
     Known,
-    /// Those that nodes can be of.
+    /// The types that nodes can have.
     ForNodes,
 }
 

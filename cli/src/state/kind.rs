@@ -1,4 +1,4 @@
-//! What can be listed and what can be asked about.
+//! The kinds of `tenon get` and `tenon why`.
 
 tenon_domain::words! {
     /// What `tenon get` lists. The command line has its word.
@@ -10,7 +10,7 @@ tenon_domain::words! {
         Nodes = "nodes",
         /// NodePools
         Pools = "pools",
-        /// EC2NodeClasses, as they resolved
+        /// EC2NodeClasses, as resolved
         Classes = "classes",
         /// Images
         Images = "images",
@@ -47,7 +47,7 @@ impl GetKind {
         }
     }
 
-    /// Whether a cluster has to be named for it, where there are several.
+    /// Whether the list is a cluster's, so that `--cluster` is needed if there are several.
     pub(crate) const fn belongs_to(self) -> BelongsTo {
         match self {
             Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Rollouts | Self::Events => {
@@ -59,7 +59,7 @@ impl GetKind {
         }
     }
 
-    /// The attribute that `NAME` is compared with.
+    /// The attribute that `NAME` must equal.
     pub(crate) const fn name_attribute(self) -> &'static str {
         match self {
             Self::Claims | Self::Nodes | Self::Pools | Self::Classes | Self::Types | Self::Events => "name",
@@ -71,7 +71,7 @@ impl GetKind {
     }
 }
 
-/// Whose items they are.
+/// The owner of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BelongsTo {
     /// The region's: all clusters share them.
@@ -81,14 +81,14 @@ pub(crate) enum BelongsTo {
 }
 
 tenon_domain::words! {
-    /// What `tenon why` tells the story of. The command line has its word.
+    /// The subjects of `tenon why`. The command line has its word.
     #[derive(clap::ValueEnum)]
     pub(crate) enum StoryOf {
         /// A NodeClaim
         Claim = "claim",
-        /// A Node: its claim's story
+        /// A Node: the decisions about its NodeClaim
         Node = "node",
-        /// A pod, `[NAMESPACE/]NAME`: its own and that of the claims that were launched for it
+        /// A pod, `[NAMESPACE/]NAME`: decisions about it and about the NodeClaims launched for it
         Pod = "pod",
         /// An EC2NodeClass
         Class = "class",
@@ -98,7 +98,7 @@ tenon_domain::words! {
 }
 
 impl StoryOf {
-    /// Whose decisions they are; a cluster has its own about the region's images.
+    /// The owner of the decisions. An image is the region's, though clusters also record decisions about it.
     pub(crate) const fn belongs_to(self) -> BelongsTo {
         match self {
             Self::Claim | Self::Node | Self::Pod | Self::Class => BelongsTo::Cluster,

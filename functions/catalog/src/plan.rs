@@ -136,7 +136,7 @@ impl Announcements {
 pub struct Stale {
     /// The part.
     pub part: CatalogPart,
-    /// Its age; none where AWS never answered with it.
+    /// Its age; none if AWS never answered with it.
     pub age: Option<SignedDuration>,
     /// The error of the last query.
     pub failure: RefreshFailure,

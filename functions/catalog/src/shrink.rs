@@ -43,7 +43,7 @@ pub fn check(
     at: Timestamp,
 ) -> Result<(), ShrunkAnswer> {
     let part = answer.part();
-    // One answer after an outage, however long, is no more than one answer.
+    // After an outage of any length, one answer counts as one answer.
     let goes_on = last_error == Some(ErrorKind::Shrunk);
     let kept = |known: &&RefreshedPart| !goes_on || at.duration_since(known.refreshed_at) < kept_for(part);
     let Some(known) = before.filter(kept) else { return Ok(()) };

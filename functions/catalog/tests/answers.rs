@@ -250,7 +250,7 @@ fn without_access_to_prices_the_shipped_ones_stand_in_and_people_are_told_once()
     running.pass(10);
     assert_eq!(running.said_of("on-demand"), [""; 0]);
     let age = running.ready(CatalogPart::OnDemandPrices).unwrap().as_of();
-    assert_eq!(age, running.world.clock.now(), "nobody ever waits for them");
+    assert_eq!(age, running.world.clock.now(), "shipped prices never count as stale");
     running.world.ec2.clear_faults();
     running.pass(10);
     let expected = "Catalog Refreshed on-demand-prices 2026-01-01T00:00:00Z";

@@ -64,7 +64,7 @@ impl PlannedDisruption {
     }
 }
 
-/// Plans; nothing where evidence is missing or there is nothing to disrupt.
+/// Plans; `None` without evidence, or if there is nothing to disrupt.
 pub(crate) fn plan(
     cluster: &ClusterName,
     region: &Region,

@@ -13,7 +13,7 @@ use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
 use crate::plan::{ImagesInput, is_final};
 
-/// Ids of one question to EC2: it takes more, but one that is malformed for it would spoil fewer.
+/// Ids in a call of EC2: it accepts more, but a malformed id then fails fewer others.
 const IDS_A_QUERY: usize = 100;
 
 /// The most queries of a pass. Each class's own sweep, which asks EC2 itself, covers further selectors.

@@ -47,11 +47,11 @@ pub struct ImagesPlan {
 pub struct ImageChange {
     /// Its new record.
     pub record: ImageRecord,
-    /// Its state's change, where it has one: the decision's record.
+    /// Its state's change, if it has one: the decision's record.
     pub journal: Option<JournalRecord>,
     /// Its announcement on the bus.
     pub announcement: Option<Announcement>,
-    /// When the item may go.
+    /// When the item may be deleted.
     pub expires_at: Option<Timestamp>,
 }
 

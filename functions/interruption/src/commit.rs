@@ -36,7 +36,7 @@ fn is_of_a_mark(condition: &WriteCondition) -> bool {
     keys::name_of(&condition.key(), keys::UNAVAILABLE).is_some()
 }
 
-/// The transaction; nothing where there is nothing to write.
+/// The transaction; `None` without writes.
 fn build<P: Ports>(
     ports: &P,
     input: &InterruptionInput,

@@ -114,7 +114,7 @@ impl<'a, P: Ports> Pass for InstancePass<'a, P> {
                 looked.written = Some((input.cluster.clone(), plan));
                 Ok(AfterCommit::Settled)
             }
-            // The claim went on meanwhile.
+            // The claim has stepped meanwhile.
             Err(HandlerError::Commit(CommitError::LostRace { .. } | CommitError::Conflict { .. })) => {
                 looked.lost = true;
                 Ok(if self.ports.is_over() { AfterCommit::Settled } else { AfterCommit::LookAgain })

@@ -25,9 +25,9 @@ use crate::{AUDIT_EVERY, NAME};
 
 /// The age before which an orphan is left alone: its launch may not be settled yet.
 pub const ORPHAN_GRACE: SignedDuration = SignedDuration::from_mins(5);
-/// So many orphans at a time: two items of journal each, and all of them in one transaction.
+/// The most orphans of an audit: each has two journal items, and one transaction holds all.
 const ORPHANS_MOST: usize = 40;
-/// So many of the instances that halt everything are named; the rest is found by their tags.
+/// The number of instances that a halt names; their tags find the others.
 const NAMED_MOST: usize = 5;
 
 /// The actions of an audit.

@@ -12,9 +12,9 @@ use tenon_table::items::{FieldError, ItemForm, keys};
 
 /// The window in which orphans are counted.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
-/// So many may always go in an hour: a lost answer of a launch makes a handful at most.
+/// The orphans that may always be terminated in an hour: a lost answer of a launch makes a handful at most.
 const ALWAYS: usize = 5;
-/// And so many of a hundred claims.
+/// The same as a percentage of the claims, in larger clusters.
 const PERCENT: usize = 5;
 
 /// The audits of a cluster.
@@ -44,7 +44,7 @@ impl AuditRecord {
     }
 }
 
-/// How many orphans may go in an hour in a cluster of so many claims: max(5, 5 %).
+/// The number of orphans that may be terminated in an hour, by a cluster's number of claims: max(5, 5 %).
 #[must_use]
 pub fn allowed(claims: usize) -> usize {
     ALWAYS.max(claims.saturating_mul(PERCENT) / 100)

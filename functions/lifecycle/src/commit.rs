@@ -35,10 +35,10 @@ pub struct CommittedClaims {
     pub not_learned: Option<HandlerError>,
 }
 
-/// Whether the audit's decisions stand.
+/// Whether the audit's decisions are committed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum AuditCommit {
-    /// They do; so do those of an audit that decided nothing.
+    /// They are; an audit without decisions counts as committed.
     #[default]
     Written,
     /// Another pass was faster: nothing of this audit is executed.
@@ -90,7 +90,7 @@ pub async fn commit<P: Ports>(
     Ok(done)
 }
 
-/// Whether it went through; a lost race didn't.
+/// Whether it was committed; `false` after a lost race.
 async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut CommittedClaims) -> Result<bool, HandlerError> {
     match ports.table().commit(&commit).await {
         Ok(()) => Ok(true),

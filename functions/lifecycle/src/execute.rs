@@ -20,9 +20,9 @@ use crate::commit::{AuditCommit, CommittedClaims};
 use crate::plan::{ClaimStep, LifecyclePlan};
 use crate::remind::halted;
 
-/// The interval of the scheduled sweep; an earlier look gets a wake of its own.
+/// The interval of the scheduled sweep; an earlier look needs its own wake.
 const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(3);
-/// So many instances at a time are terminated.
+/// The most instances in a call of TerminateInstances.
 const TERMINATE_AT_ONCE: usize = 100;
 
 /// Executes.

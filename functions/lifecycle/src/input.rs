@@ -46,7 +46,7 @@ pub struct LifecycleInput {
     pub classes: BTreeMap<NodeClassName, ClassStatus>,
     /// The snapshot, if it is fresh.
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
-    /// Facts about the types of the claims that have none of their own Node's yet.
+    /// Facts about the types of claims whose Node hasn't reported its own yet.
     pub types: BTreeMap<InstanceType, TypeRecord>,
     /// Stored memory of the cluster's own nodes, for the types and images of those claims.
     pub learned: BTreeMap<(InstanceType, ImageId), LearnedRecord>,

@@ -1,9 +1,8 @@
-//! What is read before planning: whether anything changed, the cluster's state, and EC2's instances.
+//! The reads before planning: a check for changes, the cluster's state, and EC2's instances.
 //!
-//! Decides what is asked and in which order: generations first, then, consistently, what they are of, so that what is
-//! written in between makes the next sweep look again. EC2 is asked before the owners and launches of the instances that it shows
-//! are read, and those are read consistently: a launch is committed before its instances are, so one that the table
-//! doesn't know then was never committed to it.
+//! Decides the order of the reads. Generations come first and then, consistently, the data, so that a write in between
+//! makes the next sweep look again. EC2's instances come before their owners and launches: a launch is committed before
+//! its instances exist, so a launch that a later consistent read doesn't find was never committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,10 +33,10 @@ use crate::audit_record::AuditRecord;
 use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{needs_launch, needs_type};
 
-/// DynamoDB's most keys of one batch.
+/// DynamoDB's limit of keys in a batch.
 const BATCH: usize = 100;
 
-/// What a pass is made from; launches, actions and facts of types are read by name.
+/// The input of a pass; launches and facts of types are read by name besides.
 const WANTS: Wants<'static> = Wants {
     function: FunctionName::Lifecycle,
     parts: &[],
@@ -45,23 +44,23 @@ const WANTS: Wants<'static> = Wants {
     watch: Watch::Everything,
 };
 
-/// What one read says of whether anything changed, and of what lasts.
+/// The check for changes: one read.
 #[derive(Debug)]
 pub struct ChangeCheck {
-    /// What is planned from, and what was planned from last. They hold `HALT` as well.
+    /// The current generations and those of the last pass.
     pub heads: Heads,
-    /// What holds terminations back.
+    /// A stop of terminations.
     pub halt: Option<Halt>,
     /// The last audit.
     pub audit: AuditRecord,
-    /// When the agent last reported; none where it never did.
+    /// The agent's last report, if there is one.
     pub agent_seen_at: Option<Timestamp>,
 }
 
-/// Reads whether anything changed: one call.
+/// Checks for changes, in one call.
 ///
 /// # Errors
-/// [`HandlerError`] when it can't be read.
+/// [`HandlerError`] if an item can't be read.
 pub async fn observe_check<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -70,7 +69,7 @@ pub async fn observe_check<P: Ports>(
     let [halt, audit, heartbeat] = [keys::halt(cluster), AuditRecord::key(cluster), keys::heartbeat(cluster)];
     let more = vec![halt.clone(), audit.clone(), heartbeat.clone()];
     let heads = Heads::read(ports, cluster, WANTS, sharpness, more).await?;
-    // A manifest is a word of the agent as well: it beats only where it has nothing to write.
+    // A manifest counts as a heartbeat: the agent sends heartbeats only when it writes no manifest.
     let manifest = keys::manifest(cluster);
     let taken_at = heads.items.get(&manifest).map(|item| Fields::of(item).time("taken_at")).transpose();
     let taken_at = taken_at.map_err(|error| unreadable(&manifest, error))?;
@@ -84,10 +83,10 @@ pub async fn observe_check<P: Ports>(
     })
 }
 
-/// Reads what the plan is made from, EC2 apart.
+/// Reads the input of the plan, except EC2's part.
 ///
 /// # Errors
-/// [`HandlerError`] when it can't be read.
+/// [`HandlerError`] if the table can't be read.
 pub async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -118,7 +117,7 @@ pub async fn observe<P: Ports>(
     Ok(input)
 }
 
-/// Launches that may be done with, facts about types and what was learned of them: by name, where a claim asks for them.
+/// Reads by name what claims need: launches that may be finished, facts about types, and learned memory.
 async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
@@ -153,8 +152,8 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Res
     observe_new_types(ports, input, unwritten).await
 }
 
-/// Types whose items aren't written yet. Planners read the packed catalogue, which arrives before them: a node can be
-/// there first, and would be labelled with less than its pods were planned for.
+/// Reads types without an item from the packed catalogue. Planners use that catalogue before the items are written, so
+/// a node may exist first; without the facts it would lack labels that the plan counted on.
 async fn observe_new_types<P: Ports>(
     ports: &P,
     input: &mut LifecycleInput,
@@ -166,7 +165,7 @@ async fn observe_new_types<P: Ports>(
     let (part, cache) = (CatalogPart::InstanceTypes, CatalogCache::new());
     let parts = match read_parts(ports.table(), &input.region, &[part], &cache).await {
         Ok(parts) => parts,
-        // A part that can't be unpacked is its refresh's to mend; nodes register meanwhile, as they would without it.
+        // The next refresh repairs a broken part; meanwhile nodes register without the facts.
         Err(CatalogError::Missing { .. } | CatalogError::Corrupt { .. } | CatalogError::Pack { .. }) => {
             return Ok(());
         }
@@ -200,17 +199,17 @@ async fn observe_snapshot<P: Ports>(
     cache: &mut ChunkCache,
 ) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
     match reported(ports, cluster, now, cache).await {
-        // The agent is writing, or the table was put back to a time whose chunks are gone: as good as an old snapshot,
-        // and everything that needs none goes on.
+        // The agent is writing, or a restored table lacks the chunks. It counts as a stale snapshot, so that decisions
+        // without a snapshot continue.
         Err(ReadError::Torn { .. }) => Ok(Err(Waiting::SnapshotStale { age: SNAPSHOT_STALE_AFTER })),
         found => found.map_err(read_error),
     }
 }
 
-/// Asks EC2 for the cluster's instances, then the table for those that no claim of the input owns.
+/// Reads the cluster's instances from EC2, then the owners of instances without a claim from the table.
 ///
 /// # Errors
-/// [`HandlerError`] when either can't be asked.
+/// [`HandlerError`] if EC2 or the table fails.
 pub async fn observe_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let filter = InstanceFilter {
         tags: vec![
@@ -244,7 +243,7 @@ async fn observe_owners<P: Ports>(
     let running = |instance: &&Instance| !instance.state.is_going();
     let unowned: Vec<&Instance> =
         view.instances.values().filter(running).filter(|instance| !held.contains(&instance.id)).collect();
-    // A claim that ended may still have an instance that runs: its launch is read as well.
+    // An ended claim may still have a running instance, whose launch is read as well.
     let named: BTreeSet<&str> = view
         .instances
         .values()
@@ -275,10 +274,10 @@ async fn observe_owners<P: Ports>(
     Ok(())
 }
 
-/// The clusters of instances, by one read; instances that aren't ours have none.
+/// The clusters of instances; instances that Tenon didn't launch have none.
 ///
 /// # Errors
-/// [`HandlerError`] when it can't be read.
+/// [`HandlerError`] if the table can't be read.
 pub async fn observe_clusters<P: Ports>(
     ports: &P,
     instances: &BTreeSet<InstanceId>,

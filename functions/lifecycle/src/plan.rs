@@ -29,7 +29,7 @@ use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// How long a launch is kept after the end of its last claim: an instance of it may still appear.
 pub const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// How long until a wait or a refusal is looked at again.
+/// How long until the next look at a wait or a refusal.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// The most steps of a claim in one pass: registered, initialised, draining, drained, terminating.
 const STEPS_MOST: usize = 5;
@@ -37,7 +37,7 @@ const STEPS_MOST: usize = 5;
 /// The writes and effects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LifecyclePlan {
-    /// Claims that go on, by name.
+    /// Claims with a step, by name.
     pub steps: Vec<ClaimStep>,
     /// Actions of claims that stay as they are.
     pub actions: Vec<(Claim, NodeAction)>,
@@ -118,7 +118,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     if let (Err(waiting), true) =
         (&input.snapshot, input.claims.values().any(|claim| !claim.phase().is_final()))
     {
-        // An agent that comes back may say no more than that nothing changed: no generation would tell.
+        // A returning agent may send only a heartbeat, which changes no generation.
         report.wait(waiting);
     }
     if let Ok(snapshot) = &input.snapshot {

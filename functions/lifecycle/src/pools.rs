@@ -17,9 +17,9 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 
 use crate::input::{LifecycleInput, NodeSeen};
 
-/// So many of a pool's latest launches tell whether its nodes register.
+/// The number of a pool's latest launches that decide whether its nodes register.
 const OUTCOMES: usize = 4;
-/// So many failures among them say that they don't.
+/// The number of failures among them that makes the pool unhealthy.
 const FAILURES: usize = 2;
 
 /// Changed statuses; none while the snapshot is stale.

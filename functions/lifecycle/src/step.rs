@@ -382,7 +382,7 @@ fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
     format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
 }
 
-/// When the claim expires; nothing where that isn't known or never.
+/// When the claim expires; `None` if that is unknown or never.
 fn expiry(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp> {
     claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)
 }
@@ -396,7 +396,7 @@ fn deadline(claim: &Claim, other: Option<Timestamp>, input: &LifecycleInput) -> 
     }
 }
 
-/// A drain that begins or goes on.
+/// A drain that begins or continues.
 #[derive(Clone, Copy)]
 struct DrainIntent<'a> {
     instance: &'a LaunchedInstance,

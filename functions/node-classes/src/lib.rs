@@ -176,7 +176,7 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
 
     fn end(&self, observed: NodeClassesObservation, looked: &NodeClassesDone) -> End {
         let after = |by| self.ports.now().saturating_add(by).ok();
-        // A look that lost a race isn't the one that the next sweep may rely on.
+        // The next sweep can't rely on a look that lost a race.
         if !looked.committed.lost.is_empty() {
             return End { seen: None, wake_at: after(RETRY_AFTER) };
         }

@@ -1,4 +1,4 @@
-//! Reads a cluster's classes, what is known of them, and what EC2 has for them.
+//! Reads a cluster's classes, their statuses, and EC2's resources for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,10 +31,10 @@ use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, due};
 use crate::spec;
 use crate::{ChangedImages, ClassesWake};
 
-/// Clusters of one wake; those beyond have their own sweep.
+/// The most clusters of a wake; others wait for their own sweep.
 const CLUSTERS: usize = 200;
 
-/// What a look is made from.
+/// The input of a look.
 const WANTS: Wants<'static> = Wants {
     function: FunctionName::NodeClasses,
     parts: &[],
@@ -47,23 +47,23 @@ pub(crate) async fn clusters<P: Ports>(ports: &P) -> Result<Vec<ClusterName>, Ha
     let range = SkRange::Prefix(keys::CLUSTER.to_owned());
     let query = Query::new(keys::region_pk(&ports.installation().region), range, Consistency::Eventual);
     let registered = query_all(ports.table(), &query).await?;
-    // Another stack's word for a cluster: one that isn't a name is nobody's.
+    // Clusters' stacks write these keys, so an invalid name is skipped.
     let names =
         registered.iter().filter_map(|(key, _)| ClusterName::parse(keys::name_of(key, keys::CLUSTER)?).ok());
     Ok(names.take(CLUSTERS).collect())
 }
 
-/// What a look found.
+/// The observation of a look.
 pub(crate) struct NodeClassesObservation {
-    /// What is planned from; or why the classes can't be read as they are reported: the known ones stay as they are.
+    /// The input of the plan, or the reason why the reported classes can't be read; the statuses stay then.
     pub(crate) found: Result<Box<NodeClassesInput>, Waiting>,
-    /// What the look was of.
+    /// The generations of the look.
     pub(crate) generations: Generations,
-    /// What the look before was of.
+    /// The record of the previous look.
     pub(crate) before: Option<SeenRecord>,
 }
 
-/// What is planned from.
+/// Reads the input of the plan; `None` if nothing changed.
 pub(crate) async fn observe<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -88,7 +88,7 @@ pub(crate) async fn observe<P: Ports>(
     let mut view = ClusterView::observe_since(ports, cluster, WANTS, &CatalogCache::new(), known).await?;
     let snapshot = match snapshot::read_classes(ports.table(), cluster, Consistency::Strong, chunks).await {
         Ok(Some(snapshot)) => snapshot,
-        // An agent that never reported has no classes, and says nothing of those that are known.
+        // Without a report of the agent, nothing is known about classes: statuses stay as they are.
         Ok(None) => return Ok(None),
         Err(ReadError::TooLarge(SnapshotTooLarge { size, most, unit })) => {
             let waiting = Waiting::SnapshotTooLarge { size, most, unit };
@@ -138,7 +138,7 @@ pub(crate) async fn observe<P: Ports>(
     Ok(Some(NodeClassesObservation { found: Ok(Box::new(input)), generations, before: view.seen }))
 }
 
-/// What EC2 refuses of launches from classes as they resolved last.
+/// The marks of refused launches, by class as last resolved.
 async fn refused_launches<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -161,7 +161,7 @@ async fn refused_launches<P: Ports>(
     Ok(refused)
 }
 
-/// Whether a class of the cluster resolved to one of these images, or may.
+/// Whether a class of the cluster selects one of these images, or may.
 async fn concerned<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -176,7 +176,7 @@ async fn concerned<P: Ports>(
     for some in wanted.chunks(limits::BATCH_KEYS) {
         let found = ports.table().batch_get(some, Consistency::Strong).await?;
         for key in some {
-            // One that nobody described yet may be anybody's.
+            // An image without a record may match any class.
             let Some(item) = found.get(key) else { return Ok(true) };
             let record: ImageRecord = items::from_item(key, item).map_err(form_error)?;
             let concerns = |class: &ClassItem| {
@@ -195,7 +195,7 @@ async fn concerned<P: Ports>(
     Ok(false)
 }
 
-/// Whether the cluster leaves zones alone that it is shifted away from.
+/// Whether the cluster avoids zones that a zonal shift moved it away from.
 async fn leaves_shifted_zones<P: Ports>(ports: &P, cluster: &ClusterName) -> Result<bool, HandlerError> {
     let key = keys::registry(&ports.installation().region, cluster);
     let found = ports.table().batch_get(std::slice::from_ref(&key), Consistency::Eventual).await?;
@@ -204,13 +204,13 @@ async fn leaves_shifted_zones<P: Ports>(ports: &P, cluster: &ClusterName) -> Res
     Ok(registry.settings.zonal_shift == FeatureGate::Enabled)
 }
 
-/// Whether a sweep ends here: classes are planned from the snapshot alone, so claims' steps don't count.
+/// Whether a sweep ends here: only a new snapshot concerns classes, steps of claims don't.
 fn ends(heads: &Heads, now: jiff::Timestamp) -> bool {
     let generations = Generations { snapshot: heads.generations.snapshot, ..Generations::default() };
     heads.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &generations))
 }
 
-/// Classes that went: a fresh snapshot doesn't have them, not even unreadably, and no claim uses them.
+/// Deleted classes: a fresh snapshot has them neither as readable nor as unreadable, and no claim uses them.
 async fn gone<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -233,7 +233,7 @@ async fn gone<P: Ports>(
     Ok(gone)
 }
 
-/// Answers of one look: classes that ask the same are answered the same, and EC2 is asked once.
+/// The answers of one look: EC2 gets each query once, and classes with equal queries share the answer.
 #[derive(Default)]
 struct ClassAnswers {
     subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
@@ -278,7 +278,7 @@ impl ClassAnswers {
         }
     }
 
-    /// A class that names no snapshot asks for none, nor does one of a cluster that may use those of images alone.
+    /// The snapshots that the class names; no query if the cluster may use none but those of its images.
     async fn ask_snapshots<E: Ec2>(
         &mut self,
         ec2: &E,
@@ -294,7 +294,7 @@ impl ClassAnswers {
         answer
     }
 
-    /// A cluster that isn't to leave zones alone asks ARC for nothing.
+    /// The zonal shifts; no query if the cluster's settings ignore them.
     async fn ask_shifts<P: Ports>(
         &mut self,
         ports: &P,
@@ -314,7 +314,7 @@ impl ClassAnswers {
         }
     }
 
-    /// Without the right to look at reservations, EC2 isn't asked for any.
+    /// The class's capacity reservations; no query without the feature gate.
     async fn ask_reservations<E: Ec2>(
         &mut self,
         ec2: &E,
@@ -335,7 +335,7 @@ impl ClassAnswers {
     }
 }
 
-/// All that several queries found, each once. One without an answer makes the whole unknown.
+/// The results of several queries, each object once. One failed query fails all.
 fn joined<T, K: Ord>(
     answers: Vec<Result<Vec<T>, Ec2Error>>,
     id: impl Fn(&T) -> K,
@@ -407,8 +407,8 @@ async fn describe_reservations<E: Ec2>(
     }
 }
 
-/// The filter without the ids that EC2 doesn't know, so that one wrong id hides nothing else; nothing where none is
-/// left. Each time at least one goes, so asking again ends.
+/// The filter without unknown ids, so that one wrong id doesn't hide the others; `None` if no id is left. Each call
+/// removes at least one id, so retrying ends.
 fn without_missing(filter: &ResourceFilter, error: Ec2Error) -> Result<Option<ResourceFilter>, Ec2Error> {
     if let Ec2Error::NotFound { ids: missing, .. } = &error {
         let ids: Vec<String> = filter.ids.iter().filter(|id| !missing.contains(id)).cloned().collect();

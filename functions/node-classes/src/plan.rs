@@ -117,7 +117,7 @@ pub struct NodeClassesPlan {
     pub changes: Vec<ClassChange>,
     /// Classes to delete, with the observed revision.
     pub gone: Vec<(NodeClassName, u64)>,
-    /// When all classes are to be looked at again.
+    /// When all classes are due for another look.
     pub look_at: Timestamp,
     /// How long until EC2 or ARC must be asked again, if a query failed.
     pub retry_after: Option<SignedDuration>,

@@ -30,7 +30,7 @@ pub struct JudgedClass<'a> {
     pub class: &'a Ec2NodeClass,
     /// Its cluster's entry.
     pub registry: &'a Registry,
-    /// The installation's account, which `self` stands for.
+    /// The installation's account, which is the meaning of `self`.
     pub account: &'a str,
     /// The time.
     pub now: Timestamp,
@@ -53,7 +53,7 @@ pub struct ImageRank<'a> {
 /// Whether an image's owner deprecated it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImageDeprecation {
-    /// Deprecated: taken only where there is nothing else.
+    /// Deprecated: the last choice.
     Deprecated,
     /// Not deprecated, or not yet.
     Current,
@@ -273,7 +273,7 @@ pub fn instance_profile(judged: JudgedClass<'_>) -> Seen<InstanceProfile> {
     }
 }
 
-/// A profile's name, where it is one of this account: the last part of its ARN. One of another account stays an ARN.
+/// A profile's name, if it is one of this account: the last part of its ARN. One of another account stays an ARN.
 fn profile_name<'a>(profile: &'a str, judged: JudgedClass<'_>) -> &'a str {
     let ours = profile.starts_with("arn:") && profile.split(':').nth(4) == Some(judged.account);
     if ours { profile.rsplit('/').next().unwrap_or(profile) } else { profile }

@@ -61,7 +61,7 @@ pub fn named_snapshots(class: &Ec2NodeClass) -> BTreeSet<(&str, &str)> {
         .collect()
 }
 
-/// The query for those snapshots; nothing where the cluster may use none but those of its images, which images tell.
+/// The query for those snapshots; `None` if the cluster may use only its images' snapshots, which the images name.
 #[must_use]
 pub fn snapshot_query(class: &Ec2NodeClass, registry: &Registry) -> Option<ResourceFilter> {
     let ids: BTreeSet<&str> = named_snapshots(class).into_iter().map(|(_, snapshot)| snapshot).collect();

@@ -1,10 +1,10 @@
-//! Sends launches to EC2 and records what became of them.
+//! Sends launches to EC2 and settles them.
 //!
-//! Decides how a launch is asked for: its stored request while its token lives, its tag after that. It doesn't retry: a
-//! launch that EC2 can't take just now is put off in its own item, and the next wake goes on.
+//! Decides how to find out a launch's result: by its stored request while EC2 remembers the token, by its tag after
+//! that. It doesn't retry: a throttled launch is postponed in its own item, and the next wake continues.
 //!
-//! Invariants: only what is committed is sent, byte for byte; a settlement that loses its race changes nothing, since
-//! who won it settled the same launch.
+//! Invariants: only committed requests are sent, byte for byte; a settlement that loses its race changes nothing, since
+//! the winner has settled the same launch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,56 +27,56 @@ use tenon_table::{commit_through_conflicts, content_commit};
 
 use crate::settle::{CatalogFacts, LaunchAnswer, MarkWord, SettleFailure, SettleInput, Settlement, settle};
 
-/// Between two attempts at a launch that EC2 can't take just now; doubled each time.
+/// The first wait before a postponed launch is sent again; it doubles each time.
 const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(5);
-/// Never longer than this: the token must live when the launch is sent again.
+/// The longest wait: EC2 must still remember the token when the launch is sent again.
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_mins(1);
-/// How long a claim that failed is kept.
+/// How long a failed claim is kept.
 const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
-/// How long a launch without any claim left is kept.
+/// How long a launch without instances is kept.
 const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// How often a mark is read again because another cluster's function was faster. Then that one knew as much.
+/// The most attempts to write a mark against other clusters' writes. After that many lost races, the mark is recent.
 const MARK_RACES: usize = 3;
-/// Pages of instances of one launch that are read at most.
+/// The most pages of a launch's instances.
 const PAGES: usize = 10;
 
-/// What sending launches came to.
+/// The result of sending launches.
 #[derive(Debug, Default)]
 pub(crate) struct SentLaunches {
-    /// Claims that got their instance.
+    /// Claims with an instance.
     pub(crate) launched: Vec<Claim>,
-    /// Claims that got none.
+    /// Claims without one.
     pub(crate) failed: Vec<Claim>,
-    /// How many launches were settled, by this run or another one.
+    /// The number of settled launches, including those that another run settled first.
     pub(crate) settled: usize,
-    /// Whether planning again at once may help.
+    /// Whether another plan at once may help.
     pub(crate) plan_again: bool,
-    /// When the first launch that was put off is due.
+    /// When the first postponed launch is due.
     pub(crate) retry_at: Option<Timestamp>,
-    /// Whether EC2 said something of launches from a class, for what they are.
+    /// Whether EC2's answers changed the marks of a class's launch request.
     pub(crate) classes: bool,
 }
 
-/// What EC2 said to a launch, or when to ask.
+/// EC2's answer to a launch, or the time to ask again.
 enum SendOutcome {
     Answer(LaunchAnswer),
     PutOff(Timestamp),
-    /// Not due, and nothing to write.
+    /// Not due, so nothing is written.
     NotDue(Timestamp),
 }
 
-/// A launch with its claims in its order.
+/// A launch and its claims, in the launch's order.
 pub(crate) struct DueLaunch<'a> {
     pub(crate) launch: &'a Launch,
     pub(crate) claims: Vec<&'a Claim>,
-    /// Marks whose lease it took since the cluster was observed.
+    /// The marks that it leased since the observation.
     pub(crate) leases: &'a [Mark],
-    /// Its templates, where it was committed since the cluster was observed.
+    /// Its templates, if it was committed since the observation.
     pub(crate) templates: Vec<TemplateItem>,
 }
 
 impl<'a> DueLaunch<'a> {
-    /// A launch that was committed just now.
+    /// A launch that this pass committed.
     pub(crate) fn built(built: &'a BuiltLaunch) -> Self {
         Self {
             launch: &built.launch,
@@ -86,7 +86,7 @@ impl<'a> DueLaunch<'a> {
         }
     }
 
-    /// When it is sent, or looked for, next.
+    /// The next time to send it, or to search for its instances.
     pub(crate) fn due_at(&self, now: Timestamp) -> Timestamp {
         match self.launch.state {
             LaunchState::Settled { at, .. } => at,
@@ -102,7 +102,7 @@ impl<'a> DueLaunch<'a> {
     }
 }
 
-/// The launches that wait for an answer, oldest first.
+/// The unsettled launches, oldest first.
 pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<DueLaunch<'a>> {
     let waits = |launch: &&Launch| match launch.state {
         LaunchState::Requested { .. } => true,
@@ -122,7 +122,7 @@ pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<DueLaunch<'a>> {
         .collect()
 }
 
-/// Sends launches one after the other and settles each.
+/// Sends and settles the launches one after the other.
 pub(crate) async fn send_all<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -136,19 +136,19 @@ pub(crate) async fn send_all<P: Ports>(
     Ok(sending.sent)
 }
 
-/// Launches of one observation, being sent.
+/// The state while the launches of one observation are sent.
 pub(crate) struct Sending<'a> {
     cluster: &'a ClusterName,
     view: &'a ClusterView,
     written: WrittenMarks,
-    /// Templates that EC2 has since the cluster was observed.
+    /// Launch templates that exist in EC2, as this pass found out.
     made: BTreeSet<String>,
-    /// What they came to so far.
+    /// The result so far.
     pub(crate) sent: SentLaunches,
 }
 
 impl<'a> Sending<'a> {
-    /// None of them is sent yet.
+    /// Before the first launch.
     pub(crate) fn new(cluster: &'a ClusterName, view: &'a ClusterView) -> Self {
         Self {
             cluster,
@@ -183,7 +183,7 @@ impl<'a> Sending<'a> {
             SendOutcome::Answer(answer) => {
                 let marks: Marks = self.view.marks.iter().chain(due.leases).cloned().collect();
                 let input = SettleInput {
-                    // As of the answer: a call may take most of a mark's first hold.
+                    // The time of the answer: the call may have taken most of a mark's first hold.
                     now: ports.now(),
                     cluster: self.cluster,
                     launch: due.launch,
@@ -197,7 +197,7 @@ impl<'a> Sending<'a> {
                     write_mark(ports, input, word, &mut self.written).await?;
                 }
                 record(ports, self.cluster, due.launch, &settlement).await?;
-                // Pods wait for what a probe is told.
+                // Pods wait for the result of a probe.
                 self.sent.plan_again |= !due.leases.is_empty();
                 self.sent.take(settlement);
             }
@@ -248,8 +248,8 @@ impl<'a> Sending<'a> {
         })
     }
 
-    /// Makes a template that EC2 isn't known to have. It was observed with its launch, or this pass wrote it: it isn't read
-    /// again.
+    /// Creates a launch template, unless it is known to exist. The template was observed with its launch, or this pass
+    /// wrote it, so it isn't read again.
     async fn make_template<P: Ports>(
         &mut self,
         ports: &P,
@@ -261,7 +261,7 @@ impl<'a> Sending<'a> {
         }
         let key = keys::template(self.cluster, name);
         let written = || due.templates.iter().find(|template| template.name == name);
-        // One that the table doesn't know may be in EC2 all the same: the fleet's answer says so.
+        // Without an item, the template may still exist: CreateFleet's answer shows it.
         let Some(template) = self.view.templates.get(name).or_else(written).cloned() else {
             return Ok(Ok(()));
         };
@@ -281,7 +281,7 @@ impl<'a> Sending<'a> {
 }
 
 impl SentLaunches {
-    /// Something is to be done at that time.
+    /// Schedules a retry.
     pub(crate) fn put_off(&mut self, at: Timestamp) {
         self.retry_at = Some(self.retry_at.map_or(at, |first| first.min(at)));
     }
@@ -304,7 +304,7 @@ impl SentLaunches {
         }
     }
 
-    /// Both together.
+    /// Adds the result of a later run, whose `plan_again` counts alone.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.launched.extend(other.launched);
         self.failed.extend(other.failed);
@@ -318,16 +318,16 @@ impl SentLaunches {
     }
 }
 
-/// When a launch whose token is forgotten is looked for by its tag: EC2 shows by then what it launched.
+/// When to search by tag for the instances of a launch whose token has expired: DescribeInstances shows them by then.
 fn looked_for_at(launch: &Launch, now: Timestamp) -> Timestamp {
     launch.created_at.saturating_add(REPLAY_WITHIN + EC2_CONSISTENCY).unwrap_or(now)
 }
 
-/// What an error of a call means for the launch.
+/// The outcome of a failed call for the launch.
 fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> SendOutcome {
     match error.class() {
         ErrorClass::Throttled | ErrorClass::Server => SendOutcome::PutOff(later),
-        // Somebody sent something else under this token: only the tag tells what became of it.
+        // A different request used this token: only the tag shows the launch's instances.
         ErrorClass::TokenMismatch => SendOutcome::PutOff(looked_for_at),
         ErrorClass::InsufficientCapacity
         | ErrorClass::Quota
@@ -389,11 +389,11 @@ async fn put_off<P: Ports>(
     unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }
 
-/// Marks as this pass wrote or read them since it looked.
+/// The marks that this pass wrote or read since the observation.
 type WrittenMarks = BTreeMap<UnavailableKey, Option<Mark>>;
 
-/// Writes what EC2 said of one mark, under the revision that the mark had. Marks are all clusters': whoever loses the
-/// race looks what the mark is now.
+/// Applies EC2's answer to one mark, on the condition of the mark's revision. All clusters share marks: after a lost
+/// race it reads the mark again.
 async fn write_mark<P: Ports>(
     ports: &P,
     input: SettleInput<'_>,
@@ -423,7 +423,7 @@ async fn write_mark<P: Ports>(
     Ok(())
 }
 
-/// Writes a settlement as one. Its marks were written before, each of which stands alone.
+/// Writes a settlement in one transaction. Its marks are written before, each in its own transaction.
 async fn record<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -471,7 +471,7 @@ async fn record<P: Ports>(
     unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }
 
-/// A lost race: somebody else settled the launch.
+/// Ignores a lost race: another run settled or postponed the launch.
 fn unless_lost(outcome: Result<(), CommitError>) -> Result<(), HandlerError> {
     match outcome {
         Ok(()) | Err(CommitError::LostRace { .. }) => Ok(()),

@@ -12,7 +12,7 @@ use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Re
 /// The properties that CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
 
-/// The cluster's name alone, where it is one.
+/// The cluster's name alone, if it is one.
 pub(crate) fn cluster(properties: &Map<String, Value>) -> Option<ClusterName> {
     properties.get("Cluster").and_then(Value::as_str).and_then(|name| ClusterName::parse(name).ok())
 }
@@ -109,7 +109,7 @@ impl<'a> PropertyReader<'a> {
         parsed
     }
 
-    /// A list; one that is left out is empty, and so is that of one empty text, which is CloudFormation's empty list.
+    /// A list; a missing one is empty, and so is one with a single empty text, which is CloudFormation's empty list.
     fn list<T: Ord>(
         &mut self,
         name: &'static str,

@@ -61,7 +61,7 @@ struct Dimension {
     price_per_unit: BTreeMap<String, String>,
 }
 
-/// The price in an element of the price list; none where it has no on-demand price in the currency, or no type.
+/// The price in an element of the price list; none if it has no on-demand price in the currency, or no type.
 pub(crate) fn on_demand_price(json: &str, currency: Currency) -> Result<Option<OnDemandPrice>, Malformed> {
     let item: PriceListItem = serde_json::from_str(json)
         .map_err(|error| Malformed::new("PriceList", format!("can't be read: {error}")))?;

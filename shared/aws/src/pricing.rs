@@ -53,7 +53,7 @@ impl PriceList {
     }
 }
 
-/// Where the Pricing API answers for a region; none where the partition has no such API.
+/// Where the Pricing API answers for a region; none if the partition has no such API.
 fn endpoint(region: &Region) -> Option<&'static str> {
     let region = region.as_str();
     if region.starts_with("us-gov-") || region.contains("-iso") {

@@ -135,7 +135,7 @@ pub(crate) fn offering(from: &sdk::InstanceTypeOffering) -> Result<TypeOffering,
     })
 }
 
-/// The zones that this account may use, without those that aren't opted in.
+/// The zones that this account may use, which excludes zones without opt-in.
 pub(crate) fn zones(from: &[sdk::AvailabilityZone]) -> Result<Vec<AvailabilityZone>, Malformed> {
     let mut zones = from
         .iter()

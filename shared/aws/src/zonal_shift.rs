@@ -71,7 +71,7 @@ impl ZonalShift for AwsZonalShift {
     }
 }
 
-/// The shifts that are in effect, by zone; of several away from one zone the one that ends last.
+/// The active shifts, by zone; of several shifts from one zone, the one that ends last.
 fn in_effect(answer: &GetManagedResourceOutput) -> Result<Vec<ShiftedZone>, Malformed> {
     let mut zones: BTreeMap<ZoneId, ShiftEnd> = BTreeMap::new();
     let mut add = |zone_id: ZoneId, end: ShiftEnd| {

@@ -27,7 +27,7 @@ crate::words! {
         Underutilized,
         /// No pods are on it.
         Empty,
-        /// The claim differs from what its pool and class ask for.
+        /// The claim differs from its pool's and class's specs.
         Drifted,
     }
 }
@@ -35,9 +35,9 @@ crate::words! {
 /// How many nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BudgetNodes {
-    /// So many.
+    /// A number of nodes.
     Count(u32),
-    /// So many in a hundred, 0 to 100, rounded up.
+    /// A percentage of the nodes, 0 to 100, rounded up.
     Percent(u8),
 }
 

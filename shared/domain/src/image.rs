@@ -18,7 +18,7 @@ pub struct ImageRecord {
     pub name: String,
     /// Its state.
     pub state: ImageState,
-    /// Its architecture; none where EC2 never described it.
+    /// Its architecture; none if EC2 never described it.
     pub architecture: Option<Architecture>,
     /// Its creation time.
     pub created_at: Option<Timestamp>,

@@ -45,7 +45,7 @@ impl UsdPerHour {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
-    /// A price of so many nano-dollars an hour.
+    /// A price in nano-dollars an hour.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
@@ -79,7 +79,7 @@ impl UsdPerHour {
         whole.checked_mul(NANOS).and_then(|w| w.checked_add(fraction)).map(Self).ok_or_else(wrong)
     }
 
-    /// So many times this price.
+    /// A multiple of this price.
     #[must_use]
     pub const fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))

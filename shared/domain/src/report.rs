@@ -1,4 +1,4 @@
-//! What a planner refuses, waits for and warns of, for people.
+//! A planner's refusals, waits and warnings, for people.
 //!
 //! Decides how refusals with one cause become one [`Finding`] with a count, the most findings of a report, and the
 //! identity of a finding over time. It doesn't decide when or where a finding is told.
@@ -26,7 +26,7 @@ pub const ALL_POOLS: &str = "*";
 /// A sentence of subjects that wait.
 pub const WAITS: &str = "{waits}";
 
-/// So many of something, in words.
+/// A count with its noun, such as `1 pod` or `2 pods`.
 #[must_use]
 pub fn counted<N: PartialEq + From<u8> + fmt::Display>(count: N, one: &str, many: &str) -> String {
     let noun = if count == N::from(1) { one } else { many };
@@ -50,7 +50,7 @@ crate::words! {
 /// One refusal, wait or warning, of one subject or of several alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Whether something is refused or waited for.
+    /// `Refused` or `Waiting`.
     pub decision: Decision,
     /// The kind of its subjects.
     pub kind: SubjectKind,
@@ -217,7 +217,7 @@ impl Finding {
     }
 }
 
-/// What a planner refuses, waits for and warns of. The frame of a pass hands it to the sink.
+/// A planner's refusals, waits and warnings. The frame of a pass hands it to the sink.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "what a planner refuses or waits for is told"]
 pub struct Report {

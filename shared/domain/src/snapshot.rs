@@ -72,9 +72,9 @@ pub struct ActionReport {
 /// How far an action is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionProgress {
-    /// Under way: for a drain, how many pods are still waited for.
+    /// In progress: for a drain, with the number of pods that it waits for.
     Working {
-        /// Pods still waited for.
+        /// The pods that the drain waits for.
         pods_left: u32,
     },
     /// Done, and seen to be so.

@@ -19,7 +19,7 @@ crate::words! {
         NoSchedule,
         /// They aren't scheduled here if there is another place.
         PreferNoSchedule,
-        /// They aren't scheduled here, and those that run are evicted.
+        /// Pods aren't scheduled here, and running ones are evicted.
         NoExecute,
     }
 }
@@ -29,7 +29,7 @@ crate::words! {
 pub struct Taint {
     /// The key.
     pub key: String,
-    /// The value; empty where there is none.
+    /// The value; empty if there is none.
     pub value: String,
     /// Its effect.
     pub effect: TaintEffect,
@@ -119,7 +119,7 @@ pub struct Toleration {
     pub key: String,
     /// How values are compared.
     pub operator: TolerationOperator,
-    /// The value; empty where there is none.
+    /// The value; empty if there is none.
     pub value: String,
     /// The effect; absent means all of them.
     pub effect: Option<TaintEffect>,

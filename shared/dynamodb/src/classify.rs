@@ -246,7 +246,7 @@ struct About<'a> {
     lost: Option<&'a WriteCondition>,
 }
 
-/// The port's error; nothing where it isn't known whether the commit went through.
+/// The port's error; `None` if the commit's outcome is unknown.
 fn commit_error(meaning: Meaning, said: String, about: &About<'_>) -> Option<CommitError> {
     let invalid = |message| CommitError::Invalid { message: format!("`{}`: {message}", about.key) };
     Some(match meaning {

@@ -51,7 +51,7 @@ pub(crate) fn bounds_of(range: &SkRange) -> SortKeyBounds {
     }
 }
 
-/// The first key after this one; nothing where there is none.
+/// The first key after this one, if there is one.
 fn first_after(sk: &str) -> Option<String> {
     if sk.len() < SK_BYTES {
         return Some(format!("{sk}\0"));

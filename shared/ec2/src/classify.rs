@@ -8,7 +8,7 @@
 //! November 2026).
 
 tenon_domain::words! {
-    /// What an error means to the caller. Alarms and the journal have its word.
+    /// The meaning of an error for the caller. Alarms and the journal have its word.
     pub enum ErrorClass {
         /// The pool (capacity type, type, zone) has nothing left: try another offering.
         InsufficientCapacity,

@@ -9,7 +9,7 @@
 use crate::classify::{ErrorClass, classify};
 use crate::error::Ec2Error;
 
-/// What an error makes pointless to ask for.
+/// The requests that an error makes pointless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// The type in its zone, as it would have been paid.
@@ -28,7 +28,7 @@ pub enum Effect {
     RequestOffering,
     /// Requests like this one, for any offering.
     Request,
-    /// Nothing: the same request may go through at the next try.
+    /// Nothing: the same request may succeed at the next try.
     Nothing,
 }
 

@@ -1,7 +1,7 @@
-//! What an API server's refusals mean: the only place that knows its codes and reasons.
+//! The meaning of an API server's errors: the only place that knows its codes and reasons.
 //!
-//! Decides, for one call, which [`KubeError`] its error is. It doesn't retry. What isn't known to be final may have been
-//! carried out, and is [`KubeError::Unavailable`].
+//! Decides the [`KubeError`] of a failed call. It doesn't retry. An error that may not be final becomes
+//! [`KubeError::Unavailable`]: the server may have executed the call.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::resource::{group_version, plural};
 pub struct KubeCall<'a> {
     /// The verb, as RBAC names it.
     pub verb: &'static str,
-    /// The kind that was asked for.
+    /// The kind of the request.
     pub kind: Kind,
-    /// The part of the object that was asked for, such as `/status`; empty for the object itself.
+    /// The subresource, such as `/status`; empty for the object itself.
     pub part: &'static str,
-    /// Which object; nothing for a collection.
+    /// The object; `None` for a collection.
     pub key: Option<&'a ObjectKey>,
 }
 
-/// The API server doesn't let the agent do this.
+/// The API server forbids a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the API server doesn't allow `{verb}` on `{resource}`: grant it in the agent's ClusterRole ({message})"
@@ -53,7 +53,7 @@ impl KubeCall<'_> {
     }
 }
 
-/// What the error of a call asks of the caller.
+/// The [`KubeError`] of a failed call.
 #[must_use]
 pub fn classify(call: KubeCall<'_>, error: kube::Error) -> KubeError {
     if let kube::Error::Api(status) = &error {
@@ -62,7 +62,7 @@ pub fn classify(call: KubeCall<'_>, error: kube::Error) -> KubeError {
     KubeError::Unavailable(Arc::new(error))
 }
 
-/// What a refusal asks of the caller.
+/// The [`KubeError`] of a refused call.
 #[must_use]
 pub fn classify_status(call: KubeCall<'_>, status: &Status) -> KubeError {
     let message = status.message.clone();
@@ -75,7 +75,7 @@ pub fn classify_status(call: KubeCall<'_>, status: &Status) -> KubeError {
         (404, _) => KubeError::UnknownKind { kind: call.kind },
         (409, Some(key)) => KubeError::Conflict { key: key.clone(), message },
         (400 | 405 | 413 | 415 | 422, _) => KubeError::Invalid { key: call.name(), message },
-        // A server-side apply of a field with another type. Source: structured-merge-diff, as kube-apiserver 1.35 says it.
+        // Server-side apply of a field with a wrong type. Source: structured-merge-diff in kube-apiserver 1.35.
         (500, _) if message.starts_with("failed to create typed patch object") => {
             KubeError::Invalid { key: call.name(), message }
         }
@@ -83,7 +83,7 @@ pub fn classify_status(call: KubeCall<'_>, status: &Status) -> KubeError {
     }
 }
 
-/// What a watch's error asks of the reader.
+/// The [`KubeError`] of a failed watch.
 #[must_use]
 pub fn classify_watch(kind: Kind, error: watcher::Error) -> KubeError {
     let call = |verb| KubeCall { verb, kind, part: "", key: None };
@@ -99,10 +99,10 @@ pub fn classify_watch(kind: Kind, error: watcher::Error) -> KubeError {
     }
 }
 
-/// What a refused eviction means.
+/// The meaning of a refused eviction.
 ///
 /// # Errors
-/// [`KubeError`] for all that isn't an answer about the pod.
+/// [`KubeError`] if the answer isn't about the pod.
 pub fn classify_eviction(call: KubeCall<'_>, error: kube::Error) -> Result<Eviction, KubeError> {
     if let kube::Error::Api(status) = &error {
         match status.code {
@@ -123,7 +123,7 @@ pub fn classify_eviction(call: KubeCall<'_>, error: kube::Error) -> Result<Evict
     }
 }
 
-/// Whether a 404 is about an object: of a kind that isn't served, the answer names none.
+/// Whether a 404 is about an object: the answer names none if the server doesn't serve the kind.
 fn names_object(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
@@ -155,9 +155,9 @@ mod tests {
         check(status(404, "nodeclaims.karpenter.sh \"a\" not found", "a"), "`NodeClaim a` not found");
         check(
             status(404, "404 page not found", ""),
-            "the API server doesn't know `NodeClaim`: install its CRD",
+            "the API server doesn't serve `NodeClaim`: install its CRD",
         );
-        check(status(409, "modified", "a"), "`NodeClaim a` isn't as it was seen: modified");
+        check(status(409, "modified", "a"), "conflict on `NodeClaim a`: modified");
         check(status(422, "spec is immutable", "a"), "`NodeClaim a` is invalid: spec is immutable");
         check(
             status(403, "no", "a"),

@@ -1,9 +1,8 @@
 //! The port [`Kube`] over kube-rs.
 //!
-//! Decides which call is which request, and what is answered from the watches' stores: lists are, `get` asks the server.
-//! It doesn't retry.
+//! Decides the request of each call. The watches' stores answer lists; `get` asks the server. It doesn't retry.
 //!
-//! Invariant: what a call of this client changed is seen by its next list.
+//! Invariant: a list shows the client's own earlier writes.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,19 +28,19 @@ use crate::resource::collection;
 use crate::store::{Cell, Changes, KeptObject, ListAnswer, ObjectName, keep_object, name_of};
 use crate::watch::{Listing, WATCHED, watch_objects, watch_pods};
 
-/// A call is given up after so long: the next step makes it again. Leaders that hang here lose their lease.
+/// The timeout of a call; the agent's next step repeats it. A leader that hangs here loses its lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
-/// The API server itself tries an eviction for 10 s where the pod has another UID by then.
+/// The API server itself retries an eviction for 10 s if the pod's UID has changed.
 /// Source: kubernetes/pkg/registry/core/pod/storage/eviction.go, `EvictionsRetry` (1.35, read 2026-11).
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// The first lists of a large cluster take a few seconds.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pods that are nominated at once: a Node has hundreds, and waits for them.
+/// Concurrent nominations: a Node has hundreds of pods, and its action waits for all of them.
 const NOMINATED_AT_ONCE: usize = 32;
-/// Most objects of a kind that is listed without being watched.
+/// Objects a page of a kind that isn't watched.
 const MOST_UNWATCHED: u32 = 500;
 
-/// A client with its watches; they end with it.
+/// A client and its watches, which end with it.
 pub struct KubeClient {
     client: Client,
     pods: Arc<Cell<PodRef>>,
@@ -58,7 +57,8 @@ impl std::fmt::Debug for KubeClient {
 }
 
 impl KubeClient {
-    /// Starts the watches. The client is one of [`crate::client_of`]; `instance` is the replica, as events name it. Must be called within a tokio runtime.
+    /// Starts the watches; needs a tokio runtime. The client is one of [`crate::client_of`]; `instance` is the
+    /// replica's name in Events.
     #[must_use]
     pub fn start(client: Client, listing: Listing, instance: &str) -> Self {
         let changes = Changes::default();
@@ -74,7 +74,7 @@ impl KubeClient {
         Self { client, pods, objects, changes, notes, _watches: watches }
     }
 
-    /// Counts up with every change that somebody may read.
+    /// Counters of the changes of objects.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Versions> {
         self.changes.subscribe()
@@ -102,12 +102,12 @@ impl KubeClient {
         within(timeout, self.client.request(request)).await
     }
 
-    /// What a write answered is seen by the next list.
+    /// Puts the answer of a write into the store, for the next list.
     fn observe_written(&self, key: &ObjectKey, written: &Value) {
         let held = !object::list(written, "/metadata/finalizers").is_empty();
         if let Some(cell) = self.objects.get(&key.kind) {
             if object::deleted_at(written).is_some() && !held {
-                // Nothing holds it any more: it is gone.
+                // The last finalizer is removed: the object is deleted.
                 cell.change_own(&name_of(written), object::uid(written), |_| None);
             } else if text(written, "/kind") == Some(key.kind.as_str()) {
                 cell.observe_own(name_of(written), keep_object(key.kind, written.clone()));
@@ -120,7 +120,7 @@ impl KubeClient {
         }
     }
 
-    /// An evicted pod is terminating, for as long as its grace: its next event says so exactly.
+    /// Marks an evicted pod as terminating for its grace period; the watch's next event has the exact time.
     fn observe_evicted(&self, key: &ObjectKey, uid: &str) {
         self.pods.change_own(&pod_name(key), uid, |pod| {
             let grace = SignedDuration::from_secs(pod.grace_seconds.unwrap_or(0));
@@ -228,7 +228,7 @@ impl Kube for KubeClient {
         let mut first = Ok(());
         while let Some(answer) = answers.next().await {
             match answer {
-                // A UID that is another's is invalid in a patch: `field is immutable`.
+                // A patch with another pod's UID is invalid: `field is immutable`.
                 Ok(())
                 | Err(KubeError::NotFound { .. } | KubeError::Conflict { .. } | KubeError::Invalid { .. }) => {
                 }
@@ -295,7 +295,7 @@ impl KubeClient {
     }
 }
 
-/// The objects of a cell once they are known.
+/// The objects of a cell; waits for the first list.
 async fn listed<T: KeptObject>(cell: &Cell<T>) -> Result<Vec<T>, KubeError> {
     let mut news = cell.news();
     let wait = async {
@@ -306,7 +306,7 @@ async fn listed<T: KeptObject>(cell: &Cell<T>) -> Result<Vec<T>, KubeError> {
                 ListAnswer::Failed(error) => return Err(error),
                 ListAnswer::NotYet => {}
             }
-            // The cell is there for as long as it is asked.
+            // The sender is in the cell, so it can't be closed here.
             let _closed = news.changed().await;
         }
     };

@@ -1,11 +1,11 @@
-//! The lease by which one of several replicas leads.
+//! Leader election by a lease.
 //!
 //! Decides, as client-go's leader election does, when a replica takes the lease, renews it and gives it up. No maintained
 //! crate fits: kube-leader-election and kubert depend on older releases of kube, and the former judges another replica's
 //! clock by its own.
 //!
-//! Invariants: a replica takes a lease that isn't its own only after it saw it unchanged for a whole lease's duration, by
-//! its own clock; a leader knows by its own clock alone when it must have stopped.
+//! Invariants: a replica takes another's lease only after it saw the lease unchanged for [`DURATION`] by its own clock;
+//! a leader knows by its own clock alone when to stop.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 
-/// For how long a lease holds without being renewed.
+/// How long a lease lasts without renewal.
 pub const DURATION: Duration = Duration::from_secs(15);
-/// A leader that couldn't renew for so long stops; others wait for [`DURATION`].
+/// A leader that failed to renew for so long stops; the others wait for [`DURATION`].
 pub const RENEW_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is tried.
+/// The interval between attempts.
 pub const EVERY: Duration = Duration::from_secs(2);
-/// A try is given up after so long.
+/// The timeout of an attempt.
 const TRY_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What a lease says.
+/// The holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Held {
     holder: String,
@@ -32,7 +32,7 @@ struct Held {
     transitions: i32,
 }
 
-/// What a replica saw last.
+/// The lease as a replica last saw it, and since when.
 #[derive(Debug, Clone)]
 struct LeaseSeen {
     held: Held,
@@ -42,20 +42,20 @@ struct LeaseSeen {
 /// What to do about a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeaseJudgement {
-    /// It is ours: renew it.
+    /// This replica holds it.
     Renew,
-    /// Nobody's: take it.
+    /// It is free.
     Take,
-    /// Somebody else's.
+    /// Another replica holds it.
     Wait,
 }
 
 /// Whether this replica leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leadership {
-    /// It does, until then unless it renews.
+    /// It leads until this time, and longer if it renews.
     Leads(Instant),
-    /// Another does, or nobody yet.
+    /// It doesn't lead.
     Stands,
 }
 
@@ -88,12 +88,12 @@ impl Election {
         }
     }
 
-    /// Takes or renews the lease, if that may be. To be called every [`EVERY`].
+    /// Takes or renews the lease, if possible. Call it every [`EVERY`].
     ///
     /// # Errors
-    /// [`Error`]: it isn't known whether it did. A leader stays one until the time that it was told before.
+    /// [`Error`] if the outcome is unknown. A leader then stays the leader until the time it knew before.
     pub async fn campaign(&mut self) -> Result<Leadership, Error> {
-        // By the clock of before the call: the server's moment is later.
+        // The time before the call is the safe side: the server renews later.
         let now = Instant::now();
         let tried = tokio::time::timeout(TRY_TIMEOUT, self.try_once(now)).await;
         let result = tried.map_err(|elapsed| Error::Service(elapsed.into())).and_then(|tried| tried);
@@ -149,11 +149,11 @@ impl Election {
         }
     }
 
-    /// Gives the lease up, so that another replica needn't wait. Best effort, and tried once: who ends doesn't wait for an
-    /// API server that doesn't answer.
+    /// Releases the lease, so that another replica needn't wait. It tries once, because a replica that shuts down
+    /// shouldn't wait for an API server.
     ///
     /// # Errors
-    /// [`Error`]: it ends by itself after [`DURATION`].
+    /// [`Error`] if the release failed: the lease expires after [`DURATION`].
     pub async fn release(&mut self) -> Result<(), Error> {
         if self.leads_until.take().is_none() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! The agent's port of an API server over kube-rs, and the lease by which one replica leads.
 //!
-//! Decides requests, what their errors mean, and what is kept in memory of twenty thousand pods. It doesn't decide what
-//! anybody does about it: that is the agent's core, which knows only [`tenon_snapshot::Kube`].
+//! Decides the requests, the meaning of their errors, and which fields of twenty thousand pods stay in memory. The
+//! agent's core, which knows only [`tenon_snapshot::Kube`], decides what to do with them.
 
 pub mod classify;
 mod client;
@@ -19,32 +19,32 @@ pub use kube::{Client, Config, Error};
 pub use store::Changes;
 pub use watch::{Listing, WATCHED};
 
-/// A connection is given up after so long.
+/// The timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A client of the API server that the environment names: a pod's service account, or `KUBECONFIG`.
+/// A client of the API server that the environment names: by `KUBECONFIG` or the pod's service account.
 ///
 /// # Errors
-/// [`Error`]: there is neither, or it can't be read.
+/// [`Error`] without a readable configuration.
 pub async fn connect() -> Result<Client, Error> {
     client_of(Config::infer().await.map_err(Error::InferConfig)?)
 }
 
-/// A client as the port needs it: without kube-rs' own retries, which wait where a PodDisruptionBudget says no (429).
+/// A client without kube-rs' own retries, which would wait whenever a PodDisruptionBudget refuses an eviction (429).
 ///
 /// # Errors
-/// [`Error`]: the configuration can't be used.
+/// [`Error`] for an invalid configuration.
 pub fn client_of(mut config: Config) -> Result<Client, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     Client::try_from(config)
 }
 
-/// How this API server gives its first lists: lists are streamed by all that are 1.34 or newer, unless their feature
-/// gates say otherwise, which a version doesn't tell and the watch's error does.
+/// How this API server sends the first lists. Servers from 1.34 on stream them, unless a feature gate disables that;
+/// the version doesn't show the gate, so the watch's error reports it.
 ///
 /// # Errors
-/// [`Error`]: it doesn't answer.
+/// [`Error`] if the server doesn't answer.
 pub async fn listing_of(client: &Client) -> Result<Listing, Error> {
     let version = client.apiserver_version().await?;
     let minor: u32 = version.minor.trim_end_matches('+').parse().unwrap_or(0);

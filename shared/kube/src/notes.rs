@@ -1,4 +1,4 @@
-//! Events: what is told of objects, by kube-rs' recorder, which counts what is told again.
+//! Kubernetes Events, sent by kube-rs' recorder, which counts repeated ones.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -12,7 +12,7 @@ use crate::classify::{KubeCall, classify};
 /// The longest note. Source: `Event.note` of `events.k8s.io/v1`: "maximal length ... 1kB".
 const NOTE_BYTES: usize = 1024;
 
-/// Tells of objects.
+/// Sends Events about objects.
 #[derive(Clone)]
 pub(crate) struct Notes(Recorder);
 
@@ -49,7 +49,7 @@ impl Notes {
             action: note.reason.clone(),
             secondary: None,
         };
-        // Events aren't among the kinds that are read; the name in the error is the object's.
+        // `Kind` has no Event, because the agent doesn't read Events; the error names the object instead.
         let call = KubeCall { verb: "create", kind: Kind::Lease, part: "", key: Some(about) };
         self.0.publish(&event, &regarding).await.map_err(|error| classify(call, error))
     }

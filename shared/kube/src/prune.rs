@@ -1,9 +1,9 @@
-//! Reading objects without what nobody reads: each loses it as soon as it is parsed.
+//! Objects without unused fields: parsing drops the fields at once.
 //!
-//! Decides what of an answer stays in memory until it is read. A Node's images and every object's managed fields are most
-//! of its bytes; a JSON tree of them is ten times as large again, and a page of a list holds hundreds.
+//! Decides which parts of an answer stay in memory. Most bytes of an object are managed fields, or a Node's images;
+//! their JSON tree takes ten times as much memory, and a page of a list holds hundreds of objects.
 //!
-//! Invariant: what goes here is read by nobody ([`tenon_domain::manifest::keep`], [`tenon_snapshot::snapshot::keep`]).
+//! Invariant: no dropped field is in use ([`tenon_domain::manifest::keep`], [`tenon_snapshot::snapshot::keep`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,15 +18,15 @@ use tenon_snapshot::object::{Kind, text};
 
 use crate::resource::{group_version, plural};
 
-/// What goes of the objects of some kinds.
+/// Drops the unused fields of some kinds.
 pub(crate) trait Prune: Send + Sync + 'static {
     fn prune(object: &mut Value);
 }
 
-/// A pod: it stays JSON only until it is read.
+/// A pod: its JSON is short-lived, because the watch keeps a [`tenon_snapshot::SeenPod`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PodForm {}
-/// Any other object: its kind isn't known here, and whoever keeps it takes out the rest.
+/// Any other object: its kind isn't known here, so the store drops the other fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ObjectForm {}
 
@@ -46,9 +46,9 @@ impl Prune for ObjectForm {
     }
 }
 
-/// An object without what nobody reads.
+/// An object without unused fields.
 pub(crate) struct Pruned<F> {
-    /// Its JSON; `apiVersion` and `kind` aren't in it, as in a list's items.
+    /// Its JSON, which may lack `apiVersion` and `kind`, as items of a list do.
     pub(crate) value: Value,
     meta: ObjectMeta,
     form: PhantomData<F>,

@@ -1,6 +1,6 @@
-//! Where an API server serves each kind: group, version, plural and path.
+//! The API path of each kind: group, version, plural.
 //!
-//! Decides the words of the URLs and of RBAC rules. It asks no server: the kinds are a closed list.
+//! Decides the names in URLs and RBAC rules. It needs no discovery: the kinds are a closed list.
 
 use tenon_snapshot::object::{Kind, ResourceScope};
 
@@ -17,7 +17,7 @@ pub fn group_version(kind: Kind) -> (&'static str, &'static str) {
     kind.api_version().split_once('/').unwrap_or(("", kind.api_version()))
 }
 
-/// The path of a kind's collection: of a namespace, or of all where none is named.
+/// The path of a kind's collection in a namespace, or in all namespaces if `namespace` is empty.
 #[must_use]
 pub fn collection(kind: Kind, namespace: &str) -> String {
     let (group, _) = group_version(kind);

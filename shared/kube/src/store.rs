@@ -1,10 +1,10 @@
-//! The objects of one kind as its watch told of them, and whether that can be relied on.
+//! The objects of one kind as its watch reported them, and the state of the watch.
 //!
-//! Decides what a list answers: the objects as of the last event; an error while the kind was never listed, or since its
-//! watch fails without end. It asks no server.
+//! Decides the answer to a list: the objects as of the last event, or an error if the watch keeps failing. Before the
+//! first list, the caller waits. It asks no server.
 //!
-//! Invariants: a list is never a part of one: the objects of a relisting take the place of the old ones at its end; an
-//! older version never takes the place of a newer one; what the agent wrote itself is seen at once.
+//! Invariants: a list is complete, because a relisting replaces the objects at its end; an older version never replaces
+//! a newer one; the agent's own writes are visible at once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,25 +17,25 @@ use tokio::sync::watch;
 
 use crate::classify::Denied;
 
-/// A watch that fails for so long doesn't tell any more what there is. Shorter troubles are those of a load balancer or
-/// an API server that restarts.
+/// After failing for so long, a watch counts as broken. Shorter failures come from the restart of a load balancer or an
+/// API server.
 const TROUBLE_FOR: Duration = Duration::from_secs(10);
-/// A watch that fails is tried again within this, its connection's timeout included: one that hasn't failed for longer
-/// works again, whether or not there was anything to tell.
+/// A failed watch is retried, and fails again, within this time, including the connection's timeout. So a watch without
+/// a failure for longer works again, even without any event.
 const TROUBLE_OVER_AFTER: Duration = Duration::from_secs(15);
 
 /// Namespace and name.
 pub(crate) type ObjectName = (String, String);
 
-/// What is kept of an object.
+/// A stored object.
 pub(crate) trait KeptObject: Clone + Send + 'static {
     /// `metadata.resourceVersion`.
     fn version(&self) -> &str;
     /// `metadata.uid`.
     fn uid(&self) -> &str;
-    /// Whether nothing that anybody reads differs.
+    /// Whether both are equal apart from their version.
     fn is_like(&self, other: &Self) -> bool;
-    /// Whether it is a pod without a Node.
+    /// Whether it is a pending pod.
     fn waits(&self) -> bool;
     /// Whether it has a deletion timestamp.
     fn is_deleted(&self) -> bool;
@@ -92,12 +92,12 @@ impl KeptObject for Object {
     }
 }
 
-/// Counts changes up, and wakes who waits for one.
+/// Counts changes, and wakes the subscribers.
 #[derive(Debug, Clone, Default)]
 pub struct Changes(watch::Sender<Versions>);
 
 impl Changes {
-    /// Follows the count from now on.
+    /// Follows the counters from now on.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Versions> {
         self.0.subscribe()
@@ -129,7 +129,7 @@ struct CellState<T> {
 enum ListPhase {
     /// Never listed.
     Empty,
-    /// Listed, and followed.
+    /// Listed and watched.
     Listed,
 }
 
@@ -140,14 +140,14 @@ struct ListTrouble {
     error: KubeError,
 }
 
-/// What a list would answer.
+/// The answer to a list.
 #[derive(Debug)]
 pub(crate) enum ListAnswer<T> {
     /// All objects, by namespace and name.
     Objects(Vec<T>),
-    /// It isn't listed yet, and nothing went wrong so far.
+    /// The first list isn't complete, and no failure has lasted.
     NotYet,
-    /// It can't be relied on.
+    /// The watch is broken.
     Failed(KubeError),
 }
 
@@ -163,11 +163,11 @@ impl<T: KeptObject> Cell<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, CellState<T>> {
-        // Nothing in here leaves anything half done.
+        // A panic never leaves the state inconsistent, so a poisoned lock is fine.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Told whenever [`Cell::answer`] may have become another.
+    /// Signals whenever [`Cell::answer`] may have changed.
     pub(crate) fn news(&self) -> watch::Receiver<()> {
         self.news.subscribe()
     }
@@ -181,12 +181,12 @@ impl<T: KeptObject> Cell<T> {
         self.news.send_replace(());
     }
 
-    /// A relisting begins.
+    /// Begins a relisting.
     pub(crate) fn begin(&self) {
         self.state().filling = Some(BTreeMap::new());
     }
 
-    /// An object of the relisting. One that is known in this version stays the same shared one.
+    /// Adds an object of the relisting. An unchanged object stays the same shared value.
     pub(crate) fn fill(&self, name: ObjectName, object: T) {
         let mut state = self.state();
         let known = state.objects.get(&name).filter(|known| known.version() == object.version()).cloned();
@@ -195,7 +195,7 @@ impl<T: KeptObject> Cell<T> {
         }
     }
 
-    /// The relisting is whole.
+    /// Ends the relisting, and replaces the objects.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
         let mut change = ObjectChange::of(self.kind);
@@ -212,7 +212,7 @@ impl<T: KeptObject> Cell<T> {
         self.tell_of(change);
     }
 
-    /// An object is there, or changed.
+    /// Adds or replaces an object.
     pub(crate) fn put(&self, name: ObjectName, object: T) {
         let mut state = self.state();
         state.trouble = None;
@@ -234,7 +234,7 @@ impl<T: KeptObject> Cell<T> {
         }
     }
 
-    /// An object is gone.
+    /// Removes an object.
     pub(crate) fn remove(&self, name: &ObjectName, version: &str) {
         let mut state = self.state();
         state.trouble = None;
@@ -248,8 +248,8 @@ impl<T: KeptObject> Cell<T> {
         }
     }
 
-    /// The agent itself changed an object: seen at once, or the next round of the same step would plan it again. One that
-    /// the watch already took away stays away.
+    /// Shows the agent's own write at once, or the next round of the same step would plan it again. An object that the
+    /// watch has removed stays removed.
     pub(crate) fn observe_own(&self, name: ObjectName, object: T) {
         let known = self.state().objects.get(&name).is_some_and(|known| known.uid() == object.uid());
         if known {
@@ -257,7 +257,7 @@ impl<T: KeptObject> Cell<T> {
         }
     }
 
-    /// The agent itself took an object away, or changed it by `change` in a way that the watch will tell.
+    /// Applies the agent's own deletion or change of an object before the watch reports it.
     pub(crate) fn change_own(&self, name: &ObjectName, uid: &str, change: impl FnOnce(&T) -> Option<T>) {
         let mut state = self.state();
         let Some(known) = state.objects.get(name).filter(|known| known.uid() == uid) else { return };
@@ -269,7 +269,7 @@ impl<T: KeptObject> Cell<T> {
         self.tell();
     }
 
-    /// The watch failed.
+    /// Records a failure of the watch.
     pub(crate) fn fail(&self, error: KubeError, now: Instant) {
         let mut state = self.state();
         let gone = matches!(error, KubeError::UnknownKind { .. });
@@ -289,7 +289,7 @@ impl<T: KeptObject> Cell<T> {
         self.news.send_replace(());
     }
 
-    /// What a list answers now.
+    /// The answer to a list now.
     pub(crate) fn answer(&self, now: Instant) -> ListAnswer<T> {
         let state = self.state();
         let trouble = state.trouble.as_ref();
@@ -300,7 +300,7 @@ impl<T: KeptObject> Cell<T> {
             (ListPhase::Empty, Some(trouble)) if trouble.is_lasting(now) => {
                 ListAnswer::Failed(trouble.error.clone())
             }
-            // An API server that just got a definition says for a moment that it initializes.
+            // For a moment after a CRD is installed, the API server answers that storage is initializing.
             (ListPhase::Empty, _) => ListAnswer::NotYet,
             (ListPhase::Listed, Some(trouble)) if trouble.is_lasting(now) => {
                 ListAnswer::Failed(trouble.error.clone())
@@ -317,7 +317,7 @@ impl ListTrouble {
     }
 }
 
-/// Whether the next try ends in the same way unless somebody does something.
+/// Whether a retry fails again until a person acts.
 fn is_final(error: &KubeError) -> bool {
     match error {
         KubeError::UnknownKind { .. } => true,
@@ -327,7 +327,7 @@ fn is_final(error: &KubeError) -> bool {
 }
 
 /// Whether a version is newer than another: API servers count them up (Kubernetes 1.35, `resourceVersion` is comparable).
-/// Of those that aren't numbers none is newer.
+/// Versions that aren't numbers are never newer.
 fn is_newer(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version > than,
@@ -335,12 +335,12 @@ fn is_newer(version: &str, than: &str) -> bool {
     }
 }
 
-/// Where an object belongs.
+/// The name of an object in the store.
 pub(crate) fn name_of(object: &Value) -> ObjectName {
     (object::namespace(object).to_owned(), object::name(object).to_owned())
 }
 
-/// An object as it is kept: with `apiVersion` and `kind`, which items of lists don't have.
+/// The stored form of an object, with `apiVersion` and `kind`, which items of a list lack.
 pub(crate) fn keep_object(kind: Kind, mut object: Value) -> Object {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), kind.api_version().into());
@@ -419,7 +419,7 @@ mod tests {
         cell.put(name(), deleted(7));
         cell.put(name(), deleted(8));
         assert_eq!(deletions(), 1);
-        // Found by a relisting, and gone.
+        // A relisting finds it terminating, then it is removed.
         cell.begin();
         cell.fill(name(), deleted(9));
         cell.finish();
@@ -471,7 +471,7 @@ mod tests {
         check(9, false);
         cell.fail(error(), at(12));
         check(12, true);
-        // It would have failed again.
+        // A broken watch would have failed again by now.
         check(28, false);
         cell.fail(error(), at(40));
         check(41, false);

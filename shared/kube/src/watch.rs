@@ -1,7 +1,7 @@
-//! Watches: the tasks that keep the cells as the API server is.
+//! Watches: the tasks that keep the cells up to date.
 //!
-//! Decides how a kind is listed and followed, and how often a watch that fails is tried again. Recovery itself is
-//! kube-rs' watcher's.
+//! Decides how a kind is listed and watched, and how often a failed watch is retried. kube-rs' watcher does the
+//! recovery.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use crate::classify::classify_watch;
 use crate::prune::{ObjectForm, PodForm, Prune, Pruned};
 use crate::store::{Cell, KeptObject, ObjectName, keep_object, name_of};
 
-/// A watch is begun anew so often, and a connection that died without a word is noticed 5 s later: that what is listed is
-/// older than it seems stays well below the 90 s for which a snapshot is fresh.
+/// A watch is renewed this often, and a silently dead connection is noticed 5 s later. So the store's hidden age stays
+/// well below the 90 s for which a snapshot is fresh.
 const WATCH_SECONDS: u32 = 30;
-/// A list that a watch streams must end within the watch's time, or it would begin anew for ever: it gets twice the time
-/// whenever it didn't, up to this. kube-rs takes less than five minutes.
+/// A streamed list must end within the watch's time, or it would start over for ever. After each failure the time
+/// doubles, up to this limit. kube-rs accepts less than five minutes.
 const LONGEST_WATCH_SECONDS: u32 = 240;
 /// Objects a page of the first list. A page is parsed as a whole, and a Node is 15 KB.
 const PAGE: u32 = 250;
@@ -30,16 +30,16 @@ const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// The longest wait.
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// How the first list is asked for.
+/// The form of the first list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
-    /// As a stream, object by object: the server has no page to build, and we have none to hold.
+    /// A stream of objects, which needs no page in memory on either side.
     Streamed,
-    /// In pages, by servers that don't stream lists.
+    /// Pages, for servers that don't stream lists.
     Paged,
 }
 
-/// Kinds that are watched as plain objects; pods come beside them.
+/// The watched kinds besides pods.
 pub const WATCHED: [Kind; 10] = [
     Kind::Node,
     Kind::Namespace,
@@ -60,7 +60,7 @@ pub(crate) async fn watch_objects(client: Client, cell: Arc<Cell<Object>>, listi
     follow::<ObjectForm, _>(client, &cell, |seconds| config(listing, seconds), keep).await;
 }
 
-/// Watches pods for ever. Finished ones are left out by the server: nobody reads them.
+/// Watches pods for ever. A field selector leaves out finished pods, which Tenon doesn't use.
 pub(crate) async fn watch_pods(client: Client, cell: Arc<Cell<PodRef>>, listing: Listing) {
     let shapes = Mutex::new(PodNeedsSet::default());
     let keep =
@@ -95,7 +95,7 @@ async fn follow<F: Prune, T: KeptObject>(
                     let verdict = time.observe(&event);
                     observe(cell, event, &keep);
                     if verdict == Verdict::TooShort {
-                        tracing::info!(kind = %cell.kind(), seconds = time.seconds, "a long list gets more time");
+                        tracing::info!(kind = %cell.kind(), seconds = time.seconds, "giving a slow list more time");
                         break;
                     }
                 }
@@ -111,7 +111,7 @@ async fn follow<F: Prune, T: KeptObject>(
     }
 }
 
-/// How long a list may take.
+/// The time limit of a list.
 #[derive(Debug)]
 struct ListTime {
     seconds: u32,
@@ -126,9 +126,9 @@ enum ListUnderWay {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Go on.
+    /// The limit suffices so far.
     Enough,
-    /// A list ended before it was whole.
+    /// A list started over before it was complete.
     TooShort,
 }
 
@@ -192,7 +192,7 @@ mod tests {
         let init = || Event::<Pruned<ObjectForm>>::Init;
         assert_eq!(time.observe(&init()), Verdict::Enough);
         assert_eq!((time.observe(&init()), time.seconds), (Verdict::TooShort, 60));
-        // The watch is begun anew with it, and the list ends.
+        // The next watch uses the longer time, and its list ends.
         assert_eq!(time.observe(&init()), Verdict::Enough);
         assert_eq!(time.observe(&Event::<Pruned<ObjectForm>>::InitDone), Verdict::Enough);
         assert_eq!((time.observe(&init()), time.seconds), (Verdict::Enough, 60));

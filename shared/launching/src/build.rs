@@ -255,7 +255,7 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
     Ok(LaunchId::parse(format!("launch-{digest}"))?)
 }
 
-/// What a launch's request is made from.
+/// The input of a launch's request.
 #[derive(Clone, Copy)]
 struct RequestParts<'a> {
     /// One of its claims, which are equal.

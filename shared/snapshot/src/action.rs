@@ -23,11 +23,11 @@ pub struct NodeAction {
     pub claim: ClaimName,
     /// The claim's revision at the action; the agent's reports name it.
     pub number: u64,
-    /// How far the Node is to go.
+    /// The Node's target state.
     pub kind: ActionKind,
     /// `spec.providerID` of the Node; absent if the claim never had an instance.
     pub provider_id: Option<String>,
-    /// The Node's name, where it is known.
+    /// The Node's name, if known.
     pub node: Option<String>,
     /// Labels that it gets when it is registered.
     pub labels: BTreeMap<String, String>,
@@ -42,7 +42,7 @@ pub struct NodeAction {
 }
 
 tenon_domain::words! {
-    /// How far a Node is to go. The order is that of a node's life. The table has its word.
+    /// A Node's target state, in the order of a node's life. The table has its word.
     pub enum ActionKind {
         /// Sets the claim's labels, annotations, taints and our finalizer; removes `karpenter.sh/unregistered`.
         Register,
@@ -52,7 +52,7 @@ tenon_domain::words! {
         Disrupt,
         /// Is deleted, held by our finalizer, and its pods are evicted.
         Drain,
-        /// Lets the Node go.
+        /// Removes the Node's finalizer.
         Finalize,
     }
 }

@@ -142,15 +142,15 @@ pub enum KubeError {
         /// Which.
         key: ObjectKey,
     },
-    /// It isn't as the caller saw it: look again.
-    #[error("`{key}` isn't as it was seen: {message}")]
+    /// It isn't as the caller expects (409): read it again.
+    #[error("conflict on `{key}`: {message}")]
     Conflict {
         /// Which.
         key: ObjectKey,
         /// The API server's words.
         message: String,
     },
-    /// It can't be like this: the caller's error.
+    /// The API server rejects it: the caller's error.
     #[error("`{key}` is invalid: {message}")]
     Invalid {
         /// Which.
@@ -159,7 +159,7 @@ pub enum KubeError {
         message: String,
     },
     /// The API server doesn't serve this kind: its CRD isn't installed.
-    #[error("the API server doesn't know `{kind}`: install its CRD")]
+    #[error("the API server doesn't serve `{kind}`: install its CRD")]
     UnknownKind {
         /// Which.
         kind: Kind,

@@ -187,13 +187,13 @@ pub fn texts<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a 
     map.into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-/// [`texts`] as a map of their own.
+/// [`texts`] as an owned map.
 #[must_use]
 pub fn text_map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
     texts(object, pointer).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The elements of the list at a JSON pointer; none where there is no list.
+/// The elements of the list at a JSON pointer; none if there is no list.
 #[must_use]
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -244,7 +244,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     text(found, "/status")
 }
 
-/// `spec.taints` of a Node; those that no API server takes are left out.
+/// `spec.taints` of a Node, without invalid ones.
 #[must_use]
 pub fn taints(node: &Value) -> Vec<Taint> {
     list(node, "/spec/taints").iter().filter_map(taint).collect()
@@ -256,7 +256,7 @@ pub fn taint(value: &Value) -> Option<Taint> {
     manifest::part(value)
 }
 
-/// `spec.tolerations` of a pod, or of a pod template; those that no API server takes are left out.
+/// `spec.tolerations` of a pod or of a pod template, without invalid ones.
 #[must_use]
 pub fn tolerations(pod: &Value) -> Vec<Toleration> {
     list(pod, "/spec/tolerations").iter().filter_map(manifest::part).collect()

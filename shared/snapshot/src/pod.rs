@@ -87,7 +87,7 @@ pub enum PodRunner {
 pub enum PodDisruption {
     /// It tolerates `karpenter.sh/disrupted`: it stays, and the drain doesn't wait for it.
     Tolerated,
-    /// It has to go.
+    /// It must be evicted.
     Leaves,
 }
 
@@ -113,7 +113,7 @@ impl PodNeeds {
 }
 
 impl SeenPod {
-    /// Reads one pod, with a shape of its own. Nothing without a name.
+    /// Reads one pod, with its own shape; `None` without a name.
     #[must_use]
     pub fn read(pod: &Value) -> Option<Self> {
         PodNeedsSet::default().read(pod)

@@ -66,7 +66,7 @@ impl Versions {
         match change {
             ObjectChange::Node => self.nodes = self.nodes.wrapping_add(1),
             ObjectChange::Arrival => self.arrivals = self.arrivals.wrapping_add(1),
-            // An action may wait for a Node to go, too.
+            // An action may also wait for a Node's deletion.
             ObjectChange::Deletion => {
                 self.nodes = self.nodes.wrapping_add(1);
                 self.deletions = self.deletions.wrapping_add(1);

@@ -1,9 +1,9 @@
-//! The single items of a cluster that tell what it is at: read by one call, once in a wake.
+//! Heads: the items with a cluster's generations, read by one call, once a wake.
 //!
-//! Decides which items those are, and whether anything changed that a function plans from. It doesn't decide what is
-//! read then.
+//! Decides which items those are, and whether a function's input changed. It doesn't decide what the function reads
+//! then.
 //!
-//! Invariant: whoever plans from heads reads them before what their generations count.
+//! Invariant: a function reads heads before the data that their generations count.
 
 use std::collections::BTreeMap;
 
@@ -21,38 +21,38 @@ use tenon_table::{Consistency, Item, Key, Table};
 
 use crate::view::{Wants, form_error, parsed};
 
-/// Which changes of the snapshot and the catalogue a function plans from.
+/// The changes of the snapshot and the catalogue that concern a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
     /// All.
     Everything,
-    /// All but prices alone.
+    /// All but changed prices.
     Facts,
-    /// None while no pod waits, and all while one does.
+    /// All while a pod is pending, else none.
     PendingPods,
 }
 
-/// What tells whether anything changed: one read.
+/// The generations of a function's input, and the items around them.
 #[derive(Debug, Clone)]
 pub struct Heads {
-    /// The generations of all that the function plans from.
+    /// The generations of the function's input.
     pub generations: Generations,
-    /// What its last full pass planned from.
+    /// The record of its last full pass.
     pub seen: Option<SeenRecord>,
-    /// What it plans from of the snapshot and the catalogue.
+    /// The changes that concern it.
     pub watch: Watch,
-    /// Pods that wait, as the agent counted them.
+    /// The agent's count of pending pods.
     pub pending_pods: u64,
-    /// Whether they may be those of a moment ago.
+    /// How they were read; eventually consistent heads may be a moment old.
     pub consistency: Consistency,
-    /// The catalogue's parts; none where the function plans from none.
+    /// The catalogue's parts; empty if the function uses none.
     pub catalog: CatalogMeta,
-    /// All that was read.
+    /// All items of the read.
     pub items: BTreeMap<Key, Item>,
 }
 
-/// How a glance reads: a sweep may see the table of a moment ago, which costs half. Whoever was rung for a change must
-/// see the change, or would wait for the next sweep.
+/// The consistency of a glance. A sweep may see the table of a moment ago, which costs half. A wake for a change must
+/// see the change, or the function would miss it until the next sweep.
 #[must_use]
 pub fn sharpness(causes: &[WakeCause]) -> Consistency {
     if causes.iter().all(|cause| *cause == WakeCause::Sweep) {
@@ -62,7 +62,7 @@ pub fn sharpness(causes: &[WakeCause]) -> Consistency {
     }
 }
 
-/// Looks whether anything changed that the function plans from.
+/// Reads the heads, which show whether the function's input changed.
 ///
 /// # Errors
 /// [`HandlerError::Read`] and [`HandlerError::Item`].
@@ -74,19 +74,19 @@ pub async fn glance<P: Ports>(
 ) -> Result<Heads, HandlerError> {
     let more = match consistency {
         Consistency::Strong => of_view(ports, cluster),
-        // Neither changes what a sweep that has nothing to do would do.
+        // A sweep without changes needs neither.
         Consistency::Eventual => Vec::new(),
     };
     Heads::read(ports, cluster, wants, consistency, more).await
 }
 
-/// The heads that a view has beside those that tell of changes.
+/// The heads that a view needs besides the generations.
 pub(crate) fn of_view<P: Ports>(ports: &P, cluster: &ClusterName) -> Vec<Key> {
     vec![keys::registry(&ports.installation().region, cluster), keys::halt(cluster)]
 }
 
 impl Heads {
-    /// Reads those that tell of changes, and more.
+    /// Reads the generations, and the items `more`.
     ///
     /// # Errors
     /// [`HandlerError::Read`] and [`HandlerError::Item`].
@@ -130,7 +130,7 @@ impl Heads {
         })
     }
 
-    /// One of those that were read; nothing where it isn't there.
+    /// One of the items; `None` if it doesn't exist.
     ///
     /// # Errors
     /// [`HandlerError::Item`].
@@ -138,7 +138,7 @@ impl Heads {
         optional(&self.items, key)
     }
 
-    /// Those that a view may be made from: what a set decision is conditional on is read consistently.
+    /// The heads, if a view may use them: its decisions are conditional on the revision, which needs a consistent read.
     #[must_use]
     pub fn strong(self) -> Option<Self> {
         match self.consistency {
@@ -152,7 +152,7 @@ impl Heads {
     pub fn unchanged(&self, now: Timestamp) -> bool {
         let Some(seen) = &self.seen else { return false };
         let Generations { revision, steps, .. } = self.generations;
-        // What was refused must be forgotten once it is no more.
+        // A pass must clear old refusals, even without pending pods.
         let refused = seen.refusals.is_some();
         match self.watch {
             Watch::Facts if !refused => {
@@ -226,7 +226,7 @@ mod tests {
         check(Watch::Facts, 0, Some("12ab"), [false; 4]);
         check(Watch::PendingPods, 0, None, [true, false, true, true]);
         check(Watch::PendingPods, 1, None, [false; 4]);
-        // What was refused is forgotten by one look more.
+        // One more pass clears the refusals.
         check(Watch::PendingPods, 0, Some("12ab"), [false; 4]);
     }
 }

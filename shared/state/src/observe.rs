@@ -1,4 +1,4 @@
-//! Reads what planners of nodes plan from: a cluster's view, its agent's snapshot, and what was learned of nodes.
+//! Reads the input of the planners of nodes: a cluster's view, its agent's snapshot, and learned memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,8 +16,8 @@ use tenon_table::items::CatalogCache;
 
 use crate::learned::{LearnedCache, with_own_nodes};
 
-/// What is kept between wakes: immutable content under its digest, and the view of a look that committed nothing. Within
-/// a wake: the heads that its glance read, until its first look takes them.
+/// Caches between wakes: content by digest, and the view of a look that committed nothing. Within a wake, they hold the
+/// heads of the glance until the first look takes them.
 #[derive(Debug, Default)]
 pub struct Caches {
     catalog: CatalogCache,
@@ -27,12 +27,12 @@ pub struct Caches {
     learned: LearnedCache,
 }
 
-/// An observation.
+/// An observed cluster.
 #[derive(Debug)]
 pub struct ClusterObservation {
-    /// What the table holds.
+    /// The table's view.
     pub view: ClusterView,
-    /// What the agent reported, if that is fresh.
+    /// The agent's snapshot, if it is fresh.
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
 }
 
@@ -63,10 +63,10 @@ pub async fn observe<P: Ports>(
     Ok(ClusterObservation { view, snapshot })
 }
 
-/// What the agent reported, if that is fresh and isn't more than anybody reads.
+/// The agent's snapshot, if it is fresh and not too large.
 ///
 /// # Errors
-/// [`ReadError`], but for a snapshot that is too large.
+/// [`ReadError`], except for a snapshot that is too large, which is a [`Waiting`].
 pub async fn reported<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -89,13 +89,13 @@ pub async fn reported<P: Ports>(
 }
 
 impl Caches {
-    /// Keeps the view of a look that committed nothing, for the next one. A look that does commit keeps none: what it
-    /// wrote, or lost, is read anew.
+    /// Keeps the view of a look that committed nothing, for the next look. After a commit or a lost race, the next look
+    /// must read the table again.
     pub fn keep(&self, cluster: &ClusterName, view: ClusterView) {
         locked(&self.views).insert(cluster.clone(), view);
     }
 
-    /// Hands the wake's first look the heads that its glance read; those of an earlier wake are gone.
+    /// Keeps the glance's heads for the wake's first look, and drops those of an earlier wake.
     pub(crate) fn glanced(&self, cluster: &ClusterName, heads: Option<Heads>) {
         let mut kept = locked(&self.heads);
         kept.remove(cluster);
@@ -107,7 +107,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A snapshot's error as the handler's.
+/// The handler's error for a snapshot's.
 #[must_use]
 pub fn read_error(error: ReadError) -> HandlerError {
     match error {
@@ -121,7 +121,7 @@ pub fn read_error(error: ReadError) -> HandlerError {
     }
 }
 
-/// The generations that a plan is made from, as records name them.
+/// The generations that a plan uses, under their names in the journal.
 #[must_use]
 pub fn evidence(view: &ClusterView, snapshot: u64) -> BTreeMap<String, u64> {
     let mut evidence: BTreeMap<String, u64> = CatalogPart::ALL

@@ -1,10 +1,10 @@
 //! The frame of a pass: observe, plan, commit, execute, and the end.
 //!
-//! Decides in which order a function's four steps run, how often a pass looks again at what it left, and what is written
-//! at its end. It alone has a planner's [`Report`], and gives it to the sink. What a look reads, plans and commits is the
-//! function's.
+//! Decides the order of a function's four steps, the number of looks in a pass, and the writes at its end. It alone has
+//! a planner's [`Report`], and hands it to the sink. The function decides what a look reads, plans and commits.
 //!
-//! Invariants: no report is dropped, also where a commit fails; a pass ends after [`Pass::ROUNDS`] looks.
+//! Invariants: the sink gets the last round's report, even if its commit fails; a pass ends after [`Pass::ROUNDS`]
+//! rounds.
 
 use std::future::Future;
 
@@ -23,30 +23,30 @@ pub use crate::tell::Of;
 use crate::tell::{TOLD_AGAIN_AFTER, Telling};
 use crate::view::Wants;
 
-/// Where something waits, the function looks again after this.
+/// The time until a function with a waiting decision looks again.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(55);
 
-/// What a function does of its own in a pass.
+/// The function's part of a pass.
 pub trait Pass: Sync {
     /// The ports.
     type Ports: Ports;
-    /// Everything that a look saw.
+    /// The observation of a look.
     type Input: Send + Sync;
-    /// What is to be done.
+    /// The planned writes.
     type Plan: Send;
-    /// What the looks of the pass came to.
+    /// The result of the pass.
     type Done: Default + Send + Sync;
 
-    /// Looks of a pass at most: the first, and those at what it left.
+    /// The most rounds of a pass: the first one, and one after each [`AfterCommit`] that isn't settled.
     const ROUNDS: usize = 3;
 
     /// The ports.
     fn ports(&self) -> &Self::Ports;
     /// The function.
     fn function(&self) -> FunctionName;
-    /// Of whom it is.
+    /// The cluster or the region of the pass.
     fn of(&self) -> Of<'_>;
-    /// Reads everything; nothing where there is nothing to plan.
+    /// Reads everything; `None` if there is nothing to plan.
     fn observe(
         &self,
         done: &mut Self::Done,
@@ -60,7 +60,7 @@ pub trait Pass: Sync {
         plan: Self::Plan,
         done: &mut Self::Done,
     ) -> impl Future<Output = Result<AfterCommit, HandlerError>> + Send;
-    /// Sees more of what it looks at: what [`AfterCommit::SeeMore`] asks for.
+    /// Extends the observation after [`AfterCommit::SeeMore`].
     fn see_more(
         &self,
         _input: &mut Self::Input,
@@ -68,63 +68,63 @@ pub trait Pass: Sync {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send {
         async { Ok(()) }
     }
-    /// Does what is committed: rings doorbells, calls EC2.
+    /// Executes committed decisions: sends doorbells, calls EC2.
     fn execute(
         &self,
         input: &Self::Input,
         done: &mut Self::Done,
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
-    /// What the pass ends with.
+    /// The end of the pass.
     fn end(&self, input: Self::Input, done: &Self::Done) -> End;
 }
 
-/// What comes after a commit.
+/// The next step after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterCommit {
-    /// Nothing: all that was planned is written.
+    /// None: the whole plan is written.
     Settled,
-    /// Another look: a race was lost, or what was written changes what can be planned.
+    /// Another look, after a lost race or a write that allows further planning.
     LookAgain,
-    /// Nothing was written: the same look must see more first.
+    /// A larger observation in the same look; nothing was written.
     SeeMore,
 }
 
-/// What a pass ends with.
+/// The end of a pass.
 #[derive(Debug, Default)]
 pub struct End {
-    /// What a sweep compares, where the function keeps it.
+    /// The record for the next sweep to compare, if the function keeps one.
     pub seen: Option<SeenOf>,
-    /// When the function wakes itself.
+    /// The time when the function wakes itself.
     pub wake_at: Option<Timestamp>,
 }
 
-/// What a pass of a cluster planned from.
+/// The input of a cluster's pass.
 #[derive(Debug, Default)]
 pub struct SeenOf {
     /// The generations.
     pub generations: Generations,
-    /// When it must look again at the latest.
+    /// The latest time for the next look.
     pub deadline: Option<Timestamp>,
-    /// What the pass before wrote here.
+    /// The record of the previous pass.
     pub before: Option<SeenRecord>,
-    /// Whether what waits is looked at again by this function itself, before the next sweep.
+    /// How the function gets back to waiting decisions.
     pub waits: Waits,
 }
 
-/// What a function does about what it waits for.
+/// How a function gets back to waiting decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waits {
     /// It wakes itself.
     #[default]
     LookAgain,
-    /// It has a deadline of its own for it.
+    /// It has set its own deadline.
     Deadline,
 }
 
-/// Runs a pass; gives what its looks came to, and nothing where there was nothing to plan.
+/// Runs a pass; `None` if there was nothing to plan.
 ///
 /// # Errors
-/// [`HandlerError`] sends the messages back to the queue; what was committed stays valid.
+/// [`HandlerError`] returns the messages to the queue; committed writes stay valid.
 pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
     let now = pass.ports().now();
     let mut done = F::Done::default();
@@ -152,13 +152,13 @@ pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
         failed = pass.execute(&input, &mut done).await.err();
         finish(pass, pass.end(input, &done), report, now).await?;
     } else {
-        // The messages come back, and the next pass sees the same; what was refused is told all the same.
+        // The messages return to the queue, and the next pass repeats the plan. Its refusals are told now.
         finish(pass, End::default(), report, now).await?;
     }
     failed.map_or(Ok(Some(done)), Err)
 }
 
-/// Tells what was refused, writes what was planned from, and wakes the function when it must look again.
+/// Tells the report, writes the record of the pass, and wakes the function when it must look again.
 async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> Result<(), HandlerError> {
     let (ports, function) = (pass.ports(), pass.function());
     let looks_again = report.waits().then(|| later(now, LOOK_AGAIN));
@@ -188,7 +188,7 @@ async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> 
     write(ports, writes).await
 }
 
-/// Writes all of it, or what belongs together where that is too much for one transaction.
+/// Writes all in one commit.
 async fn write<P: Ports>(ports: &P, writes: Vec<Write>) -> Result<(), HandlerError> {
     if writes.is_empty() {
         return Ok(());
@@ -196,9 +196,8 @@ async fn write<P: Ports>(ports: &P, writes: Vec<Write>) -> Result<(), HandlerErr
     ports.table().commit(&content_commit(Vec::new(), writes)).await.map_err(CommitError::into)
 }
 
-/// The cluster that a wake is about, where anything changed that the function plans from. Its first look is made from
-/// what the glance read, where that was read consistently. Launches and commands are a
-/// cluster's; the region's events are for others.
+/// The cluster of a wake, if the function's input changed. The first look uses the glance's heads if they were read
+/// consistently. A wake of the region has none: launches and commands belong to clusters.
 ///
 /// # Errors
 /// [`HandlerError::Read`] and [`HandlerError::Item`].
@@ -220,7 +219,7 @@ pub async fn changed<'s, P: Ports>(
     Ok(changed.then_some(cluster))
 }
 
-/// When a function that waits since `now` looks again.
+/// The time of the next look of a function that waits since `now`.
 #[must_use]
 pub fn look_again(now: Timestamp) -> Timestamp {
     later(now, LOOK_AGAIN)
@@ -230,7 +229,7 @@ fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(at)
 }
 
-/// Wakes the function itself at a moment, or as late as a wake can be before it.
+/// Wakes the function itself at `at`, or as close before it as a wake can be delayed.
 async fn wake_again<P: Ports>(ports: &P, function: FunctionName, cluster: &ClusterName, at: Timestamp) {
     let after = at.duration_since(ports.now()).clamp(SignedDuration::ZERO, WAKE_AT_MOST);
     ports.signals().wake(function, cluster, after).await;

@@ -1,10 +1,10 @@
-//! A change of a cluster's items: how a claim's step, and whatever goes with it, becomes a transaction.
+//! A change of a cluster's items: a claim's step and its other writes in one transaction.
 //!
-//! Decides what goes together: a claim's item under the revision that its step was planned from, its action, and records
-//! that are numbered. It doesn't decide whether a change stands alone, as a commit whose token follows from its content,
-//! or is a group of a plan under the cluster's revision.
+//! Decides what the transaction holds: the claim's item under the observed revision, its action, and numbered journal
+//! records. The caller decides whether a change is its own commit, with a token of its content, or a group of a plan
+//! under the cluster's revision.
 //!
-//! Invariant: a claim is written only under a condition on how it was observed.
+//! Invariant: every write of a claim is conditional on the observed item.
 
 use jiff::Timestamp;
 use tenon_domain::claim::Claim;
@@ -15,7 +15,7 @@ use tenon_snapshot::action::{NodeAction, action_key};
 use tenon_table::items::{Journal, JournalOf, add_step, keys, set, set_expiring};
 use tenon_table::{Commit, Expect, Write, WriteCondition, WriteGroup, content_commit};
 
-/// A change, being put together.
+/// A change under construction.
 #[derive(Debug, Clone)]
 pub struct Change<'a> {
     cluster: &'a ClusterName,
@@ -24,13 +24,13 @@ pub struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Nothing yet.
+    /// An empty change.
     #[must_use]
     pub fn of(cluster: &'a ClusterName) -> Self {
         Self { cluster, group: WriteGroup::default(), journal: Journal::of(JournalOf::Cluster(cluster)) }
     }
 
-    /// A claim's step, which `STEPS` counts, to this claim from the revision that was observed.
+    /// A claim's step from the observed revision to `claim`; `STEPS` counts it.
     #[must_use]
     pub fn step(cluster: &'a ClusterName, from_revision: u64, claim: &Claim) -> Self {
         let mut change = Self::of(cluster);
@@ -39,48 +39,48 @@ impl<'a> Change<'a> {
         change
     }
 
-    /// A claim as it is from now on.
+    /// Writes a claim.
     pub fn claim(&mut self, before: Expect, claim: &Claim) {
         self.replace(before, set(keys::claim(self.cluster, &claim.name), claim));
     }
 
-    /// The same, and the claim's item goes after a moment: the step was its last.
+    /// Writes a claim's last step; its item expires at `until`.
     pub fn last_of_claim(&mut self, before: Expect, claim: &Claim, until: Timestamp) {
         self.replace(before, set_expiring(keys::claim(self.cluster, &claim.name), claim, until));
     }
 
-    /// The write of an item on the condition that it is as it was observed.
+    /// Writes an item on the condition that it is as observed.
     pub fn replace(&mut self, before: Expect, write: Write) {
         self.condition(WriteCondition::Item { key: write.key().clone(), expect: before });
         self.write(write);
     }
 
-    /// A write without a condition of its own.
+    /// Adds a write without its own condition.
     pub fn write(&mut self, write: Write) {
         self.group.writes.push(write);
     }
 
-    /// A condition on an item that isn't written.
+    /// Adds a condition without a write.
     pub fn condition(&mut self, condition: WriteCondition) {
         self.group.conditions.push(condition);
     }
 
-    /// Has `STEPS` count the change: planners look again.
+    /// Counts the change in `STEPS`, so that planners look again.
     pub fn count(&mut self) {
         self.write(add_step(self.cluster));
     }
 
-    /// What the agent is asked from now on.
+    /// Writes the agent's action for a claim.
     ///
     /// # Errors
-    /// [`HandlerError::Internal`] for an action that is no item.
+    /// [`HandlerError::Internal`] if the action has no item form.
     pub fn action(&mut self, action: &NodeAction) -> Result<(), HandlerError> {
         let item = action.to_item().map_err(|error| HandlerError::Internal(error.to_string()))?;
         self.write(Write::Put { key: action_key(self.cluster, &action.claim), item });
         Ok(())
     }
 
-    /// A record of the decision, which has this revision.
+    /// Adds a journal record of the decision, numbered by `revision`.
     pub fn record(&mut self, record: &JournalRecord, revision: u64) {
         self.group.writes.extend(self.journal.writes(record, revision));
     }
@@ -91,7 +91,7 @@ impl<'a> Change<'a> {
         self.group
     }
 
-    /// The change as a transaction of its own.
+    /// The change as its own transaction.
     #[must_use]
     pub fn commit(self) -> Commit {
         content_commit(self.group.conditions, self.group.writes)

@@ -1,7 +1,7 @@
 //! The sink: the one place that tells what planners refuse and wait for.
 //!
-//! Takes a pass's [`Report`] apart and tells its new and changed findings, and lasting ones again after an hour. A
-//! finding becomes a record of the journal, a line of the function's log and, for a cluster, a part of
+//! Tells the new and changed findings of a pass's [`Report`], and lasting ones again after an hour. A finding becomes a
+//! record of the journal, a line of the function's log and, for a cluster, a part of
 //! `TOLD#<function>`, which the agent shows as Events and conditions. It doesn't decide what is refused.
 //!
 //! Invariants: an unchanged report writes nothing within the hour; a cluster's `TOLD#` holds exactly the current

@@ -1,10 +1,11 @@
-//! Observe: what the table holds of one cluster, read once.
+//! A cluster's items in the table, read once.
 //!
-//! Decides the order of reads: generations first, then what they are of. So whatever is written in between makes a
-//! decision from this view lose its race, or its function look again; it is never missed. It doesn't decide what is
-//! fresh enough, and doesn't read the agent's snapshot.
+//! Decides the order of reads: generations first, then the data. So no write in between is missed: it makes the view's
+//! decision lose its race, or its function look again. It doesn't decide what is fresh enough, and doesn't read the
+//! agent's snapshot.
 //!
-//! Invariants: sets that were kept from an earlier look are those that would be read; an item whose `expires_at` has passed isn't in a view, whether or not DynamoDB deleted it.
+//! Invariants: sets from an earlier look equal those in the table; a view has no item whose `expires_at` has passed,
+//! whether or not DynamoDB has deleted it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,9 +36,9 @@ use tenon_runtime::ports::Ports;
 
 use crate::heads::{Heads, Watch, glance};
 
-/// A set of items that a function plans from, in the order in which sets are read: what names claims comes before the
-/// claims. Both are committed together, so a launch that is seen is seen with its claims. The other way round a launch
-/// committed between the two reads would look as if its claims were gone, and would be settled without them.
+/// A set of items that a function uses, in the order of the reads: items that name claims come before the claims. A
+/// launch and its claims share a commit, so a view with the launch also has its claims. In the reverse order, a launch
+/// committed between the two reads would seem to have lost its claims, and would be settled without them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
     /// Its launches.
@@ -57,7 +58,7 @@ pub enum Want {
 }
 
 impl Want {
-    /// What the sort keys of its items begin with.
+    /// The prefix of its items' sort keys.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Launches => keys::LAUNCH,
@@ -71,40 +72,40 @@ impl Want {
     }
 }
 
-/// What a function looks at.
+/// The input that a function wants.
 #[derive(Debug, Clone, Copy)]
 pub struct Wants<'a> {
     /// The function, whose `SEEN#` is read.
     pub function: FunctionName,
-    /// Parts of the catalogue that it plans from.
+    /// The parts of the catalogue that it uses.
     pub parts: &'a [CatalogPart],
-    /// Sets of items that it plans from.
+    /// The sets of items that it uses.
     pub sets: &'a [Want],
-    /// What it plans from of the snapshot and the catalogue.
+    /// The changes of the snapshot and the catalogue that concern it.
     pub watch: Watch,
 }
 
-/// How long the sets of a view are kept at most: a bound on what a change that nobody counted could do.
+/// The longest time that a view's sets are kept. It limits the effect of a change that no generation counts.
 const KEPT_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
 
-/// A cluster, as the table holds it.
+/// A cluster's items in the table.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
-    /// The moment of the pass.
+    /// The time of the pass.
     pub now: Timestamp,
-    /// Until when its sets hold while the generations are the same: the first of their items expires then.
+    /// The end of its sets' validity: the first item expires, or they are too old. A new generation ends it earlier.
     pub holds_until: Timestamp,
-    /// Its entry in the registry; none waits for the per-cluster stack.
+    /// Its entry in the registry, which the cluster's stack writes.
     pub registry: Result<Registry, Waiting>,
-    /// The generations that this view is of: `revision` is the condition of set-level decisions.
+    /// The generations of this view; `revision` is the condition of decisions about a whole set.
     pub generations: Generations,
-    /// What the function's last full pass planned from.
+    /// The record of the function's last full pass.
     pub seen: Option<SeenRecord>,
-    /// What holds terminations and disruptions back.
+    /// A stop of terminations and disruptions.
     pub halt: Option<Halt>,
     /// Its claims.
     pub claims: BTreeMap<ClaimName, Claim>,
-    /// Those of its claims whose items DynamoDB will delete.
+    /// The claims whose items have an expiry.
     pub expiring: BTreeSet<ClaimName>,
     /// Its launches.
     pub launches: BTreeMap<LaunchId, Launch>,
@@ -118,16 +119,16 @@ pub struct ClusterView {
     pub templates: BTreeMap<String, TemplateItem>,
     /// The region's marks.
     pub marks: Marks,
-    /// What was learned of nodes' memory; nothing until whoever plans nodes puts it there.
+    /// The learned memory of nodes; empty unless [`crate::observe::observe`] fills it.
     pub learned: Arc<Learned>,
-    /// The parts of the catalogue that were wanted and ever arrived.
+    /// The wanted parts of the catalogue, as far as they exist.
     pub parts: RefreshedParts,
-    /// The parts that can't be refreshed, since when.
+    /// The parts whose refresh fails, and since when.
     pub failing: BTreeMap<CatalogPart, Timestamp>,
 }
 
 impl ClusterView {
-    /// Reads all that the function wants of a cluster.
+    /// Reads the function's input of a cluster.
     ///
     /// # Errors
     /// [`HandlerError::Read`] and [`HandlerError::Item`].
@@ -140,8 +141,8 @@ impl ClusterView {
         Self::observe_since(ports, cluster, wants, cache, ReadAlready::default()).await
     }
 
-    /// The same, for a function that has something already. Of a view of an earlier look, where neither the cluster's
-    /// revision nor its steps changed, the sets are as they were, and only the region's marks are read.
+    /// The same, without what the function has read already. If neither the cluster's revision nor its steps changed
+    /// since an earlier view, it keeps that view's sets and reads only the region's marks.
     ///
     /// # Errors
     /// As [`ClusterView::observe`].
@@ -162,7 +163,7 @@ impl ClusterView {
         for (part, found) in each_part(ports.table(), region, &heads.catalog, wants.parts, cache).await? {
             match found {
                 Ok(found) => drop(parts.insert(part, found)),
-                // Its pieces have expired, long after it supported any decision.
+                // The pieces of a stale part expire long after its last use.
                 Err(CatalogError::Missing { .. }) if is_stale(&heads.catalog, part, now) => {}
                 Err(error) => return Err(catalog_error(error)),
             }
@@ -188,8 +189,8 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Reads more sets of the cluster, in the order of [`Want`]. Claims, classes and pools lie side by side: where several
-    /// of them are wanted, they are one query.
+    /// Reads more sets of the cluster, in the order of [`Want`]. The keys of claims, classes and pools are neighbours,
+    /// so one query reads all that are wanted of them.
     ///
     /// # Errors
     /// [`HandlerError::Read`] and [`HandlerError::Item`].
@@ -244,14 +245,14 @@ impl ClusterView {
         }
     }
 
-    /// Whether its sets are those of these generations: whatever changes them counts one of both up.
+    /// Whether its sets are still valid: every change of them counts up `revision` or `steps`.
     fn holds(&self, generations: &Generations, now: Timestamp) -> bool {
         now < self.holds_until
             && self.generations.revision == generations.revision
             && self.generations.steps == generations.steps
     }
 
-    /// Reads the items of a range of the cluster. The sets hold until the first of them expires.
+    /// Reads a range of the cluster's items. The first expiry of an item ends the sets' validity.
     async fn read<P: Ports>(
         &mut self,
         ports: &P,
@@ -295,7 +296,7 @@ impl ClusterView {
     }
 }
 
-/// What a look has already.
+/// The data that a look has read already.
 #[derive(Debug, Default)]
 pub struct ReadAlready {
     /// The heads, read consistently in the same wake.
@@ -313,13 +314,13 @@ fn is_stale(catalog: &CatalogMeta, part: CatalogPart, now: Timestamp) -> bool {
     refreshed_at.is_none_or(|at| now.duration_since(at) > part.stale_after())
 }
 
-/// An item's error as the handler's.
+/// The handler's error for an item's.
 #[must_use]
 pub fn form_error(error: FormError) -> HandlerError {
     HandlerError::Item { key: error.key.to_string(), source: Box::new(error.field) }
 }
 
-/// The catalogue's error as the handler's.
+/// The handler's error for the catalogue's.
 #[must_use]
 pub fn catalog_error(error: CatalogError) -> HandlerError {
     match error {
@@ -331,7 +332,7 @@ pub fn catalog_error(error: CatalogError) -> HandlerError {
     }
 }
 
-/// All items of a partition's range, read consistently, without those that expired.
+/// All unexpired items of a partition's range, read consistently.
 async fn read_range<T: Table>(
     table: &T,
     pk: String,

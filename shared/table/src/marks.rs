@@ -27,7 +27,7 @@ const RACES: usize = 4;
 pub enum Meant {
     /// All that still say something.
     All,
-    /// Those of these keys, as they stand after `UNAVAILABLE#`.
+    /// The marks of these keys, without the prefix `UNAVAILABLE#`.
     Named(Vec<String>),
 }
 
@@ -53,7 +53,7 @@ pub enum MarksError {
     },
 }
 
-/// Clears marks for an operator. Returns the earlier marks, by key, without those that lost their effect meanwhile.
+/// Clears marks for an operator. Returns the earlier marks, by key, except ended ones.
 ///
 /// # Errors [`MarksError`]; a mark that changes too fast is a lost race. Marks before it are cleared.
 pub async fn clear_marks<T: Table>(

@@ -96,7 +96,7 @@ impl Number {
         self.0.parse().ok()
     }
 
-    /// A counter's next value, exact; nothing where that has more than 38 significant digits or is out of range.
+    /// A counter's exact next value; `None` if it has more than 38 significant digits or is out of range.
     #[must_use]
     pub fn checked_add(&self, amount: i64) -> Option<Self> {
         let (whole, fraction) = self.0.split_once('.').unwrap_or((&self.0, ""));
@@ -166,7 +166,7 @@ impl Digits {
     }
 }
 
-/// The exponent's value, `Some(None)` where it has too many digits to matter, nothing where it isn't one.
+/// The exponent's value; `Some(None)` if it has too many digits to matter, `None` if it isn't a number.
 #[expect(
     clippy::option_option,
     reason = "the three cases are local to the parser: no exponent, absurd, a value"

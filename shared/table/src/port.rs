@@ -74,9 +74,9 @@ pub enum QueryOrder {
 pub enum SkRange {
     /// All.
     All,
-    /// Those that begin with this.
+    /// Sort keys with this prefix.
     Prefix(String),
-    /// Those that begin with the prefix and come after this one, which begins with it too and isn't included.
+    /// Sort keys with the prefix that come after this one, which has the prefix too.
     After {
         /// Their prefix.
         prefix: String,

@@ -120,7 +120,7 @@ impl Cutter<'_> {
         Ok(())
     }
 
-    /// The group as a slice of its own, at the place after those that are closed.
+    /// The group as its own slice, after the closed ones.
     fn begin(&self, index: usize, group: WriteGroup) -> Result<OpenSlice, SliceError> {
         let wrong = |source| SliceError::Group { index, source };
         let mut conditions =

@@ -16,7 +16,7 @@ use crate::{Commit, CommitToken, Expect, Item, Key, Value, Write, WriteCondition
 /// The version of the bytes of commits and plans. Tokens live for ten minutes, so no older version is read.
 pub const COMMIT_FORM: &str = "commit-1";
 
-/// A commit with the token of its content: the same decision has the same token, another has another.
+/// A commit with the token of its content: only equal decisions have equal tokens.
 #[must_use]
 pub fn content_commit(conditions: Vec<WriteCondition>, writes: Vec<Write>) -> Commit {
     let mut content = TokenContent::of(COMMIT_FORM);

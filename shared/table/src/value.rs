@@ -44,7 +44,7 @@ impl Value {
         Self::N(number.into())
     }
 
-    /// The text, where it is one.
+    /// The text, if it is one.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -53,7 +53,7 @@ impl Value {
         }
     }
 
-    /// The number, where it is one.
+    /// The number, if it is one.
     #[must_use]
     pub fn as_number(&self) -> Option<&Number> {
         match self {

@@ -8,17 +8,17 @@ pub(crate) const CLUSTER: &str = "burst";
 /// The Deployment.
 pub(crate) const DEPLOYMENT: &str = "web";
 
-/// The types of the cases that have few.
+/// The types of the cases with few types.
 const FIVE_TYPES: [&str; 5] = ["c5.4xlarge", "c6i.4xlarge", "m5.4xlarge", "m6i.4xlarge", "m7i.4xlarge"];
 
 tenon_domain::words! {
     /// The types that pods may use. The command line has its word.
     pub enum Case {
-        /// Any x86 type with 16 vCPUs, in any zone, on-demand: hundreds of offerings are left.
+        /// Any x86 type with 16 vCPUs, in any zone, on-demand: hundreds of offerings remain.
         Wide = "wide",
         /// Five types in one zone, spot or on-demand: the five cheapest are their spot offerings.
         Narrow = "narrow",
-        /// The same types in one zone, spot alone: nothing is left.
+        /// The same types in one zone, spot alone: no offering remains.
         NothingElse = "nothing-else",
     }
 }
@@ -34,8 +34,7 @@ impl Case {
         }
     }
 
-    /// The types that the region offers; all of them where none is named. Others wouldn't change anything, and take
-    /// time.
+    /// The types that the region offers; all if empty. More types would only cost time.
     const fn types(self) -> &'static [&'static str] {
         match self {
             Self::Wide => &[],

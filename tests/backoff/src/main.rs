@@ -1,4 +1,4 @@
-//! Prints what it takes to launch while the five cheapest offerings are exhausted, under both rules.
+//! Compares the launches of Tenon and of Karpenter while the five cheapest offerings are exhausted.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use std::process::ExitCode;
 use clap::Parser;
 use tenon_backoff::{Case, Size, both, table};
 
-/// A third of the time went into the system's allocator.
+/// The system's allocator would take a third of the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Prints what it takes to launch while the five cheapest offerings are exhausted, under both rules.
+/// Compares the launches of Tenon and of Karpenter while the five cheapest offerings are exhausted.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example: cargo run --release -p tenon-backoff")]
 struct Arguments {
-    /// One case only: wide, narrow or nothing-else.
+    /// Run only this case: wide, narrow or nothing-else.
     #[arg(long, value_parser = case_named)]
     case: Option<Case>,
-    /// Minutes for which capacity is exhausted and pods come.
+    /// Minutes without capacity, in which new pods keep coming.
     #[arg(long, default_value_t = Size::FULL.minutes)]
     minutes: u32,
-    /// A document that must hold the tables.
+    /// A document that must contain the tables.
     #[arg(long)]
     check: Option<PathBuf>,
 }
@@ -43,10 +43,10 @@ fn main() -> ExitCode {
         match both(case, size) {
             Ok(rows) => {
                 let table = table(&rows);
-                // Who reads it may leave before the end.
+                // A reader such as `head` may close the pipe early.
                 let _ = writeln!(std::io::stdout(), "## {}\n\n{table}", case.title());
                 if document.as_ref().is_some_and(|document| !document.contains(&table)) {
-                    eprintln!("the document has another table: write this one into it");
+                    eprintln!("the document has a different table: replace it with this one");
                     code = ExitCode::FAILURE;
                 }
             }
@@ -61,5 +61,5 @@ fn main() -> ExitCode {
 
 fn case_named(name: &str) -> Result<Case, String> {
     let found = Case::ALL.into_iter().find(|case| case.as_str() == name);
-    found.ok_or_else(|| format!("`{name}` is no case: give `wide`, `narrow` or `nothing-else`"))
+    found.ok_or_else(|| format!("unknown case `{name}`: give `wide`, `narrow` or `nothing-else`"))
 }

@@ -14,9 +14,9 @@ use tenon_twin::{RequestOutcome, RequestRecord};
 /// The result of a run. Less is better in every field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Launches: CreateFleet requests that reached EC2, those of one moment as one.
+    /// Launches: CreateFleet requests that reached EC2; those at one moment count as one.
     pub launches_tried: usize,
-    /// Those that gave no instance.
+    /// Launches without an instance.
     pub launches_failed: usize,
     /// Overrides with an error in an answer.
     pub item_errors: usize,
@@ -26,13 +26,13 @@ pub struct Row {
     pub first_run: SignedDuration,
     /// The median of the later pods' waits, from creation to running.
     pub later_median: SignedDuration,
-    /// The longest wait of 99 of 100 later pods.
+    /// The 99th percentile of the later pods' waits.
     pub later_p99: SignedDuration,
 }
 
-/// Where a run can't be counted: pods still wait.
+/// The run didn't finish: pods are still pending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0} pods don't run in the end")]
+#[error("{0} pods are still pending at the end")]
 pub struct StillWaiting(pub usize);
 
 impl Row {
@@ -56,7 +56,7 @@ impl Row {
         })
     }
 
-    /// The columns in order: their heads, and this row's values.
+    /// The columns in order: the heading and this row's value.
     #[must_use]
     pub fn columns(&self) -> [(&'static str, i64); 7] {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -122,7 +122,7 @@ fn waits(
     if waiting == 0 { Ok((first, later)) } else { Err(StillWaiting(waiting)) }
 }
 
-/// The wait that so many of a hundred don't exceed.
+/// A percentile of the waits.
 fn share(sorted: &[SignedDuration], percent: usize) -> SignedDuration {
     let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     sorted.get(place).copied().unwrap_or_default()

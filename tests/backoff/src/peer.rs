@@ -29,7 +29,7 @@ pub(crate) struct PeersMemory {
 }
 
 impl PeersMemory {
-    /// Follows a region's clock. Without it no time passes.
+    /// Uses a region's clock; without one, time stands still.
     pub(crate) fn follow(&self, clock: &RegionClock) {
         let _ = self.clock.set(clock.clone());
     }
@@ -47,7 +47,7 @@ impl PeersMemory {
         self.clock.get().map_or(Timestamp::UNIX_EPOCH, RegionClock::now)
     }
 
-    /// The mark as the peer knows it; nothing where it doesn't.
+    /// The peer's mark, if it has one.
     fn known(&self, key: &Key, item: &Item) -> Option<Item> {
         let refused_at = self.with(|refused| refused.get(key).copied())?;
         let until = refused_at.checked_add(LEFT_OUT).ok()?;

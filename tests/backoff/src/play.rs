@@ -16,14 +16,14 @@ use crate::case::{CLUSTER, Case, DEPLOYMENT};
 use crate::measure::{Row, StillWaiting};
 use crate::peer::PeersMemory;
 
-/// Until the pods come the region reads its catalogue and resolves its class.
+/// Before the pods come, the region reads its catalogue and resolves its class.
 const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(3);
-/// How long a cheap offering is looked for, and how long the last pods may take.
+/// The time limit of the search for the cheapest offerings, and of the last pods.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
-/// How long before the pods the capacity is exhausted: half a period of the peer's rule. It returns in the middle of
-/// a period, as on average, and not just when the peer asks.
+/// How long before the pods the capacity is exhausted: half a period of the peer's rule. So it returns in the middle of
+/// a period, the average case, and not exactly when the peer asks.
 const BEFORE_PODS: SignedDuration = SignedDuration::from_secs(90);
-/// So many of the cheapest offerings are exhausted.
+/// The number of exhausted offerings, cheapest first.
 const EXHAUSTED: usize = 5;
 
 /// The rule for refusals.
@@ -55,13 +55,13 @@ impl Size {
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The world can't be made.
-    #[error("the benchmark's world")]
+    #[error("can't set up the benchmark's world")]
     Setup(#[from] SetupError),
     /// A name is malformed.
-    #[error("the benchmark's names")]
+    #[error("malformed name in the benchmark")]
     Id(#[from] ParseIdError),
     /// The cluster refused an object.
-    #[error("the benchmark's objects")]
+    #[error("the cluster refused the benchmark's objects")]
     Object(#[from] KubeError),
     /// No launch shows the cheapest offerings.
     #[error("a burst of one pod launches nothing")]
@@ -139,7 +139,7 @@ impl Bench {
         Ok(Self { region, cluster: ClusterName::parse(CLUSTER)?, exhausted: Vec::new(), until })
     }
 
-    /// Makes EC2's capacity unavailable for so long from now on.
+    /// Makes EC2's capacity unavailable for this time from now on.
     fn exhaust(&mut self, pools: Vec<CapacityPool>, time: SignedDuration) {
         for pool in &pools {
             self.region.twin().set_capacity(pool.clone(), Some(0));

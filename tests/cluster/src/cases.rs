@@ -56,7 +56,11 @@ pub fn rejected() -> Vec<Table> {
     let tables = tables("rejected");
     for (table, case) in tables.iter().flat_map(|table| table.cases.iter().map(move |case| (table, case))) {
         let nobody = case.server == Verdict::Accepted && case.reader == Verdict::Accepted;
-        assert!(!nobody, "{}: nobody rejects `{}`", table.name, case.name);
+        assert!(
+            !nobody,
+            "{}: neither the API server nor the reader is expected to reject `{}`",
+            table.name, case.name
+        );
     }
     tables
 }
@@ -101,7 +105,7 @@ fn read_case(file: &str, name: String, case: Value, base: &Value) -> Case {
     let before = changed("before");
     let manifest = changed("change").unwrap_or_else(|| panic!("{file}: `{name}` has no `change`"));
     let (server, reader) = (verdict(&mut case, "server"), verdict(&mut case, "reader"));
-    assert!(case.is_empty(), "{file}: `{name}` says what nobody reads: {case:?}");
+    assert!(case.is_empty(), "{file}: `{name}` has unknown keys: {case:?}");
     Case { name, before, manifest, server, reader }
 }
 

@@ -162,7 +162,7 @@ impl PortWorld {
         patched.map_err(told("patch node"))?;
         let now = self.kube.list(Kind::Node).await.map_err(told("list"))?;
         let own = now.iter().find(|node| object::name(node) == name).expect("it is there");
-        assert_eq!(text(own, "/metadata/labels/a"), Some("2"), "what was written is seen at once");
+        assert_eq!(text(own, "/metadata/labels/a"), Some("2"), "a list shows the client's own write at once");
         let stale = self.kube.patch(&key, &patch, &precondition).await;
         assert!(matches!(stale, Err(KubeError::Conflict { .. })), "{stale:?}");
         let other = self

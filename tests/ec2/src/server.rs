@@ -27,7 +27,7 @@ pub trait Server {
     fn world(&self) -> &ServerWorld;
     /// Whether the server does otherwise than EC2.
     fn differs(&self, difference: Difference) -> bool;
-    /// Takes all capacity of a pool away, where there is any to take.
+    /// Takes all capacity of a pool away, if there is any to take.
     fn exhaust(&self, pool: CapacityPool);
     /// Denies a call, where the server knows of rights.
     fn deny(&self, call: Call);

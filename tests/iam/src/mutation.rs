@@ -96,7 +96,7 @@ pub fn conditions(statement: &Value) -> Vec<(String, String, Vec<Value>)> {
         .collect()
 }
 
-/// A list without each of its items, where it has several.
+/// A list without each of its items, if it has several.
 fn shorter(items: &[Value]) -> Vec<(String, Value)> {
     if items.len() < 2 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `first-wakes`: plays every order of the functions' first wakes, and every failing call.
+//! `first-wakes`: runs every order of the functions' first wakes, and every failing call.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -13,27 +13,27 @@ use tenon_testkit::{
 
 use crate::{sabotage_named, say, threads};
 
-/// Plays every order of the functions' first wakes without faults, and the canonical order with every call failing once in
-/// every way.
+/// Runs every order of the functions' first wakes without faults, and the canonical order with each call failing once
+/// in each way.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cargo run --release -p tenon-simulation -- first-wakes")]
 pub(crate) struct FirstWakesArguments {
-    /// One order only, by its number.
+    /// Run only the order of this number.
     #[arg(long)]
     order: Option<u64>,
-    /// The call that fails, by its number; with `--failing`.
+    /// The number of the failing call; needs `--failing`.
     #[arg(long, requires = "failing")]
     call: Option<u64>,
-    /// How it fails: throttled, denied, refused, unanswered, crash-before or crash-after.
+    /// How the call fails: throttled, denied, refused, unanswered, crash-before or crash-after.
     #[arg(long, requires = "call", value_parser = failing_named)]
     failing: Option<Failing>,
-    /// Every so many only: the first, and so on.
+    /// Run only every Nth history.
     #[arg(long, default_value = "1", conflicts_with_all = ["order", "call"])]
     every: NonZeroUsize,
-    /// Breaks the code in one place, by name.
+    /// Break the code in one place: the name of a sabotage.
     #[arg(long, value_parser = sabotage_named)]
     sabotage: Option<Sabotage>,
-    /// Threads; as many as there are processors where absent.
+    /// The number of threads [default: the processors].
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -91,7 +91,7 @@ fn failing_named(name: &str) -> Result<Failing, String> {
         "crash-before" => Ok(Failing::CrashBefore),
         "crash-after" => Ok(Failing::CrashAfter),
         other => Err(format!(
-            "`{other}` is no way to fail: give `throttled`, `denied`, `refused`, `unanswered`, `crash-before` or \
+            "unknown failure `{other}`: give `throttled`, `denied`, `refused`, `unanswered`, `crash-before` or \
              `crash-after`"
         )),
     }

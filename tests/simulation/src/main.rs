@@ -1,7 +1,7 @@
-//! Plays seeds and holds each to the invariants.
+//! Runs seeds of the simulation and checks the invariants.
 //!
-//! `cargo run --release -p tenon-simulation -- --seeds 10000` plays seeds 0 to 9999; `--seed N` plays one, as it was.
-//! `first-wakes` plays every order of the functions' first wakes instead.
+//! `cargo run --release -p tenon-simulation -- --seeds 10000` runs seeds 0 to 9999; `--seed N` replays one.
+//! `first-wakes` runs every order of the functions' first wakes instead.
 
 mod first_wakes;
 
@@ -17,11 +17,11 @@ use tenon_testkit::{
     HistoryPace, Sabotage, SimulationOptions, SimulationOutcome, Situation, Violation, simulate,
 };
 
-/// A third of the time went into the system's allocator.
+/// The system's allocator would take a third of the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Plays seeds of the simulation.
+/// Runs seeds of the simulation and checks the invariants.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Example: cargo run --release -p tenon-simulation -- --seeds 1000 --steps 200",
@@ -30,26 +30,25 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How many seeds, from `--first` on.
+    /// The number of seeds, from `--first` on.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// One seed only, as it was.
+    /// Replay only this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Steps of each seed.
+    /// The steps of each seed.
     #[arg(long, default_value_t = 200)]
     steps: u32,
-    /// Breaks the code in one place, by name, to see an invariant fail.
+    /// Break the code in one place, to see an invariant fail: the name of a sabotage.
     #[arg(long, value_parser = sabotage_named)]
     sabotage: Option<Sabotage>,
-    /// How fast histories are played: quick, slow, or restored (slow, and the table is restored); as each seed says where
-    /// absent.
+    /// The pace: quick, slow, or restored (slow, and the table is restored) [default: each seed's own].
     #[arg(long, value_parser = pace_named)]
     pace: Option<HistoryPace>,
-    /// Threads; as many as there are processors where absent.
+    /// The number of threads [default: the processors].
     #[arg(long)]
     threads: Option<usize>,
 }
@@ -129,13 +128,13 @@ fn pace_named(name: &str) -> Result<HistoryPace, String> {
         "quick" => Ok(HistoryPace::Quick),
         "slow" => Ok(HistoryPace::Slow),
         "restored" => Ok(HistoryPace::Restored),
-        other => Err(format!("`{other}` is no pace: give `quick`, `slow` or `restored`")),
+        other => Err(format!("unknown pace `{other}`: give `quick`, `slow` or `restored`")),
     }
 }
 
 fn sabotage_named(name: &str) -> Result<Sabotage, String> {
     let found = Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name);
-    found.ok_or_else(|| format!("no such sabotage: give one of {:?}", Sabotage::ALL))
+    found.ok_or_else(|| format!("unknown sabotage: give one of {:?}", Sabotage::ALL))
 }
 
 /// The number of threads: the given one, or the number of processors.
@@ -159,12 +158,12 @@ fn report(tally: &Tally, arguments: &Arguments, seconds: f64) -> ExitCode {
         let count = tally.reached.get(&reach).copied().unwrap_or(0);
         format!("{} {count}", reach.as_str())
     });
-    say(&format!("worlds that reached: {}", reached.join(", ")));
+    say(&format!("situations reached, in seeds: {}", reached.join(", ")));
     let failed = tally.violations.len();
     say(&format!("{} passed, {failed} failed", tally.played.saturating_sub(failed as u64)));
     for violation in tally.violations.iter().take(3) {
         say(&format!(
-            "play it again: cargo run --release -p tenon-simulation -- --seed {} --steps {}{}",
+            "replay it: cargo run --release -p tenon-simulation -- --seed {} --steps {}{}",
             violation.seed,
             arguments.steps,
             arguments.pace.map_or_else(String::new, |pace| format!(" --pace {pace:?}").to_lowercase())

@@ -90,7 +90,7 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
     for (name, queue) in of_kind(&stack, "AWS::SQS::Queue") {
         assert_eq!(queue["SqsManagedSseEnabled"], true, "{name}");
         if name.ends_with("DeadLetters") {
-            assert!(alarmed.contains(format!("{name}.QueueName").as_str()), "nobody looks at {name}");
+            assert!(alarmed.contains(format!("{name}.QueueName").as_str()), "no alarm watches {name}");
             assert_eq!(queue["MessageRetentionPeriod"], 1_209_600, "{name}");
         } else {
             let redrive = attribute(&queue["RedrivePolicy"]["deadLetterTargetArn"]);

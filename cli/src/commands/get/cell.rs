@@ -81,7 +81,7 @@ fn condition<'a>(item: &'a Value, kind: &str) -> Option<&'a Value> {
     found?.get("status")
 }
 
-/// How long until the moment at a pointer; negative where it has passed.
+/// How long until the moment at a pointer; negative if it has passed.
 fn distance(item: &Value, pointer: &str, now: Option<Timestamp>) -> Option<SignedDuration> {
     let moment: Timestamp = item.pointer(pointer)?.as_str()?.parse().ok()?;
     now.map(|now| moment.duration_since(now))

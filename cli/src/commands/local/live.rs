@@ -154,7 +154,7 @@ impl Live {
             }
             if self.looked_at.elapsed() >= LOOK_EVERY {
                 self.looked_at = Instant::now();
-                // One that can't be listed now is listed the next time.
+                // A failed list is repeated the next time.
                 let classes = read_classes(&self.runtime, &self.api).unwrap_or_default();
                 self.grant_to(&classes);
             }

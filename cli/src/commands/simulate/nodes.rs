@@ -49,7 +49,7 @@ fn kind_of(node: &Node, pool: Option<&NodePoolName>) -> NodeKind {
     if pool.is_none() || initialized { NodeKind::Initialized } else { NodeKind::Starting }
 }
 
-/// A node's taints without those that go away by themselves while it starts.
+/// A node's taints, without those that are removed while it starts.
 fn lasting_taints(
     node: &Node,
     kind: NodeKind,

@@ -6,7 +6,7 @@ use crate::output::{self, Columns};
 /// How many instance types of a claim are named; the rest is counted.
 const TYPES_NAMED: usize = 3;
 
-/// The simulation's text, and of the one that it is compared with.
+/// The text of a simulation, and of the one to compare.
 pub(super) fn text(simulation: &Simulation, other: Option<&Simulation>) -> String {
     let Some(other) = other else { return one(simulation) };
     let SimulationDifference { pods, claims, unschedulable, price_usd_per_hour } =

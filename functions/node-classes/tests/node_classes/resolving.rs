@@ -47,7 +47,7 @@ fn only_the_newest_available_image_is_taken() {
     running.world.clock.advance(SignedDuration::from_secs(1));
     let new = running.world.ec2.create_image(image("nodes-2"));
     running.wake(WakeCause::SnapshotChanged);
-    assert_eq!(running.images(), [old], "a pending image is nobody's");
+    assert_eq!(running.images(), [old], "a class doesn't resolve to a pending image");
     running.said();
     running.world.clock.advance(SignedDuration::from_secs(61));
     running.wake(WakeCause::ImageChanged(Some(new.clone())));

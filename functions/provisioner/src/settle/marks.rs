@@ -53,7 +53,7 @@ pub enum OfferingAnswer {
 }
 
 impl MarkWord {
-    /// The mark after it; nothing where there is nothing to write.
+    /// The mark after it; `None` if nothing changes.
     #[must_use]
     pub fn next(&self, before: Option<&Mark>, asked: LaunchAsked<'_>, now: Timestamp) -> Option<Mark> {
         match &self.said {
@@ -78,7 +78,7 @@ pub struct CatalogFacts<'a> {
 }
 
 impl<'a> CatalogFacts<'a> {
-    /// Those of the catalogue's parts that ever arrived.
+    /// The catalogue's parts that ever arrived.
     #[must_use]
     pub fn of(parts: &'a RefreshedParts) -> Self {
         let mut facts = Self::default();

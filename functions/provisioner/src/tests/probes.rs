@@ -80,8 +80,11 @@ fn capacity_that_is_back_is_found_by_the_probe_and_used_in_the_same_wake() {
         .filter(|launch| matches!(launch.state, LaunchState::Settled { instances, .. } if instances > 0))
         .map(|launch| launch.claims.iter().map(|claim| claim.pods.len()).sum::<usize>())
         .sum();
-    assert_eq!(pods, 6, "everybody has a place");
-    assert!(marks(&cluster).iter().any(|mark| mark.count == 0), "what was had is marked no more");
+    assert_eq!(pods, 6, "every pod has a claim");
+    assert!(
+        marks(&cluster).iter().any(|mark| mark.count == 0),
+        "the mark of the launched offering is cleared"
+    );
     assert!(marks(&cluster).iter().all(|mark| mark.probe.is_none()), "no lease is left");
 }
 

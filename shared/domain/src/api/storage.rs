@@ -25,7 +25,7 @@ pub struct PersistentVolume {
     pub meta: ObjectMeta,
     /// `spec.nodeAffinity.required`: terms are ORed.
     pub node_affinity: Vec<NodeSelectorTerm>,
-    /// The CSI driver, where there is one.
+    /// The CSI driver, if there is one.
     pub driver: Option<String>,
 }
 

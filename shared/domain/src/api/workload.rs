@@ -63,9 +63,9 @@ pub struct PodDisruptionBudget {
 /// The bound of a PodDisruptionBudget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PdbBound {
-    /// So many must stay.
+    /// `minAvailable`: pods that must stay healthy.
     MinAvailable(IntOrPercent),
-    /// So many may go.
+    /// `maxUnavailable`: pods that may be unhealthy or evicted.
     MaxUnavailable(IntOrPercent),
 }
 

@@ -182,7 +182,7 @@ pub struct Network {
     pub max_efa_interfaces: u32,
     /// Whether traffic between instances is encrypted by the hardware.
     pub encryption_in_transit: bool,
-    /// Baseline bandwidth in Mbps, where it is known.
+    /// Baseline bandwidth in Mbps, if known.
     pub bandwidth_mbps: Option<u32>,
     /// Interfaces for security groups of pods; 0 where the type can't trunk or isn't in the table.
     pub branch_interfaces: u32,

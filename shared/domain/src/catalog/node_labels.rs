@@ -128,7 +128,7 @@ fn architecture(facts: &InstanceTypeFacts) -> Cow<'_, str> {
     )
 }
 
-/// `c` and `7` of `c7gn`, `u` and `1` of `u-6tb1`; none where letters aren't followed by digits (`mac-m4`).
+/// `c` and `7` of `c7gn`, `u` and `1` of `u-6tb1`; none if letters aren't followed by digits (`mac-m4`).
 fn category_and_generation(type_family: &str) -> Option<(&str, &str)> {
     let category = leading(type_family, |c| c.is_ascii_lowercase())?;
     let rest = type_family.strip_prefix(category)?;

@@ -39,7 +39,7 @@ pub struct Offering {
     pub capacity_type: CapacityType,
     /// The reservation, for `reserved`.
     pub reservation: Option<OfferedReservation>,
-    /// The price, where it is known.
+    /// The price, if known.
     pub price: Option<UsdPerHour>,
     /// Whether it is available now.
     pub availability: Availability,
@@ -130,7 +130,7 @@ impl Unavailability {
     }
 }
 
-/// A price as it ranks: one that isn't known comes after every known one.
+/// The rank of a price: an unknown price comes after every known one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PriceRank {
     /// It is known.

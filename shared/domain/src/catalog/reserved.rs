@@ -37,7 +37,7 @@ pub struct OfferedReservation {
     pub left: u32,
 }
 
-/// Nodes of a class: what they are like, and where they can be.
+/// Nodes of a class: their settings and their zones.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassNodes<'a> {
     /// Their settings.

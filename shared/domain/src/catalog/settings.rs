@@ -67,7 +67,7 @@ impl PartsPerMillion {
     /// The whole.
     pub const ONE: Self = Self(1_000_000);
 
-    /// So many parts of an amount, rounded up.
+    /// This share of an amount, rounded up.
     #[must_use]
     pub fn of_rounded_up(self, amount: u64) -> u64 {
         let parts = u128::from(amount) * u128::from(self.0);

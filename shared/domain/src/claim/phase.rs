@@ -18,7 +18,7 @@ crate::words! {
         Disrupting,
         /// Its pods are being evicted.
         Draining,
-        /// Nothing is left on it that has to be waited for.
+        /// The drain is complete: no evictable pod is left.
         Drained,
         /// Tenon terminates its instance.
         Terminating,

@@ -23,7 +23,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Those of claims that are made from a template now.
+    /// The terms of a claim that is created from a template now.
     #[must_use]
     pub const fn of(template: &NodeClaimTemplate) -> Self {
         Self {

@@ -30,7 +30,7 @@ pub struct ClassStatus {
     pub security_groups: Vec<ResolvedSecurityGroup>,
     /// Its images, only available ones: newest first, then by id.
     pub images: Vec<ResolvedImage>,
-    /// Its capacity reservations; none where the gate `ReservedCapacity` is off.
+    /// Its capacity reservations; none if the gate `ReservedCapacity` is off.
     pub reservations: ClassReservations,
     /// The instance profile of its nodes.
     pub instance_profile: Option<InstanceProfile>,
@@ -51,7 +51,7 @@ pub struct ClassSubnet {
     pub zone_id: ZoneId,
     /// Free addresses at the time of the query.
     pub free_addresses: u32,
-    /// When the shift away from its zone ends, where there is one.
+    /// When the shift away from its zone ends, if there is one.
     pub shifted: Option<ShiftEnd>,
 }
 

@@ -1,6 +1,6 @@
 //! Affinity of pods.
 //!
-//! Decides how terms are written.
+//! Decides how manifests write terms.
 
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! Volumes, interfaces and processor options of an EC2NodeClass.
 //!
 //! Decides Karpenter's bounds for each (aws/karpenter-provider-aws
-//! `pkg/apis/v1/ec2nodeclass.go`). What is absent is left to EC2 or to the family.
+//! `pkg/apis/v1/ec2nodeclass.go`). Absent fields get the defaults of EC2 or of the AMI family.
 
 use std::collections::{BTreeMap, BTreeSet};
 

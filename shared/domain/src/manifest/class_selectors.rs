@@ -1,9 +1,8 @@
 //! Selector terms of an EC2NodeClass.
 //!
-//! Decides which terms exclude each other. Karpenter rejects a list of subnets' or security groups' terms only where
-//! every term mixes what excludes itself; a list with a clean term beside a mixed one is accepted here too, with a
-//! warning, and the mixed term counts by its id (or name), as there (aws/karpenter-provider-aws
-//! `pkg/apis/v1/ec2nodeclass.go`).
+//! Decides which fields of a term exclude each other. Like Karpenter, it rejects a list of subnet or security group
+//! terms only if every term has excluded fields (aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass.go`). If one
+//! term is correct, the others get a warning and select by their id or name alone.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +111,7 @@ fn placement_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Err(Error::custom(told(message, "write `pg-` and letters or digits")))
 }
 
-/// A list of terms at its place, and as it was given.
+/// A list of terms as written, and its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TermList<'a> {
     pub(super) place: &'a Place<'a>,
@@ -120,7 +119,7 @@ pub(super) struct TermList<'a> {
 }
 
 impl<'t> TermList<'t> {
-    /// The fields that each term gives, of those that are known.
+    /// The known fields of each term.
     fn fields(&self) -> Vec<Vec<&'t str>> {
         let strangers = self.place.context().strangers.borrow();
         let term = |(index, term): (usize, &'t Value)| -> Vec<&'t str> {
@@ -134,7 +133,7 @@ impl<'t> TermList<'t> {
         self.given.and_then(Value::as_array).into_iter().flatten().enumerate().map(term).collect()
     }
 
-    /// Makes terms, of which there has to be one.
+    /// Makes the terms of a list that needs at least one.
     fn some<T, R>(
         &self,
         terms: Option<Vec<T>>,
@@ -163,7 +162,7 @@ impl<'t> TermList<'t> {
     }
 }
 
-/// Rejects a list whose every term gives one field beside others that it excludes; warns of single such terms.
+/// Rejects a list if every term combines an exclusive field with others; warns if only some terms do.
 fn check_mixed(given: &[Vec<&str>], place: &Place<'_>, exclusive: &[&str]) {
     for field in exclusive {
         let mixed = |given: &[&str]| given.contains(field) && given.len() > 1;
@@ -193,7 +192,7 @@ fn tags(tags: SelectorTags, term: &Place<'_>) -> BTreeMap<String, String> {
 }
 
 fn nothing(term: &Place<'_>, expected: &[&str]) {
-    term.error("the term selects by nothing", format!("add one of {}", quoted(expected)));
+    term.error("the term has no selector", format!("add one of {}", quoted(expected)));
 }
 
 pub(super) fn subnets(list: TermList<'_>, terms: Option<Vec<SubnetTerm>>) -> Vec<SubnetSelectorTerm> {
@@ -229,7 +228,7 @@ pub(super) fn security_groups(
 pub(super) fn amis(list: TermList<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSelectorTerm> {
     let given = list.fields();
     if given.len() > 1 && given.iter().any(|given| given.contains(&"alias")) {
-        list.place.error("an alias has to be the only term", "keep the alias, or the other terms");
+        list.place.error("an alias must be the only term", "keep the alias, or the other terms");
     }
     for (index, given) in given.iter().enumerate() {
         check_alone(given, &list.place.index(index));
@@ -254,14 +253,14 @@ pub(super) fn amis(list: TermList<'_>, terms: Option<Vec<AmiTerm>>) -> Vec<AmiSe
     })
 }
 
-/// Refuses what stands beside an alias or an id.
+/// Rejects other fields beside an alias or an id.
 fn check_alone(given: &[&str], place: &Place<'_>) {
     for alone in ["alias", "id"] {
         let others: Vec<&str> = given.iter().copied().filter(|key| *key != alone).collect();
         if !given.contains(&alone) || others.is_empty() {
             continue;
         }
-        // Karpenter forgot the parameter in its rule: the term counts by its id or alias there, and here.
+        // Karpenter's rule forgets the parameter: it accepts the term and selects by its id or alias alone.
         if others == ["ssmParameter"] {
             let message = format!("`{alone}` can't be combined with `ssmParameter`; only `{alone}` counts");
             place.warn(message, APART);
@@ -284,11 +283,11 @@ fn read_alias(text: &str, place: &Place<'_>) -> Option<AmiSelectorTerm> {
         let words = ALIASES.map(|(alias, _)| alias);
         let remedy = nearest(family, words)
             .map_or("use one of these".to_owned(), |near| format!("did you mean `{near}@{version}`?"));
-        place.error(format!("`{family}` is not a family of aliases: expected {}", quoted(&words)), remedy);
+        place.error(format!("`{family}` is not an alias family: expected {}", quoted(&words)), remedy);
         return None;
     }
     if family.starts_with("windows") && version != "latest" {
-        place.error("aliases of Windows have no versions", format!("write `{family}@latest`"));
+        place.error("Windows aliases have no versions", format!("write `{family}@latest`"));
         return None;
     }
     Some(AmiSelectorTerm::Alias { family: family.to_owned(), version: version.to_owned() })
@@ -308,7 +307,7 @@ pub(super) fn reservations(list: TermList<'_>, terms: Vec<ReservationTerm>) -> V
     })
 }
 
-/// Rejects a selector that names its group twice, or not at all.
+/// Rejects a selector with both `name` and `id`, or with neither.
 pub(super) fn check_placement_group(selector: Option<&PlacementGroup>, place: &Place<'_>) {
     let Some(selector) = selector else { return };
     if selector.name.is_some() == selector.id.is_some() {

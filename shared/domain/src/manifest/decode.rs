@@ -1,10 +1,10 @@
-//! serde over values that know their place.
+//! A serde deserializer over JSON values that tracks each value's place.
 //!
-//! Decides how a value of a wrong type is told, and what becomes of fields that a type doesn't have: each is noted with
-//! what its place makes of it ([`UnknownFields`]). It doesn't know of any kind of object.
+//! Decides the messages for values of a wrong type, and what happens to unknown fields: it notes each of them with the
+//! rule of its place ([`UnknownFields`]). It knows no kind of object.
 //!
-//! serde stops at the first error. Here a type is read again without the value that was wrong, so that all errors of an
-//! object come together. What is missing only because a part of it was wrong isn't told.
+//! serde stops at the first error. To report all errors of an object at once, the reader drops the wrong value and
+//! reads the type again. A field that is missing only because a part of it was wrong isn't reported.
 
 use std::fmt;
 
@@ -21,21 +21,21 @@ pub(super) use super::place::{
 };
 use crate::requirement::hints::nearest;
 
-/// Stands between a message and its remedy in errors of types, which serde takes as one text.
+/// Separates a message from its remedy, because serde's custom errors carry one text.
 const REMEDY: char = '\u{1f}';
-/// Errors of one object: who has made more begins with these.
+/// The most errors that are reported for one object.
 const MOST_ERRORS: usize = 100;
-/// Names of newtypes that say what becomes of unknown fields below them; no type of Kubernetes is called so.
+/// Names of the newtypes that set the rule for unknown fields below them; no Kubernetes type has these names.
 const NAMED: &str = "tenon:named";
 const KEPT: &str = "tenon:kept";
 const WHOLE: &str = "tenon:whole";
 
-/// A type's own error: what is wrong, and what to do.
+/// The text of a custom error: what is wrong, and what to do.
 pub(crate) fn told(message: impl fmt::Display, remedy: impl fmt::Display) -> String {
     format!("{message}{REMEDY}{remedy}")
 }
 
-/// Unknown fields below it are kept and named: they mean something to whoever wrote them.
+/// Unknown fields below it are kept and named, because the user meant something by them.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(rename = "tenon:named")]
 pub(super) struct NameUnknown<T>(pub(super) T);
@@ -55,7 +55,7 @@ pub(super) struct Whole;
 pub(super) struct At<'p, 'de> {
     pub(super) place: Place<'p>,
     pub(super) value: &'de Value,
-    /// The fields that the type around it has.
+    /// The known fields of the type around it.
     known: &'static [&'static str],
     strangers: UnknownFields,
 }
@@ -74,7 +74,7 @@ impl<'p, 'de> At<'p, 'de> {
         At { place: self.place.key(key), value, known: &[], strangers: self.strangers }
     }
 
-    /// Reads a type, and reports all that is wrong with it.
+    /// Reads a type and reports all its errors.
     pub(super) fn read<T: Deserialize<'de>>(&self) -> Option<T> {
         let context = self.place.context;
         for _ in 0..MOST_ERRORS {
@@ -113,7 +113,7 @@ impl<'p, 'de> At<'p, 'de> {
         }
     }
 
-    /// Notes that its type doesn't have this field.
+    /// Notes this field as unknown to its type.
     fn note(&self) {
         let stranger =
             UnknownField { pointer: self.place.pointer(), known: self.known, fate: self.strangers };
@@ -192,7 +192,7 @@ impl de::Error for Wrong {
     }
 }
 
-/// A number as it is written: serde calls it "integer `3`".
+/// A number as written; serde would call it "integer `3`".
 fn digits(number: Unexpected<'_>) -> String {
     let text = number.to_string();
     text.split('`').nth(1).unwrap_or(&text).to_owned()
@@ -303,21 +303,21 @@ impl<'de> Deserializer<'de> for At<'_, 'de> {
     }
 }
 
-/// Reads a type from a value that had to be looked at first.
+/// Reads a type from a value that the caller has already inspected.
 pub(super) fn reread<T: de::DeserializeOwned, E: de::Error>(value: &Value) -> Result<T, E> {
     let context = ManifestContext::default();
     T::deserialize(At::root(value, &context))
         .map_err(|Wrong { message, remedy, .. }| E::custom(told(message, remedy)))
 }
 
-/// That a text isn't one of some words: `kind` says with its article what they are.
+/// The error for a text that isn't one of `words`; `kind` names them with an article, such as `an operator`.
 pub(super) fn not_a_word(text: &str, kind: &str, words: &[&str]) -> String {
     let near = nearest(text, words.iter().copied());
     let remedy = near.map_or("use one of these".to_owned(), |near| format!("did you mean `{near}`?"));
     told(format!("`{text}` is not {kind}: expected {}", quoted(words)), remedy)
 }
 
-/// The fields of a map, without those that are null: they are absent.
+/// The fields of a map; null counts as absent.
 struct MapFields<'p, 'de> {
     at: At<'p, 'de>,
     known: &'static [&'static str],

@@ -1,6 +1,6 @@
-//! Durations as manifests write them.
+//! Durations in manifests.
 //!
-//! Decides two grammars: Go's (annotations of pods) and the narrower one of Karpenter's resources.
+//! Decides two grammars: Go's (pod annotations) and the narrower one of Karpenter's resources.
 
 use jiff::SignedDuration;
 
@@ -48,20 +48,20 @@ fn nanos(number: &str, unit: i128) -> Option<i128> {
         return None;
     }
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.into() };
-    // More than 18 digits behind the point are below a nanosecond of any unit.
+    // In every unit, digits after the 18th decimal are worth less than a nanosecond.
     let fraction = fraction.get(..fraction.len().min(18))?;
     let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     whole.checked_mul(unit)?.checked_add(part.checked_mul(unit)? / scale)
 }
 
-/// Reads what Karpenter's resources admit: whole hours, minutes and seconds, `([0-9]+(s|m|h))+`.
+/// Reads a duration of Karpenter's resources: whole hours, minutes and seconds, `([0-9]+(s|m|h))+`.
 pub(crate) fn parse_plain(text: &str) -> Option<SignedDuration> {
     let plain = text.chars().all(|c| c.is_ascii_digit() || matches!(c, 's' | 'm' | 'h'));
     (plain && !text.contains("ms")).then(|| parse_go(text)).flatten()
 }
 
-/// Writes what [`parse_plain`] reads; parts of a second are left out.
+/// Writes what [`parse_plain`] reads, without fractions of a second.
 pub(crate) fn format_plain(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let parts = [(seconds / 3600, 'h'), (seconds % 3600 / 60, 'm'), (seconds % 60, 's')];

@@ -1,15 +1,15 @@
-//! What is wrong with a manifest, and what is worth knowing of one that is accepted.
+//! Errors and warnings of manifests.
 //!
-//! Decides how an error is written. All errors of a reading are kept together.
+//! Decides their text. One value holds all errors of a reading.
 
 use std::fmt;
 
 /// One error of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub struct ManifestError {
-    /// The file, or another name of the place where the object came from.
+    /// The file, or another name for the object's origin.
     pub file: String,
-    /// The line, counted from 1; absent where the object came from no text.
+    /// The line, counted from 1; absent if the object wasn't read from text.
     pub line: Option<u32>,
     /// The field's path, such as `spec.template.spec.requirements[0].operator`; empty for the whole document.
     pub field: String,
@@ -34,12 +34,12 @@ impl fmt::Display for ManifestError {
     }
 }
 
-/// All errors of a reading, by file as given, then line. Never empty.
+/// All errors of a reading, in the order of the files, then by line. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct ManifestErrors(pub Vec<ManifestError>);
 
-/// An error or a warning before it is known of which file.
+/// An error or a warning whose file isn't known yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ObjectProblem {
     pub(super) line: Option<u32>,

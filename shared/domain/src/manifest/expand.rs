@@ -1,7 +1,7 @@
-//! The pods that controllers would make.
+//! The pods that controllers would create.
 //!
-//! Decides which controllers make pods and how these are called. A controller whose pods are given makes no others: the
-//! manifests are then a picture of a cluster, and the pods are in it.
+//! Decides which controllers create pods, and the pods' names. A controller whose pods are in the manifests creates no
+//! others: such manifests are a dump of a cluster, which holds the pods already.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::pod::pod_uid;
 /// Namespace, kind and name.
 type ManifestKey<'a> = (&'a str, &'a str, &'a str);
 
-/// The pods that the controllers of these manifests would make beside those that are given, named
+/// The pods that the controllers would create in addition to the manifests' pods, named
 /// `<kind, lower case>/<name>-<n>` within their namespace.
 #[must_use]
 pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
@@ -30,7 +30,7 @@ pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
             owner.role == OwnerRole::Controller && has_workload(manifests, key)
         });
         let key = (workload.meta.namespace.as_str(), kind, workload.meta.name.as_str());
-        // What another controller owns is that one's doing: a Deployment's ReplicaSet, a CronJob's Job.
+        // Its Deployment creates the pods of a ReplicaSet: they mustn't count twice.
         let by_other = controlled && workload.kind == WorkloadKind::ReplicaSet;
         if !owners.contains(&key) && !by_other {
             pods.extend((0..workload.replicas).filter_map(|index| make_pod(manifests, workload, index)));
@@ -46,13 +46,13 @@ fn has_workload(manifests: &Manifests, (namespace, kind, name): ManifestKey<'_>)
         .any(|w| w.meta.namespace == namespace && w.kind.as_str() == kind && w.meta.name == name)
 }
 
-/// Controllers whose pods are given, themselves or through a ReplicaSet or Job of theirs.
+/// Controllers that own pods of the manifests, directly or through a ReplicaSet or Job.
 fn given_owners(manifests: &Manifests) -> BTreeSet<ManifestKey<'_>> {
     let mut owners = BTreeSet::new();
     for pod in &manifests.pods {
         if let Some(owner) = &pod.shape.owner {
             owners.insert((pod.name.namespace.as_str(), owner.kind.as_str(), owner.name.as_str()));
-            // A Deployment's ReplicaSet carries its name and a hash; the ReplicaSet itself needn't be given.
+            // A ReplicaSet's name is its Deployment's and a hash, so the ReplicaSet itself may be missing.
             let hash = pod.shape.labels.get("pod-template-hash").map(String::as_str);
             let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash)?.strip_suffix('-'));
             if let (Some(name), "ReplicaSet") = (deployment, owner.kind.as_str()) {

@@ -1,6 +1,6 @@
 //! Types of fields: integers within bounds, quantities, labels, times, identifiers and words.
 //!
-//! Decides what a well-formed value is, with a remedy where it isn't. It doesn't know in which object a field is.
+//! Decides which values are well-formed, and the remedy for others. It doesn't know a field's object.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::labels::{is_label_value, is_qualified_name};
 use crate::quantity::Quantity;
 use crate::resources::{ResourceList, ResourceName};
 
-/// The largest count of Kubernetes.
+/// The largest value of Kubernetes' int32 fields.
 pub(crate) const MOST: i64 = i32::MAX as i64;
 /// The largest seconds, and the like.
 pub(crate) const WIDEST: i64 = u32::MAX as i64;
@@ -48,7 +48,7 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
     if text.is_empty() { Err(Error::custom(told("must not be empty", "write it"))) } else { Ok(text) }
 }
 
-/// A text with a form of its own.
+/// A text that a parser accepts.
 pub(crate) fn parsed<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parse: impl FnOnce(String) -> Result<T, ParseIdError>,
@@ -58,7 +58,7 @@ pub(crate) fn parsed<'de, D: Deserializer<'de>, T>(
     })
 }
 
-/// One of some words; `kind` says with its article what they are.
+/// One of several words; `kind` names them with an article, such as `a volume type`.
 pub(crate) fn one_of<'de, D: Deserializer<'de>>(
     deserializer: D,
     kind: &str,
@@ -80,7 +80,7 @@ pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     text.parse().map(Some).map_err(wrong)
 }
 
-/// Strings by string. A null is an empty string to the API server.
+/// A map of strings. The API server reads null as an empty string.
 pub(super) fn texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -88,7 +88,7 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(
     Ok(texts.into_iter().map(|(key, text)| (key, text.unwrap_or_default())).collect())
 }
 
-/// Labels: keys are qualified names, values are labels' values.
+/// Labels: qualified names and label values.
 pub(super) fn labels<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for ResourceList {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlainDuration(pub(super) SignedDuration);
 
-/// A duration that may never come: nothing is `Never`.
+/// A duration; `None` is `Never`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lapse(pub(super) Option<SignedDuration>);
 

@@ -1,7 +1,7 @@
-//! Which reader reads a document, and where its object goes.
+//! The reader of each kind of object, and the list that takes the object.
 //!
-//! Decides by `apiVersion` and `kind`. Kinds that nothing here needs are skipped with a warning; a kind that is read,
-//! under a wrong version, is an error, since it would be left out silently otherwise.
+//! Decides by `apiVersion` and `kind`. Unused kinds are skipped with a warning. A known kind with a wrong version is an
+//! error, because its objects would be missing from the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,9 +38,9 @@ const KINDS: [(&str, &str); 18] = [
     ("EC2NodeClass", "karpenter.k8s.aws/v1"),
     ("List", "v1"),
 ];
-/// A kind of Karpenter's that exists and isn't read.
+/// A kind of Karpenter that Tenon ignores.
 const NODE_OVERLAY: &str = "NodeOverlay";
-/// Precedes the names of kinds that aren't read.
+/// The prefix of a skipped kind's name.
 const SKIPPED: &str = "skipped ";
 
 /// Objects by namespace and name.
@@ -67,7 +67,7 @@ impl Collected {
             ManifestObject::NodeClaim(o) => keyed("NodeClaim", &o.meta),
             ManifestObject::PriorityClass(_) => return,
             ManifestObject::Skipped(kind) => {
-                at.warn(format!("kind `{kind}` isn't read"), "nothing that is decided here depends on it");
+                at.warn(format!("ignoring kind `{kind}`"), "Tenon doesn't use it");
                 self.skipped.insert(kind.clone());
                 return;
             }
@@ -106,14 +106,14 @@ fn keyed(kind: &'static str, meta: &ObjectMeta) -> (&'static str, String, String
     (kind, meta.namespace.clone(), meta.name.clone())
 }
 
-/// The kind of a list's items; `None` if this isn't a list. Items of `List` say their kind themselves.
+/// The kind of a list's items; `None` if this isn't a list. Items of a plain `List` carry their own kind.
 fn item_kind(object: &Value) -> Option<Option<&str>> {
     let kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
     matches!(object.get("items"), Some(Value::Array(_) | Value::Null))
         .then_some((!kind.is_empty()).then_some(kind))
 }
 
-/// Goes through an object, or through the items of a list.
+/// Visits an object, or each item of a list.
 pub(super) fn each_item(object: &Value, visit: &mut impl FnMut(&Value)) {
     match object.get("items").and_then(Value::as_array) {
         Some(items) if item_kind(object).is_some() => items.iter().for_each(|item| each_item(item, visit)),
@@ -138,8 +138,8 @@ fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
     }
 }
 
-/// Reads one object of a file, of which every field that means something has to be known; `listed` is its kind where a
-/// list says it for its items.
+/// Reads one object of a file; unknown fields with a meaning are errors. `listed` is the kind that a typed list gives
+/// its items.
 pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<ManifestObject> {
     let kind = kind_of(at, listed)?;
     let read = read_kind(at, &kind);
@@ -161,8 +161,7 @@ pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Mani
     read
 }
 
-/// Reads an object that an API server holds: fields that aren't known are named where they mean something, and ignored
-/// elsewhere.
+/// Reads an object of an API server. Unknown fields with a meaning are named on the object, others are ignored.
 pub(super) fn read_stored(at: At<'_, '_>) -> Option<ManifestObject> {
     let kind = kind_of(at, None)?;
     let mut read = read_kind(at, &kind)?;
@@ -174,7 +173,7 @@ pub(super) fn read_stored(at: At<'_, '_>) -> Option<ManifestObject> {
             class.unsupported.extend(unknown);
             class.unsupported.sort();
         }
-        // A pod's are in its shape. Of a template that isn't read whole, what is known counts.
+        // A pod has them in its shape. A controller's template counts with its known fields.
         ManifestObject::Pod(_)
         | ManifestObject::Workload(_)
         | ManifestObject::DaemonSet(_)
@@ -190,7 +189,7 @@ pub(super) fn read_stored(at: At<'_, '_>) -> Option<ManifestObject> {
     Some(read)
 }
 
-/// What every object says first.
+/// `apiVersion` and `kind`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Head {
@@ -198,7 +197,7 @@ struct Head {
     kind: Option<String>,
 }
 
-/// The kind of an object, `""` of one that isn't read; nothing after an error.
+/// The kind of an object: `""` for an ignored kind, `None` after an error.
 fn kind_of(at: At<'_, '_>, listed: Option<&str>) -> Option<String> {
     let head: Head = at.read()?;
     at.place.context().strangers.take();
@@ -220,7 +219,7 @@ fn kind_of(at: At<'_, '_>, listed: Option<&str>) -> Option<String> {
     })
 }
 
-/// Whether a kind is read; nothing after an error.
+/// Whether Tenon reads a kind; `None` after an error.
 fn is_read(place: &Place<'_>, kind: &str, version: Option<&str>) -> Option<bool> {
     let Some(version) = version else { return Some(KINDS.iter().any(|(known, _)| *known == kind)) };
     let group_of = |version: &str| version.split_once('/').map_or("", |(group, _)| group).to_owned();
@@ -270,12 +269,12 @@ pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<ManifestObject> {
         "EC2NodeClass" => node_class::read_node_class(at).map(Box::new).map(ManifestObject::NodeClass),
         "NodeClaim" => node_claim::read_node_claim(at).map(Box::new).map(ManifestObject::NodeClaim),
         "PriorityClass" => read_priority_class(at),
-        // A `List` without items, or a kind that isn't read.
+        // A `List` without items, or an ignored kind.
         _ => Some(ManifestObject::Skipped(kind.strip_prefix(SKIPPED).unwrap_or(kind).to_owned())),
     }
 }
 
-/// Of a Namespace its labels are all that matters.
+/// A Namespace: only its labels matter.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Namespace {

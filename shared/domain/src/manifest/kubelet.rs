@@ -1,9 +1,9 @@
 //! `spec.kubelet` of an EC2NodeClass.
 //!
 //! Decides the fields that Karpenter interprets (aws/karpenter-provider-aws
-//! `pkg/apis/v1/kubeletconfiguration.go`). Other fields are the kubelet's own and go to the
-//! node as they are; only the families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are
-//! accepted and named as unsupported.
+//! `pkg/apis/v1/kubeletconfiguration.go`). Other fields are the kubelet's own: they reach the node unchanged, and only
+//! AMI families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are accepted and reported as
+//! unsupported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ const SIGNALS: [&str; 6] = [
     "imagefs.inodesFree",
     "pid.available",
 ];
-/// Variables of expressions: a text that names one isn't meant as a quantity.
+/// Variables of expressions: a text with one of them isn't a quantity.
 const VARIABLES: [&str; 6] =
     ["vcpus", "memory_mib", "default_enis", "ips_per_eni", "max_pods", "instance_type"];
 
@@ -78,7 +78,7 @@ enum OrExpression<T> {
 #[derive(Debug, Deserialize)]
 struct PodCount(#[serde(deserialize_with = "integer::<0, MOST, _, _>")] u32);
 
-/// What can be reserved.
+/// A resource that can be reserved.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Reservable(String);
 
@@ -142,7 +142,7 @@ fn did_you_mean(near: &str) -> String {
     format!("did you mean `{near}`?")
 }
 
-/// Reads `spec.kubelet`, given at its place.
+/// Reads `spec.kubelet`.
 pub(super) fn read_kubelet(
     at: At<'_, '_>,
     family: AmiFamily,
@@ -194,7 +194,7 @@ fn check_fields(at: At<'_, '_>, family: AmiFamily) {
     for key in at.value.as_object().into_iter().flat_map(|fields| fields.keys()) {
         let field = at.place.key(key);
         if key == "registerWithTaints" {
-            field.error("taints of nodes aren't set here", "write `taints` in the NodePool's template");
+            field.error("node taints can't be set here", "write `taints` in the NodePool's template");
         } else if key == "podsPerCore" && !family.honours_pods_per_core() {
             field.error(format!("AMI family `{family}` doesn't know `podsPerCore`"), "write `maxPods`");
         } else if !KNOWN.contains(&key.as_str()) {
@@ -239,7 +239,7 @@ fn reserved(
     reserved
 }
 
-/// Soft thresholds and their grace periods have to name the same signals.
+/// Checks that soft thresholds and their grace periods name the same signals.
 fn check_soft(written: &KubeletFields, place: &Place<'_>) {
     let thresholds: BTreeSet<&EvictionSignal> = written.eviction_soft.keys().collect();
     let periods: BTreeSet<&EvictionSignal> = written.eviction_soft_grace_period.keys().collect();

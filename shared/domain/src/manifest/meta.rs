@@ -1,4 +1,4 @@
-//! `metadata`, and what every object has.
+//! `metadata`, and the fields that every object has.
 //!
 //! Decides names, namespaces and the form of labels. It doesn't decide which labels a NodePool may set.
 
@@ -19,7 +19,7 @@ pub(super) enum KindScope {
     Cluster,
 }
 
-/// Fields of `metadata` that the API server writes and nobody here reads.
+/// Fields of `metadata` that the API server writes and Tenon doesn't read.
 pub(super) const SERVERS: [&str; 4] =
     ["generateName", "selfLink", "deletionGracePeriodSeconds", "managedFields"];
 
@@ -38,7 +38,7 @@ pub(super) struct ObjectFields<S, T> {
 }
 
 impl<S, T> ObjectFields<S, T> {
-    /// Its `spec`, which has to be there.
+    /// Its `spec`; an error if it is missing.
     pub(super) fn spec(&mut self, place: &Place<'_>) -> Option<S> {
         if self.spec.is_none() {
             place.missing("spec", "a map");
@@ -90,7 +90,7 @@ impl From<KeepUnknown<OwnerFields>> for OwnerReference {
 }
 
 impl Metadata {
-    /// That of an object, at the object's place; its name has to be there.
+    /// The metadata of the object at `place`; an error without a name.
     pub(super) fn of_object(self, place: &Place<'_>, scope: KindScope) -> Option<ObjectMeta> {
         let metadata = place.key("metadata");
         let meta = self.of_template(scope);
@@ -108,7 +108,7 @@ impl Metadata {
         Some(meta)
     }
 
-    /// That of a template: it needs no name.
+    /// The metadata of a template, which needs no name.
     pub(super) fn of_template(self, scope: KindScope) -> ObjectMeta {
         let namespace = match scope {
             KindScope::Cluster => String::new(),

@@ -1,17 +1,16 @@
-//! The readers of manifests: people's files, and objects of an API server, become [`crate::api`]'s objects.
+//! Reads manifests: turns files, and objects of an API server, into [`crate::api`]'s objects.
 //!
-//! Decides which manifests are accepted: what Karpenter 1.14 accepts of its own kinds, and of Kubernetes' kinds what
-//! placement needs. The types that serde reads in this module's files are the one table of fields: what they have is
-//! read, kept by the agent and sent ([`keep`]). It doesn't decide whether objects fit each other (a NodePool's class may
-//! be missing).
+//! Decides which manifests are accepted: of Karpenter's kinds whatever Karpenter 1.14 accepts, of Kubernetes' kinds the
+//! fields that placement needs. The serde types in this module's files are the only list of these fields: the agent
+//! keeps and sends them, and drops all others ([`keep`]). It doesn't decide whether objects fit each other (a
+//! NodePool's class may be missing).
 //!
-//! Files are read strictly: all errors of a reading come together, each with its place and a remedy; unknown fields of
-//! Karpenter's kinds, and of pods where they may decide which node fits, are errors. What an API server accepted is
-//! never unreadable for an unknown field: those of Karpenter's specs and of pods' placement are named on the object, all
-//! others are ignored.
+//! Files are read strictly. A reading reports all errors at once, each with its place and a remedy. Unknown fields are
+//! errors in Karpenter's kinds, and in pods where they may affect placement. Objects of an API server stay readable:
+//! unknown fields of Karpenter's specs and of pods' placement are named on the object, all others are ignored.
 //!
-//! Invariants: defaults that the API server fills in are filled in; equal pods share one shape; what is read from files
-//! is ordered by namespace and name, whatever the order of the files; the last of two objects of one name counts.
+//! Invariants: the API server's defaults are filled in; equal pods share one shape; objects of files are ordered by
+//! namespace and name, whatever the order of the files; the last of two objects of one name counts.
 
 mod affinity;
 pub(crate) mod class_devices;
@@ -91,17 +90,17 @@ pub struct Manifests {
     pub node_classes: Vec<Ec2NodeClass>,
     /// NodeClaims.
     pub node_claims: Vec<NodeClaimObject>,
-    /// Kinds that aren't read, each once, by name.
+    /// Ignored kinds, each once, by name.
     pub skipped: Vec<String>,
 }
 
-/// What was read, and what is worth knowing of it.
+/// The objects of a reading, and its warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
 pub struct ReadManifests {
     /// The objects.
     pub manifests: Manifests,
-    /// Accepted, but probably not what was meant; in the form of errors.
+    /// Warnings: accepted, but probably a mistake.
     pub warnings: Vec<ManifestError>,
 }
 
@@ -132,16 +131,16 @@ pub enum ManifestObject {
     NodeClass(Box<Ec2NodeClass>),
     /// A NodeClaim.
     NodeClaim(Box<NodeClaimObject>),
-    /// A PriorityClass: its value is in the pods that name it.
+    /// A PriorityClass; pods that name it carry its value.
     PriorityClass(String),
-    /// Another kind, which isn't read: its name.
+    /// The name of an ignored kind.
     Skipped(String),
 }
 
 /// Reads files: pairs of a name, for messages, and a text of YAML documents or JSON.
 ///
 /// # Errors
-/// All errors of all files, by file as given, then line.
+/// All errors of all files, in the order of the files, then by line.
 pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestErrors> {
     let parsed: Vec<(&str, yaml::Documents)> =
         files.iter().map(|(name, text)| (*name, yaml::parse(name, text))).collect();
@@ -170,8 +169,8 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
     if errors.is_empty() { Ok(ReadManifests { manifests, warnings }) } else { Err(ManifestErrors(errors)) }
 }
 
-/// The objects of a text as it writes them, Lists as their items: what an API server would be given. Documents that
-/// [`read_files`] refuses for their syntax are left out; nothing else of them is looked at.
+/// The objects of a text as `kubectl` would send them, with Lists split into their items. Skips documents with syntax
+/// errors and validates nothing else.
 #[must_use]
 pub fn objects(file: &str, text: &str) -> Vec<Value> {
     let mut objects = Vec::new();
@@ -187,10 +186,10 @@ fn sorted(mut problems: Vec<ObjectProblem>, file: &str) -> Vec<ManifestError> {
     problems.into_iter().map(|problem| problem.of(file)).collect()
 }
 
-/// Reads one object that somebody wrote, as strictly as one of a file; `place` names it in messages.
+/// Reads one object as strictly as one of a file; `place` names it in messages.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All its errors.
 pub fn read_value(value: &Value, place: &str) -> Result<ManifestObject, ManifestErrors> {
     read_as(value, place, ManifestContext::default(), |at| kinds::read_strictly(at, None))
 }
@@ -198,12 +197,12 @@ pub fn read_value(value: &Value, place: &str) -> Result<ManifestObject, Manifest
 /// Reads one object that an API server accepted; `place` names it in messages.
 ///
 /// # Errors
-/// All that is wrong with it. An unknown field isn't.
+/// All its errors. An unknown field is none.
 pub fn read_stored(value: &Value, place: &str) -> Result<ManifestObject, ManifestErrors> {
     read_as(value, place, ManifestContext::of_server(), kinds::read_stored)
 }
 
-/// Reads a value with a reader; what a reader leaves out it has reported.
+/// Reads a value with `read`, which reports an error whenever it returns `None`.
 fn read_as<T>(
     value: &Value,
     place: &str,
@@ -216,7 +215,7 @@ fn read_as<T>(
         Some(object) if problems.is_empty() => Ok(object),
         Some(_) | None => {
             if problems.is_empty() {
-                let message = "not an object that can be read".to_owned();
+                let message = "not a readable object".to_owned();
                 problems.push(ObjectProblem {
                     line: None,
                     field: String::new(),
@@ -232,7 +231,7 @@ fn read_as<T>(
 /// Reads a Pod that an API server accepted.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All its errors.
 pub fn pod_from_value(value: &Value) -> Result<Pod, ManifestErrors> {
     read_as(value, "Pod", ManifestContext::of_server(), pod::read_pod)
 }
@@ -240,7 +239,7 @@ pub fn pod_from_value(value: &Value) -> Result<Pod, ManifestErrors> {
 /// Reads a Node that an API server accepted.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All its errors.
 pub fn node_from_value(value: &Value) -> Result<Node, ManifestErrors> {
     read_as(value, "Node", ManifestContext::of_server(), node::read_node)
 }
@@ -248,19 +247,19 @@ pub fn node_from_value(value: &Value) -> Result<Node, ManifestErrors> {
 /// Reads an EC2NodeClass that an API server accepted.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All its errors.
 pub fn node_class_from_value(value: &Value) -> Result<Ec2NodeClass, ManifestErrors> {
     read_as(value, "EC2NodeClass", ManifestContext::of_server(), node_class::read_node_class)
 }
 
-/// Reads a part of an object that an API server accepted, such as a taint. Nothing where something is wrong with it.
+/// Reads a part of an object that an API server accepted, such as a taint; `None` after an error.
 #[must_use]
 pub fn part<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
     read_as(value, "", ManifestContext::of_server(), |at| at.read()).ok()
 }
 
-/// Takes out of an object of a kind what nobody reads: fields that the types of this module don't have. What can't be
-/// read stays, and whoever reads what is kept tells it. All of a kind that isn't read is left.
+/// Drops the fields of an object that this module's types don't have. Invalid values stay, so that the next reader
+/// reports them. Objects of ignored kinds stay whole.
 pub fn keep(kind: &str, object: &mut Value) {
     let context = ManifestContext::of_server();
     let _ = kinds::read_kind(At::root(object, &context), kind);

@@ -1,6 +1,6 @@
 //! Node.
 //!
-//! Decides nothing but what a node's manifest says; a node of another cloud has no provider id here.
+//! Reads a Node's manifest. A node of another cloud has no provider id.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -79,7 +79,7 @@ pub(super) fn read_node(at: At<'_, '_>) -> Option<Node> {
         provider_id: ProviderId::parse(&spec.provider_id).ok(),
         taints: spec.taints.into_iter().map(|KeepUnknown(taint)| taint).collect(),
         schedulable: if spec.unschedulable { Schedulable::No } else { Schedulable::Yes },
-        // As the API server fills it in.
+        // The API server's default.
         allocatable: status.allocatable.unwrap_or_else(|| status.capacity.clone()),
         capacity: status.capacity,
         readiness: if ready { Readiness::Ready } else { Readiness::NotReady },

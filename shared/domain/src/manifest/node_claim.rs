@@ -1,6 +1,6 @@
 //! NodeClaim, `karpenter.sh/v1`.
 //!
-//! Decides the same as for a NodePool's template, but that a claim carries the labels that Karpenter sets.
+//! Decides the same as for a NodePool's template, except that a NodeClaim carries the labels that Karpenter sets.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -16,7 +16,7 @@ use crate::id::{ClaimName, ParseIdError, ProviderId};
 use crate::resources::ResourceList;
 use crate::taint::Taint;
 
-/// [`NodeClaimSpec`], and what only a NodeClaim has.
+/// [`NodeClaimSpec`] and the fields that only a NodeClaim has.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct NodeClaimFields {

@@ -1,8 +1,8 @@
 //! EC2NodeClass, `karpenter.k8s.aws/v1`.
 //!
-//! Decides what Karpenter 1.14's schema and rules reject (aws/karpenter-provider-aws
-//! `pkg/apis/v1/ec2nodeclass.go`), and tells an instance profile's name from
-//! its ARN. Parts of the API that nothing acts on yet are validated, accepted and named in `unsupported`.
+//! Rejects what Karpenter 1.14's schema and rules reject (aws/karpenter-provider-aws
+//! `pkg/apis/v1/ec2nodeclass.go`), and distinguishes an instance profile's name from its ARN. Fields that Tenon doesn't
+//! support are validated, accepted and named in `unsupported`.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ struct NodeClassStatusFields {
     subnets: Vec<ResolvedSubnet>,
 }
 
-/// Parts of the API that are read and that nothing acts on.
+/// Fields that are validated and not supported.
 const UNSUPPORTED: [&str; 5] =
     ["placementGroupSelector", "ipPrefixCount", "networkInterfaces", "connectionTracking", "cpuOptions"];
 
@@ -152,7 +152,7 @@ impl ClassSpec {
             if key.is_empty() {
                 tags.key(key).error("a tag without a key", "name it, or leave it out");
             } else if is_restricted_tag(key) {
-                tags.key(key).error(format!("tag `{key}` is set on every instance"), "leave it out");
+                tags.key(key).error(format!("Tenon sets tag `{key}` on every instance"), "leave it out");
             }
         }
     }
@@ -179,7 +179,8 @@ impl ClassSpec {
     }
 }
 
-/// User data is written for AL2023 and Custom; images are looked up by id, name, tags and owner.
+/// Names the unsupported families and image selectors: Tenon writes user data for AL2023 and Custom, and finds images
+/// by id, name, tags and owner.
 fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupported: &mut Vec<String>) {
     match family {
         Some(AmiFamily::Al2023 | AmiFamily::Custom) | None => {}
@@ -204,7 +205,7 @@ fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupp
     }
 }
 
-/// `amiFamily`, or the alias's; with an alias it may only repeat that one or be `Custom`.
+/// `amiFamily`, or the alias's family. With an alias, `amiFamily` must be the same family or `Custom`.
 fn family(given: Option<AmiFamily>, terms: &[AmiSelectorTerm], spec: &Place<'_>) -> Option<AmiFamily> {
     let alias = terms.iter().find_map(|term| match term {
         AmiSelectorTerm::Alias { family, .. } => selectors::alias_family(family),
@@ -212,7 +213,7 @@ fn family(given: Option<AmiFamily>, terms: &[AmiSelectorTerm], spec: &Place<'_>)
     });
     let place = spec.key("amiFamily");
     match (given, alias) {
-        // Terms that are wrong may have been aliases.
+        // If no term is valid, one of the invalid terms may be an alias.
         (None, None) if !terms.is_empty() => {
             spec.missing("amiFamily", "the family of the images, such as `AL2023`, or an alias term");
         }
@@ -225,7 +226,7 @@ fn family(given: Option<AmiFamily>, terms: &[AmiSelectorTerm], spec: &Place<'_>)
     given.or(alias)
 }
 
-/// The role's name: a path in front of it is stripped, and so is the rest of an ARN.
+/// The role's name, without a path or the rest of an ARN.
 fn read_role(text: &str, at: &Place<'_>) -> Option<String> {
     if iam_resource(text) == Some("instance-profile") {
         at.error(
@@ -267,7 +268,7 @@ fn read_profile(text: &str, at: &Place<'_>) -> Option<InstanceProfile> {
     None
 }
 
-/// The kind of resource of an IAM ARN whose account and name are well formed, such as `role`.
+/// The resource type of a well-formed IAM ARN, such as `role`.
 fn iam_resource(arn: &str) -> Option<&str> {
     let mut parts = arn.splitn(6, ':');
     let (scheme, partition, service) = (parts.next()?, parts.next()?, parts.next()?);

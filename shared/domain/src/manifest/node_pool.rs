@@ -1,6 +1,6 @@
 //! NodePool, `karpenter.sh/v1`.
 //!
-//! Decides what Karpenter 1.14's schema, its rules and its validation at run time reject
+//! Rejects what Karpenter 1.14's schema, its rules and its validation at run time reject
 //! (kubernetes-sigs/karpenter `pkg/apis/v1/nodepool.go`, `nodepool_validation.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ struct TemplateMeta {
     annotations: BTreeMap<String, String>,
 }
 
-/// The part that `spec.template.spec` of a NodePool and `spec` of a NodeClaim have in common.
+/// The fields that `spec.template.spec` of a NodePool and `spec` of a NodeClaim share.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NodeClaimSpec {
@@ -146,7 +146,7 @@ impl NodeClaimTemplateFields {
 }
 
 impl NodeClaimSpec {
-    /// The claim, without labels and annotations.
+    /// The template, without labels and annotations.
     pub(super) fn into_domain(
         self,
         place: &Place<'_>,
@@ -176,7 +176,7 @@ fn check_repeated(place: &Place<'_>, taints: &[Taint], startup: &[Taint]) {
         for taint in list.iter().filter(|taint| !seen.insert((&taint.key, taint.effect))) {
             place.key(key).error(
                 format!("taint `{}:{}` is given twice", taint.key, taint.effect.as_str()),
-                "a key and an effect may be only once in `taints` and `startupTaints` together",
+                "keep one: `taints` and `startupTaints` together allow each key and effect once",
             );
         }
     }
@@ -187,7 +187,7 @@ impl DisruptionFields {
         let list = place.key("budgets");
         let budgets = self.budgets.map_or_else(
             || vec![BUDGET],
-            // An empty list is a list: it bounds nothing, unlike an absent one.
+            // Unlike an absent list, an empty one limits nothing.
             |budgets| {
                 let read = |(index, budget): (usize, WrittenBudget)| budget.into_domain(&list.index(index));
                 budgets.into_iter().enumerate().filter_map(read).collect()
@@ -210,7 +210,7 @@ impl DisruptionFields {
 
 impl WrittenBudget {
     fn into_domain(self, place: &Place<'_>) -> Option<Budget> {
-        // `nodes` and the window are looked at one by one, so that both are reported.
+        // `nodes` and the window are checked separately, so that errors of both are reported.
         let nodes = BudgetNodes::parse(self.nodes.as_deref().unwrap_or("10%"));
         let window = Budget::parse("0", self.schedule.as_deref(), self.duration.as_deref());
         for error in nodes.as_ref().err().into_iter().chain(window.as_ref().err()) {
@@ -219,8 +219,8 @@ impl WrittenBudget {
         let (nodes, window) = (nodes.ok()?, window.ok()?);
         if let Some(problem) = window.window.as_ref().and_then(|window| window.problem()) {
             place.warn(
-                format!("the schedule can't be understood: {problem}"),
-                "until it is mended this budget allows no disruption at all",
+                format!("invalid schedule: {problem}"),
+                "correct it: until then this budget allows no disruption",
             );
         }
         Some(Budget { nodes, reasons: self.reasons, ..window })

@@ -1,6 +1,6 @@
 //! PodDisruptionBudget, `policy/v1`.
 //!
-//! Decides that a budget has one bound. How many pods may go is in its status.
+//! Decides that a budget has one bound. Its status says how many pods may be evicted.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -56,7 +56,7 @@ pub(super) fn read_pod_disruption_budget(at: At<'_, '_>) -> Option<PodDisruption
     let bound = match (spec.min_available, spec.max_unavailable) {
         (_, Some(max)) => PdbBound::MaxUnavailable(max),
         (Some(min), None) => PdbBound::MinAvailable(min),
-        // Neither: nothing has to stay.
+        // Neither field: the budget protects no pod.
         (None, None) => PdbBound::MinAvailable(IntOrPercent::Int(0)),
     };
     Some(PodDisruptionBudget {

@@ -1,7 +1,7 @@
-//! Where a value is, and what a reading noted at which place.
+//! The place of a value, and the notes of a reading by place.
 //!
-//! Decides how places are written, and which errors aren't told: those of what was wrong in a part already. It reads no
-//! value.
+//! Decides how places are written, and which errors are suppressed: those that follow from an error in a part. It reads
+//! no value.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +12,10 @@ use super::priority::Priorities;
 use super::shapes::ReadShapes;
 use super::yaml::YamlLines;
 
-/// What becomes of fields that a type doesn't have.
+/// What happens to unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownFields {
-    /// Nothing: nobody keeps them.
+    /// They are dropped.
     Dropped,
     /// They are kept.
     Kept,
@@ -23,28 +23,28 @@ pub(super) enum UnknownFields {
     Named,
 }
 
-/// A field that its type doesn't have.
+/// A field that its type doesn't know.
 #[derive(Debug, Clone)]
 pub(super) struct UnknownField {
     /// As a JSON pointer.
     pub(super) pointer: String,
-    /// The fields that the type has.
+    /// The type's known fields.
     pub(super) known: &'static [&'static str],
-    /// What becomes of it.
+    /// What happens to it.
     pub(super) fate: UnknownFields,
 }
 
-/// Who wrote what is read.
+/// The origin of the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ManifestSource {
-    /// A person, in a file.
+    /// A file.
     #[default]
     File,
-    /// An API server, which accepted it.
+    /// An API server, which accepted them.
     Server,
 }
 
-/// What a reading shares: its problems, what it noted, the shapes of pods, the priority classes.
+/// The state of a reading: errors, warnings, unknown fields, pod shapes, priority classes.
 #[derive(Debug, Default)]
 pub(super) struct ManifestContext {
     pub(super) source: ManifestSource,
@@ -54,7 +54,7 @@ pub(super) struct ManifestContext {
     pub(super) strangers: RefCell<BTreeMap<String, UnknownField>>,
     pub(super) shapes: RefCell<ReadShapes>,
     pub(super) priorities: Priorities,
-    /// Places of values that were wrong: they are read as absent.
+    /// Places of wrong values, which are read as absent.
     pub(super) wrong: RefCell<BTreeSet<String>>,
 }
 
@@ -74,14 +74,14 @@ impl ManifestContext {
         self.wrong.take();
     }
 
-    /// Places of unknown fields that mean something.
+    /// Places of unknown fields with a meaning.
     pub(super) fn named(&self) -> Vec<String> {
         let strangers = self.strangers.borrow();
         let named = strangers.iter().filter(|(_, stranger)| stranger.fate == UnknownFields::Named);
         named.map(|(place, _)| place.clone()).collect()
     }
 
-    /// JSON pointers of what nobody keeps.
+    /// JSON pointers of dropped fields.
     pub(super) fn dropped(&self) -> Vec<String> {
         let strangers = self.strangers.borrow();
         let dropped = strangers.values().filter(|stranger| stranger.fate == UnknownFields::Dropped);
@@ -93,7 +93,7 @@ impl ManifestContext {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// How many errors there are so far.
+    /// The number of errors so far.
     pub(super) fn errors(&self) -> usize {
         self.problems.borrow().len()
     }
@@ -122,7 +122,7 @@ impl ManifestContext {
     }
 }
 
-/// Where a value is: `spec.limits[nvidia.com/gpu]`.
+/// The place of a value: `spec.limits[nvidia.com/gpu]`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'p> {
     pub(super) context: &'p ManifestContext,
@@ -153,7 +153,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Writes the step to a field, behind a dot where something precedes it.
+/// Writes the step to a field; `dot` separates it from the place before it.
 pub(super) fn write_key(f: &mut impl fmt::Write, dot: &str, key: &str) -> fmt::Result {
     let is_plain =
         !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -177,7 +177,7 @@ impl<'p> Place<'p> {
         Place { context: self.context, parent: Some(self), step: PlaceStep::Index(index) }
     }
 
-    /// Reports an error, unless something of this was wrong already: then nobody knows what it would have been.
+    /// Reports an error, unless a part of the value was wrong: then the error may only follow from that.
     pub(super) fn error(&self, message: impl Into<String>, remedy: impl Into<String>) {
         if !self.is_unsure() {
             let problem = self.context.problem(self.to_string(), message, remedy);
@@ -185,7 +185,7 @@ impl<'p> Place<'p> {
         }
     }
 
-    /// Whether something of this was wrong, or an element of a list that it is in: the others moved up.
+    /// Whether a part of the value was wrong, or a part of a list around it: dropping that element shifts the indexes.
     fn is_unsure(&self) -> bool {
         if self.context.wrong.borrow().is_empty() {
             return false;
@@ -206,7 +206,7 @@ impl<'p> Place<'p> {
         self.context.warnings.borrow_mut().push(problem);
     }
 
-    /// Says that a field has to be there.
+    /// Reports a missing field.
     pub(super) fn missing(&self, key: &str, expected: &str) {
         self.key(key).error("required, but not given", format!("add {expected}"));
     }

@@ -1,8 +1,8 @@
-//! Pods and what their templates ask for.
+//! Pods and pod templates.
 //!
-//! Decides what a pod needs of its node, with the defaults that the API server fills in, and which of its fields may
-//! decide that: below [`NameUnknown`] an unknown field is noted, elsewhere it is ignored. Sums over containers are
-//! those of [`PodResources`]; priorities of classes come from [`super::priority`].
+//! Decides a pod's needs of its node, with the API server's defaults, and which fields may affect placement: below
+//! [`NameUnknown`] an unknown field is named, elsewhere it is ignored. [`PodResources`] sums the containers' requests,
+//! and [`super::priority`] knows the priority classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,7 +175,7 @@ struct PodConditionFields {
     reason: String,
 }
 
-/// `allocatedResources` are larger than the requests while a pod is being resized.
+/// `allocatedResources` may exceed the requests while a pod is being resized.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ContainerStatus {
@@ -260,7 +260,7 @@ fn node_name(spec: &Place<'_>, name: String) -> Option<NodeName> {
         .ok()
 }
 
-/// The UID of a pod whose own nobody knows: always the same for a name, in the form of a UUID.
+/// The UID of a pod that has none yet: a UUID that is always the same for a name.
 ///
 /// # Errors
 /// None: a UUID is a UID.
@@ -291,7 +291,7 @@ impl PodStatus {
     }
 }
 
-/// What a shape takes from outside of its spec.
+/// The parts of a shape that aren't in the pod's spec.
 #[derive(Debug, Default)]
 pub(super) struct PodSurroundings {
     /// The controller.
@@ -301,7 +301,7 @@ pub(super) struct PodSurroundings {
 }
 
 impl PodSpec {
-    /// What a pod, or a template's pods, need.
+    /// The shape of a pod or of a template's pods.
     pub(super) fn into_shape(
         self,
         place: &Place<'_>,
@@ -363,7 +363,7 @@ impl PodSpec {
         }
     }
 
-    /// `spec.priority`, which the API server fills in, else the class's.
+    /// `spec.priority`, which the API server sets, else the class's value.
     fn priority(&self, place: &Place<'_>) -> i32 {
         let (class, priorities) = (&self.priority_class_name, &place.context().priorities);
         if let Some(priority) = self.priority.or_else(|| priorities.of(class)) {
@@ -371,7 +371,7 @@ impl PodSpec {
         }
         if priorities.completeness() == Completeness::Files {
             place.warn(
-                format!("PriorityClass `{class}` isn't among the manifests; its pods count with priority 0"),
+                format!("PriorityClass `{class}` isn't in the manifests: its pods get priority 0"),
                 "add it, or `spec.priority`",
             );
         }
@@ -400,7 +400,7 @@ impl PodSpec {
         all.requests()
     }
 
-    /// Host ports of containers and sidecars; on the host's network every port is one.
+    /// Host ports of containers and sidecars; with `hostNetwork`, all their ports.
     fn host_ports(&self) -> BTreeSet<HostPort> {
         let sidecars = self.init_containers.iter().filter(|container| container.is_sidecar());
         let ports = self.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
@@ -428,7 +428,7 @@ impl Container {
 }
 
 impl Volume {
-    /// What of it binds a pod to a place.
+    /// The volume, if it restricts where the pod runs.
     fn placing(&self) -> Option<PodVolume> {
         if let Some(KeepUnknown(source)) = &self.persistent_volume_claim {
             return Some(PodVolume::Claim(source.claim_name.clone()));

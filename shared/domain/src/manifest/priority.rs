@@ -1,4 +1,4 @@
-//! Priorities of pods by their class, as the API server's admission fills them in.
+//! Priorities of pods by their class, as the API server's admission sets them.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 const SYSTEM: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Priority classes that are known.
+/// The known priority classes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Priorities {
     classes: BTreeMap<String, i32>,
     default: i32,
-    /// Whether all classes of the cluster are known: a file has those that it names, an API server fills priorities in
-    /// itself.
+    /// Whether an unknown class gets a warning: files should hold the classes that pods name, while an API server sets
+    /// the priorities itself.
     complete: Completeness,
 }
 
@@ -27,12 +27,12 @@ pub(super) enum Completeness {
 }
 
 impl Priorities {
-    /// Those of files: read ahead of everything else, since a class may follow the pods that name it.
+    /// The classes of files. They are read before all other objects, because a class may follow the pods that name it.
     pub(super) fn of_files() -> Self {
         Self { complete: Completeness::Files, ..Self::default() }
     }
 
-    /// Adds a PriorityClass, if this is one whose value can be read.
+    /// Adds the object, if it is a PriorityClass with a valid value.
     pub(super) fn add(&mut self, object: &Value) {
         if object.get("kind").and_then(Value::as_str) != Some("PriorityClass") {
             return;

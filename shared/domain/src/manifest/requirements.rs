@@ -1,8 +1,8 @@
 //! `spec.requirements` of NodePools and NodeClaims.
 //!
 //! Decides keys, operators, value counts and `minValues` as Karpenter does (kubernetes-sigs/karpenter
-//! `pkg/apis/v1/nodepool.go`, `nodepool_validation.go`, `nodeclaim.go`). What
-//! Karpenter takes though it says nothing (values with `Exists`, `NotIn` without any) is taken with a warning.
+//! `pkg/apis/v1/nodepool.go`, `nodepool_validation.go`, `nodeclaim.go`). What Karpenter accepts without effect (values
+//! with `Exists`, `NotIn` without values) gets a warning.
 
 use serde::Deserialize;
 
@@ -18,18 +18,18 @@ use crate::requirement::{NodeSelectorRequirement, Operator, Requirement, Require
 const MAX_REQUIREMENTS: usize = 100;
 const MAX_KEY: usize = 316;
 const MAX_MIN_VALUES: i64 = 50;
-/// Labels whose values are known: of those asked for, one has to be among them.
+/// Labels with a fixed set of values; a requirement must name at least one of them.
 const KNOWN_VALUES: [(&str, &[&str]); 2] = [
     (labels::CAPACITY_TYPE, &["on-demand", "spot", "reserved"]),
     (labels::INSTANCE_TENANCY, &["default", "dedicated"]),
 ];
 
-/// Whose requirements and labels they are.
+/// The author of requirements and labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequirementsOwner {
-    /// A person writes them: labels that Karpenter sets are refused.
+    /// A user: labels that Karpenter sets are rejected.
     NodePool,
-    /// Karpenter or Tenon writes them.
+    /// Karpenter or Tenon.
     NodeClaim,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct RequirementEntry {
     min_values: Option<u32>,
 }
 
-/// `requirements` of a spec, which have to be there.
+/// `requirements` of a spec; an error if they are missing.
 pub(super) fn requirements(
     wanted: Option<Vec<RequirementEntry>>,
     spec: &Place<'_>,
@@ -63,7 +63,7 @@ pub(super) fn requirements(
     wanted.into_iter().enumerate().filter_map(read).collect()
 }
 
-/// Whether a label may be set or asked for; says so if it mayn't.
+/// Rejects a label that users may neither set nor require.
 pub(super) fn check_key(at: &Place<'_>, key: &str, owner: RequirementsOwner) {
     if owner == RequirementsOwner::NodeClaim {
         return;
@@ -99,7 +99,7 @@ fn parse(at: &Place<'_>, mut written: NodeSelectorRequirement) -> Option<Require
             written.values.clear();
         }
         Operator::NotIn if written.values.is_empty() => {
-            at.warn("operator `NotIn` without values asks for nothing", "add `values`, or write `Exists`");
+            at.warn("operator `NotIn` without values has no effect", "add `values`, or write `Exists`");
             return Some(
                 Requirement::none_of(&written.key, written.values).with_min_values(written.min_values),
             );

@@ -1,10 +1,10 @@
 //! Plain scalars of YAML.
 //!
-//! Decides which texts without quotes are null, booleans and numbers, as `kubectl` reads them.
+//! Decides which unquoted texts are null, booleans and numbers, as `kubectl` reads them.
 
 use serde_json::{Number, Value};
 
-/// What a plain scalar means to `kubectl`, whose YAML keeps the booleans of YAML 1.1.
+/// The value of a plain scalar to `kubectl`, which keeps the booleans of YAML 1.1.
 pub(super) fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -21,7 +21,7 @@ pub(super) fn resolve(text: &str) -> Value {
         if let Some(integer) = integer(&digits) {
             return integer.into();
         }
-        // What is too large for a number is none.
+        // A number that is too large stays a string.
         let float = is_float(&digits).then(|| digits.parse().ok()).flatten();
         if let Some(number) = float.and_then(Number::from_f64) {
             return Value::Number(number);

@@ -1,6 +1,6 @@
 //! Requirements of pods and volumes: node selector terms and label selectors.
 //!
-//! Decides which operators and values each of them admits.
+//! Decides which operators and values each of them allows.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use super::fields::{LabelKey, labels, text};
 use crate::api::pod::{LabelSelector, NodeSelectorTerm};
 use crate::requirement::{NodeSelectorRequirement, Operator, Requirement, RequirementError};
 
-/// Which operators a selector admits.
+/// The operators that a selector allows.
 pub(super) trait Operators {
     const WORDS: &'static [&'static str];
 }
@@ -67,7 +67,7 @@ impl<'de, K: Operators> Deserialize<'de> for Word<K> {
     }
 }
 
-/// What is wrong with a requirement, and what to do.
+/// The message and the remedy for an invalid requirement.
 pub(super) fn refusal(error: &RequirementError) -> (String, &'static str) {
     match error {
         RequirementError::NoValues { key, operator } => {

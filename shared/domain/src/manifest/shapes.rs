@@ -1,13 +1,11 @@
-//! Shapes of pods, each held once.
-//!
-//! Decides nothing: ten thousand pods of a few controllers share a few shapes.
+//! Shapes of pods, each held once: ten thousand pods of a few controllers share a few shapes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::api::pod::PodShape;
 
-/// Shapes that were read.
+/// The shapes of a reading.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadShapes(BTreeSet<Arc<PodShape>>);
 

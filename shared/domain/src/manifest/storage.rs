@@ -1,6 +1,6 @@
 //! PersistentVolumeClaim, PersistentVolume and StorageClass.
 //!
-//! Decides nothing but what they say of places.
+//! Reads only what restricts placement.
 
 use serde::Deserialize;
 
@@ -12,7 +12,7 @@ use crate::api::pod::NodeSelectorTerm;
 use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use crate::requirement::Requirement;
 
-/// The CSI driver that took over the in-tree volumes of EBS.
+/// The CSI driver that serves in-tree EBS volumes.
 const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,4 +1,4 @@
-//! What becomes of fields that this version doesn't know, in objects of an API server and in files.
+//! Unknown fields in objects of an API server and in files.
 
 use super::*;
 use serde_json::json;
@@ -7,7 +7,7 @@ fn stored(value: &Value) -> ManifestObject {
     read_stored(value, "cluster").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The value with a field more at a JSON pointer; what is around it is made.
+/// The value with one more field at a JSON pointer, whose parents are created.
 fn with(value: &Value, pointer: &str, field: Value) -> Value {
     let mut all = value.clone();
     let mut at = &mut all;
@@ -73,7 +73,7 @@ fn fields_of_a_newer_kubernetes_are_ignored() {
     }
     let node = object("v1", "Node", json!({"taints": [{"key": "a", "effect": "NoSchedule"}]}));
     assert_eq!(stored(&with(&node, "/spec/taints/0/new", json!(1))), stored(&node));
-    // Of a template, what is known counts: pods of it are refused, and the DaemonSet's share of a node stays.
+    // A DaemonSet's template counts with its known fields, so that its overhead on a node stays; its pods are refused.
     let set = object("apps/v1", "DaemonSet", json!({"template": template}));
     assert_eq!(stored(&with(&set, "/spec/template/spec/affinity/new", json!({}))), stored(&set));
 }
@@ -169,7 +169,7 @@ fn nothing_is_kept_but_what_is_read() {
     assert_eq!(pod["spec"]["containers"], json!([{"name": "web", "resources": {"requests": {"cpu": "1"}}}]));
     assert_eq!((&pod["spec"]["new"], &pod["metadata"]["managedFields"]), (&Value::Null, &Value::Null));
     assert_eq!(pod["spec"]["tolerations"][0]["new"], 1);
-    // What makes a pod unreadable for functions hides nothing, and lets nothing through.
+    // An invalid value stays in the object, and other unread fields are still dropped.
     let wrong = kept(
         "Pod",
         with(&super::stored_tests::pod(), "/spec/containers/0/resources/requests/cpu", json!("many")),

@@ -87,7 +87,7 @@ fn errors(text: &str) -> Vec<String> {
     }
 }
 
-/// Each expected line has to be there, in this order, and no other.
+/// Expects exactly these lines in this order.
 fn check(text: &str, expected: &[&str]) {
     assert_eq!(errors(text), expected, "{text}");
 }
@@ -217,7 +217,7 @@ fn texts_that_are_no_yaml() {
             "a.yaml:1: kind: required, but not given (add a kind, such as `kind: Pod`)",
         ],
     );
-    check("x: !Ref y", &["a.yaml:1: tag `!Ref` means nothing in a manifest (leave the tag out)"]);
+    check("x: !Ref y", &["a.yaml:1: tag `!Ref` isn't supported in a manifest (leave the tag out)"]);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn what_karpenter_rejects_of_a_class() {
         (
             "- tags: {pipeline: golden}\n      owner: self",
             "- alias: al2023@latest\n    - id: ami-1",
-            "an alias has to be the only term",
+            "an alias must be the only term",
         ),
         ("- tags: {pipeline: golden}", "- id: ami-1", "`id` can't be combined with `owner`"),
         (
@@ -274,7 +274,7 @@ fn what_karpenter_rejects_of_a_class() {
         ("gp3", "gp4", "did you mean `gp2`?"),
         ("cpu: 200m", "gpu: 1", "can't be reserved"),
         ("5%", "105%", "is not a percentage"),
-        ("  kubelet:", "  tags: {karpenter.sh/nodepool: a}\n  kubelet:", "is set on every instance"),
+        ("  kubelet:", "  tags: {karpenter.sh/nodepool: a}\n  kubelet:", "on every instance"),
         ("  kubelet:", "  metadataOptions: {httpPutResponseHopLimit: 65}\n  kubelet:", "from 1 to 64"),
         (
             "  kubelet:",
@@ -356,7 +356,7 @@ spec:
         let alias = format!("*a{n}, ").repeat(9);
         format!("{text}a{}: &a{} [{alias}*a{n}]\n", n + 1, n + 1)
     });
-    assert!(errors(&bomb)[0].contains("aliases stand for more than"));
+    assert!(errors(&bomb)[0].contains("aliases expand to more than"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Controllers of pods: Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs and DaemonSets.
 //!
-//! Decides how many pods each makes and what they need. Selectors aren't compared with templates.
+//! Decides how many pods each creates and what they need. It doesn't compare selectors with templates.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{PodShape, PodVolume};
 use crate::api::workload::{DaemonSet, Workload, WorkloadKind};
 
-/// `spec` of a controller: a Job has other counts than a Deployment, and a CronJob has a Job.
+/// `spec` of a controller. A Job has other counts than a Deployment, and a CronJob contains a Job.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ControllerSpec {
@@ -91,7 +91,7 @@ fn read_controller(at: At<'_, '_>) -> Option<(ObjectMeta, ControllerSpec)> {
 }
 
 impl ControllerSpec {
-    /// A Job runs `parallelism` pods at a time, and no more than it has to complete.
+    /// A Job runs up to `parallelism` pods at once, limited by its `completions`.
     fn pods_of_job(&self) -> u32 {
         let at_once = if self.suspend { 0 } else { self.parallelism.unwrap_or(1) };
         at_once.min(self.completions.unwrap_or(u32::MAX))
@@ -125,7 +125,7 @@ fn template(
     Some(pods.into_shape(&place.key("spec"), &meta, around))
 }
 
-/// A StatefulSet's pods each have a claim of their own for each template, as with an ephemeral volume.
+/// Each pod of a StatefulSet has its own PersistentVolumeClaim for each template, as with an ephemeral volume.
 fn claimed(templates: Vec<ClaimTemplate>, place: &Place<'_>) -> Vec<PodVolume> {
     let claim = |(index, template): (usize, ClaimTemplate)| {
         let volume = template.metadata.name;

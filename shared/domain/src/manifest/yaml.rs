@@ -1,11 +1,9 @@
-//! Values of YAML and JSON texts, and the lines where they begin.
+//! Values of YAML and JSON texts, and their first lines.
 //!
-//! Decides what a scalar is (as `kubectl` reads it: a plain `yes` is a boolean, `0x10` a number), what aliases and merge
-//! keys stand for, and which texts aren't values at all: keys given twice, tags of applications, keys that are no text.
-//! It doesn't know of any kind of object.
+//! Decides what a scalar is (as `kubectl` reads it: a plain `yes` is a boolean, `0x10` a number), resolves aliases and
+//! merge keys, and rejects duplicate keys, custom tags and keys that aren't scalars. It knows no kind of object.
 //!
-//! Invariants: reading is bounded in depth and in what aliases may multiply; after a broken document the documents
-//! behind it are still read.
+//! Invariants: the depth and the expansion of aliases are bounded; a broken document doesn't hide later ones.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +12,17 @@ use serde_json::{Map, Value};
 
 use super::decode::write_key;
 
-/// Deeper than any object of Kubernetes; freeing a value walks it, so the depth has to be bounded.
+/// Deeper than any object of Kubernetes. The depth is bounded because freeing a value recurses.
 const MAX_DEPTH: usize = 100;
-/// How many values all aliases of a file may stand for together; without a bound a few lines become gigabytes.
+/// The most values that all aliases of a file may expand to; without a limit a few lines become gigabytes.
 const MAX_ALIASED: usize = 100_000;
 
-/// Where values begin, by their places; empty for what comes from no text.
+/// The first line of each value, by place; empty if the object wasn't read from text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct YamlLines(BTreeMap<String, u32>);
 
 impl YamlLines {
-    /// The line of a place, or of what it is in: a field that is missing has none, nor has the inside of an alias.
+    /// The line of a place or of the value around it: a missing field has none, and neither has a field of an alias.
     pub(super) fn of(&self, place: &str) -> Option<u32> {
         if let Some(line) = self.0.get(place) {
             return Some(*line);
@@ -41,7 +39,7 @@ pub(super) struct YamlDocument {
     pub(super) lines: YamlLines,
 }
 
-/// A text that isn't a value.
+/// An error of YAML or JSON syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub(super) line: Option<u32>,
@@ -49,7 +47,7 @@ pub(super) struct SyntaxError {
     pub(super) remedy: String,
 }
 
-/// What a text holds: its documents, and what is wrong with those that are left out.
+/// The documents of a text, and the errors of broken ones.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     pub(super) documents: Vec<YamlDocument>,
@@ -62,20 +60,20 @@ pub(super) fn parse(file: &str, text: &str) -> Documents {
     if text.trim_start().starts_with('{') { parse_json(file, text) } else { parse_yaml(text) }
 }
 
-/// JSON is read as YAML too, for its lines and for keys that are given twice.
+/// JSON is read as YAML too, for its lines and duplicate keys.
 fn parse_json(file: &str, text: &str) -> Documents {
     let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
     let mut yaml = parse_yaml(text);
     match values {
         Ok(values) => {
             yaml.errors.retain(|error| error.message.contains("is given twice"));
-            // What JSON admits and YAML doesn't has no lines.
+            // JSON that isn't valid YAML has no lines.
             let known = values.len() == yaml.documents.len();
             let mut lines = yaml.documents.into_iter().map(|document| document.lines).filter(|_| known);
             let with_lines = |value| YamlDocument { value, lines: lines.next().unwrap_or_default() };
             Documents { documents: values.into_iter().map(with_lines).collect(), errors: yaml.errors }
         }
-        // `{a: b}` is YAML and no JSON.
+        // `{a: b}` is YAML, but not JSON.
         Err(_) if yaml.errors.is_empty() && !file.ends_with(".json") => yaml,
         Err(error) => {
             let message = format!("not valid JSON: {error}");
@@ -101,8 +99,8 @@ fn parse_yaml(text: &str) -> Documents {
     }
 }
 
-/// The text from the first document marker at or after a line (counted from 1, never the first one), and how many lines
-/// precede it.
+/// The text from the first document marker at or after a line (counted from 1; the first line doesn't count), and the
+/// number of lines before it.
 fn next_document(text: &str, line: usize) -> Option<(&str, usize)> {
     let mut offset = 0;
     for (index, content) in text.split_inclusive('\n').enumerate() {
@@ -142,7 +140,7 @@ enum YamlKey {
     Merge,
 }
 
-/// Reading of a document can't go on.
+/// The error that ends the reading of a document.
 struct Broken {
     line: Option<u32>,
     message: String,
@@ -150,7 +148,7 @@ struct Broken {
 }
 
 impl Builder {
-    /// Reads documents up to the end or to the first that is broken; returns that one's line.
+    /// Reads documents up to the end or to the first broken one, whose line it returns.
     fn read(&mut self, text: &str, into: &mut Documents) -> Option<usize> {
         let mut parser = Parser::new(StrInput::new(text));
         while let Some(event) = parser.next_event() {
@@ -171,7 +169,7 @@ impl Builder {
 
     fn scan_error(&self, error: &ScanError, text: &str) -> SyntaxError {
         let mut line = error.marker().line();
-        // Of a tab that ends a scalar, the scanner gives the scalar's line.
+        // For a tab that ends a scalar, the scanner gives the scalar's line.
         let tabs = text.lines().zip(1_usize..).skip(line.saturating_sub(1)).take(2).find(|(content, _)| {
             let indent = content.len() - content.trim_start().len();
             content.get(..indent).is_some_and(|blank| blank.contains('\t'))
@@ -209,12 +207,12 @@ impl Builder {
             Event::Alias(id) => {
                 let value = self.anchors.get(&id).cloned().ok_or_else(|| Broken {
                     line,
-                    message: "an alias to something that isn't complete yet".to_owned(),
+                    message: "an alias inside its own anchor".to_owned(),
                     remedy: "write the value out",
                 })?;
                 self.aliased = self.aliased.saturating_add(size(&value));
                 if self.aliased > MAX_ALIASED {
-                    let message = format!("aliases stand for more than {MAX_ALIASED} values");
+                    let message = format!("aliases expand to more than {MAX_ALIASED} values");
                     return Err(Broken { line, message, remedy: "write the values out" });
                 }
                 self.begin(line);
@@ -248,7 +246,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Notes where the value begins that comes now, and returns its place. A field begins with its key.
+    /// Records the first line of the next value, and returns its place. A field begins with its key.
     fn begin(&mut self, line: Option<u32>) -> String {
         let (place, line) = match self.frames.last() {
             None => (String::new(), line),
@@ -349,7 +347,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// `<<`: what the map doesn't say itself comes from the other map, or from the first of a list that says it.
+/// `<<`: fields that the map lacks come from the other map, or from the first map of a list that has them.
 fn merge(fields: &mut Map<String, Value>, from: Value, line: Option<u32>) -> Result<(), Broken> {
     match from {
         Value::Object(more) => {
@@ -362,7 +360,7 @@ fn merge(fields: &mut Map<String, Value>, from: Value, line: Option<u32>) -> Res
             values.into_iter().try_for_each(|value| merge(fields, value, line))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            let message = "`<<` of something that isn't a map".to_owned();
+            let message = "`<<` needs a map".to_owned();
             Err(Broken { line, message, remedy: "merge an alias of a map, or a list of them" })
         }
     }
@@ -371,7 +369,7 @@ fn merge(fields: &mut Map<String, Value>, from: Value, line: Option<u32>) -> Res
 fn refuse_tag(tag: Option<&Tag>, line: Option<u32>) -> Result<(), Broken> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {
-            let message = format!("tag `{tag}` means nothing in a manifest");
+            let message = format!("tag `{tag}` isn't supported in a manifest");
             Err(Broken { line, message, remedy: "leave the tag out" })
         }
         Some(_) | None => Ok(()),

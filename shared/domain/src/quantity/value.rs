@@ -31,13 +31,13 @@ impl Quantity {
     /// Nothing.
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
-    /// So many nano-units.
+    /// A quantity in nano-units.
     #[must_use]
     pub const fn from_nanos(nanos: i128, format: Format) -> Self {
         Self { nanos, format }
     }
 
-    /// So many thousandths, such as millicores.
+    /// A quantity in thousandths, such as millicores.
     #[must_use]
     pub const fn from_milli(milli: i64) -> Self {
         Self { nanos: milli as i128 * 1_000_000, format: Format::DecimalSi }
@@ -127,13 +127,13 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_sub(other.nanos), format: self.format_with(other) }
     }
 
-    /// So many times this, capped.
+    /// A multiple of this, capped.
     #[must_use]
     pub fn saturating_mul(self, count: u32) -> Self {
         Self { nanos: self.nanos.saturating_mul(i128::from(count)), format: self.format }
     }
 
-    /// This, or nothing if it is negative.
+    /// This, or zero if it is negative.
     #[must_use]
     pub fn at_least_zero(self) -> Self {
         Self { nanos: self.nanos.max(0), format: self.format }

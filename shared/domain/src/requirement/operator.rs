@@ -33,6 +33,6 @@ pub struct NodeSelectorRequirement {
     pub operator: Operator,
     /// In bytewise order when made by us.
     pub values: Vec<String>,
-    /// At least so many different values have to remain possible.
+    /// The minimum number of different values that must remain possible.
     pub min_values: Option<u32>,
 }

@@ -242,7 +242,7 @@ impl Requirement {
         self.bounds().lte
     }
 
-    /// At least so many different values have to remain possible.
+    /// The minimum number of different values that must remain possible.
     #[must_use]
     pub fn min_values(&self) -> Option<u32> {
         self.min_values

@@ -173,7 +173,7 @@ impl UnavailableKey {
         }
     }
 
-    /// The family of the types that it is about; none where it isn't about types.
+    /// The family of the types that it is about; none if it isn't about types.
     pub(super) fn family(&self) -> Option<&str> {
         match self {
             Self::Offering(offering) | Self::RequestOffering { offering, .. } => {

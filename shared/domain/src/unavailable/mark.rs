@@ -212,7 +212,7 @@ impl Mark {
         }
     }
 
-    /// The mark with the lease in a launch's hand. Nothing where another launch has it, or there is nothing to ask for.
+    /// The mark with its lease held by a launch. `None` if another launch holds it, or the mark has ended.
     #[must_use]
     pub fn leased(&self, probe: Probe) -> Option<Self> {
         match self.state(probe.at) {

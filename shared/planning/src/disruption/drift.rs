@@ -91,7 +91,7 @@ fn of_reservation(
     Some(Drift { reason, since: now, from, to })
 }
 
-/// The class's subnets in an order of their own: theirs changes with their free addresses.
+/// The class's subnets in a stable order: the status's order changes with their free addresses.
 fn named(subnets: &[SubnetId]) -> String {
     let all: BTreeSet<&str> = subnets.iter().map(AsRef::as_ref).collect();
     told(&all.into_iter().collect::<Vec<_>>())

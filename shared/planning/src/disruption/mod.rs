@@ -78,7 +78,7 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
 pub struct Allowance {
     /// The number that the budgets allow.
     pub allowed: u32,
-    /// Nodes that go already or aren't ready.
+    /// Nodes under disruption or not ready.
     pub going: u32,
 }
 
@@ -102,7 +102,7 @@ impl Allowance {
         }
     }
 
-    /// How many more may go.
+    /// How many more may be disrupted.
     #[must_use]
     pub const fn left(self) -> u32 {
         self.allowed.saturating_sub(self.going)
@@ -125,7 +125,7 @@ struct CandidateRank<'a> {
 }
 
 fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Vec<Candidate<'a>> {
-    // A replacement that is waited for stays while its command runs.
+    // A replacement stays while its command waits for it.
     let active: BTreeSet<&CommandId> =
         input.commands.iter().filter(|command| command.is_active()).map(|command| &command.id).collect();
     let awaited = |view: &ClaimView| match &view.claim.role {

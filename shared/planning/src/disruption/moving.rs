@@ -42,7 +42,7 @@ impl SpareCapacity {
         world
     }
 
-    /// Where the pods of a candidate go without it. Nothing is taken yet.
+    /// Where the candidate's pods would run without it. It takes no room yet.
     pub(crate) fn plan(
         &self,
         command: &CommandId,

@@ -81,9 +81,9 @@ pub struct NewCommand {
     pub id: CommandId,
     /// The pool of its candidates.
     pub pool: NodePoolName,
-    /// Why they go.
+    /// The reason of the disruption.
     pub reason: RemovalReason,
-    /// The claims that go.
+    /// The disrupted claims.
     pub candidates: Vec<ClaimName>,
     /// Claims to launch as replacements, and pods that fit elsewhere. Without claims, the candidates drain at once.
     pub replacement: provision::ProvisionPlan,
@@ -173,7 +173,7 @@ pub enum RefusalReason {
         /// The annotation's end, if it has one.
         until: Option<Timestamp>,
     },
-    /// PodDisruptionBudgets don't let a pod go.
+    /// PodDisruptionBudgets forbid the eviction of a pod.
     BlockedByPdb {
         /// The pod.
         pod: NamespacedName,

@@ -28,7 +28,7 @@ impl Dimensions {
         Self(units.into_iter().collect())
     }
 
-    /// Requests of those that the dimensions are of, in whole units.
+    /// Requests in whole units; the dimensions must have been computed from them, too.
     pub(crate) fn need(&self, requests: &ResourceList) -> DenseAmounts {
         // Exact: the unit divides each of them.
         let amount = |nanos: i128, unit: i128| i64::try_from(nanos.div_euclid(unit)).unwrap_or(i64::MAX);

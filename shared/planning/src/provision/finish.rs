@@ -234,7 +234,7 @@ fn narrow<'t>(requirements: &mut Requirements, key: &str, values: impl Iterator<
     requirements.replace(Requirement::one_of(key, values).with_min_values(least));
 }
 
-/// The template's labels and a value for each custom label that has to be there.
+/// The template's labels and a value for each required custom label.
 fn node_labels(template: &BTreeMap<String, String>, requirements: &Requirements) -> BTreeMap<String, String> {
     let mut all = template.clone();
     let own = requirements.iter().filter(|r| r.key() == labels::NODEPOOL || !labels::is_well_known(r.key()));

@@ -146,6 +146,6 @@ pub enum PoolReadiness {
     Ready,
     /// Its node class doesn't exist.
     NodeClassNotFound(NodeClassName),
-    /// Something is waited for.
+    /// Its claims must wait.
     NotReady(Waiting),
 }

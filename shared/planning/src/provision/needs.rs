@@ -262,7 +262,7 @@ impl<'a> Volumes<'a> {
     }
 }
 
-/// A DaemonSet, and what its pod takes of each node.
+/// A DaemonSet, and its pod's share of each node.
 #[derive(Debug)]
 pub(crate) struct Daemon<'a> {
     /// The requests of its pod.

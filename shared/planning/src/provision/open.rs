@@ -13,7 +13,7 @@ use super::input::{PoolInput, PoolStanding};
 pub(crate) enum OpenOfferings {
     /// Available offerings.
     Available,
-    /// Those that a probe may ask for at this time.
+    /// The offerings that a probe may request at this time.
     Due(Timestamp),
     /// Offerings that may be probed at this time as the last resort.
     LastResort(Timestamp),

@@ -83,7 +83,7 @@ pub struct UsableOffering {
     pub capacity_type: CapacityType,
     /// The reservation, for `reserved`.
     pub reservation: Option<OfferedReservation>,
-    /// The price, where it is known.
+    /// The price, if known.
     pub price: Option<UsdPerHour>,
     /// The reason for asking EC2.
     pub asked: AskReason,

@@ -407,7 +407,7 @@ impl Filled {
         }
         let Some(class) = pool.join(self.pattern.class, member.class) else { return false };
         let before = pool.price(self.pattern.class, self.type_index);
-        // A pod that makes the whole claim dearer gets one of its own.
+        // A pod that would make the whole claim dearer gets its own claim.
         if pool.price(class, self.type_index).is_none_or(|price| before.is_some_and(|before| price > before))
         {
             return false;

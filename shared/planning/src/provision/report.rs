@@ -50,7 +50,7 @@ pub struct Unschedulable {
 /// One cause.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnschedulableCause {
-    /// The pool that refused; none where the pod itself can't be placed.
+    /// The pool that refused; none if the pod itself can't be placed.
     pub pool: Option<NodePoolName>,
     /// Why.
     pub reason: Reason,
@@ -90,7 +90,7 @@ pub enum Reason {
     },
     /// The pod doesn't tolerate the pool's taints.
     TaintsNotTolerated {
-        /// Those that it doesn't tolerate.
+        /// The taints that it doesn't tolerate.
         taints: Vec<Taint>,
     },
     /// The pod requires labels that the pool's nodes don't have.
@@ -213,7 +213,7 @@ impl fmt::Display for UnschedulableCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pool {
             Some(pool) if self.reason.waiting().is_none() => write!(f, "NodePool `{pool}`: {}", self.reason),
-            // What is waited for names its own object.
+            // The wait names its own object.
             Some(_) | None => write!(f, "{}", self.reason),
         }
     }
@@ -243,7 +243,7 @@ impl ProvisionReport {
 }
 
 impl Unschedulable {
-    /// The cause nearest to success, which stands for the pod in reports and metrics.
+    /// The cause nearest to success, which represents the pod in reports and metrics.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         self.causes.iter().map(|cause| &cause.reason).max().unwrap_or(&Reason::NoNodePool)

@@ -116,7 +116,7 @@ fn pools_share_a_reservation_and_its_room() {
     second.pool.limits = list(&[("nodes", "2")]);
     let (plan, _) = check(waiting(6, "1.8"), vec![first(), second], &[("cr-a", 3), ("spot", 3)]);
     let of_second = plan.claims.iter().filter(|claim| claim.pool.as_str() == "second").count();
-    assert_eq!(of_second, 2, "what the reservation had no room for was given back to the limits");
+    assert_eq!(of_second, 2, "capacity beyond the reservation returns to the limits");
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Trials {
         self.write(ports, scope, Trial { function: self.function, begun, at, expires_at }).await;
     }
 
-    /// Writes that it came to its end.
+    /// Records the end of the invocation.
     pub(super) async fn end<P: Ports>(&mut self, ports: &P, scope: &WakeScope) {
         let at = ports.now();
         let trial = Trial { function: self.function, begun: 0, at, expires_at: at };
@@ -87,7 +87,7 @@ impl Trials {
             WakeScope::Cluster(cluster) => cluster,
         };
         let write: Write = put(keys::trial(cluster, self.function), &trial);
-        // A hint that isn't written is one that is missing.
+        // It is only a hint, so a failed write is ignored.
         let _ = ports.table().commit(&content_commit(Vec::new(), vec![write])).await;
         self.of.insert(cluster.clone(), trial);
     }

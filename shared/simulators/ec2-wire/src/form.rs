@@ -116,7 +116,7 @@ impl FormFields {
     }
 }
 
-/// A percent-encoded text; none where it isn't one.
+/// A percent-encoded text; none if it isn't one.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

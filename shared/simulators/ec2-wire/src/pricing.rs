@@ -40,7 +40,7 @@ struct PriceFilter {
     value: String,
 }
 
-/// The answer to a request: status and document; none where no answer comes.
+/// The answer to a request: status and document; none if no answer comes.
 pub(crate) async fn answer(twin: &RegionTwin, target: &[u8], body: &[u8]) -> Option<(u16, String)> {
     match products(twin, target, body).await {
         Ok(document) => Some((200, document.to_string())),

@@ -36,7 +36,7 @@ impl Xml {
         });
     }
 
-    /// An element with a text, where there is one.
+    /// An element with a text, if there is one.
     pub(crate) fn maybe(&mut self, tag: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.text(tag, value);
@@ -52,7 +52,7 @@ impl Xml {
         });
     }
 
-    /// A list of texts, where there is one.
+    /// A list of texts, if there is one.
     pub(crate) fn texts(&mut self, tag: &str, items: Option<&Vec<String>>) {
         if let Some(items) = items {
             self.within(tag, |xml| items.iter().for_each(|item| xml.text("item", item)));

@@ -126,7 +126,7 @@ impl RegionTwin {
         self.with(|state| state.add_reservation(made))
     }
 
-    /// Ends a capacity reservation: its instances go on, in none.
+    /// Ends a capacity reservation: its instances keep running without one.
     ///
     /// # Errors
     /// [`NotPossible`] for one that doesn't exist.

@@ -39,7 +39,7 @@ pub(super) struct UsedToken {
     until: Timestamp,
 }
 
-/// What an instance has of the request that launches it.
+/// The parts of the launch request that an instance inherits.
 #[derive(Clone, Copy)]
 struct LaunchOrigin<'a> {
     token: &'a ClientToken,

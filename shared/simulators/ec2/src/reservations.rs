@@ -51,7 +51,7 @@ impl TwinState {
         Ok(())
     }
 
-    /// Ends a reservation: its instances go on, in none.
+    /// Ends a reservation: its instances keep running without one.
     pub(super) fn end_reservation(&mut self, id: &ReservationId) -> Result<(), NotPossible> {
         if self.reservations.remove(id).is_none() {
             return refuse(format!("reservation `{id}` doesn't exist"));

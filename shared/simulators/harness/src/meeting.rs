@@ -11,7 +11,7 @@ use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage,
 use super::over::Over;
 use super::{FunctionWorld, held};
 
-/// Whether a commit is the one that another comes before.
+/// Whether another commit must come before this one.
 type Meets = Box<dyn Fn(&Commit) -> bool + Send>;
 
 /// A world's ports, with another's commit on its way.

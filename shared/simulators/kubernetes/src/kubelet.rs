@@ -103,7 +103,7 @@ impl ClusterState {
         }
     }
 
-    /// Until when a pod may stay in spite of the taints; nothing where it may for ever.
+    /// Until when a pod may stay in spite of the taints; `None` if it may stay for ever.
     fn tolerated_until(&self, pod: &Value, taints: &[&Value]) -> Option<Timestamp> {
         let tolerations = object::tolerations(pod);
         let until = |value: &&Value| {

@@ -116,7 +116,7 @@ impl SimulatedCluster {
     }
 
     fn state(&self) -> MutexGuard<'_, ClusterState> {
-        // A panic in another test thread leaves nothing half done that matters here.
+        // A panic in another test thread leaves no inconsistency that matters here.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -162,7 +162,7 @@ impl ObjectStore {
         Ok(object)
     }
 
-    /// Changes an object in place; see [`ObjectStore::update`]. Nothing where it doesn't exist.
+    /// Changes an object in place, if it exists; see [`ObjectStore::update`].
     pub(super) fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
         if let Some(old) = self.get(key) {
             let mut object = Value::clone(old);

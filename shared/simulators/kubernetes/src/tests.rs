@@ -183,7 +183,7 @@ fn a_lost_instance_loses_its_node_and_its_pods_come_back_elsewhere() {
     cluster.remove_instance("aws:///us-east-1a/i-a");
     cluster.add_node(node("b"));
     run(&cluster, 99);
-    assert_eq!(cluster.pods_by_node()["a"].len(), 2, "nobody has noticed yet");
+    assert_eq!(cluster.pods_by_node()["a"].len(), 2, "no controller has noticed yet");
     run(&cluster, 100);
     let lost = cluster.object(Kind::Node, "", "a").unwrap();
     assert_eq!(object::condition(&lost, "Ready"), Some("Unknown"));

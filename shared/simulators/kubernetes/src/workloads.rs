@@ -125,7 +125,7 @@ impl ClusterState {
         }
     }
 
-    /// The pods beyond the wanted number go: those that no node has first, then by name.
+    /// Deletes the pods beyond the wanted number: unbound ones first, then by name.
     fn delete_surplus(&mut self, active: &[Object], wanted: usize) {
         let mut pods: Vec<&Object> = active.iter().collect();
         pods.sort_by_key(|pod| (text(pod, "/spec/nodeName").is_some(), object::name(pod)));

@@ -43,7 +43,7 @@ const INVOCATION_MILLIS: u64 = 20;
 /// How long a call of the table takes, with room: DynamoDB answers within single-digit milliseconds.
 const TABLE_CALL_MILLIS: u64 = 5;
 
-/// How long a call of EC2 takes. Those that list much take longer, those of launches too; most take less.
+/// The duration of an EC2 call. Long lists and launches take longer; most calls take less.
 const EC2_CALL_MILLIS: u64 = 150;
 
 /// Lambda polls an idle standard queue with five parallel long polls (Lambda's guide, "Understanding polling and

@@ -223,7 +223,7 @@ impl TaskGate {
         match std::mem::replace(&mut *state, GateState::Open) {
             GateState::Waiting(delay) => TaskStop::For(delay),
             GateState::Crashed => TaskStop::Crashed,
-            // A future that is pending for another reason than its gate would never go on.
+            // A future that is pending for another reason than its gate would never continue.
             GateState::Open => TaskStop::For(SignedDuration::ZERO),
         }
     }

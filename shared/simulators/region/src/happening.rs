@@ -12,7 +12,7 @@ tenon_domain::words! {
         Decision = "decision",
         /// An action of a function or the agent.
         Action = "action",
-        /// A Node came, changed or went.
+        /// A Node was created, changed or deleted.
         Node = "node",
         /// Pods changed.
         Pod = "pod",

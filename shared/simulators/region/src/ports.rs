@@ -62,7 +62,7 @@ pub struct LocalPorts {
     gate: TaskGate,
 }
 
-/// What a task's calls go through, and where its doorbells go.
+/// The gates of a task's calls, and the target of its doorbells.
 #[derive(Clone)]
 pub struct TaskOutlet {
     /// Its gate.

@@ -146,7 +146,7 @@ impl Site {
         self.voice = voice;
     }
 
-    /// Since when the agent is there with nothing under way; nothing while it is silent or busy.
+    /// Since when the agent is idle; `None` while it is silent or busy.
     #[must_use]
     pub const fn agent_free_since(&self) -> Option<Timestamp> {
         match (&self.agent, self.voice) {

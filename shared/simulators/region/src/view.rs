@@ -73,7 +73,7 @@ impl SimulatedRegion {
         self.kept.commands.of(&self.table, cluster, items::keys::COMMAND)
     }
 
-    /// A cluster's pods; of one that isn't in this process, as its agent last reported them.
+    /// A cluster's pods; for a cluster outside this process, as its agent last reported them.
     #[must_use]
     pub fn pod_counts(&self, cluster: &ClusterName) -> PodCounts {
         if let Some(site) = self.site(cluster) {

@@ -154,7 +154,7 @@ fn bounds<'a>(query: &'a Query, successor: Option<&'a str>) -> (Bound<&'a str>, 
     (low, high)
 }
 
-/// The first text after all that begin with the prefix; nothing where there is none.
+/// The first text after all that begin with the prefix, if there is one.
 fn successor(prefix: &str) -> Option<String> {
     let mut rest = prefix.to_owned();
     while let Some(last) = rest.pop() {

@@ -19,7 +19,7 @@ pub struct PoolBudgets {
 }
 
 impl PoolBudgets {
-    /// Those of an object, if it is a NodePool.
+    /// The budgets of an object, if it is a NodePool.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

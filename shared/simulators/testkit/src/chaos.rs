@@ -109,7 +109,7 @@ impl Hooks for Chaos {
                 CallFate::Crash
             }
             (Weather::Storm, 3..=9) => CallFate::Fail,
-            // A table that only throttles is waited for.
+            // Tasks wait for a throttled table.
             (Weather::Storm, 10..=12) => CallFate::Break,
             (Weather::Storm, 13..=212) => CallFate::Delay(milliseconds(state.dice.between(1, 400))),
             (Weather::Storm, 213..=222) if site.call == "table.commit" => CallFate::Conflict,

@@ -238,7 +238,7 @@ impl Doings {
         let index = usize::try_from(dice.below(u64::try_from(self.images.len()).unwrap_or(0))).unwrap_or(0);
         if index < self.images.len() {
             let image = self.images.remove(index);
-            // One that failed or is pending can't be disabled; the other way always works.
+            // A failed or pending image can't be disabled; enabling always works.
             if dice.permille(500) || region.twin().disable_image(&image).is_err() {
                 let _ = region.twin().deregister_image(&image);
             }

@@ -42,7 +42,9 @@ pub(crate) fn invariant_deleted_are_tainted(
         // A conflict during tainting is repeated within this time.
         let looked = site.agent_looked_at().duration_since(deleted) > TAINTED_WITHIN;
         if late || (looked && !is_tainted(&node)) {
-            let text = format!("Node {name} of NodeClaim {claim} was deleted at {deleted} and isn't tainted");
+            let text = format!(
+                "Node {name} of NodeClaim {claim} is deleted since {deleted}: its taint is late or missing"
+            );
             return Err((Invariant::DeletedAreTainted, text));
         }
     }

@@ -43,7 +43,7 @@ pub fn drought(options: SimulationOptions) -> Result<(), Box<Violation>> {
     let violation =
         |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
     let Some(mut drought) = Drought::new(options) else {
-        let found = "the world of this seed can't be made".to_owned();
+        let found = "can't set up the world of this seed".to_owned();
         return Err(violation(0, Timestamp::UNIX_EPOCH, (Invariant::OneProbe, found)));
     };
     for step in 0..options.steps {
@@ -150,8 +150,9 @@ impl Drought {
                 let asked = its.max().map_or(since, |asked| asked.max(since));
                 if now.duration_since(asked) > LAST_RESORT + LOOK_SLACK {
                     let name = at(&pod, "/metadata/name").and_then(Value::as_str).unwrap_or_default();
-                    let text =
-                        format!("pod {name} of {cluster} waits, and nothing was asked for since {asked}");
+                    let text = format!(
+                        "pod {name} of {cluster} is pending, but no suitable offering was requested since {asked}"
+                    );
                     return Err((Invariant::NobodyWaitsLonger, text));
                 }
                 waits.insert(uid(&pod).to_owned(), since);

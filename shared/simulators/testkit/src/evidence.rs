@@ -54,7 +54,7 @@ pub struct EvidenceSeen {
     catalog: Option<Item>,
     /// The sampled pointers, in their order.
     parts: BTreeMap<CatalogPart, Vec<PartMeta>>,
-    /// When the agent last spoke, at the look before and at this one.
+    /// The agent's last report, as of the previous look and of this one.
     heard: [Option<Timestamp>; 2],
     /// The times of both samples.
     looked: [Timestamp; 2],
@@ -89,7 +89,7 @@ pub fn invariant_evidence_held(
 }
 
 impl EvidenceSeen {
-    /// Learns when the agent last spoke.
+    /// Records the time of the agent's last report.
     fn hear(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let time = |key: &Key, name: &str| -> Option<Timestamp> {
             region.table().peek(key)?.get(name)?.as_text()?.parse().ok()
@@ -127,11 +127,11 @@ impl EvidenceSeen {
         Ok(())
     }
 
-    /// Judges the decisions of since the last look.
+    /// Judges the decisions since the last look.
     fn judge(&mut self, now: &Backup, cluster: &ClusterName) -> Found {
         for (key, item) in now.changed_since(self.read.as_ref(), &format!("JOURNAL#{cluster}#")) {
             let Ok(record) = items::journal_from_item(&key, item) else { continue };
-            // The day's line has less than the record.
+            // The day's index lacks the evidence; only full records are judged.
             if record.by.is_empty() || !self.judged.insert(key) {
                 continue;
             }
@@ -158,12 +158,12 @@ impl EvidenceSeen {
             return if pointers.iter().any(|pointer| is_named(pointer) || arrived(pointer)) {
                 Ok(())
             } else {
-                found(format!("{} is made before `{part}` arrived", said()))
+                found(format!("{} was decided before `{part}` arrived", said()))
             };
         };
         let age = record.at.duration_since(refreshed_at);
         if age > stale_after(part) {
-            return found(format!("{} is made from `{part}` of {refreshed_at}", said()));
+            return found(format!("{} was decided from stale `{part}` of {refreshed_at}", said()));
         }
         if record.decision != Decision::Planned {
             return Ok(());
@@ -171,7 +171,10 @@ impl EvidenceSeen {
         let newest = pointers.iter().map(|pointer| pointer.generation).max().unwrap_or(0);
         match record.evidence.get(part.as_str()) {
             Some(generation) if (1..=newest).contains(generation) => Ok(()),
-            generation => found(format!("{} is made from generation {generation:?} of `{part}`", said())),
+            generation => found(format!(
+                "{} was decided from generation {generation:?} of `{part}`, which didn't exist",
+                said()
+            )),
         }
     }
 
@@ -180,12 +183,15 @@ impl EvidenceSeen {
         let [looked_before, looked] = self.looked;
         let [before, now] = self.heard;
         if record.evidence.get("snapshot").is_none_or(|generation| *generation == 0) {
-            return found(format!("{} was planned without the agent's word", record.subject));
+            return found(format!("{} was planned without a snapshot", record.subject));
         }
         let known = before == now && (looked_before..=looked).contains(&record.at);
         let stale = now.is_none_or(|heard| record.at.duration_since(heard) > SNAPSHOT_STALE_AFTER);
         if known && stale {
-            return found(format!("{} was planned from the agent's word of {now:?}", record.subject));
+            return found(format!(
+                "{} was planned from a stale snapshot, last confirmed at {now:?}",
+                record.subject
+            ));
         }
         Ok(())
     }
@@ -221,9 +227,9 @@ fn check_whole(region: &SimulatedRegion, meta: &CatalogMeta, part: CatalogPart, 
     let generation = pointer.generation;
     match read.map(|mut parts| parts.remove(&part)) {
         Ok(Some(whole)) if whole.data.count() as u64 == pointer.count && pointer.count > 0 => Ok(()),
-        Ok(_) => {
-            found(format!("generation {generation} of `{part}` is empty, or less than its pointer says"))
-        }
+        Ok(_) => found(format!(
+            "generation {generation} of `{part}` is empty, or has fewer entries than its pointer says"
+        )),
         Err(error) => found(format!("generation {generation} of `{part}` is half-written: {error}")),
     }
 }

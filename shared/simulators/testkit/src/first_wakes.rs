@@ -29,11 +29,11 @@ use crate::sabotage::Sabotage;
 use crate::standing::standing;
 use crate::world::{CLUSTER, image, node_class};
 
-/// Until the first wake the cluster makes its pods.
+/// Before the first wake, the cluster creates its pods.
 const BEFORE: SignedDuration = SignedDuration::from_secs(5);
-/// From one wake to the next: a queue waits a second for its batch.
+/// The time between wakes: a queue waits a second for its batch.
 const BETWEEN: SignedDuration = SignedDuration::from_secs(2);
-/// Until then no schedule rings: nothing but the first wakes does.
+/// No schedule runs before this time, so that only the first wakes act.
 const SCHEDULES_FROM: SignedDuration = SignedDuration::from_secs(30);
 /// When to check whether the region has settled, in seconds. Waits are looked at again after a minute; crashed
 /// invocations after six minutes, and the sweep comes three later.
@@ -104,10 +104,10 @@ impl Failing {
     }
 }
 
-/// A call that fails: the how-manieth of all tasks' calls, from 0.
+/// A failing call, by its number among all tasks' calls, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallFault {
-    /// Which call.
+    /// The call's number.
     pub call: u64,
     /// How.
     pub failing: Failing,
@@ -116,7 +116,7 @@ pub struct CallFault {
 /// A history to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstWakes {
-    /// In which order functions wake.
+    /// The order of the functions' wakes.
     pub order: WakeOrder,
     /// The fault.
     pub fault: Option<CallFault>,
@@ -162,8 +162,8 @@ impl FirstWakes {
         }
         let differs = |(a, b): &(&String, &String)| a != b;
         let text = match played.standing.iter().zip(&expected).find(differs) {
-            Some((is, expected)) => format!("`{is}` where the canonical order has `{expected}`"),
-            None => format!("{} lines, {} in the canonical order", played.standing.len(), expected.len()),
+            Some((is, expected)) => format!("`{is}`, but `{expected}` in the canonical order"),
+            None => format!("{} lines, but {} in the canonical order", played.standing.len(), expected.len()),
         };
         Err(self.violation(at, Invariant::OrdersAgree, text))
     }
@@ -175,11 +175,11 @@ impl FirstWakes {
         self.play_until_settled(&LOOKS).map(|(played, _)| played)
     }
 
-    /// Plays it until it has settled at one of the looks, or to the last of them; when that is.
+    /// Plays it until a look finds it settled, or until the last look; returns that time.
     fn play_until_settled(self, looks: &[i64]) -> Result<(FirstWakesOutcome, Timestamp), Box<Violation>> {
         let hooks = Arc::new(OneFault::new(self.fault, self.sabotage));
         let unmade = |what: &str| {
-            self.violation(Timestamp::UNIX_EPOCH, Invariant::OrdersAgree, format!("no {what} can be made"))
+            self.violation(Timestamp::UNIX_EPOCH, Invariant::OrdersAgree, format!("can't set up the {what}"))
         };
         let options = scenario::SetupOptions {
             hooks: Arc::<OneFault>::clone(&hooks),
@@ -224,7 +224,7 @@ impl FirstWakes {
     }
 }
 
-/// How many calls of ports the canonical order takes until its region has settled.
+/// The number of port calls of the canonical order until its region has settled.
 #[must_use]
 pub fn calls() -> u64 {
     static CALLS: OnceLock<u64> = OnceLock::new();
@@ -244,7 +244,7 @@ fn reference(at: Timestamp) -> Vec<String> {
     kept.entry(at).or_insert_with(played).clone()
 }
 
-/// Whether nothing is left to do, and nothing is missing that only comes.
+/// Whether no work is left, and everything expected has arrived.
 fn has_settled(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
     let pods = region.pod_counts(cluster);
     region.unsettled().0.is_empty()
@@ -261,7 +261,7 @@ struct FirstWakesRun {
 }
 
 impl FirstWakesRun {
-    /// Runs the region until then, and checks at every moment.
+    /// Runs the region until a time, and checks the invariants at every moment.
     fn pass(&mut self, until: Timestamp) -> Result<(), Box<Violation>> {
         while self.region.step(until).is_some() {
             invariant_evidence_held(&self.region, &self.cluster, &mut self.seen)
@@ -339,7 +339,7 @@ fn deployment(name: &str, capacity_type: &str, zone: &str, replicas: u32) -> ser
     })
 }
 
-/// Lets every call go but one.
+/// Lets all calls but one pass.
 struct OneFault {
     fault: Option<CallFault>,
     sabotage: Option<Sabotage>,

@@ -1,8 +1,7 @@
 //! Invariants: they hold at every step, whatever went wrong before.
 //!
-//! Each is a function of the region's moment and of the history, and a [`crate::Sabotage`] in the tests breaks each.
-//! None calls the code that it judges: the meaning of budgets, claims and marks is written here a second time, from
-//! the documents.
+//! Each is a function of the region's current state and of the history, and a [`crate::Sabotage`] in the tests breaks
+//! each. None calls the code under test: this module implements budgets, claims and marks again, from the docs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,14 +16,14 @@ use tenon_ec2::port::ImageState;
 use crate::crowded::CrowdedOut;
 use crate::history::{ClusterMoment, History};
 
-/// How long an instance of ours may be without a claim: EC2 shows it late, the audit comes every ten minutes, and
-/// some audits fail; five are terminated in an hour.
+/// How long an instance of Tenon may lack a claim: EC2 shows it late, the audit runs every ten minutes, some audits
+/// fail, and Tenon terminates only five orphans an hour.
 pub const UNOWNED_GRACE: SignedDuration = SignedDuration::from_mins(75);
 
 /// How long a pod that fits may be pending after the last fault.
 pub const PENDING_GRACE: SignedDuration = SignedDuration::from_mins(40);
 
-/// How long a pod may wait for a plan while claims step: a look every few seconds, and a lost race now and then.
+/// How long a pod may wait for a plan while claims step: the provisioner looks every few seconds and may lose races.
 pub const PLAN_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// How long a claim with a ready Node counts its planned pods, while kube-scheduler binds them.
@@ -35,7 +34,7 @@ tenon_domain::words! {
     pub enum Invariant {
         /// Every claim has at most one instance, and no instance two claims.
         OneInstancePerClaim,
-        /// No instance of ours is without a claim for longer than the grace period.
+        /// No instance of Tenon lacks a claim for longer than the grace period.
         NothingUnowned,
         /// A claim's state never goes back.
         StatesGoForward,
@@ -55,9 +54,9 @@ tenon_domain::words! {
         NoStarvation,
         /// The journal explains every launch and termination.
         JournalExplains,
-        /// A restored table kills nothing.
+        /// After a restore of the table, no healthy instance is terminated.
         RestoreKillsNothing,
-        /// No decision is made on evidence that isn't there, is too old or half-written.
+        /// No decision uses missing, stale or half-written evidence.
         EvidenceHeld,
         /// Every order of first wakes, with any failing call, ends in the same state.
         OrdersAgree,
@@ -81,7 +80,7 @@ tenon_domain::words! {
         DeletedAreTainted,
         /// Classes resolve to images that their spec selects, and to none of strangers.
         ImagesSelected,
-        /// Somebody is told of each pod that gets no node.
+        /// Each pod that gets no node has a finding and an Event.
         NothingSilent,
     }
 }
@@ -91,11 +90,11 @@ tenon_domain::words! {
 pub struct Violation {
     /// Which.
     pub invariant: Invariant,
-    /// The seed that plays it again.
+    /// The seed that replays it.
     pub seed: u64,
-    /// At which step.
+    /// The step.
     pub step: u32,
-    /// When.
+    /// The virtual time.
     pub at: Timestamp,
     /// The finding.
     pub found: String,
@@ -104,7 +103,7 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { invariant, seed, step, at, found } = self;
-        write!(f, "{invariant:?} doesn't hold: seed {seed}, step {step}, {at}: {found}")
+        write!(f, "{invariant:?} is violated (seed {seed}, step {step}, {at}): {found}")
     }
 }
 
@@ -123,14 +122,15 @@ pub fn invariant_one_instance_per_claim(moment: &ClusterMoment) -> Found {
     for claim in &moment.claims {
         let Some(instance) = claim.state.instance() else { continue };
         if let Some(other) = owners.insert(&instance.id, claim) {
-            let text = format!("{} belongs to {} and to {}", instance.id, other.name, claim.name);
+            let text =
+                format!("instance {} belongs to both claims {} and {}", instance.id, other.name, claim.name);
             return found(Invariant::OneInstancePerClaim, text);
         }
     }
     Ok(())
 }
 
-/// No instance of ours is without a claim for longer than the grace period.
+/// No instance of Tenon lacks a claim for longer than the grace period.
 ///
 /// # Errors The invariant, and the finding.
 pub fn invariant_nothing_unowned(moment: &ClusterMoment, history: &mut History) -> Found {
@@ -147,7 +147,7 @@ pub fn invariant_nothing_unowned(moment: &ClusterMoment, history: &mut History) 
         let since = *history.unowned_since.entry(id.clone()).or_insert(moment.at);
         let age = moment.at.duration_since(since);
         if age > UNOWNED_GRACE && history.restored_at.is_none() {
-            return found(Invariant::NothingUnowned, format!("{id} runs without a claim since {since}"));
+            return found(Invariant::NothingUnowned, format!("instance {id} has had no claim since {since}"));
         }
     }
     Ok(())
@@ -160,11 +160,12 @@ pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History
     for claim in &moment.claims {
         if let Some(before) = history.claims.get(&claim.name) {
             if claim.phase() < before.phase() {
-                let text = format!("{} went from {} back to {}", claim.name, before.phase(), claim.phase());
+                let text =
+                    format!("claim {} went back from {} to {}", claim.name, before.phase(), claim.phase());
                 return found(Invariant::StatesGoForward, text);
             }
             if claim.revision < before.revision {
-                let text = format!("{} went from revision {} back", claim.name, before.revision);
+                let text = format!("claim {} went back from revision {}", claim.name, before.revision);
                 return found(Invariant::StatesGoForward, text);
             }
         }
@@ -194,7 +195,8 @@ pub fn invariant_pods_counted_once(
                 if let Some(other) = counted.insert(&pod.uid, &claim.name)
                     && *other != claim.name
                 {
-                    let text = format!("{} is counted on {other} and on {}", pod.name, claim.name);
+                    let text =
+                        format!("pod {} is counted on both claims {other} and {}", pod.name, claim.name);
                     return found(Invariant::PodsCountedOnce, text);
                 }
             }
@@ -217,7 +219,7 @@ pub fn invariant_images_available(
             if matches!(state, None | Some(ImageState::Pending | ImageState::Failed)) {
                 return found(
                     Invariant::ImagesAvailable,
-                    format!("a launch asked for {image}, which was {state:?}"),
+                    format!("a launch request names image {image}, whose state was {state:?}"),
                 );
             }
         }
@@ -225,7 +227,8 @@ pub fn invariant_images_available(
     history.requests_judged = requests.len();
     match launches.iter().find(|launch| launch.image_state != ImageState::Available) {
         Some(launch) => {
-            let text = format!("{} was launched from {}", launch.instance, launch.image);
+            let text =
+                format!("instance {} runs image {}, which isn't available", launch.instance, launch.image);
             found(Invariant::ImagesAvailable, text)
         }
         None => Ok(()),
@@ -257,13 +260,13 @@ pub fn invariant_pod_budgets_hold(
 ) -> Found {
     for eviction in evictions.iter().skip(history.evictions_judged) {
         if let Some((budget, _)) = eviction.budgets.iter().find(|(_, allowed)| *allowed == 0) {
-            let text = format!("{} was evicted although budget {budget} allowed none", eviction.pod);
+            let text = format!("pod {} was evicted, but budget {budget} allowed no disruption", eviction.pod);
             return found(Invariant::PodBudgetsHold, text);
         }
     }
     history.evictions_judged = evictions.len();
     for deletion in &moment.pod_deletions {
-        // A claim that is interrupted before its Node registered doesn't know the Node; its instance does.
+        // A claim that is interrupted before its Node registered has no Node name; its instance has.
         let instances: BTreeSet<&InstanceId> = moment
             .instances
             .iter()
@@ -275,7 +278,8 @@ pub fn invariant_pod_budgets_hold(
         };
         let mut reasons = moment.claims.iter().filter(held).filter_map(|claim| claim.state.removal());
         if !reasons.any(has_deadline) {
-            let text = format!("{} of {} was deleted, not evicted", deletion.pod, deletion.node);
+            let text =
+                format!("pod {} of node {} was deleted instead of evicted", deletion.pod, deletion.node);
             return found(Invariant::PodBudgetsHold, text);
         }
     }
@@ -305,7 +309,7 @@ pub fn invariant_pods_run(at: Timestamp, waiting: &BTreeSet<String>, history: &m
     for pod in waiting {
         let since = *history.pending_since.entry(pod.clone()).or_insert(at);
         if at.duration_since(since) > PENDING_GRACE {
-            return found(Invariant::PodsRun, format!("pod {pod} waits since {since}, though it fits"));
+            return found(Invariant::PodsRun, format!("pod {pod} fits, but is pending since {since}"));
         }
     }
     Ok(())
@@ -326,20 +330,20 @@ pub fn invariant_no_starvation(at: Timestamp, uncounted: &BTreeSet<String>, hist
     Ok(())
 }
 
-/// Each of our launches and terminations has a record.
+/// Each launch and termination of Tenon has a record.
 ///
 /// # Errors The invariant, and the finding.
 pub fn invariant_journal_explains(moment: &ClusterMoment, history: &History) -> Found {
     for record in &moment.instances {
         let Some(launch) = record.instance.tags.get(tenon_domain::tags::LAUNCH) else { continue };
         if !history.journal.launches.contains(launch) {
-            let text = format!("no record explains launch {launch} of {}", record.instance.id);
+            let text = format!("the journal lacks launch {launch} of instance {}", record.instance.id);
             return found(Invariant::JournalExplains, text);
         }
         let by_us =
             record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
         if by_us && !history.journal.terminations.contains(record.instance.id.as_str()) {
-            let text = format!("no record explains why {} was terminated", record.instance.id);
+            let text = format!("the journal lacks the termination of instance {}", record.instance.id);
             return found(Invariant::JournalExplains, text);
         }
     }
@@ -354,8 +358,10 @@ pub fn invariant_restore_kills_nothing(moment: &ClusterMoment, history: &History
         let by_us =
             record.instance.state_reason.as_ref().is_some_and(|r| r.code == "Client.UserInitiatedShutdown");
         if by_us && record.instance.state.is_going() {
-            let text =
-                format!("{} was well when the table was restored, and was terminated", record.instance.id);
+            let text = format!(
+                "instance {} was healthy at the restore, but Tenon terminated it",
+                record.instance.id
+            );
             return found(Invariant::RestoreKillsNothing, text);
         }
     }
@@ -391,13 +397,12 @@ impl SettledRegion {
     }
 }
 
-/// A settled region that is looked at again stays as it is.
+/// Another look doesn't change a settled region.
 ///
-/// # Errors
-/// The invariant and what was found.
+/// # Errors The invariant, and the finding.
 pub fn invariant_settled_stays(before: &SettledRegion, after: &SettledRegion) -> Found {
     if before == after {
         return Ok(());
     }
-    found(Invariant::SettledStays, format!("was {before:?}, is {after:?}"))
+    found(Invariant::SettledStays, format!("the settled region changed from {before:?} to {after:?}"))
 }

@@ -35,18 +35,21 @@ pub fn invariant_learned_is_reported(region: &SimulatedRegion) -> Found {
         };
         let Some(stated) = stated(&record.instance_type) else { continue };
         let Some(cluster) = &record.cluster else {
-            return found(Invariant::LearnedIsReported, format!("{key} doesn't say whose Nodes reported it"));
+            return found(
+                Invariant::LearnedIsReported,
+                format!("{key} doesn't name the cluster that reported it"),
+            );
         };
         let LearnedMemory(learned) = record.memory;
         if learned > stated {
-            let text = format!("{key} says {learned} bytes, and EC2 states {stated}");
+            let text = format!("{key} has {learned} bytes, more than EC2's {stated}");
             return found(Invariant::LearnedWithinStated, text);
         }
         let LearnedMemory(reported) = reported_memory(stated, &record.instance_type, &record.image);
         if learned != reported
             || *sk != *format!("LEARNED#{}#{}#{cluster}", record.instance_type, record.image)
         {
-            let text = format!("{key} says {learned} bytes, and kubelets report {reported}");
+            let text = format!("{key} has {learned} bytes, but kubelets report {reported}");
             return found(Invariant::LearnedIsReported, text);
         }
     }
@@ -96,7 +99,7 @@ fn room_on(instance_type: &InstanceType, image: &ImageId) -> Option<u64> {
     Some(reported.saturating_sub((255 + 11 * pods + 100) * MIB))
 }
 
-/// Bytes that EC2 states of a type of the worlds.
+/// The memory of a type according to EC2, in bytes.
 fn stated(instance_type: &InstanceType) -> Option<u64> {
     let (_, gibibytes, _) = SIZES.iter().find(|(name, ..)| *name == instance_type.as_str())?;
     Some(gibibytes * 1024 * MIB)

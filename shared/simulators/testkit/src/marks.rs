@@ -163,7 +163,7 @@ pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
     for MarkChange { before, after } in &seen.changes {
         let hold = after.until.duration_since(after.asked_at);
         if after.count > 0 && !(FIRST_HOLD..=MOST_HOLD).contains(&hold) {
-            let text = format!("{} holds for {hold:#} after {} refusals", after.key, after.count);
+            let text = format!("mark {} holds for {hold:#} after {} refusals", after.key, after.count);
             return found(Invariant::HoldsBounded, text);
         }
         let same = before.as_ref().filter(|before| before.since == after.since && before.count > 0);
@@ -179,8 +179,10 @@ pub fn invariant_holds_bounded(seen: &MarksSeen) -> Found {
             }
         };
         if u64::from(after.count.saturating_sub(from)) > probes {
-            let text =
-                format!("{} counts {} after {from}, with {probes} probes at most", after.key, after.count);
+            let text = format!(
+                "mark {} went from {from} to {} refusals with at most {probes} probes",
+                after.key, after.count
+            );
             return found(Invariant::HoldsBounded, text);
         }
     }
@@ -212,7 +214,9 @@ pub fn invariant_marks_clear(region: &SimulatedRegion, seen: &MarksSeen) -> Foun
             && launch.created_at > mark.known_since
         {
             let (launch, asked_at) = (&launch.id, mark.mark.asked_at);
-            let text = format!("{launch} got an instance of {offering}, which is marked since {asked_at}");
+            let text = format!(
+                "launch {launch} got an instance of {offering}, but its mark of {asked_at} isn't cleared"
+            );
             return found(Invariant::MarksClear, text);
         }
     }

@@ -24,7 +24,7 @@ impl Dice {
         first.saturating_add(self.below(last.saturating_sub(first).saturating_add(1)))
     }
 
-    /// True so often in a thousand.
+    /// True with this probability in a thousand.
     pub(crate) fn permille(&mut self, chance: u64) -> bool {
         self.below(1000) < chance
     }

@@ -55,7 +55,7 @@ tenon_domain::words! {
         /// After a restore, instances of unknown launches look like those of a known one, and the agent doesn't report
         /// Nodes. Either alone terminates nothing: an unknown launch halts the cluster, and a Node keeps its instance.
         StrangersAdopted,
-        /// The provisioner takes a part of the catalogue that never arrived for an empty one that is fresh.
+        /// The provisioner treats a missing part of the catalogue as empty and fresh.
         EmptyBelieved,
         /// Every refusal counts.
         StormsCountEach,
@@ -77,7 +77,7 @@ tenon_domain::words! {
         DeletionsUntainted,
         /// Strangers' images look like our own.
         StrangersOwned,
-        /// What a function refuses isn't written where the agent reads it.
+        /// A function's refusals are missing in the item that the agent reads.
         RefusalsUntold,
     }
 }
@@ -145,7 +145,7 @@ impl Sabotage {
         }
     }
 
-    /// Pointers to empty parts stand where there are none, and so do the parts.
+    /// Missing parts seem to exist, empty, and so do their pointers.
     pub(crate) fn tamper_items(self, task: &str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
         if self != Self::EmptyBelieved || task != "provisioner" {
             return;
@@ -226,7 +226,7 @@ impl Sabotage {
         }
     }
 
-    /// The agent's patches leave out the taint of Nodes that go.
+    /// The agent's patches leave out the taint of Nodes under deletion.
     pub(crate) fn tamper_patch(self, patch: &mut serde_json::Value) {
         if self == Self::DeletionsUntainted
             && let Some(taints) = patch.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut)

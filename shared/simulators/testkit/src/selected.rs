@@ -31,14 +31,17 @@ pub fn invariant_images_selected(
     for class in region.classes(cluster) {
         let found = |text: String| Err((Invariant::ImagesSelected, text));
         if let Some(image) = class.images.iter().find(|image| strangers.contains_key(&image.id)) {
-            return found(format!("class {} resolves to {}, which a stranger made", class.name, image.id));
+            return found(format!(
+                "class {} resolved to {}, an image of another account",
+                class.name, image.id
+            ));
         }
         let names = manifests.iter().find(|manifest| is_of(&class, manifest)).map(|found| names(found));
         let Some(names) = names.filter(|names| !names.is_empty()) else { continue };
         if let Some(image) = class.images.iter().find(|image| !names.contains(&image.name)) {
             let (generation, class) = (class.generation, class.name);
             let text = format!(
-                "generation {generation} of class {class} resolves to `{}`, and selects {}",
+                "generation {generation} of class {class} resolved to image `{}`, but selects {}",
                 image.name,
                 names.join(", ")
             );
@@ -55,7 +58,7 @@ fn is_of(class: &ClassStatus, manifest: &Value) -> bool {
     name == Some(class.name.as_str()) && generation == Some(class.generation)
 }
 
-/// The names that a class selects images by; none where it selects by tags.
+/// The image names that a class selects; empty if it selects by tags.
 fn names(manifest: &Value) -> Vec<String> {
     let terms = at(manifest, "/spec/amiSelectorTerms").and_then(Value::as_array);
     let name = |term: &Value| term.get("name").and_then(Value::as_str).map(str::to_owned);

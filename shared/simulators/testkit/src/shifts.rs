@@ -14,7 +14,7 @@ use tenon_region::engine::SimulatedRegion;
 use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
 
-/// A plan is made from statuses that are a look old at most, and a function may be slow.
+/// A plan's statuses may be one look old, and a function may be slow.
 pub const KNOWN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 /// Samples of the classes' zones, and the judged launches.
@@ -65,7 +65,7 @@ pub fn invariant_shifted_zones_are_left_alone(
         let overrides = request.launch_templates.iter().flat_map(|template| &template.overrides);
         let mut zones = overrides.filter_map(|with| with.zone.as_ref());
         if let Some(zone) = zones.find(|zone| shifts.is_known(zone, launch.created_at)) {
-            let text = format!("launch {} asks for {zone}, which is shifted away from", launch.id);
+            let text = format!("launch {} names zone {zone} during its zonal shift", launch.id);
             return Err((Invariant::ShiftedZonesLeftAlone, text));
         }
     }

@@ -1,7 +1,7 @@
-//! What holds of pods that get no node: somebody is told.
+//! The invariant of pods without a node: a finding and an Event say why.
 //!
-//! Decides by the cluster's pods, by `TOLD#provisioner` and by the Events that the agent wrote. It doesn't decide which
-//! pods fit: those that never do are made so, and named so.
+//! Decides by the cluster's pods, by `TOLD#provisioner` and by the agent's Events. It doesn't decide which pods fit:
+//! the names of pods that never fit begin with `NEVER`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,20 +19,19 @@ use tenon_table::items::{ToldFindings, from_item, keys};
 use crate::invariants::Invariant;
 use crate::world::set;
 
-/// How long a pod that gets no node may wait until somebody is told, once faults have stopped: what failed under faults
-/// is tried again within minutes.
+/// How long a pod may wait for its finding and Event after the last fault; failed calls are retried within minutes.
 pub(crate) const TOLD_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 
-/// What the names of pods that never fit begin with.
+/// The name prefix of pods that never fit.
 const NEVER: &str = "never-";
 
-/// Whether the pod was made to fit nowhere.
+/// Whether the pod was created to fit nowhere.
 pub(crate) fn never_fits(pod: &Value) -> bool {
     object::name(pod).starts_with(NEVER)
 }
 
-/// Makes a pod that asks for more than any type has. Every second one has a placement field of a newer Kubernetes as
-/// well. Those that are there already go.
+/// Creates a pod that requests more CPU than any type has, and deletes earlier ones. Every second pod also has a
+/// placement field of a newer Kubernetes.
 pub(crate) fn ask_for_what_isnt_there(region: &SimulatedRegion, cluster: &ClusterName, number: u64) {
     let Some(site) = region.site(cluster) else { return };
     withdraw(region, cluster);
@@ -53,8 +52,7 @@ pub(crate) fn withdraw(region: &SimulatedRegion, cluster: &ClusterName) {
     }
 }
 
-/// Pods that fit nowhere of which somebody isn't told, with what is missing: the provisioner tells in the table, the agent
-/// in an Event.
+/// A cluster's pods that fit nowhere and lack a finding in the table or an Event.
 pub(crate) fn untold(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSet<String> {
     let Some(site) = region.site(cluster) else { return BTreeSet::new() };
     let key = keys::told(cluster, FunctionName::Provisioner);
@@ -83,10 +81,10 @@ pub(crate) fn untold(region: &SimulatedRegion, cluster: &ClusterName) -> BTreeSe
     pods.iter().filter(stays).filter_map(|pod| missing(pod)).collect()
 }
 
-/// Of a pod that gets no node somebody is told within [`TOLD_WITHIN`] of the last fault.
+/// A pod without a node has a finding and an Event within [`TOLD_WITHIN`] of the last fault.
 ///
 /// # Errors
-/// The invariant and what was found.
+/// The invariant and the pod.
 pub(crate) fn invariant_nothing_silent(
     untold: &BTreeSet<String>,
     (calm_since, now): (Timestamp, Timestamp),

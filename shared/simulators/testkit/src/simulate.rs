@@ -65,7 +65,7 @@ pub struct SimulationOutcome {
     pub invocations: u64,
     /// Whether the table was restored.
     pub restored: bool,
-    /// The situations that it came to.
+    /// The situations that it reached.
     pub reached: BTreeSet<Situation>,
 }
 
@@ -130,7 +130,7 @@ struct Play {
     pace: HistoryPace,
 }
 
-/// A cluster that is held to the invariants.
+/// A cluster whose invariants are checked.
 struct Watched {
     cluster: ClusterName,
     budgets: Vec<PoolBudgets>,
@@ -140,8 +140,8 @@ struct Watched {
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
 const SECOND_SCALES: u64 = 350;
 
-/// The time from step to step. Most histories are quick: much happens at once. Some are slow, so that they reach
-/// audits, timeouts and the restore of an hour-old table.
+/// The virtual time between steps. Most histories are quick, so that much happens at once. Some are slow, so that they
+/// reach audits, timeouts and the restore of an hour-old table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryPace {
     /// A step is a few seconds.
@@ -183,7 +183,7 @@ impl Play {
                 seed: options.seed,
                 step: 0,
                 at: Timestamp::UNIX_EPOCH,
-                found: "the world of this seed can't be made".to_owned(),
+                found: "can't set up the world of this seed".to_owned(),
             }));
         };
         region.set_listeners(Listeners::None);
@@ -318,7 +318,8 @@ impl Play {
         }
     }
 
-    /// Waits until somebody is told of each pod that fits nowhere, which then goes: the region can't settle with it.
+    /// Waits for the finding and the Event of each pod that fits nowhere. Then it deletes the pod, with which the
+    /// region can't settle.
     fn tell(&mut self) -> Result<(), Box<Violation>> {
         let calm_since = self.region.now();
         loop {

@@ -27,14 +27,14 @@ use crate::random::Dice;
 use crate::simulate::SimulationOptions;
 use crate::world::{CLUSTER, DEPLOYMENTS};
 
-/// A claim's step is committed so often.
+/// The interval between steps of claims.
 const STEP_EVERY: SignedDuration = SignedDuration::from_millis(50);
 /// Steps of claims between two arrivals of pods: 10 s.
 const STEPS_AN_ARRIVAL: u32 = 200;
 /// Until then the region reads its catalogue and resolves its class.
 const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
 
-/// Plays a storm with so many arrivals of pods as there are steps.
+/// Plays a storm with one arrival of pods a step.
 ///
 /// # Errors
 /// A [`Violation`] of [`Invariant::NoStarvation`].
@@ -42,11 +42,11 @@ pub fn storm(options: SimulationOptions) -> Result<(), Box<Violation>> {
     let violation =
         |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
     let Some(mut storm) = Storm::new(options) else {
-        let found = "the world of this seed can't be made".to_owned();
+        let found = "can't set up the world of this seed".to_owned();
         return Err(violation(0, Timestamp::UNIX_EPOCH, (Invariant::NoStarvation, found)));
     };
     let mut history = History::default();
-    // The last arrival has the time to be counted, too.
+    // The pods of the last arrival get time for a plan, too.
     for step in 0..options.steps.saturating_add(15) {
         if step < options.steps {
             storm.scale_up();

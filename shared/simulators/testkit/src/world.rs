@@ -9,7 +9,7 @@ use crate::random::Dice;
 /// The cluster's name.
 pub(crate) const CLUSTER: &str = "sim";
 
-/// The second cluster's, where there is one.
+/// The second cluster's, if there is one.
 pub(crate) const SECOND: &str = "second";
 
 /// The taint of the pool that keeps others' pods out.

@@ -41,7 +41,7 @@ const DROUGHTS: [(Sabotage, Invariant, u32); 4] = [
 const FIRST_WAKES: [(Sabotage, Invariant); 2] =
     [(Sabotage::EmptyBelieved, Invariant::EvidenceHeld), (Sabotage::StatesGoBack, Invariant::OrdersAgree)];
 
-/// So many seeds are tried: not every history comes to where the code is broken.
+/// The number of seeds to try: not every history reaches the broken code.
 const SEEDS: u64 = 24;
 
 /// Finds the invariant among the seeds, and plays the seed that found it with whole code.

@@ -73,7 +73,7 @@ pub struct Encoder {
 /// One object on its way into a chunk: the name that decides its bucket, and its content as JSON.
 type Entry = (String, Box<str>);
 
-/// The objects of a kind, and what is sent of them.
+/// The objects of a kind, and the parts that are sent.
 #[derive(Debug, Default)]
 struct PlainObjects {
     seen: Vec<Object>,

@@ -38,7 +38,7 @@ pub struct Index {
 /// The differences between chunks and an index.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Differences {
-    /// Those that it doesn't name.
+    /// The chunks that it doesn't name.
     pub(super) changed: Vec<ChunkRef>,
     /// Chunks of the index that don't exist any longer.
     pub(super) gone: Vec<(ChunkKind, u32)>,

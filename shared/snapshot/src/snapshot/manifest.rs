@@ -21,7 +21,7 @@ pub struct Manifest {
     /// When the agent found an older generation in the table than it had written: the table was restored. It stays
     /// until the next restoration.
     pub restored_at: Option<Timestamp>,
-    /// Pods that waited for a node.
+    /// The number of pending pods.
     pub pending_pods: u32,
     /// How many buckets a kind has.
     pub buckets: BTreeMap<ChunkKind, u32>,

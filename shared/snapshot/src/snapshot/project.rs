@@ -11,7 +11,7 @@ use tenon_domain::manifest;
 
 use crate::object::{self, Kind, list, text};
 
-/// Labels that every pod of a controller has of its own: they stay with the pod, or no two pods would be alike.
+/// Labels that differ between pods of a controller. They stay with the pod, or no two pods would share a shape.
 const OWN_LABELS: [&str; 3] = [
     "statefulset.kubernetes.io/pod-name",
     "apps.kubernetes.io/pod-index",
@@ -27,7 +27,7 @@ const POD_ANNOTATIONS: [&str; 4] = [
 /// An annotation with a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What a store keeps of an object: what is read of it, by functions and by the agent's plans. Kept again, it is the same.
+/// The parts of an object that a store keeps, because functions or the agent's plans read them. Idempotent.
 /// Pods are kept as [`crate::pod::SeenPod`].
 #[must_use]
 pub fn keep(kind: Kind, mut object: Value) -> Value {
@@ -69,7 +69,7 @@ pub fn keep(kind: Kind, mut object: Value) -> Value {
     packed(&object)
 }
 
-/// What of an object is sent: what is kept, without what only the agent asks for.
+/// The parts of an object that are sent: the kept ones, without those that only the agent reads.
 pub(super) fn sent(object: &Value) -> Value {
     let Some(kind) = text(object, "/kind").and_then(Kind::parse) else { return object.clone() };
     let mut sent = keep(kind, object.clone());
@@ -231,7 +231,7 @@ fn fields<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String
     object.pointer_mut(pointer)?.as_object_mut()
 }
 
-/// Leaves those elements of a list that are wanted; a list without any goes.
+/// Keeps the wanted elements of a list, and drops an empty list.
 fn retain_elements(of: &mut Value, field: &str, wanted: impl Fn(&Value) -> bool) {
     let Some(fields) = of.as_object_mut() else { return };
     if let Some(elements) = fields.get_mut(field).and_then(Value::as_array_mut) {
@@ -242,7 +242,7 @@ fn retain_elements(of: &mut Value, field: &str, wanted: impl Fn(&Value) -> bool)
     }
 }
 
-/// Leaves those entries of a map that are wanted; a map without any goes.
+/// Keeps the wanted entries of a map, and drops an empty map.
 fn retain(fields: &mut Map<String, Value>, field: &str, wanted: impl Fn(&str) -> bool) {
     if let Some(map) = fields.get_mut(field).and_then(Value::as_object_mut) {
         map.retain(|key, _| wanted(key));

@@ -306,7 +306,7 @@ struct ChunkFetch<'a, T> {
 }
 
 impl<T: Table> ChunkFetch<'_, T> {
-    /// Reads those that the cache doesn't hold.
+    /// Reads the chunks that the cache lacks.
     async fn missing(&self, cache: &mut ChunkCache, consistency: Consistency) -> Result<(), ReadError> {
         let mut budget = SizeBudget::new(self.most);
         budget.take(cache.size()).map_err(ReadError::TooLarge)?;

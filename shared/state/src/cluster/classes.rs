@@ -25,7 +25,7 @@ use tenon_planning::provision::{PoolReadiness, PoolStanding};
 use super::ObservedCluster;
 use super::pools::plans;
 
-/// How long prices that never arrived are waited for where a pool could do without them, while they can't be read.
+/// How long a pool that doesn't need prices waits for the first ones while they can't be read.
 const MISSED_AT_MOST: SignedDuration = SignedDuration::from_mins(10);
 
 /// The readiness and types of a pool.

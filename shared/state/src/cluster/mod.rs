@@ -40,7 +40,7 @@ pub struct ObservedCluster<'a> {
     cluster: &'a ClusterName,
     /// Classes that launches can be made from.
     pub classes: BTreeMap<NodeClassName, ReadyClass>,
-    /// Types of each dynamic pool, by name; none where the class or the catalogue isn't there.
+    /// Types of each dynamic pool, by name; none if the class or the catalogue isn't there.
     pub types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
     judged: BTreeMap<NodePoolName, JudgedPool>,
     counted: BTreeMap<&'a Uid, &'a ClaimName>,

@@ -43,7 +43,7 @@ pub struct PartMeta {
     pub currency: Option<Currency>,
     /// The error of the last refresh, if it failed.
     pub last_error: Option<String>,
-    /// The kind of that; none where a writer didn't say.
+    /// The kind of that; none if a writer didn't say.
     pub last_error_kind: Option<ErrorKind>,
     /// Since when refreshes fail.
     pub failing_since: Option<Timestamp>,

@@ -153,7 +153,7 @@ impl<'a> Fields<'a> {
         self.value(name)?.as_bytes().ok_or_else(|| FieldError::at(name, FieldProblem::NotA("binary")))
     }
 
-    /// A list of parsed texts; one that is missing is empty.
+    /// A list of parsed texts; empty if missing.
     ///
     /// # Errors
     /// When it is no list, or an element is malformed.
@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
         self.elements(name)?.iter().enumerate().map(element).collect()
     }
 
-    /// A list of maps; one that is missing is empty.
+    /// A list of maps; empty if missing.
     ///
     /// # Errors
     /// When it is no list of maps, or an element is malformed.
@@ -222,7 +222,7 @@ impl<'a> Fields<'a> {
         if self.value_if(name).is_some() { self.map(name, read).map(Some) } else { Ok(None) }
     }
 
-    /// A map of texts; one that is missing is empty.
+    /// A map of texts; empty if missing.
     ///
     /// # Errors
     /// When it is no map of texts.
@@ -230,7 +230,7 @@ impl<'a> Fields<'a> {
         self.entries(name, |value| as_text(value).map(str::to_owned))
     }
 
-    /// A map of whole numbers; one that is missing is empty.
+    /// A map of whole numbers; empty if missing.
     ///
     /// # Errors
     /// When it is no map of whole numbers.

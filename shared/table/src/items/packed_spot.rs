@@ -71,7 +71,7 @@ impl<'a> SpotForm<'a> {
     }
 }
 
-/// The largest power of ten that divides all; 0 where there is nothing to divide.
+/// The largest power of ten that divides all; 0 if there is nothing to divide.
 fn tens(prices: impl Iterator<Item = u64>) -> u32 {
     let zeros =
         |price: u64| (1..=TENS_MAX).take_while(|n| price.is_multiple_of(10_u64.pow(*n))).last().unwrap_or(0);

@@ -20,7 +20,7 @@ const STEPS: &str = "steps";
 /// The generations of all that a function plans from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Generations {
-    /// The agent's snapshot; 0 where there is none.
+    /// The agent's snapshot; 0 if there is none.
     pub snapshot: u64,
     /// The cluster's revision.
     pub revision: u64,
@@ -113,10 +113,10 @@ impl ItemForm for Halt {
     }
 }
 
-/// The cluster's revision; 0 where there is none yet.
+/// The cluster's revision; 0 if there is none yet.
 ///
 /// # Errors
-/// [`FieldError`] where it isn't a whole number.
+/// [`FieldError`] if it isn't a whole number.
 pub fn revision_of(item: Option<&Item>) -> Result<u64, FieldError> {
     counter(item, REVISION)
 }

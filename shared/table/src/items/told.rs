@@ -1,7 +1,6 @@
 //! `TOLD#<function>`: a function's current findings in a cluster, for the agent to show and for people.
 //!
-//! Decides the form. A finding has the time of its beginning and the time at which it was told last; the sink decides
-//! both.
+//! Decides the form. The sink decides the two times of a finding: its beginning, and when it was last told.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ pub struct ToldFindings {
     pub findings: Vec<ToldFinding>,
 }
 
-/// A finding as it was told last.
+/// A finding as last told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldFinding {
     /// Its identity over time.
@@ -30,7 +29,7 @@ pub struct ToldFinding {
     pub kind: SubjectKind,
     /// Its first subjects, by name.
     pub names: BTreeSet<String>,
-    /// Whether something is refused or waited for.
+    /// `Refused` or `Waiting`.
     pub decision: Decision,
     /// A CamelCase reason.
     pub reason: String,
@@ -40,7 +39,7 @@ pub struct ToldFinding {
     pub shown: Shown,
     /// Since when.
     pub since: Timestamp,
-    /// When it was told last.
+    /// When it was last told.
     pub told_at: Timestamp,
 }
 

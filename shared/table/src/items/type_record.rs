@@ -24,7 +24,7 @@ pub struct TypeRecord {
     pub zones: Vec<String>,
     /// The currency of its prices, which is a part of their attributes' names.
     pub currency: Currency,
-    /// Its on-demand price, where it is known.
+    /// Its on-demand price, if known.
     pub on_demand: Option<UsdPerHour>,
     /// The region of the on-demand price, if it is another region's.
     pub on_demand_of: Option<Region>,

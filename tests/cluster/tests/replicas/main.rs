@@ -275,7 +275,7 @@ async fn one_that_leads_and_is_cut_off_ends_all_the_same() {
     first.signal(Signal::Terminate);
     // A step that waits for the API server continues until the lease ends; then the lease can't be released.
     ends(&mut first, RENEW_WITHIN + ENDS_WITHIN).await;
-    assert!(!first.troubles().is_empty(), "nobody could be told");
+    assert!(!first.troubles().is_empty(), "the failed release is logged");
     world.end().await;
 }
 

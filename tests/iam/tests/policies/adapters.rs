@@ -109,6 +109,9 @@ fn every_operation_is_asked_for_or_its_reason_is_told() {
     let unasked: BTreeSet<&str> = UNASKED.iter().map(|(operation, _)| *operation).collect();
     for (operation, actions) in OPERATIONS {
         let needed = actions.iter().any(|action| asked.contains(action));
-        assert!(needed || unasked.contains(operation), "nobody asks for `{operation}`: tell why it is there");
+        assert!(
+            needed || unasked.contains(operation),
+            "the recorded calls lack `{operation}`: add its reason to `UNASKED`"
+        );
     }
 }

@@ -19,7 +19,7 @@ type Domain = (String, String);
 /// The effect of existing pods on one pod.
 pub(super) struct Neighbours {
     spread: Vec<Spread>,
-    /// One set of domains for each required affinity term; nothing where the pod may be the first of its kind.
+    /// One set of domains for each required affinity term; `None` if the pod may be the first of its kind.
     affinity: Vec<(String, Option<BTreeSet<String>>)>,
     /// Domains that the pod keeps away from.
     avoided: BTreeSet<Domain>,

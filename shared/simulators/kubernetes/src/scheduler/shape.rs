@@ -22,7 +22,7 @@ pub(super) struct SchedulingNeeds {
     pub(super) requests: ResourceList,
     pub(super) tolerations: Vec<Toleration>,
     pub(super) node_selector: BTreeMap<String, String>,
-    /// Terms of the required node affinity; none where there is no such affinity.
+    /// Terms of the required node affinity; none if there is no such affinity.
     pub(super) node_terms: Option<Vec<Value>>,
     /// Address, port, protocol.
     pub(super) ports: Vec<(String, u64, String)>,
@@ -131,7 +131,7 @@ fn resources(container: &Value) -> ContainerResources {
     }
 }
 
-/// The quantities at a JSON pointer; those that can't be read are left out.
+/// The quantities at a JSON pointer, without unreadable ones.
 pub(super) fn quantities(value: &Value, pointer: &str) -> ResourceList {
     let numbers = value.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     let numbers =

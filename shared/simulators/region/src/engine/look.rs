@@ -118,7 +118,7 @@ impl SimulatedRegion {
         }
     }
 
-    /// Lets no schedule ring before then: those that are due until then ring at that moment.
+    /// Delays all schedules until a time: those that are due earlier run then.
     pub const fn hold_schedules(&mut self, until: Timestamp) {
         self.schedules_from = until;
     }

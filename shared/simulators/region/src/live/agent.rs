@@ -93,7 +93,7 @@ async fn lead(of: &AgentOf, mut orders: watch::Receiver<Orders>) {
     loop {
         let now = Timestamp::now();
         if let Some(work) = pace.begin(now) {
-            // Noted before the step, so that changes during it are looked at afterwards.
+            // Noted before the step, so that changes during it cause another step.
             pace.note(*changes.borrow_and_update());
             let ended = run_step(&mut agent, work, Timestamp::now).await;
             of.log.tell_step(&ended);

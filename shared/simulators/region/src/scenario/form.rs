@@ -140,7 +140,7 @@ pub enum ScenarioStep {
     },
     /// Empties the functions' caches.
     RestartFunctions {},
-    /// Leaves so many instances of a type, in one zone or in all.
+    /// Limits the capacity of a type to this number of instances, in one zone or in all.
     Capacity {
         /// The type.
         instance_type: String,
@@ -175,7 +175,7 @@ pub enum ScenarioStep {
         #[serde(default)]
         tags: BTreeMap<String, String>,
     },
-    /// The capacity reservation of that id ends: its instances go on, in none.
+    /// The capacity reservation of that id ends: its instances keep running without one.
     EndReservation(String),
     /// The first cluster is shifted away from a zone.
     ShiftZone {
@@ -196,7 +196,7 @@ pub enum ScenarioStep {
         /// The body.
         body: String,
     },
-    /// Repeats steps so often.
+    /// Repeats steps.
     Repeat {
         /// How often.
         times: u32,

@@ -69,7 +69,7 @@ impl Writer {
         }
     }
 
-    /// How things stand, where that changed.
+    /// The region's state, if it changed.
     fn stand(&mut self, region: &SimulatedRegion) {
         let stands = standing(region);
         if stands != self.stands {
@@ -139,7 +139,7 @@ fn describe(step: &ScenarioStep) -> String {
         ScenarioStep::ReportedMemory { instance_type, mebibytes } => {
             format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
         }
-        ScenarioStep::RestartFunctions {} => "the functions lose what they kept".to_owned(),
+        ScenarioStep::RestartFunctions {} => "the functions restart without their caches".to_owned(),
         ScenarioStep::WithdrawType(name) => format!("EC2 withdraws {name}"),
         ScenarioStep::Capacity { instance_type, zone, capacity_type, left } => {
             let zone = zone.as_deref().unwrap_or("every zone");

@@ -29,7 +29,7 @@ pub struct QueueSpec {
     pub max_receive_count: u32,
     /// The most messages of one invocation.
     pub batch_size: usize,
-    /// How long a batch is waited for.
+    /// How long a queue waits to fill a batch.
     pub batch_window: SignedDuration,
     /// The function's memory, by which its time is billed.
     pub memory_mb: u64,
