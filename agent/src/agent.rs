@@ -22,6 +22,7 @@ use crate::converge::{OperationOutcome, execute_op, note_of_op, observe_view, re
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
+use crate::faces::news::SentNews;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::nominate::nominate;
@@ -58,6 +59,7 @@ pub struct Agent<K, T, B> {
     drained: BTreeSet<String>,
     decided: Decided,
     told: ToldNotes,
+    sent: SentNews,
 }
 
 /// The agent's last known state of the table.
@@ -148,6 +150,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             drained: BTreeSet::new(),
             decided: Decided::default(),
             told: ToldNotes::default(),
+            sent: SentNews::default(),
         }
     }
 
@@ -374,6 +377,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             }
             for note in faces.notes {
                 self.tell(Some(note), now).await;
+            }
+            for news in self.sent.unsent(faces.news, now) {
+                // One that isn't sent is sent at the next look.
+                if self.kube.note(&news.note).await.is_ok() {
+                    self.sent.sent(&news);
+                }
             }
             if faces.ops.is_empty() || !unwritten.is_empty() {
                 break;

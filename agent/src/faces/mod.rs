@@ -8,6 +8,7 @@
 //! unchanged status isn't written again.
 
 mod conditions;
+pub mod news;
 mod node_claim;
 mod notes;
 mod told;
@@ -28,6 +29,7 @@ use tenon_domain::resources::ResourceList;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Kube, KubeError, NodeAction, Note, Precondition};
 
+use self::news::News;
 use crate::decided::Decided;
 
 pub use notes::note_of_failure;
@@ -75,6 +77,8 @@ pub struct Faces {
     pub ops: Vec<FaceOp>,
     /// The events.
     pub notes: Vec<Note>,
+    /// Events of findings, sent or not.
+    pub news: Vec<News>,
 }
 
 /// Reads the objects in Kubernetes.
@@ -100,8 +104,7 @@ pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, K
 /// Plans the objects in Kubernetes.
 #[must_use]
 pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction], now: Timestamp) -> Faces {
-    let mut faces = Faces::default();
-    faces.notes.extend(told::notes(&decided.told, now));
+    let mut faces = Faces { news: told::news(&decided.told), ..Faces::default() };
     for object in &shown.pools {
         let name = object::name(object);
         let pool = decided.pools.iter().find(|pool| pool.name.as_str() == name);

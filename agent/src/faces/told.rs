@@ -1,23 +1,19 @@
 //! The functions' findings in Kubernetes: conditions of NodePools and EC2NodeClasses, and Events.
 //!
-//! Decides the conditions' types, and which findings are Events. It doesn't decide when a finding is told again: a
-//! finding is news until an equal Event may be sent again.
+//! Decides the conditions' types, and which findings are Events. It doesn't decide when a finding is told again,
+//! nor which Events were sent ([`super::news`]).
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::journal::{Decision, SubjectKind};
 use tenon_domain::report::{ALL_POOLS, Shown};
-use tenon_snapshot::note::TOLD_AGAIN_AFTER;
 use tenon_snapshot::object::{Kind, ObjectKey, text};
 use tenon_snapshot::{Note, NoteKind};
 use tenon_table::items::{ToldFinding, ToldFindings};
 
 use super::conditions;
-
-/// Events of one look at most; the journal has all.
-const NOTES_MOST: usize = 50;
+use super::news::News;
 
 /// A condition's type and status.
 type Face = (&'static str, &'static str);
@@ -77,23 +73,22 @@ pub(super) fn with_told(
     all
 }
 
-/// Events of recent findings.
-pub(super) fn notes(told: &[ToldFindings], now: Timestamp) -> Vec<Note> {
-    let news = |finding: &&ToldFinding| now.duration_since(finding.told_at) < TOLD_AGAIN_AFTER;
-    let findings = told.iter().flat_map(|told| &told.findings).filter(news);
-    findings.flat_map(notes_of).take(NOTES_MOST).collect()
+/// The Events of findings.
+pub(super) fn news(told: &[ToldFindings]) -> Vec<News> {
+    told.iter().flat_map(|told| &told.findings).flat_map(news_of).collect()
 }
 
-fn notes_of(finding: &ToldFinding) -> impl Iterator<Item = Note> {
+fn news_of(finding: &ToldFinding) -> impl Iterator<Item = News> {
     let kind = if finding.decision == Decision::Refused { NoteKind::Warning } else { NoteKind::Normal };
     finding.names.iter().filter_map(move |name| {
-        Some(Note {
+        let note = Note {
             about: about(finding.kind, name)?,
             uid: String::new(),
             kind,
             reason: finding.reason.clone(),
             message: finding.message.clone(),
-        })
+        };
+        Some(News { of: finding.identity.clone(), at: finding.told_at, note })
     })
 }
 
