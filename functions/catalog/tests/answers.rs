@@ -17,6 +17,7 @@ use tenon_domain::catalog::PartData;
 use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin, Ready, RefreshFailure, Waiting, require};
 use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::report::Report;
 use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::data::Ec2Data;
@@ -206,6 +207,12 @@ fn a_type_that_nobody_knows_is_taken_and_one_without_its_memory_is_left_out_by_n
     assert_eq!(left_out[0].instance_type, "q1.xlarge");
     assert!(left_out[0].reason.contains("has no `MemoryInfo.SizeInMiB`"), "{}", left_out[0].reason);
     assert!(plan.failed.is_empty());
+    let (mut told, mut findings) = (Report::default(), Vec::new());
+    report.tell(&mut told);
+    told.deliver(&mut findings);
+    let messages: Vec<String> = findings.iter().map(|finding| finding.message("catalog")).collect();
+    assert!(messages[0].starts_with("leaving instance types out of "), "{messages:?}");
+    assert!(messages[0].contains("`q1.xlarge`"), "{messages:?}");
 }
 
 #[test]

@@ -53,6 +53,13 @@ impl Running {
         events.map(|(kind, detail)| format!("{kind} {}", detail["part"].as_str().unwrap())).collect()
     }
 
+    /// The sentences of the journal about parts.
+    fn recorded(&self) -> Vec<String> {
+        let records = self.world.table.dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#"));
+        let records = records.filter_map(|(key, item)| items::journal_from_item(&key, &item).ok());
+        records.filter(|record| record.by == "catalog").map(|record| record.message).collect()
+    }
+
     fn types(&self) -> usize {
         self.world.table.dump().filter(|(key, _)| key.sk.starts_with(keys::TYPE)).count()
     }
@@ -216,7 +223,9 @@ fn a_part_beyond_its_limit_is_said_to_be_stale() {
         running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
         let said: Vec<_> = running.said().into_iter().filter(|said| said.contains("spot")).collect();
         assert_eq!(said, expected, "{hours}");
+        assert_eq!(running.recorded().len(), said.len(), "{:?}", running.recorded());
     }
+    assert!(running.recorded()[0].starts_with("not refreshing "), "{:?}", running.recorded());
     running.wake(&[WakeCause::Refresh(CatalogPart::SpotPrices)]).unwrap();
     assert_eq!(running.said(), ["Catalog Refreshed spot-prices"]);
 }

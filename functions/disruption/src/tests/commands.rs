@@ -135,3 +135,32 @@ fn a_class_that_is_not_resolved_yet_drifts_nothing() {
     assert_eq!(cluster.claims().unwrap(), before);
     assert!(cluster.all::<Command>(keys::COMMAND).unwrap().is_empty());
 }
+
+/// The sentences of the journal that the function wrote.
+fn told(cluster: &Cluster) -> Vec<String> {
+    let items = cluster.world.table.dump().filter(|(key, _)| key.pk.starts_with("JOURNAL#prod#"));
+    let records = items.filter_map(|(key, item)| from_item::<JournalRecord>(&key, &item).ok());
+    records.filter(|record| record.by == "disruption").map(|record| record.message).collect()
+}
+
+#[test]
+fn missing_evidence_is_told() {
+    let cluster = cluster(1);
+    cluster.world.clock.advance(SignedDuration::from_mins(5));
+    wake(&cluster);
+    let told = told(&cluster);
+    assert!(told[0].starts_with("disruption waits: "), "{told:?}");
+}
+
+#[test]
+fn a_replacement_that_can_not_be_launched_is_told() {
+    let mut cluster = cluster(1);
+    let mut class = Value::clone(&*cluster.objects.node_classes[0]);
+    class["spec"]["userData"] = json!("MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nx");
+    cluster.objects.node_classes = vec![Arc::new(class)];
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert_eq!(cluster.launches().unwrap().len(), 0);
+    let told = told(&cluster);
+    assert!(told.iter().any(|told| told.starts_with("not launching NodeClaim `")), "{told:?}");
+}

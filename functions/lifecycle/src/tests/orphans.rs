@@ -104,3 +104,11 @@ fn an_audit_that_finds_nothing_is_written_down_every_ten_minutes() {
     check(Some(minutes(11)), false);
     check(Some(minutes(20)), false);
 }
+
+#[test]
+fn an_orphan_that_waits_for_the_agent_is_told_although_no_claim_does() {
+    let mut seen = unowned(minutes(9), 1);
+    seen.snapshot = Err(Waiting::SnapshotStale { age: SignedDuration::from_mins(5) });
+    let (plan, report) = planned(&seen);
+    assert_eq!((plan.audit.orphans.len(), told(report)), (0, vec!["SnapshotStale".to_owned()]));
+}

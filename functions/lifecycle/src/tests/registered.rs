@@ -88,3 +88,13 @@ fn a_missing_agent_is_waited_for_by_claims_that_live_and_by_nothing_else() {
     check(vec![claim(0, terminated(0, minutes(4)))], false);
     check(vec![], false);
 }
+
+#[test]
+fn a_node_that_stays_uninitialised_is_told_with_why_after_some_minutes() {
+    let check = |now: Timestamp, expected: &[&str]| {
+        let seen = input(now, vec![claim(0, registered(0, minutes(1)))], vec![not_ready(0)]);
+        assert_eq!(told(planned(&seen).1), expected, "{now}");
+    };
+    check(minutes(2), &[]);
+    check(minutes(10), &["NotInitialized"]);
+}

@@ -347,3 +347,13 @@ fn an_image_that_no_class_selects_asks_nothing_of_ec2() {
     running.wake(WakeCause::ImageChanged(Some(other)));
     assert_eq!(running.world.ec2.calls(), before);
 }
+
+#[test]
+fn a_class_that_can_not_be_read_is_told_with_its_field() {
+    let running = running(allowances());
+    running.report(&[class(json!({"amiSelectorTerms": [{}]}))]);
+    running.wake(WakeCause::SnapshotChanged);
+    let told: Vec<String> = running.recorded("default").into_iter().map(|record| record.message).collect();
+    assert!(told[0].starts_with("ignoring invalid EC2NodeClass `default`: "), "{told:?}");
+    assert!(told[0].contains("spec.amiSelectorTerms[0]"), "{told:?}");
+}

@@ -107,3 +107,18 @@ fn a_pod_that_is_not_bound_to_the_node_that_came_for_it_is_looked_at_again_when_
     wake(&cluster);
     assert_eq!(woken(&cluster), [BINDING_WINDOW]);
 }
+
+#[test]
+fn a_pod_that_can_not_be_read_is_told_with_its_field() {
+    let mut cluster = cluster(0);
+    let mut made = pod("odd", "1500m", None);
+    made["metadata"]["namespace"] = json!("default");
+    made["spec"]["tolerations"] = json!([{"key": "team", "operator": "Around"}]);
+    cluster.objects.pods = vec![Arc::new(SeenPod::read(&made).unwrap())];
+    cluster.report().unwrap();
+    wake(&cluster);
+    let told: Vec<String> =
+        told(&cluster, SubjectKind::Pod).into_iter().map(|record| record.message).collect();
+    assert!(told[0].starts_with("ignoring invalid pod `default/odd`: "), "{told:?}");
+    assert!(told[0].contains("spec.tolerations[0].operator"), "{told:?}");
+}

@@ -8,11 +8,15 @@ use tenon_domain::api::pod::{
 use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::evidence::{CatalogPart, Waiting};
-use tenon_domain::id::{CommandId, NodeClassName};
+use tenon_domain::id::{CommandId, NamespacedName, NodeClassName};
 use tenon_domain::labels;
+use tenon_domain::report::{Finding, Report};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::provision::{PoolInput, PoolReadiness, Purpose, Storage, plan};
+use tenon_planning::disruption::{DisruptionReport, InvalidAnnotation};
+use tenon_planning::provision::{
+    PlanCompletion, PoolInput, PoolReadiness, ProvisionReport, Purpose, Storage, plan,
+};
 
 #[test]
 fn refusals_say_why() {
@@ -355,4 +359,36 @@ fn volumes_with_zones_of_their_own_are_refused() {
     };
     check(Some("zonal"), "PersistentVolume spec.nodeAffinity");
     check(None, "StorageClass allowedTopologies");
+}
+
+/// The sentences of a report.
+fn told(tell: impl FnOnce(&mut Report)) -> Vec<String> {
+    let (mut report, mut findings) = (Report::default(), Vec::<Finding>::new());
+    tell(&mut report);
+    report.deliver(&mut findings);
+    findings.iter().map(|finding| finding.message("planner")).collect()
+}
+
+#[test]
+fn warnings_of_a_plan_are_told() {
+    let plan = ProvisionReport {
+        unschedulable: vec![],
+        waiting: vec![],
+        warnings: vec!["spread constraints".to_owned()],
+        steps: 0,
+        outcome: PlanCompletion::Complete,
+    };
+    assert_eq!(told(|to| plan.tell(to)), ["ignoring preferences for all NodePools: spread constraints"]);
+}
+
+#[test]
+fn what_disruption_waits_for_and_annotations_that_say_nothing_are_told() {
+    let waiting = vec![Waiting::SnapshotMissing];
+    let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
+    let invalid = vec![InvalidAnnotation { pod, value: "soon".to_owned() }];
+    let report = DisruptionReport { refusals: vec![], waiting, invalid };
+    let told = told(|to| report.tell(to));
+    let annotation = "ignoring annotation `karpenter.sh/do-not-disrupt` of pod `shop/web`: its value `soon` is neither \
+                      `true` nor a duration such as `30m`; correct it";
+    assert_eq!(told, [annotation, "planner waits: the cluster's agent hasn't reported yet"]);
 }

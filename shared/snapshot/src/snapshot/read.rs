@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use serde_json::Value;
 use tenon_domain::api::pod::{Pod, PodPhase, PodShape, Readiness, SchedulingVerdict};
-use tenon_domain::id::{ClusterName, NamespacedName, NodeName, Uid};
+use tenon_domain::id::{ClusterName, NamespacedName, NodeName, ParseIdError, Uid};
 use tenon_domain::manifest::{self, ManifestObject};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot, Unreadable};
 use tenon_table::{Consistency, Item, Key, Table, TableError, limits};
@@ -69,7 +69,15 @@ pub struct ChunkCache {
 
 type Name = (ChunkKind, String);
 /// A shape, or why it can't be read.
-type ReadShape = Result<Arc<PodShape>, Vec<String>>;
+type ReadShape = Result<Arc<PodShape>, UnreadableShape>;
+
+/// A shape that can't be read.
+#[derive(Debug, Clone)]
+struct UnreadableShape {
+    /// The namespace of its pods.
+    namespace: String,
+    errors: Vec<String>,
+}
 
 impl ChunkCache {
     /// The last manifest, which also tells whether the table was restored.
@@ -361,8 +369,12 @@ fn read_content(kind: ChunkKind, item: &Item, budget: SizeBudget) -> Result<Chun
         }
         ChunkKind::Shapes => {
             let shapes = content.get("shapes").and_then(Value::as_object).into_iter().flatten();
-            let read =
-                |shape: &Value| manifest::pod_from_value(shape).map(|pod| pod.shape).map_err(|e| kept(&e.0));
+            let read = |shape: &Value| {
+                manifest::pod_from_value(shape).map(|pod| pod.shape).map_err(|errors| UnreadableShape {
+                    namespace: object::namespace(shape).to_owned(),
+                    errors: kept(&errors.0),
+                })
+            };
             let size = |shape: &Value| size_of(shape.to_string().as_bytes());
             Objects::Shapes(
                 shapes.map(|(digest, shape)| (digest.clone(), read(shape), size(shape))).collect(),
@@ -385,12 +397,14 @@ fn read_content(kind: ChunkKind, item: &Item, budget: SizeBudget) -> Result<Chun
     Ok(ChunkContent { size, of })
 }
 
+/// A name with its namespace, where it has one.
+fn whole_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
 fn read_object(value: &Value) -> Result<ManifestObject, Unreadable> {
     let kind = text(value, "/kind").unwrap_or_default();
-    let name = match object::namespace(value) {
-        "" => object::name(value).to_owned(),
-        namespace => format!("{namespace}/{}", object::name(value)),
-    };
+    let name = whole_name(object::namespace(value), object::name(value));
     manifest::read_stored(value, kind).map_err(|errors| Unreadable {
         kind: kind.to_owned(),
         name,
@@ -436,8 +450,13 @@ fn assemble(
     for (digest, rows) in groups {
         let (shape, size) = match shapes.get(digest) {
             Some((Ok(shape), size)) => (Ok(Arc::clone(shape)), *size),
-            Some((Err(errors), _)) => (Err(first(errors)), 0),
-            None => (Err(first(&[format!("shape `{digest}` is missing")])), 0),
+            Some((Err(found), _)) => {
+                (Err(UnreadableShape { errors: first(&found.errors), ..found.clone() }), 0)
+            }
+            None => {
+                let errors = first(&[format!("shape `{digest}` is missing")]);
+                (Err(UnreadableShape { namespace: String::new(), errors }), 0)
+            }
         };
         for row in rows {
             if own_labels(row).is_some() {
@@ -509,15 +528,22 @@ fn read_row(row: &Value, shape: &ReadShape) -> Result<Pod, Unreadable> {
     let field = |index: usize| row.get(index).and_then(Value::as_str).unwrap_or_default();
     let seconds = |index: usize| Timestamp::from_second(row.get(index)?.as_i64()?).ok();
     let name = field(0).to_owned();
-    let unreadable = |errors: Vec<String>| Unreadable { kind: "Pod".to_owned(), name: name.clone(), errors };
+    let unreadable = |UnreadableShape { namespace, errors }| {
+        let name = whole_name(&namespace, &name);
+        Unreadable { kind: "Pod".to_owned(), name, errors }
+    };
     let mut shape = shape.clone().map_err(unreadable)?;
+    let namespace = shape.namespace.clone();
+    let malformed = |error: ParseIdError| {
+        unreadable(UnreadableShape { namespace: namespace.clone(), errors: vec![error.to_string()] })
+    };
     if let Some(own) = own_labels(row) {
         let own = own.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
         Arc::make_mut(&mut shape).labels.extend(own);
     }
     let node = match field(3) {
         "" => None,
-        node => Some(NodeName::parse(node).map_err(|error| unreadable(vec![error.to_string()]))?),
+        node => Some(NodeName::parse(node).map_err(malformed)?),
     };
     let flags = field(5);
     let scheduling = if flags.contains('g') {
@@ -533,7 +559,7 @@ fn read_row(row: &Value, shape: &ReadShape) -> Result<Pod, Unreadable> {
     let own_uid = Some(field(1)).filter(|uid| node.is_none() || *uid != name).map(Uid::parse);
     let uid = own_uid.unwrap_or_else(|| manifest::pod_uid(&shape.namespace, &name));
     Ok(Pod {
-        uid: uid.map_err(|error| unreadable(vec![error.to_string()]))?,
+        uid: uid.map_err(malformed)?,
         name: NamespacedName { namespace: shape.namespace.clone(), name },
         created_at: seconds(2),
         started_at: seconds(6),
