@@ -268,13 +268,6 @@ impl Report {
         }
     }
 
-    /// Adds all of another report.
-    pub fn and(&mut self, other: Self) {
-        for finding in other.findings {
-            self.tell(finding);
-        }
-    }
-
     /// Whether there is a wait, which needs another look soon.
     #[must_use]
     pub fn waits(&self) -> bool {

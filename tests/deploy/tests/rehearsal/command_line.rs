@@ -101,6 +101,6 @@ fn events_reach_the_functions() {
         becomes(account, &image, "deregistered").await;
         let refused = tenon(&["event", "ami-available", &image, "--installation", "absent"]).await;
         assert_eq!(refused.status, Some(2), "{}{}", refused.out, refused.err);
-        assert!(refused.err.contains("the queue `absent-images`"), "{}", refused.err);
+        assert!(refused.err.contains("queue `absent-images` refused the event"), "{}", refused.err);
     });
 }
