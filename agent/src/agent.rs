@@ -379,8 +379,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 self.tell(Some(note), now).await;
             }
             for news in self.sent.unsent(faces.news, now) {
-                // One that isn't sent is sent at the next look.
-                if self.kube.note(&news.note).await.is_ok() {
+                // Without an answer, the next look sends it again. A refused one would be refused again.
+                if !matches!(self.kube.note(&news.note).await, Err(KubeError::Unavailable(_))) {
                     self.sent.sent(&news);
                 }
             }
