@@ -95,7 +95,7 @@ pub(super) fn whole_name(namespace: &str, name: &str) -> String {
 fn read_object(value: &Value) -> Result<ManifestObject, Unreadable> {
     let kind = text(value, "/kind").unwrap_or_default();
     let name = whole_name(object::namespace(value), object::name(value));
-    manifest::read_stored(value, kind).map_err(|errors| Unreadable {
+    manifest::read_stored(value).map_err(|errors| Unreadable {
         kind: kind.to_owned(),
         name,
         errors: kept(&errors.0),
