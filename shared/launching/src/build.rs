@@ -1,13 +1,23 @@
 //! Launches from planned claims: equal claims share one launch, which holds the exact CreateFleet request.
 //!
-//! Decides ids, client tokens, requests, templates and records of launches, and the writes that commit them. It
+//! Decides the ids, client tokens and claims of launches, and which claims are refused. `group` decides which claims
+//! share a launch, `request` what it asks EC2 for, `record` what the journal says of it, `write` what commits it. It
 //! doesn't choose the claims, and it sends nothing.
 //!
-//! Invariants: the same claims at the same time give the same launches; a launch holds at most [`CLAIMS_PER_LAUNCH`]
-//! claims and [`PODS_PER_LAUNCH`] pods; every claim is in exactly one launch or is refused.
+//! Invariants: the same claims at the same time give the same launches; every claim is in exactly one launch or is
+//! refused.
+
+mod group;
+mod record;
+mod request;
+mod write;
+
+#[cfg(test)]
+mod content_tests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -17,33 +27,27 @@ use tenon_domain::digest::Digest;
 use tenon_domain::id::{
     ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
 };
-use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::labels;
-use tenon_domain::launch::{
-    CLAIMS_PER_LAUNCH, Launch, LaunchCause, LaunchClaim, LaunchState, PODS_PER_LAUNCH,
-};
+use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
+use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::registry::Registry;
-use tenon_domain::report::{Finding, Report, counted};
-use tenon_domain::reservation::LaunchedInto;
-use tenon_domain::tags;
-use tenon_domain::taint::merge_taints;
+use tenon_domain::report::{Finding, Report};
 use tenon_domain::unavailable::{LaunchAsked, Mark, Marks, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
-use tenon_ec2::port::{
-    CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
-    SpotAllocation, TargetCapacityType,
-};
-use tenon_planning::provision::{AskReason, PlannedClaim};
+use tenon_ec2::port::CreateLaunchTemplate;
+use tenon_planning::provision::PlannedClaim;
 use tenon_runtime::error::chain;
-use tenon_state::step::Change;
-use tenon_table::Expect;
-use tenon_table::items::{TemplateItem, keys, set};
-
-use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
-use crate::min_values::MinValuesLost;
-use crate::template::{shared_tags, template, to_stored};
-use crate::user_data::{NodeSetup, UserDataError};
 use tenon_state::cluster::{ReadyClass, refused_requests};
+use tenon_table::items::TemplateItem;
+
+use crate::fleet::{FleetInput, FleetPurpose, NoFleet, Requests, fleet};
+use crate::min_values::MinValuesLost;
+use crate::template::to_stored;
+use crate::user_data::UserDataError;
+use group::groups;
+use record::record;
+use request::{RequestParts, request};
+
+pub use write::write_launch;
 
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
@@ -166,37 +170,6 @@ pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCau
     built
 }
 
-/// Groups of equal claims, in the order of each group's first claim, cut to the size of a launch. A claim with
-/// nothing but probes is alone: its launch takes more leases than fit beside several claims.
-fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
-    let mut groups: Vec<Vec<&PlannedClaim>> = Vec::new();
-    for claim in claims {
-        let has_room = |group: &&mut Vec<&PlannedClaim>| {
-            let pods: usize = group.iter().map(|claim| claim.pods.len()).sum();
-            group.first().is_some_and(|first| equal(first, claim))
-                && !asks_only(claim)
-                && group.len() < CLAIMS_PER_LAUNCH
-                && pods + claim.pods.len() <= PODS_PER_LAUNCH
-        };
-        match groups.iter_mut().find(has_room) {
-            Some(group) => group.push(claim),
-            None => groups.push(vec![claim]),
-        }
-    }
-    groups
-}
-
-fn asks_only(claim: &PlannedClaim) -> bool {
-    claim.offerings.iter().all(|offering| offering.asked == AskReason::Probe)
-}
-
-/// Whether one instance suits both claims.
-fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
-    (&a.pool, &a.class, &a.requirements, &a.labels) == (&b.pool, &b.class, &b.requirements, &b.labels)
-        && (&a.taints, &a.startup_taints) == (&b.taints, &b.startup_taints)
-        && a.offerings == b.offerings
-}
-
 fn build_one(
     input: &LaunchInput<'_>,
     group: &[&PlannedClaim],
@@ -255,71 +228,6 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
     Ok(LaunchId::parse(format!("launch-{digest}"))?)
 }
 
-/// The input of a launch's request.
-#[derive(Clone, Copy)]
-struct RequestParts<'a> {
-    /// One of its claims, which are equal.
-    claim: &'a PlannedClaim,
-    /// How many claims it has.
-    count: usize,
-    fleet: &'a Fleet,
-    launch: &'a LaunchId,
-    token: &'a ClientToken,
-}
-
-fn request(
-    input: &LaunchInput<'_>,
-    parts: RequestParts<'_>,
-) -> Result<(CreateFleetRequest, Vec<(ImageId, CreateLaunchTemplate)>), BuildError> {
-    let RequestParts { claim, count, fleet, launch, token } = parts;
-    let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
-    let labels = node_labels(claim, fleet);
-    let taints = merge_taints(&claim.taints, &claim.startup_taints);
-    let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
-    let mut templates = Vec::new();
-    let mut launch_templates = Vec::new();
-    for (image, overrides) in &fleet.overrides {
-        let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
-        launch_templates.push(FleetLaunchTemplate {
-            name: template.name.clone(),
-            version: "$Latest".to_owned(),
-            overrides: overrides.clone(),
-        });
-        templates.push((image.clone(), template));
-    }
-    let mut tagged = shared_tags(&setup);
-    tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
-    tagged.insert(tags::LAUNCH.to_owned(), launch.to_string());
-    let request = CreateFleetRequest {
-        client_token: token.clone(),
-        // At most CLAIMS_PER_LAUNCH.
-        target_capacity: u32::try_from(count).unwrap_or(u32::MAX),
-        capacity_type: TargetCapacityType::from(fleet.capacity_type),
-        on_demand_allocation: OnDemandAllocation::LowestPrice,
-        spot_allocation: SpotAllocation::PriceCapacityOptimized,
-        launch_templates,
-        tags: FleetTags { instance: tagged.clone(), volume: tagged.clone(), fleet: tagged },
-        context: ready.class.context.clone(),
-    };
-    Ok((request, templates))
-}
-
-/// Labels that the kubelet registers with.
-fn node_labels(claim: &PlannedClaim, fleet: &Fleet) -> BTreeMap<String, String> {
-    let mut labels = claim.labels.clone();
-    labels.extend(
-        [
-            (labels::NODEPOOL, claim.pool.as_str()),
-            (labels::EC2NODECLASS, claim.class.as_str()),
-            (labels::CAPACITY_TYPE, fleet.capacity_type.as_str()),
-        ]
-        .into_iter()
-        .chain(fleet.reservation.iter().flat_map(LaunchedInto::labels))
-        .map(|(key, value)| (key.to_owned(), value.to_owned())),
-    );
-    labels
-}
-
 fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
     Claim {
         name: planned.name.clone(),
@@ -336,314 +244,5 @@ fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
         },
         terms: Some(planned.terms),
         requests: planned.requests.clone(),
-    }
-}
-
-/// Names that a record spells out; the launch holds all of them.
-const NAMES_TOLD: usize = 10;
-
-fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> String {
-    let mut told: Vec<String> = names.take(NAMES_TOLD).map(|name| name.to_string()).collect();
-    if count > NAMES_TOLD {
-        told.push(format!("and {} more", count - NAMES_TOLD));
-    }
-    told.join(", ")
-}
-
-fn record(input: &LaunchInput<'_>, planned: &PlannedClaim, launch: &Launch, fleet: &Fleet) -> JournalRecord {
-    let pods = planned.pods.len();
-    let purpose = match &launch.cause {
-        LaunchCause::PendingPods => format!("for {}", counted(pods, "pending pod", "pending pods")),
-        LaunchCause::Replacement(_) => {
-            let replaced =
-                some_names(input.replaced.iter().map(|name| format!("`{name}`")), input.replaced.len());
-            format!("to replace {replaced}, for {}", counted(pods, "pod", "pods"))
-        }
-    };
-    let types = counted(planned.instance_types.len(), "instance type", "instance types");
-    let message =
-        format!("planned NodeClaim `{}` {purpose}: {types}, {} first", planned.name, fleet.capacity_type);
-    let subject = Subject { kind: SubjectKind::Claim, name: planned.name.to_string() };
-    let mut record = JournalRecord::new(subject, input.now, input.by.as_str(), Decision::Planned, message)
-        .detail("launch", &launch.id)
-        .detail("pool", &planned.pool)
-        .detail("class", &planned.class)
-        .detail("capacity_type", fleet.capacity_type)
-        .detail("pods", some_names(planned.pods.iter().map(|pod| &pod.name), pods))
-        .detail("zones", planned.zones.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
-    if let Some(cheapest) = planned.instance_types.first() {
-        record = record.detail("instance_type", cheapest);
-    }
-    if let Some(price) = planned.price {
-        record = record.detail("price", price);
-    }
-    if !fleet.unpriced.is_empty() {
-        record = record.detail("unpriced", some_names(fleet.unpriced.iter(), fleet.unpriced.len()));
-    }
-    if !fleet.leases.is_empty() {
-        record = record.detail("asks_again_for", some_names(fleet.leases.iter(), fleet.leases.len()));
-    }
-    record.evidence.clone_from(input.evidence);
-    record
-}
-
-/// Adds all writes that commit a launch, except the condition on the cluster's revision, which becomes `revision`.
-/// Templates named in `known` exist already.
-pub fn write_launch(
-    input: &LaunchInput<'_>,
-    built: &BuiltLaunch,
-    revision: u64,
-    known: impl Fn(&str) -> bool,
-    change: &mut Change<'_>,
-) {
-    let cluster = &input.registry.cluster;
-    change.replace(Expect::Absent, set(keys::launch(cluster, &built.launch.id), &built.launch));
-    for claim in &built.claims {
-        change.claim(Expect::Absent, claim);
-    }
-    for template in built.template_items().filter(|template| !known(&template.name)) {
-        change.write(set(keys::template(cluster, &template.name), &template));
-    }
-    // The first launch to commit takes the lease; any other finds the mark's revision changed.
-    for lease in &built.leases {
-        let before = Expect::Revision(lease.revision.saturating_sub(1));
-        change.replace(before, set(keys::unavailable(input.region, &lease.key), lease));
-    }
-    for record in &built.records {
-        change.record(record, revision);
-    }
-}
-
-#[cfg(test)]
-mod content_tests;
-
-#[cfg(test)]
-mod tests {
-    use tenon_domain::claim::Terms;
-    use tenon_domain::id::NamespacedName;
-    use tenon_domain::launch::CountedPod;
-    use tenon_domain::requirement::Requirement;
-    use tenon_memory_table::block_on;
-    use tenon_memory_table::{MemoryConfig, MemoryTable};
-    use tenon_table::{Commit, CommitToken, Table, Write, WriteGroup};
-
-    use super::*;
-    use crate::testing::{self, class, many_types, planned, registry, status, types};
-
-    /// What is made of the input of these tests.
-    pub(super) fn with_input<T>(
-        types: Vec<InstanceTypeOption>,
-        make: impl FnOnce(&LaunchInput<'_>) -> T,
-    ) -> T {
-        let pool = NodePoolName::parse("default").unwrap();
-        let name = NodeClassName::parse("default").unwrap();
-        let (registry, evidence, marks) = (registry("prod"), BTreeMap::new(), Marks::default());
-        let classes =
-            BTreeMap::from([(name, ReadyClass { class: class("default"), status: status("default") })]);
-        let types = BTreeMap::from([(pool, Arc::new(types))]);
-        let input = LaunchInput {
-            now: Timestamp::UNIX_EPOCH,
-            by: FunctionName::Provisioner,
-            registry: &registry,
-            classes: &classes,
-            types: &types,
-            region: &Region::parse("us-east-1").unwrap(),
-            marks: &marks,
-            replaced: &[],
-            evidence: &evidence,
-        };
-        make(&input)
-    }
-
-    pub(super) fn built(claims: &[PlannedClaim]) -> Built {
-        built_of(claims, types())
-    }
-
-    fn built_of(claims: &[PlannedClaim], types: Vec<InstanceTypeOption>) -> Built {
-        with_input(types, |input| build(input, claims, &LaunchCause::PendingPods))
-    }
-
-    #[test]
-    fn equal_claims_are_one_launch_and_the_rest_its_own() {
-        let small = ["m5.large a on-demand 0.1"];
-        let mut claims: Vec<PlannedClaim> =
-            (0..25).map(|n| planned(&format!("default-{n:02}"), &small)).collect();
-        claims.push(planned("default-x", &["m5.xlarge a on-demand 0.2"]));
-        let found = built(&claims);
-        let sizes: Vec<usize> = found.launches.iter().map(|launch| launch.claims.len()).collect();
-        assert_eq!((sizes, found.refused.len()), (vec![20, 5, 1], 0));
-        let first = &found.launches[0];
-        let request = CreateFleetRequest::from_stored(&first.launch.request).unwrap();
-        assert_eq!((request.target_capacity, request.to_stored()), (20, first.launch.request.clone()));
-        assert_eq!(request.client_token, first.launch.token);
-        assert_eq!(request.tags.instance[tags::LAUNCH], first.launch.id.to_string());
-        assert_eq!(request.tags.instance["karpenter.sh/nodepool"], "default");
-        let tokens: std::collections::BTreeSet<_> =
-            found.launches.iter().map(|l| l.launch.token.clone()).collect();
-        assert_eq!(tokens.len(), 3);
-        assert_eq!(built(&claims).launches, found.launches);
-    }
-
-    #[test]
-    fn a_claim_keeps_the_terms_of_its_pool() {
-        let hours = tenon_domain::SignedDuration::from_hours;
-        let terms = Terms { expire_after: Some(hours(24)), termination_grace_period: Some(hours(1)) };
-        let claim = PlannedClaim { terms, ..planned("default-a", &["m5.large a on-demand 0.1"]) };
-        assert_eq!(built(&[claim]).launches[0].claims[0].terms, Some(terms));
-    }
-
-    #[test]
-    fn who_only_asks_for_what_is_marked_asks_alone() {
-        let claims: Vec<PlannedClaim> =
-            (0..3).map(|n| planned(&format!("default-{n}"), &["m5.large a spot 0.1 again"])).collect();
-        let found = built(&claims);
-        let sizes: Vec<usize> = found.launches.iter().map(|launch| launch.claims.len()).collect();
-        assert_eq!((sizes, found.refused.len()), (vec![1, 1, 1], 0));
-    }
-
-    #[test]
-    fn a_claim_without_a_way_to_launch_is_refused() {
-        let found = built(&[planned("default-a", &["m5.large c on-demand 0.1"])]);
-        assert!(found.launches.is_empty());
-        assert!(matches!(found.refused.as_slice(), [(_, BuildError::NoOverride)]), "{:?}", found.refused);
-    }
-
-    #[test]
-    fn a_launch_that_is_cut_keeps_min_values_or_isnt_made() {
-        let check = |family_least: u32, type_least: u32, expected: Result<bool, &str>| {
-            // Types of c7i are the dearest of all.
-            let types = many_types();
-            let names: Vec<String> = types.iter().map(|option| option.facts.name.to_string()).collect();
-            let price = |name: &str| if name.starts_with("c7i.") { 9.0 } else { 0.1 };
-            let offerings: Vec<String> =
-                names.iter().map(|name| format!("{name} a on-demand {}", price(name))).collect();
-            let texts: Vec<&str> = offerings.iter().map(String::as_str).collect();
-            let mut claim = planned("default-a", &texts);
-            let least = |key, least| Requirement::exists(key).with_min_values(Some(least));
-            claim.requirements.add(least(labels::INSTANCE_FAMILY, family_least));
-            claim.requirements.add(least(labels::INSTANCE_TYPE, type_least));
-            let found = built_of(&[claim], types);
-            match expected {
-                Ok(has_c7i) => {
-                    assert_eq!(found.refused.first().map(|(_, error)| error.to_string()), None);
-                    let request = CreateFleetRequest::from_stored(&found.launches[0].launch.request).unwrap();
-                    let overrides = request.launch_templates.iter().flat_map(|template| &template.overrides);
-                    let named: Vec<&str> = overrides.map(|one| one.instance_type.as_str()).collect();
-                    assert_eq!(named.len(), 60);
-                    assert_eq!(named.iter().any(|name| name.starts_with("c7i.")), has_c7i);
-                }
-                Err(message) => {
-                    assert!(found.launches.is_empty());
-                    assert_eq!(found.refused[0].1.to_string(), message);
-                }
-            }
-        };
-        let families = many_types().iter().map(family).collect::<BTreeSet<_>>().len();
-        let families = u32::try_from(families).unwrap();
-        check(1, 1, Ok(false));
-        check(families - 1, 60, Ok(false));
-        check(families, 60, Ok(true));
-        check(
-            families,
-            61,
-            Err(
-                "`minValues` of `node.kubernetes.io/instance-type` is 61, but the instance types of one launch have \
-                 60 values: lower `minValues`",
-            ),
-        );
-    }
-
-    /// The families' part of a type's name.
-    fn family(option: &InstanceTypeOption) -> String {
-        option.facts.name.as_str().split('.').next().unwrap().to_owned()
-    }
-
-    /// All of a burst's launches and claims are written to one partition key, which takes 1,000 units a second.
-    #[test]
-    fn a_pod_that_is_planned_writes_little() {
-        let types = many_types();
-        let offerings: Vec<String> = types
-            .iter()
-            .flat_map(|one| ["a", "b"].map(|zone| format!("{} {zone} on-demand 0.1", one.facts.name)))
-            .collect();
-        let offerings: Vec<&str> = offerings.iter().map(String::as_str).collect();
-        let pod = |n: usize| CountedPod {
-            name: NamespacedName { namespace: "default".to_owned(), name: format!("web-6d4cf56db6-{n:05}") },
-            uid: format!("0b1c2d3e-4f50-6172-8394-a5b6c7d8{n:04x}").parse().unwrap(),
-        };
-        let claim = |n: usize| PlannedClaim {
-            pods: (0..15).map(|m| pod(15 * n + m)).collect(),
-            ..planned(&format!("default-{n:05}"), &offerings)
-        };
-        let found = built_of(&(0..20).map(claim).collect::<Vec<_>>(), types);
-        let launch = &found.launches[0];
-        let cluster = tenon_domain::id::ClusterName::parse("prod").unwrap();
-        let size = |key: &tenon_table::Key, item| tenon_table::value::item_size(key, &item);
-        let of_claims = launch.claims.iter().map(|claim| {
-            size(&keys::claim(&cluster, &claim.name), tenon_table::items::to_item(claim)).div_ceil(1024)
-        });
-        let key = keys::launch(&cluster, &launch.launch.id);
-        let of_launch = size(&key, tenon_table::items::to_item(&launch.launch)).div_ceil(1024);
-        // A transaction costs two write units a KB, and settling writes both items again.
-        let units = 2 * 2 * (of_launch + of_claims.sum::<u64>());
-        assert_eq!((launch.claims.len(), launch.launch.claims.len()), (20, 20));
-        assert!(units <= 180, "300 pods write {units} units to the cluster's key");
-    }
-
-    #[test]
-    fn a_full_launch_fits_into_one_transaction() {
-        let claims: Vec<PlannedClaim> =
-            (0..20).map(|n| planned(&format!("default-{n:02}"), &["m5.large a on-demand 0.1"])).collect();
-        let found = built(&claims);
-        let launch = &found.launches[0];
-        // Launch, claims, template, two of the journal for each claim, the revision.
-        assert_eq!(1 + launch.claims.len() + 1 + 2 * launch.records.len() + 1, 63);
-    }
-
-    /// Commits a launch of two claims that takes a lease, where something else is in the table already.
-    fn commits(there: impl FnOnce(&LaunchInput<'_>, &BuiltLaunch) -> Option<Write>) -> bool {
-        let claims: Vec<PlannedClaim> =
-            (0..2).map(|n| planned(&format!("default-{n}"), &["m5.large a on-demand 0.1"])).collect();
-        with_input(types(), |input| {
-            let mut launch = build(input, &claims, &LaunchCause::PendingPods).launches.remove(0);
-            launch.leases = vec![mark(8)];
-            let table = MemoryTable::new(MemoryConfig::strict(1), Arc::new(|| Timestamp::UNIX_EPOCH));
-            let commit = |token: &str, conditions, writes| {
-                let token = CommitToken::parse(token).unwrap();
-                block_on(table.commit(&Commit { token, conditions, writes })).is_ok()
-            };
-            let known = set(keys::unavailable(input.region, &mark(7).key), &mark(7));
-            assert!(commit("known", Vec::new(), vec![known]));
-            if let Some(write) = there(input, &launch) {
-                assert!(commit("there", Vec::new(), vec![write]));
-            }
-            let mut change = Change::of(&input.registry.cluster);
-            write_launch(input, &launch, 1, |_| false, &mut change);
-            let WriteGroup { conditions, writes } = change.group();
-            let before: Vec<_> = table.dump().collect();
-            let committed = commit("launch", conditions, writes);
-            assert_eq!(committed, table.dump().collect::<Vec<_>>() != before);
-            committed
-        })
-    }
-
-    fn mark(revision: u64) -> Mark {
-        Mark { revision, ..testing::mark("offering#on-demand#use1-az-a#m5.large") }
-    }
-
-    #[test]
-    fn a_launch_is_committed_only_where_nothing_of_it_is_there_and_what_it_asks_after_is_as_it_was() {
-        let cluster = || "prod".parse().unwrap();
-        assert!(commits(|_, _| None));
-        assert!(!commits(|_, launch| {
-            Some(set(keys::launch(&cluster(), &launch.launch.id), &launch.launch))
-        }));
-        for n in 0..2 {
-            assert!(!commits(|_, launch| {
-                let claim = &launch.claims[n];
-                Some(set(keys::claim(&cluster(), &claim.name), claim))
-            }));
-        }
-        assert!(!commits(|input, _| Some(set(keys::unavailable(input.region, &mark(8).key), &mark(8)))));
     }
 }

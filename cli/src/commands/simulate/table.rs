@@ -1,5 +1,7 @@
 //! A simulation as tables.
 
+use tenon_domain::report::counted;
+
 use super::document::{ClaimDocument, Simulation, SimulationDifference};
 use crate::output::{self, Columns};
 
@@ -76,15 +78,12 @@ fn pods(names: &[String]) -> String {
     some_of(names)
 }
 
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 fn summary(simulation: &Simulation) -> String {
     let summary = &simulation.summary;
     let placed: usize = simulation.existing.iter().map(|node| node.pods.len()).sum();
     let price = summary.price_usd_per_hour.as_deref().unwrap_or("?");
-    let (pods, nodes) = (counted(summary.pods, "pod"), counted(summary.claims, "new node"));
+    let (pods, nodes) =
+        (counted(summary.pods, "pod", "pods"), counted(summary.claims, "new node", "new nodes"));
     let mut text = format!("{pods}: {nodes} for {price} USD/h");
     if let Some(bound) = &summary.bound_usd_per_hour {
         let ratio = summary.ratio.as_ref().map(|ratio| format!(", {ratio} times that")).unwrap_or_default();

@@ -86,7 +86,7 @@ fn terminated(n: usize, at: Timestamp) -> ClaimState {
 }
 
 fn claim(n: usize, state: ClaimState) -> Claim {
-    let requests = ResourceList::new().with(ResourceName::CPU, Quantity::from_milli(500));
+    let requests = ResourceList::new().with(ResourceName::CPU, Quantity::parse("500m").unwrap());
     Claim { requests, ..nth(n, state) }
 }
 
@@ -122,7 +122,7 @@ fn pool() -> NodePool {
 
 /// A Node that registered and is Ready.
 fn node(n: usize) -> Node {
-    let offers = ResourceList::new().with(ResourceName::CPU, Quantity::from_milli(1930));
+    let offers = ResourceList::new().with(ResourceName::CPU, Quantity::parse("1930m").unwrap());
     Node {
         meta: ObjectMeta {
             name: format!("node-{n}"),

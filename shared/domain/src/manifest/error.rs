@@ -7,7 +7,7 @@ use std::fmt;
 /// One error of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub struct ManifestError {
-    /// The file, or another name for the object's origin.
+    /// The file, or another name for the object's origin; empty where the reader names the object itself.
     pub file: String,
     /// The line, counted from 1; absent if the object wasn't read from text.
     pub line: Option<u32>,
@@ -19,17 +19,20 @@ pub struct ManifestError {
     pub remedy: String,
 }
 
-/// `file:line: field: message (remedy)`.
+/// `file:line: field: message (remedy)`, or `field: message (remedy)` without a file.
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file)?;
-        if let Some(line) = self.line {
-            write!(f, "{line}:")?;
+        if !self.file.is_empty() {
+            write!(f, "{}:", self.file)?;
+            if let Some(line) = self.line {
+                write!(f, "{line}:")?;
+            }
+            f.write_str(" ")?;
         }
         if !self.field.is_empty() {
-            write!(f, " {}:", self.field)?;
+            write!(f, "{}: ", self.field)?;
         }
-        write!(f, " {}", self.message)?;
+        f.write_str(&self.message)?;
         if self.remedy.is_empty() { Ok(()) } else { write!(f, " ({})", self.remedy) }
     }
 }

@@ -194,12 +194,12 @@ pub fn read_value(value: &Value, place: &str) -> Result<ManifestObject, Manifest
     read_as(value, place, ManifestContext::default(), |at| kinds::read_strictly(at, None))
 }
 
-/// Reads one object that an API server accepted; `place` names it in messages.
+/// Reads one object that an API server accepted. Messages don't name it: the caller knows its kind and name.
 ///
 /// # Errors
 /// All its errors. An unknown field is none.
-pub fn read_stored(value: &Value, place: &str) -> Result<ManifestObject, ManifestErrors> {
-    read_as(value, place, ManifestContext::of_server(), kinds::read_stored)
+pub fn read_stored(value: &Value) -> Result<ManifestObject, ManifestErrors> {
+    read_as(value, "", ManifestContext::of_server(), kinds::read_stored)
 }
 
 /// Reads a value with `read`, which reports an error whenever it returns `None`.
@@ -228,28 +228,28 @@ fn read_as<T>(
     }
 }
 
-/// Reads a Pod that an API server accepted.
+/// Reads a Pod that an API server accepted; see [`read_stored`].
 ///
 /// # Errors
 /// All its errors.
 pub fn pod_from_value(value: &Value) -> Result<Pod, ManifestErrors> {
-    read_as(value, "Pod", ManifestContext::of_server(), pod::read_pod)
+    read_as(value, "", ManifestContext::of_server(), pod::read_pod)
 }
 
-/// Reads a Node that an API server accepted.
+/// Reads a Node that an API server accepted; see [`read_stored`].
 ///
 /// # Errors
 /// All its errors.
 pub fn node_from_value(value: &Value) -> Result<Node, ManifestErrors> {
-    read_as(value, "Node", ManifestContext::of_server(), node::read_node)
+    read_as(value, "", ManifestContext::of_server(), node::read_node)
 }
 
-/// Reads an EC2NodeClass that an API server accepted.
+/// Reads an EC2NodeClass that an API server accepted; see [`read_stored`].
 ///
 /// # Errors
 /// All its errors.
 pub fn node_class_from_value(value: &Value) -> Result<Ec2NodeClass, ManifestErrors> {
-    read_as(value, "EC2NodeClass", ManifestContext::of_server(), node_class::read_node_class)
+    read_as(value, "", ManifestContext::of_server(), node_class::read_node_class)
 }
 
 /// Reads a part of an object that an API server accepted, such as a taint; `None` after an error.

@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 
 fn stored(value: &Value) -> ManifestObject {
-    read_stored(value, "cluster").unwrap_or_else(|errors| panic!("{errors}"))
+    read_stored(value).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// The value with one more field at a JSON pointer, whose parents are created.
@@ -213,4 +213,14 @@ spec:
             (13, "spec.limits.cpu"),
         ]
     );
+}
+
+#[test]
+fn what_is_wrong_is_told_by_its_field_alone() {
+    let wrong =
+        with(&pool(), "/spec/template/spec/requirements", json!([{"key": "a", "operator": "Around"}]));
+    let (stored, strict) = (read_stored(&wrong).unwrap_err(), read_value(&wrong, "pool").unwrap_err());
+    let told = stored.0[0].to_string();
+    assert!(told.starts_with("spec.template.spec.requirements[0].operator: `Around`"), "{told}");
+    assert_eq!(strict.0[0].to_string(), format!("pool: {told}"));
 }

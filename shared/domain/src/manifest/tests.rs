@@ -330,7 +330,7 @@ fn a_realistic_file_is_read_as_yaml_and_as_a_json_list() {
     check_realistic(&read(&json));
     let value: serde_json::Value = serde_json::from_str(&items[0]).unwrap();
     assert!(matches!(read_value(&value, "cluster"), Ok(ManifestObject::NodePool(_))));
-    let Ok(ManifestObject::NodePool(pool)) = read_stored(&value, "cluster") else { panic!("{value}") };
+    let Ok(ManifestObject::NodePool(pool)) = read_stored(&value) else { panic!("{value}") };
     assert_eq!(*pool, read(&text).manifests.node_pools[0]);
 }
 

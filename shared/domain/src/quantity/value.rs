@@ -37,12 +37,6 @@ impl Quantity {
         Self { nanos, format }
     }
 
-    /// A quantity in thousandths, such as millicores.
-    #[must_use]
-    pub const fn from_milli(milli: i64) -> Self {
-        Self { nanos: milli as i128 * 1_000_000, format: Format::DecimalSi }
-    }
-
     /// A count of whole units, written with decimal suffixes.
     #[must_use]
     pub const fn from_integer(units: i64) -> Self {
@@ -95,12 +89,6 @@ impl Quantity {
     #[must_use]
     pub fn value_ceil(self) -> i64 {
         saturate(div_ceil(self.nanos, NANOS))
-    }
-
-    /// The value in mebibytes, rounded up; capped at 64 bits.
-    #[must_use]
-    pub fn mebi_ceil(self) -> i64 {
-        saturate(div_ceil(self.nanos, NANOS << 20))
     }
 
     /// The sum in this one's format (the other's if this is nothing); `None` on overflow.
@@ -202,8 +190,6 @@ mod tests {
     fn accessors_round_up() {
         let quantity = Quantity::parse("1500100u").unwrap();
         assert_eq!((quantity.milli_ceil(), quantity.value_ceil()), (1501, 2));
-        assert_eq!(Quantity::from_mebi(3).mebi_ceil(), 3);
-        assert_eq!(Quantity::from_bytes(1).mebi_ceil(), 1);
-        assert_eq!(Quantity::from_milli(-1500).value_ceil(), -1);
+        assert_eq!(Quantity::parse("-1500m").unwrap().value_ceil(), -1);
     }
 }

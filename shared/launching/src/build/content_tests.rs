@@ -4,10 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tenon_domain::catalog::OfferedReservation;
 use tenon_domain::id::NamespacedName;
-use tenon_domain::launch::CountedPod;
+use tenon_domain::launch::{CountedPod, PODS_PER_LAUNCH};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_state::step::Change;
+use tenon_table::items::keys;
 
 use super::tests::{built, with_input};
 use super::*;

@@ -234,7 +234,9 @@ fn one_bad_object_hides_no_other() {
     fixture.write(&bad, 0);
     let snapshot = fixture.read(&mut ChunkCache::default());
     assert_eq!(snapshot.nodes.len(), 1);
-    assert_eq!((snapshot.unreadable[0].kind.as_str(), snapshot.unreadable[0].name.as_str()), ("Node", "bad"));
+    let bad = &snapshot.unreadable[0];
+    assert_eq!((bad.kind.as_str(), bad.name.as_str()), ("Node", "bad"));
+    assert!(bad.errors[0].starts_with("spec.taints[0]"), "{bad:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tenon_memory_table::MemoryTable;
 use tenon_runtime::Installation;
 use tenon_twin::RegionTwin;
 
-use super::{FailedInvocation, PodDeletion, SimulatedRegion};
+use super::{PodDeletion, SimulatedRegion};
 use crate::clock::RegionClock;
 use crate::functions::Functions;
 use crate::happening::{Happening, HappeningKind, Listeners};
@@ -68,11 +68,6 @@ impl SimulatedRegion {
     #[must_use]
     pub const fn usage(&self) -> &RegionUsage {
         &self.usage
-    }
-
-    /// Invocations that failed since the last call.
-    pub fn take_failures(&mut self) -> Vec<FailedInvocation> {
-        std::mem::take(&mut self.failures)
     }
 
     /// Pods that agents deleted without asking a budget, since the last call.

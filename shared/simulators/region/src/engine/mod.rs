@@ -32,8 +32,8 @@ use crate::timeline::{TaskId, Timeline, TimelineEvent};
 use crate::usage::RegionUsage;
 use crate::wiring::{BusName, Schedule, ScheduleTarget, Wiring, WiringError, cluster_schedules};
 
+pub use tasks::PodDeletion;
 use tasks::Task;
-pub use tasks::{FailedInvocation, PodDeletion};
 
 /// The tag that names an instance's cluster.
 const CLUSTER_TAG: &str = tenon_domain::tags::EKS_CLUSTER;
@@ -61,7 +61,6 @@ pub struct SimulatedRegion {
     started: Timestamp,
     pub(crate) log: Vec<Happening>,
     listeners: Listeners,
-    failures: Vec<FailedInvocation>,
     pod_deletions: Vec<PodDeletion>,
     usage: RegionUsage,
     pub(crate) kept: KeptClusters,
@@ -110,7 +109,6 @@ impl SimulatedRegion {
             started,
             log: Vec::new(),
             listeners: Listeners::Some,
-            failures: Vec::new(),
             pod_deletions: Vec::new(),
             usage: RegionUsage::default(),
             kept: KeptClusters::default(),

@@ -21,19 +21,6 @@ use crate::queue::QueuedMessage;
 use crate::site::{AgentEnded, AgentRun, AgentWorld};
 use crate::timeline::{TaskId, TimelineEvent};
 
-/// An invocation's message that went back to its queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedInvocation {
-    /// When.
-    pub at: Timestamp,
-    /// The function.
-    pub function: FunctionName,
-    /// The error's stable name.
-    pub error_type: &'static str,
-    /// The error with its causes.
-    pub error: String,
-}
-
 /// A pod that an agent deleted without asking a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodDeletion {
@@ -146,16 +133,9 @@ impl SimulatedRegion {
         let failed: Vec<String> = failures.iter().map(|failure| failure.message_id.clone()).collect();
         let at = self.clock.now();
         for failure in failures {
-            let happened =
-                Happening::new(at, HappeningKind::Action, function.as_str(), failure.error.clone())
-                    .with("errorType", json!(failure.error_type));
+            let happened = Happening::new(at, HappeningKind::Action, function.as_str(), failure.error)
+                .with("errorType", json!(failure.error_type));
             self.log.push(happened);
-            self.failures.push(FailedInvocation {
-                at,
-                function,
-                error_type: failure.error_type,
-                error: failure.error,
-            });
         }
         if let Some(queue) = self.queues.get_mut(&function) {
             queue.finish(batch, &failed);

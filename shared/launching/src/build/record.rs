@@ -1,0 +1,68 @@
+//! The journal's record of a planned claim.
+//!
+//! Decides its message and details, and how many names it spells out. It doesn't number the record: its commit does.
+//!
+//! Invariant: a record's size doesn't grow with its claim's pods.
+
+use std::fmt;
+
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::launch::{Launch, LaunchCause};
+use tenon_domain::report::counted;
+use tenon_planning::provision::PlannedClaim;
+
+use super::LaunchInput;
+use crate::fleet::Fleet;
+
+/// Names that a record spells out; the launch holds all of them.
+const NAMES_TOLD: usize = 10;
+
+fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> String {
+    let mut told: Vec<String> = names.take(NAMES_TOLD).map(|name| name.to_string()).collect();
+    if count > NAMES_TOLD {
+        told.push(format!("and {} more", count - NAMES_TOLD));
+    }
+    told.join(", ")
+}
+
+pub(super) fn record(
+    input: &LaunchInput<'_>,
+    planned: &PlannedClaim,
+    launch: &Launch,
+    fleet: &Fleet,
+) -> JournalRecord {
+    let pods = planned.pods.len();
+    let purpose = match &launch.cause {
+        LaunchCause::PendingPods => format!("for {}", counted(pods, "pending pod", "pending pods")),
+        LaunchCause::Replacement(_) => {
+            let replaced =
+                some_names(input.replaced.iter().map(|name| format!("`{name}`")), input.replaced.len());
+            format!("to replace {replaced}, for {}", counted(pods, "pod", "pods"))
+        }
+    };
+    let types = counted(planned.instance_types.len(), "instance type", "instance types");
+    let message =
+        format!("planned NodeClaim `{}` {purpose}: {types}, {} first", planned.name, fleet.capacity_type);
+    let subject = Subject { kind: SubjectKind::Claim, name: planned.name.to_string() };
+    let mut record = JournalRecord::new(subject, input.now, input.by.as_str(), Decision::Planned, message)
+        .detail("launch", &launch.id)
+        .detail("pool", &planned.pool)
+        .detail("class", &planned.class)
+        .detail("capacity_type", fleet.capacity_type)
+        .detail("pods", some_names(planned.pods.iter().map(|pod| &pod.name), pods))
+        .detail("zones", planned.zones.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    if let Some(cheapest) = planned.instance_types.first() {
+        record = record.detail("instance_type", cheapest);
+    }
+    if let Some(price) = planned.price {
+        record = record.detail("price", price);
+    }
+    if !fleet.unpriced.is_empty() {
+        record = record.detail("unpriced", some_names(fleet.unpriced.iter(), fleet.unpriced.len()));
+    }
+    if !fleet.leases.is_empty() {
+        record = record.detail("asks_again_for", some_names(fleet.leases.iter(), fleet.leases.len()));
+    }
+    record.evidence.clone_from(input.evidence);
+    record
+}

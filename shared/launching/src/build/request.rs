@@ -1,0 +1,89 @@
+//! The CreateFleet request of a launch, with the templates that it names.
+//!
+//! Decides the request's tags, templates and target, and the labels that its nodes register with. It doesn't choose
+//! the overrides: the fleet has them.
+//!
+//! Invariant: the same claim, fleet and launch give the same request.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::id::{ClientToken, ImageId, LaunchId};
+use tenon_domain::labels;
+use tenon_domain::reservation::LaunchedInto;
+use tenon_domain::tags;
+use tenon_domain::taint::merge_taints;
+use tenon_ec2::port::{
+    CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, OnDemandAllocation,
+    SpotAllocation, TargetCapacityType,
+};
+use tenon_planning::provision::PlannedClaim;
+
+use super::{BuildError, LaunchInput};
+use crate::fleet::Fleet;
+use crate::template::{shared_tags, template};
+use crate::user_data::NodeSetup;
+
+/// The input of a launch's request.
+#[derive(Clone, Copy)]
+pub(super) struct RequestParts<'a> {
+    /// One of its claims, which are equal.
+    pub(super) claim: &'a PlannedClaim,
+    /// How many claims it has.
+    pub(super) count: usize,
+    pub(super) fleet: &'a Fleet,
+    pub(super) launch: &'a LaunchId,
+    pub(super) token: &'a ClientToken,
+}
+
+pub(super) fn request(
+    input: &LaunchInput<'_>,
+    parts: RequestParts<'_>,
+) -> Result<(CreateFleetRequest, Vec<(ImageId, CreateLaunchTemplate)>), BuildError> {
+    let RequestParts { claim, count, fleet, launch, token } = parts;
+    let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
+    let labels = node_labels(claim, fleet);
+    let taints = merge_taints(&claim.taints, &claim.startup_taints);
+    let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
+    let mut templates = Vec::new();
+    let mut launch_templates = Vec::new();
+    for (image, overrides) in &fleet.overrides {
+        let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
+        launch_templates.push(FleetLaunchTemplate {
+            name: template.name.clone(),
+            version: "$Latest".to_owned(),
+            overrides: overrides.clone(),
+        });
+        templates.push((image.clone(), template));
+    }
+    let mut tagged = shared_tags(&setup);
+    tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
+    tagged.insert(tags::LAUNCH.to_owned(), launch.to_string());
+    let request = CreateFleetRequest {
+        client_token: token.clone(),
+        // At most CLAIMS_PER_LAUNCH.
+        target_capacity: u32::try_from(count).unwrap_or(u32::MAX),
+        capacity_type: TargetCapacityType::from(fleet.capacity_type),
+        on_demand_allocation: OnDemandAllocation::LowestPrice,
+        spot_allocation: SpotAllocation::PriceCapacityOptimized,
+        launch_templates,
+        tags: FleetTags { instance: tagged.clone(), volume: tagged.clone(), fleet: tagged },
+        context: ready.class.context.clone(),
+    };
+    Ok((request, templates))
+}
+
+/// Labels that the kubelet registers with.
+fn node_labels(claim: &PlannedClaim, fleet: &Fleet) -> BTreeMap<String, String> {
+    let mut labels = claim.labels.clone();
+    labels.extend(
+        [
+            (labels::NODEPOOL, claim.pool.as_str()),
+            (labels::EC2NODECLASS, claim.class.as_str()),
+            (labels::CAPACITY_TYPE, fleet.capacity_type.as_str()),
+        ]
+        .into_iter()
+        .chain(fleet.reservation.iter().flat_map(LaunchedInto::labels))
+        .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    labels
+}
