@@ -13,6 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::class_hash::ClassHash;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
     ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
@@ -242,7 +243,8 @@ fn build_one(
         created_at: input.now,
         state: LaunchState::Requested { attempts: 0, not_before: input.now },
     };
-    let claims = group.iter().map(|planned| claim(planned, &launch)).collect();
+    let hash = ready.class.spec_hash.in_cluster(&input.registry.certificate_authority);
+    let claims = group.iter().map(|planned| claim(planned, &launch, hash)).collect();
     let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
     Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
 }
@@ -320,12 +322,13 @@ fn node_labels(claim: &PlannedClaim, fleet: &Fleet) -> BTreeMap<String, String> 
     labels
 }
 
-fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
+fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Claim {
     Claim {
         name: planned.name.clone(),
         revision: 1,
         pool: planned.pool.clone(),
         class: planned.class.clone(),
+        class_hash: Some(class_hash),
         launch: launch.id.clone(),
         created_at: launch.created_at,
         state: ClaimState::Planned,
@@ -490,6 +493,13 @@ mod tests {
         let terms = Terms { expire_after: Some(hours(24)), termination_grace_period: Some(hours(1)) };
         let claim = PlannedClaim { terms, ..planned("default-a", &["m5.large a on-demand 0.1"]) };
         assert_eq!(built(&[claim]).launches[0].claims[0].terms, Some(terms));
+    }
+
+    #[test]
+    fn a_claim_keeps_the_hash_of_its_class_in_its_cluster() {
+        let hash = class("default").spec_hash.in_cluster(&registry("prod").certificate_authority);
+        let claim = planned("default-a", &["m5.large a on-demand 0.1"]);
+        assert_eq!(built(&[claim]).launches[0].claims[0].class_hash, Some(hash));
     }
 
     #[test]

@@ -72,6 +72,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         name: NodeClassName::parse(name).unwrap(),
         generation: 1,
         spec_digest: "spec".to_owned(),
+        hash: None,
         subnets: Seen::Holds(vec![subnet("a", 1), subnet("a", 2), subnet("b", 1)]),
         security_groups: Seen::Holds(Vec::new()),
         images: Seen::Holds(vec![
