@@ -133,6 +133,7 @@ impl AgentFixture {
             revision: 1,
             pool: NodePoolName::parse("default").unwrap(),
             class: NodeClassName::parse("default").unwrap(),
+            class_hash: None,
             launch: LaunchId::parse("launch-1").unwrap(),
             created_at: at(0),
             state: ClaimState::Planned,

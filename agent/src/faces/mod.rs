@@ -55,6 +55,13 @@ pub struct ShownObjects {
 pub enum FaceOp {
     /// Applies a status.
     Status(Value),
+    /// Sets annotations, and leaves others alone.
+    Annotate {
+        /// Of which object.
+        key: ObjectKey,
+        /// The annotations.
+        annotations: Map<String, Value>,
+    },
     /// Makes a NodeClaim.
     Create(Value),
     /// Deletes a NodeClaim: our finalizer holds it.
@@ -116,6 +123,7 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
         let class = decided.classes.iter().find(|class| class.name.as_str() == name);
         let status = with_told(class.map(class_status), decided, SubjectKind::Class, object);
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
+        faces.ops.extend(class.and_then(|class| changed_hash(object, class)));
     }
     let actions: BTreeMap<&str, &NodeAction> =
         actions.iter().map(|action| (action.claim.as_str(), action)).collect();
@@ -249,6 +257,19 @@ fn changed_status(object: &Value, status: Value) -> Option<FaceOp> {
     (in_order(known) != in_order(status.clone())).then(|| FaceOp::Status(with_status(kind, name, status)))
 }
 
+/// The operation that annotates a class with the hash of its spec, where it isn't. The hash of an older spec isn't shown.
+fn changed_hash(object: &Value, class: &ClassStatus) -> Option<FaceOp> {
+    let generation = object::at(object, "/metadata/generation").and_then(Value::as_u64);
+    let annotations = class.hash.filter(|_| generation == Some(class.generation))?.annotations();
+    let shown: BTreeMap<&str, &str> = object::texts(object, "/metadata/annotations").collect();
+    if annotations.iter().all(|(key, value)| shown.get(key) == Some(&value.as_str())) {
+        return None;
+    }
+    let key = ObjectKey::new(Kind::Ec2NodeClass, "", object::name(object));
+    let annotations = annotations.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+    Some(FaceOp::Annotate { key, annotations })
+}
+
 /// A status with its conditions by type: the API server keeps them in an order of its own.
 fn in_order(mut status: Value) -> Value {
     if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
@@ -376,6 +397,10 @@ fn quantities(list: &ResourceList) -> Map<String, Value> {
 pub async fn execute_face<K: Kube>(kube: &K, op: &FaceOp) -> Result<(), KubeError> {
     let done = match op {
         FaceOp::Status(object) => kube.apply_status(object).await.map(|_| ()),
+        FaceOp::Annotate { key, annotations } => {
+            let patch = json!({"metadata": {"annotations": annotations}});
+            kube.patch(key, &patch, &Precondition::None).await.map(|_| ())
+        }
         FaceOp::Create(object) => kube.create(object.clone()).await.map(|_| ()),
         FaceOp::Delete(key, uid) => kube.delete(key, uid, None).await.map(|_| ()),
         FaceOp::Release { key, version, finalizers } => {

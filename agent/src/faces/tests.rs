@@ -69,6 +69,7 @@ fn claim(state: ClaimState) -> Claim {
         revision: 2,
         pool: NodePoolName::parse("default").unwrap(),
         class: NodeClassName::parse("linux").unwrap(),
+        class_hash: None,
         launch: LaunchId::parse("launch-1").unwrap(),
         created_at: at(5),
         state,
@@ -114,10 +115,14 @@ impl FacesWorld {
     fn show(&self, claims: &[Claim]) -> Vec<String> {
         let mut decided = Decided::default();
         decided.claims = claims.iter().map(|claim| (claim.name.to_string(), claim.clone())).collect();
+        self.show_all(&decided)
+    }
+
+    fn show_all(&self, decided: &Decided) -> Vec<String> {
         let mut told = Vec::new();
         for _ in 0..3 {
             let shown = block_on(observe_shown(&self.kube)).unwrap();
-            let faces = plan_faces(&decided, &shown, &[action()], at(100));
+            let faces = plan_faces(decided, &shown, &[action()], at(100));
             told.extend(faces.notes.iter().map(|note| format!("{} {}", note.about, note.reason)));
             for op in &faces.ops {
                 block_on(execute_face(&self.kube, op)).unwrap();
@@ -127,7 +132,7 @@ impl FacesWorld {
             }
         }
         let shown = block_on(observe_shown(&self.kube)).unwrap();
-        assert_eq!(plan_faces(&decided, &shown, &[action()], at(100)), Faces::default());
+        assert_eq!(plan_faces(decided, &shown, &[action()], at(100)), Faces::default());
         told
     }
 
@@ -264,6 +269,23 @@ fn a_node_claim_of_somebody_else_is_left_alone() {
     assert!(world.object().unwrap().get("status").is_none());
 }
 
+fn class(conditions: Vec<Condition>) -> ClassStatus {
+    ClassStatus {
+        name: NodeClassName::parse("default").unwrap(),
+        revision: 1,
+        generation: 1,
+        spec_digest: String::new(),
+        hash: None,
+        subnets: Vec::new(),
+        security_groups: Vec::new(),
+        images: Vec::new(),
+        reservations: ClassReservations::default(),
+        instance_profile: None,
+        conditions,
+        resolved_at: at(10),
+    }
+}
+
 /// Reasons as the API server takes them: the pattern of `metav1.Condition`.
 fn is_reason(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
@@ -303,19 +325,7 @@ fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
         observed_generation: 1,
         next_try: None,
     });
-    let class = ClassStatus {
-        name: NodeClassName::parse("default").unwrap(),
-        revision: 1,
-        generation: 1,
-        spec_digest: String::new(),
-        subnets: Vec::new(),
-        security_groups: Vec::new(),
-        images: Vec::new(),
-        reservations: ClassReservations::default(),
-        instance_profile: None,
-        conditions: conditions.collect(),
-        resolved_at: at(10),
-    };
+    let class = class(conditions.collect());
     assert_eq!(
         reasons(&class_status(&class)),
         [
@@ -330,6 +340,29 @@ fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
             "tenon.dev/ZonesInService=True ZonesInService",
         ]
     );
+}
+
+#[test]
+fn a_class_has_the_hash_of_its_spec_beside_its_other_annotations() {
+    let world = FacesWorld::new();
+    let given = json!({"kind": "EC2NodeClass", "spec": {}, "metadata": {"name": "default", "annotations": {"team": "a"}}});
+    world.kube.apply(given).unwrap();
+    let check = |generation: u64, hash: &str, expected: Option<&str>| {
+        let hash = Some(hash.parse().unwrap());
+        let mut decided = Decided::default();
+        decided.classes = vec![ClassStatus { generation, hash, ..class(Vec::new()) }];
+        world.show_all(&decided);
+        let object = world.kube.object(Kind::Ec2NodeClass, "", "default").unwrap();
+        let shown: BTreeMap<&str, &str> = object::texts(&object, "/metadata/annotations").collect();
+        assert_eq!(shown.get("team"), Some(&"a"));
+        assert_eq!(shown.get("karpenter.k8s.aws/ec2nodeclass-hash").copied(), expected);
+        let version = shown.get("karpenter.k8s.aws/ec2nodeclass-hash-version").copied();
+        assert_eq!(version, expected.map(|_| "v6"));
+    };
+    check(0, "1", None);
+    check(1, "2", Some("2"));
+    check(1, "3", Some("3"));
+    check(2, "4", Some("3"));
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
         revision: 4,
         pool: NodePoolName::parse("default").unwrap(),
         class: NodeClassName::parse("default").unwrap(),
+        class_hash: None,
         launch: LaunchId::parse("launch-old").unwrap(),
         created_at: at,
         state: ClaimState::Initialized { instance, node: NodeName::parse(node).unwrap(), at },

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
+use tenon_domain::class_hash::ClassHash;
 use tenon_domain::labels;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::{Taint, UNREGISTERED};
@@ -67,10 +68,10 @@ pub fn action_of(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction> {
     asked(claim, input.actions.get(&claim.name), |instance| first(claim, instance, input))
 }
 
-/// A Node's first labels, annotations and taints: its own labels, and its pool's template.
+/// A Node's first labels, annotations and taints: its own labels, its pool's template, and the hash of its class.
 fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> Registration {
     let labels = node_labels(claim, instance, input);
-    match input.pool_of(claim).map(|pool| &pool.template) {
+    let mut registration = match input.pool_of(claim).map(|pool| &pool.template) {
         Some(template) => Registration {
             labels,
             annotations: template.annotations.clone(),
@@ -78,7 +79,10 @@ fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> 
             startup_taints: template.startup_taints.clone(),
         },
         None => Registration { labels, ..Registration::default() },
-    }
+    };
+    let hash = claim.class_hash.into_iter().flat_map(ClassHash::annotations);
+    registration.annotations.extend(hash.map(|(key, value)| (key.to_owned(), value)));
+    registration
 }
 
 /// The Node's labels: those of its instance, overridden by the pool's requirements with one value, overridden by the

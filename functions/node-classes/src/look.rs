@@ -83,6 +83,7 @@ impl ClassLook<'_> {
             name: class.name.clone(),
             generation: class.meta.generation,
             spec_digest: spec_form::digest(class),
+            hash: Some(class.spec_hash.in_cluster(&registry.certificate_authority)),
             subnets: self.part(
                 PartCondition {
                     condition: ConditionType::SubnetsReady,
@@ -227,6 +228,7 @@ impl ClassLook<'_> {
             name: self.class.name.clone(),
             generation: self.class.meta.generation,
             spec_digest: spec_form::digest(self.class),
+            hash: None,
             subnets: refused(cluster),
             security_groups: refused(cluster),
             images: refused(cluster),

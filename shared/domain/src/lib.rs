@@ -7,6 +7,7 @@ pub mod api;
 pub mod budget;
 pub mod catalog;
 pub mod claim;
+pub mod class_hash;
 pub mod class_status;
 pub mod command;
 pub mod digest;

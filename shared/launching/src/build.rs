@@ -23,6 +23,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::class_hash::ClassHash;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
     ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
@@ -215,7 +216,8 @@ fn build_one(
         created_at: input.now,
         state: LaunchState::Requested { attempts: 0, not_before: input.now },
     };
-    let claims = group.iter().map(|planned| claim(planned, &launch)).collect();
+    let hash = ready.class.spec_hash.in_cluster(&input.registry.certificate_authority);
+    let claims = group.iter().map(|planned| claim(planned, &launch, hash)).collect();
     let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
     Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
 }
@@ -228,12 +230,13 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
     Ok(LaunchId::parse(format!("launch-{digest}"))?)
 }
 
-fn claim(planned: &PlannedClaim, launch: &Launch) -> Claim {
+fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Claim {
     Claim {
         name: planned.name.clone(),
         revision: 1,
         pool: planned.pool.clone(),
         class: planned.class.clone(),
+        class_hash: Some(class_hash),
         launch: launch.id.clone(),
         created_at: launch.created_at,
         state: ClaimState::Planned,

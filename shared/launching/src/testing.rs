@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tenon_domain::api::node_class::{InstanceProfile, MetadataOptions, NodeIdentity};
 use tenon_domain::api::{Ec2NodeClass, ObjectMeta};
 use tenon_domain::catalog::NodeSettings;
+use tenon_domain::class_hash::SpecHash;
 use tenon_domain::id::{ClusterName, InstallationId, NodeClassName};
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
 
@@ -43,6 +44,7 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
         associate_public_ip: None,
         detailed_monitoring: false,
         context: None,
+        spec_hash: SpecHash::default(),
         status_subnets: Vec::new(),
         unsupported: Vec::new(),
     }
@@ -70,6 +72,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         name: NodeClassName::parse(name).unwrap(),
         generation: 1,
         spec_digest: "spec".to_owned(),
+        hash: None,
         subnets: Seen::Holds(vec![subnet("a", 1), subnet("a", 2), subnet("b", 1)]),
         security_groups: Seen::Holds(Vec::new()),
         images: Seen::Holds(vec![

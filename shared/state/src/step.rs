@@ -141,6 +141,7 @@ mod tests {
             revision: 1,
             pool: "default".parse().unwrap(),
             class: "linux".parse().unwrap(),
+            class_hash: None,
             launch: "launch-7".parse().unwrap(),
             created_at: at,
             state: ClaimState::Planned,

@@ -298,7 +298,9 @@ fn check(input: &LifecycleInput, expected: &[Decision]) {
 fn c116_a_node_is_told_to_register_and_then_is() {
     let unregistered =
         Node { meta: ObjectMeta::default(), taints: vec![Taint::unregistered()], ..not_ready(0) };
-    let seen = input(minutes(2), vec![claim(0, launched(0, minutes(1)))], vec![unregistered]);
+    let hash = Some("11148166120438674859".parse().unwrap());
+    let hashed = Claim { class_hash: hash, ..claim(0, launched(0, minutes(1))) };
+    let seen = input(minutes(2), vec![hashed], vec![unregistered]);
     let (plan, _) = planned(&seen);
     assert_eq!(plan.steps, vec![]);
     let [(_, action)] = plan.actions.as_slice() else { panic!("{:?}", plan.actions) };
@@ -306,6 +308,11 @@ fn c116_a_node_is_told_to_register_and_then_is() {
     assert_eq!(action.provider_id.as_deref(), Some(format!("aws:///us-east-1a/{}", id(0)).as_str()));
     assert_eq!(action.taints, pool().template.taints);
     assert_eq!(action.startup_taints, pool().template.startup_taints);
+    let annotations = [
+        ("karpenter.k8s.aws/ec2nodeclass-hash".to_owned(), "11148166120438674859".to_owned()),
+        ("karpenter.k8s.aws/ec2nodeclass-hash-version".to_owned(), "v6".to_owned()),
+    ];
+    assert_eq!(action.annotations, BTreeMap::from(annotations));
     for (key, value) in [
         ("node.kubernetes.io/instance-type", "m5.large"),
         ("topology.kubernetes.io/zone", "us-east-1a"),

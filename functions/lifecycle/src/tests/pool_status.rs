@@ -99,6 +99,7 @@ fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)])
         revision: 1,
         generation: 1,
         spec_digest: String::new(),
+        hash: None,
         subnets: vec![],
         security_groups: vec![],
         images: vec![],

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::api::ObjectMeta;
 use tenon_domain::api::node_class::{MetadataOptions, NodeIdentity, ResolvedSubnet};
 use tenon_domain::catalog::NodeSettings;
+use tenon_domain::class_hash::SpecHash;
 
 use super::*;
 
@@ -30,6 +31,7 @@ fn plain() -> Ec2NodeClass {
         associate_public_ip: None,
         detailed_monitoring: false,
         context: None,
+        spec_hash: SpecHash::default(),
         status_subnets: vec![],
         unsupported: vec![],
     }

@@ -43,6 +43,7 @@ impl SettleWorld {
             name: "default".parse().unwrap(),
             generation: 1,
             spec_digest: "spec".to_owned(),
+            hash: None,
             subnets: Seen::Holds(vec![ClassSubnet {
                 id: "subnet-1".parse().unwrap(),
                 zone: "us-east-1a".parse().unwrap(),

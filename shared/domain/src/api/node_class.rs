@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::api::meta::ObjectMeta;
 use crate::catalog::NodeSettings;
+use crate::class_hash::SpecHash;
 use crate::id::{ImageId, NodeClassName, ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId};
 use crate::labels;
 use crate::manifest::fields::{integer, one_of};
@@ -44,6 +45,8 @@ pub struct Ec2NodeClass {
     pub detailed_monitoring: bool,
     /// `spec.context`.
     pub context: Option<String>,
+    /// The hash of `spec`, as Karpenter makes it.
+    pub spec_hash: SpecHash,
     /// `status.subnets`, where the manifest has them.
     pub status_subnets: Vec<ResolvedSubnet>,
     /// Fields in use that Tenon doesn't act on, as dotted names. The condition `tenon.dev/Unsupported` names them.

@@ -196,8 +196,7 @@ pub struct KubeletConfiguration {
     pub eviction_nodefs: Option<EvictionThreshold>,
     /// `clusterDNS`.
     pub cluster_dns: Vec<String>,
-    /// The whole of `spec.kubelet`, as compact JSON with sorted keys, for user data and the drift hash; `None`
-    /// without `spec.kubelet`.
+    /// The whole of `spec.kubelet`, as compact JSON with sorted keys, for user data; `None` without `spec.kubelet`.
     pub document: Option<String>,
 }
 

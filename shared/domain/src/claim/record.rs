@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::phase::{ClaimPhase, may_follow};
 use super::terms::Terms;
 use crate::catalog::CapacityType;
+use crate::class_hash::ClassHash;
 use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SubnetId, Zone,
@@ -23,6 +24,8 @@ pub struct Claim {
     pub pool: NodePoolName,
     /// Its node class.
     pub class: NodeClassName,
+    /// The hash of its class at its launch; `None` for old claims.
+    pub class_hash: Option<ClassHash>,
     /// The launch that it shares with its equals.
     pub launch: LaunchId,
     /// When the claim was committed.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use super::status::{ClassStatus, ClassSubnet, ResolvedImage};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
+use crate::class_hash::ClassHash;
 use crate::id::NodeClassName;
 use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};
 use crate::zonal_shift::ShiftedZone;
@@ -55,6 +56,8 @@ pub struct ClassObservation {
     pub generation: u64,
     /// Digest of its spec.
     pub spec_digest: String,
+    /// Hash of its spec; `None` for an unregistered cluster, whose certificate authority isn't known.
+    pub hash: Option<ClassHash>,
     /// Its subnets.
     pub subnets: Seen<Vec<ClassSubnet>>,
     /// Its security groups.
@@ -84,8 +87,9 @@ impl ClassStatus {
             .into_iter()
             .map(|judgement| dated(judgement, observation.generation, previous, now))
             .collect();
-        let ClassObservation { name, generation, spec_digest, subnets, security_groups, images, .. } =
-            observation;
+        let ClassObservation {
+            name, generation, spec_digest, hash, subnets, security_groups, images, ..
+        } = observation;
         // Shifts belong to the cluster, so the last observation is valid for every spec.
         let shifts = match observation.shifts {
             Some(seen) => kept(seen, previous.map(Self::shifts).as_ref()).unwrap_or_default(),
@@ -97,6 +101,7 @@ impl ClassStatus {
             name,
             revision: previous.map_or(1, |previous| previous.revision.saturating_add(1)),
             generation,
+            hash,
             subnets: kept(subnets, known.map(|k| &k.subnets)).unwrap_or_default(),
             security_groups: kept(security_groups, known.map(|k| &k.security_groups)).unwrap_or_default(),
             images: kept(images, known.map(|k| &k.images)).unwrap_or_default(),
@@ -293,6 +298,7 @@ mod tests {
             name: NodeClassName::parse("default").unwrap(),
             generation: 3,
             spec_digest: "abc".to_owned(),
+            hash: None,
             subnets: Seen::Holds(vec![subnet("subnet-b", 5), subnet("subnet-a", 5), subnet("subnet-c", 9)]),
             security_groups: Seen::Holds(vec![]),
             images: Seen::Holds(vec![]),

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::condition::{Condition, ConditionStatus, ConditionType};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::catalog::facts::{Architecture, InstanceTypeFacts};
+use crate::class_hash::ClassHash;
 use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
 use crate::reservation::ClassReservations;
 use crate::zonal_shift::{ShiftEnd, ShiftedZone};
@@ -24,6 +25,8 @@ pub struct ClassStatus {
     pub generation: u64,
     /// The digest of that spec. It changes without the generation if the class is deleted and created again.
     pub spec_digest: String,
+    /// The hash of that spec in its cluster; `None` for an unregistered cluster, and in old statuses.
+    pub hash: Option<ClassHash>,
     /// Its subnets: most free addresses first, then by id.
     pub subnets: Vec<ClassSubnet>,
     /// Its security groups, by id.

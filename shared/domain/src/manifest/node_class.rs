@@ -26,6 +26,7 @@ use crate::catalog::settings::{
     AmiFamily, BlockDevice, ConnectionTracking, InstanceStorePolicy, KubeletConfiguration,
     NestedVirtualization, NetworkInterface,
 };
+use crate::class_hash::SpecHash;
 use crate::id::NodeClassName;
 
 #[derive(Debug, Default, Deserialize)]
@@ -133,6 +134,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
         associate_public_ip: spec.associate_public_ip_address,
         detailed_monitoring: spec.detailed_monitoring,
         context: spec.context,
+        spec_hash: SpecHash::of(raw, family),
         status_subnets: form.status.map(|KeepUnknown(status)| status.subnets).unwrap_or_default(),
         unsupported,
     })

@@ -75,6 +75,13 @@ fn a_claim_keeps_the_terms_of_its_pool() {
 }
 
 #[test]
+fn a_claim_keeps_the_hash_of_its_class_in_its_cluster() {
+    let hash = class("default").spec_hash.in_cluster(&registry("prod").certificate_authority);
+    let claim = planned("default-a", &["m5.large a on-demand 0.1"]);
+    assert_eq!(built(&[claim]).launches[0].claims[0].class_hash, Some(hash));
+}
+
+#[test]
 fn who_only_asks_for_what_is_marked_asks_alone() {
     let claims: Vec<PlannedClaim> =
         (0..3).map(|n| planned(&format!("default-{n}"), &["m5.large a spot 0.1 again"])).collect();

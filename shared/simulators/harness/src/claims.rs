@@ -72,6 +72,7 @@ pub fn claim(n: usize, state: ClaimState) -> Claim {
         revision: 3,
         pool: "default".parse().unwrap(),
         class: "default".parse().unwrap(),
+        class_hash: None,
         launch: "launch-1".parse().unwrap(),
         created_at: EPOCH,
         state,

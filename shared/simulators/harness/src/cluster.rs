@@ -178,6 +178,7 @@ impl Cluster {
             name: name.clone(),
             generation: 1,
             spec_digest: "spec".to_owned(),
+            hash: None,
             subnets: Seen::Holds(subnets.into_iter().map(subnet).collect()),
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(images.iter().map(image).collect()),

@@ -92,6 +92,7 @@ impl Storm {
             revision: 1,
             pool: NodePoolName::parse("default").ok()?,
             class: NodeClassName::parse("default").ok()?,
+            class_hash: None,
             launch: LaunchId::parse(format!("launch-storm{}", dice.below(1000))).ok()?,
             created_at: region.now(),
             state: ClaimState::Planned,

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 use tenon_domain::id::Uid;
-use tenon_domain::labels::{DO_NOT_DISRUPT, NODEPOOL};
+use tenon_domain::labels::{DO_NOT_DISRUPT, EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION, NODEPOOL};
 use tenon_domain::manifest;
 
 use crate::object::{self, Kind, list, text};
@@ -75,6 +75,8 @@ pub(super) fn sent(object: &Value) -> Value {
     let mut sent = keep(kind, object.clone());
     if let Some(metadata) = fields(&mut sent, "/metadata") {
         metadata.retain(|field, _| !stays(kind, field));
+        // The agent's own writes, from the table.
+        retain(metadata, "annotations", |key| ![EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION].contains(&key));
         if kind == Kind::NodeClaim {
             retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT);
         }

@@ -18,6 +18,7 @@ impl ItemForm for Claim {
         to.number(REVISION, self.revision);
         to.text("pool", &self.pool);
         to.text("class", &self.class);
+        to.text_if("class_hash", self.class_hash.map(|hash| hash.to_string()));
         to.text("launch", &self.launch);
         to.time("created_at", self.created_at);
         to.text_if("expire_after", self.terms.map(|terms| terms.expire_after_text()));
@@ -45,6 +46,7 @@ impl ItemForm for Claim {
             revision: from.u64(REVISION)?,
             pool: from.parsed("pool")?,
             class: from.parsed("class")?,
+            class_hash: from.parsed_if("class_hash")?,
             launch: from.parsed("launch")?,
             created_at: from.time("created_at")?,
             state: read_state(from)?,

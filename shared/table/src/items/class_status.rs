@@ -17,6 +17,7 @@ impl ItemForm for ClassStatus {
         to.number(REVISION, self.revision);
         to.number("generation", self.generation);
         to.text("spec_digest", &self.spec_digest);
+        to.text_if("hash", self.hash.map(|hash| hash.to_string()));
         to.list("subnets", &self.subnets, |subnet, to| {
             to.text("id", &subnet.id);
             to.text("zone", &subnet.zone);
@@ -62,6 +63,7 @@ impl ItemForm for ClassStatus {
             revision: from.u64(REVISION)?,
             generation: from.u64("generation")?,
             spec_digest: from.string("spec_digest")?,
+            hash: from.parsed_if("hash")?,
             subnets: from.list("subnets", |from| {
                 Ok(ClassSubnet {
                     id: from.parsed("id")?,

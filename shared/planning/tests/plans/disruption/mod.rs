@@ -85,6 +85,7 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
             revision: 5,
             pool: NodePoolName::parse("default").unwrap(),
             class: NodeClassName::parse("default").unwrap(),
+            class_hash: None,
             launch: LaunchId::parse("launch-1").unwrap(),
             created_at: at(-1000),
             state: ClaimState::Initialized {

@@ -80,6 +80,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         revision: 4,
         pool: "default".parse().unwrap(),
         class: "linux".parse().unwrap(),
+        class_hash: Some("11148166120438674859".parse().unwrap()),
         launch: "launch-7".parse().unwrap(),
         created_at: at("00:00:00"),
         state,
@@ -191,6 +192,7 @@ pub(super) fn class_status() -> ClassStatus {
         name: "linux".parse().unwrap(),
         generation: 3,
         spec_digest: "12ab".into(),
+        hash: Some("11148166120438674859".parse().unwrap()),
         subnets: SeenPart::Holds(vec![ClassSubnet {
             id: "subnet-0abc".parse().unwrap(),
             zone: "us-east-1a".parse().unwrap(),
