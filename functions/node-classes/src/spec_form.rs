@@ -192,6 +192,8 @@ fn write_kubelet(kubelet: &KubeletConfiguration, to: &mut Attributes) {
         eviction_nodefs,
         cluster_dns,
         document,
+        // It follows from the document and the family.
+        problem: _,
     } = kubelet;
     to.number_if("max_pods", *max_pods);
     to.number_if("pods_per_core", *pods_per_core);
