@@ -369,7 +369,7 @@ fn parts_that_nothing_acts_on_are_named() {
     assert_eq!(class.settings.ami_family, AmiFamily::Bottlerocket);
     assert_eq!(
         class.unsupported,
-        ["spec.amiFamily", "spec.amiSelectorTerms[0].alias", "spec.cpuOptions", "spec.kubelet.maxPods"]
+        ["spec.amiSelectorTerms[0].alias", "spec.cpuOptions", "spec.kubelet.maxPods"]
     );
 }
 

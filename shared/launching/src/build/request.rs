@@ -19,7 +19,7 @@ use tenon_ec2::port::{
 use tenon_planning::provision::PlannedClaim;
 
 use super::{BuildError, LaunchInput};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, TemplateKey};
 use crate::template::{shared_tags, template};
 use crate::user_data::NodeSetup;
 
@@ -43,10 +43,17 @@ pub(super) fn request(
     let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
     let labels = node_labels(claim, fleet);
     let taints = merge_taints(&claim.taints, &claim.startup_taints);
-    let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
+    let setup = NodeSetup {
+        registry: input.registry,
+        class: &ready.class,
+        labels: &labels,
+        taints: &taints,
+        max_pods: None,
+    };
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
-    for (image, overrides) in &fleet.overrides {
+    for (TemplateKey { image, max_pods }, overrides) in &fleet.overrides {
+        let setup = NodeSetup { max_pods: *max_pods, ..setup };
         let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
