@@ -245,17 +245,17 @@ fn owner_allowed(judged: JudgedClass<'_>, image: &Image) -> bool {
         || (image.owner == judged.account && owners.contains("self"))
 }
 
-/// The identity of the class's nodes. A role is used through the instance profile of its name, which the cluster's
-/// stack creates: no function may change IAM.
+/// The identity of the class's nodes. A role is used through the instance profile that the cluster's stack makes or
+/// names for it: no function may change IAM.
 #[must_use]
 pub fn instance_profile(judged: JudgedClass<'_>) -> Seen<InstanceProfile> {
     let allowed = &judged.registry.allowed;
     match &judged.class.identity {
-        NodeIdentity::Role(role) if allowed.node_roles.contains(role) => {
-            Seen::Holds(InstanceProfile::Name(role.clone()))
-        }
         NodeIdentity::Role(role) => {
-            let roles = named(allowed.node_roles.iter().cloned());
+            if let Some(profile) = allowed.node_roles.get(role) {
+                return Seen::Holds(InstanceProfile::Name(profile.clone()));
+            }
+            let roles = named(allowed.node_roles.keys().cloned());
             not_allowed(judged, &format!("`spec.role` `{role}`"), &format!("roles {roles}"))
         }
         NodeIdentity::InstanceProfile(profile) => {

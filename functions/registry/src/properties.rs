@@ -12,6 +12,11 @@ use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Re
 /// The properties that CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
 
+/// The longest name of a role. Source: IAM API Reference, `CreateRole`, read 2026-11.
+const LONGEST_ROLE: usize = 64;
+/// The longest name of an instance profile. Source: IAM API Reference, `CreateInstanceProfile`, read 2026-11.
+const LONGEST_PROFILE: usize = 128;
+
 /// The cluster's name alone, if it is one.
 pub(crate) fn cluster(properties: &Map<String, Value>) -> Option<ClusterName> {
     properties.get("Cluster").and_then(Value::as_str).and_then(|name| ClusterName::parse(name).ok())
@@ -132,12 +137,8 @@ impl<'a> PropertyReader<'a> {
     }
 
     fn allowances(&mut self) -> Allowances {
-        let node_roles = self.list("NodeRoles", "roles' ARNs", |arn| role_name(arn).map(str::to_owned));
-        if node_roles.is_empty() && self.problems.iter().all(|told| !told.starts_with("`NodeRoles`")) {
-            self.problems.push("`NodeRoles` is empty: expected the ARN of a node role".to_owned());
-        }
         Allowances {
-            node_roles,
+            node_roles: self.node_roles(),
             instance_profiles: self.list("InstanceProfiles", "names or ARNs", |text| Some(text.to_owned())),
             subnet_tags: self.tags("SubnetTags"),
             security_group_tags: self.tags("SecurityGroupTags"),
@@ -149,6 +150,37 @@ impl<'a> PropertyReader<'a> {
             snapshot_tags: self.snapshot_tags(),
             max_nodes: self.parsed_if("MaxNodes", "a whole number", |text| text.parse().ok()),
         }
+    }
+
+    /// The nodes' roles, each with its instance profile. No node starts without one.
+    fn node_roles(&mut self) -> BTreeMap<String, String> {
+        let problems = self.problems.len();
+        let value = self.value("NodeRoles");
+        let items = value.and_then(Value::as_array);
+        if let (Some(value), None) = (value, items) {
+            self.wrong("NodeRoles", &told(value), "a list");
+        }
+        let mut roles = BTreeMap::new();
+        for item in items.into_iter().flatten() {
+            match node_role(item) {
+                Ok(Some((role, profile))) => {
+                    let first = roles.entry(role.clone()).or_insert_with(|| profile.clone());
+                    if *first != profile {
+                        self.problems.push(format!(
+                            "`NodeRoles` gives role `{role}` two instance profiles, `{first}` and `{profile}`: keep one \
+                             of them, because classes name the role without its path"
+                        ));
+                    }
+                }
+                Ok(None) => {}
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        if roles.is_empty() && self.problems.len() == problems {
+            self.problems
+                .push("`NodeRoles` is empty: expected a node role and its instance profile".to_owned());
+        }
+        roles
     }
 
     /// Without a tag anything in the account could be used, so there must be one.
@@ -227,6 +259,52 @@ fn role_name(arn: &str) -> Option<&str> {
     (scheme == "arn" && service == "iam" && !name.is_empty()).then_some(name)
 }
 
+/// The names of a node role and its instance profile, `Role` and `InstanceProfile`; nothing where both are empty, as for
+/// a number without a role. A text is a role's ARN, and its profile has its name: CloudFormation repeats that form of
+/// earlier templates where it rolls back from this one.
+fn node_role(item: &Value) -> Result<Option<(String, String)>, String> {
+    if item.as_str() == Some("") {
+        return Ok(None);
+    }
+    if let Some(name) = item.as_str().and_then(|arn| role_name(arn.trim())) {
+        return Ok(Some((name.to_owned(), name.to_owned())));
+    }
+    let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::trim);
+    let (Some(role), Some(profile)) = (text("Role"), text("InstanceProfile")) else {
+        let found = told(item);
+        return Err(format!(
+            "`NodeRoles` is `{found}`: expected `Role` and `InstanceProfile`, or a role's ARN"
+        ));
+    };
+    if role.is_empty() && profile.is_empty() {
+        return Ok(None);
+    }
+    if role.is_empty() {
+        return Err(format!("`NodeRoles` has instance profile `{profile}` without its role: add the role"));
+    }
+    let name = if role.starts_with("arn:") { role_name(role) } else { role.rsplit('/').next() };
+    let Some(name) = name.filter(|name| is_iam_name(name, LONGEST_ROLE)) else {
+        return Err(format!(
+            "`NodeRoles` has role `{role}`: expected a role's name of 1 to {LONGEST_ROLE} letters, digits and \
+             `_+=,.@-`, behind its path if it has one"
+        ));
+    };
+    let of_arn = profile.starts_with("arn:").then(|| profile.rsplit('/').next()).flatten();
+    let own = of_arn.unwrap_or(profile);
+    if !is_iam_name(own, LONGEST_PROFILE) {
+        return Err(format!(
+            "`NodeRoles` gives role `{role}` instance profile `{profile}`: expected an instance profile's name of 1 to \
+             {LONGEST_PROFILE} letters, digits and `_+=,.@-`, without a path"
+        ));
+    }
+    Ok(Some((name.to_owned(), own.to_owned())))
+}
+
+fn is_iam_name(text: &str, longest: usize) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+=,.@-".contains(&byte);
+    (1..=longest).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 fn owner(text: &str) -> Option<String> {
     let account = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
     let alias = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
@@ -253,7 +331,11 @@ mod tests {
             "ServiceCidr": "10.100.0.0/16",
             "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
             "AgentRole": "arn:aws:iam::111122223333:role/agent",
-            "NodeRoles": ["arn:aws:iam::111122223333:role/path/nodes"],
+            "NodeRoles": [
+                {"Role": "nodes", "InstanceProfile": "arn:aws:iam::111122223333:instance-profile/tenon-nodes"},
+                {"Role": "path/gpu", "InstanceProfile": "gpu"},
+                {"Role": "", "InstanceProfile": ""},
+            ],
             "InstanceProfiles": [""],
             "SubnetTags": ["karpenter.sh/discovery=prod", "private=*"],
             "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
@@ -281,7 +363,7 @@ mod tests {
     #[test]
     fn an_entry_is_what_the_stack_says() {
         let entry = parsed(&[]).unwrap();
-        assert_eq!(entry.allowed.node_roles, BTreeSet::from(["nodes".to_owned()]));
+        assert_eq!(entry.allowed.node_roles, roles(&[("nodes", "tenon-nodes"), ("gpu", "gpu")]));
         assert!(entry.allowed.instance_profiles.is_empty());
         assert_eq!(entry.allowed.subnet_tags["private"], "*");
         assert_eq!(entry.allowed.max_nodes, Some(20));
@@ -318,11 +400,49 @@ mod tests {
                 "`Cluster` is `a b`: expected 1 to 100 letters, digits, `-` and `_`",
                 "`Endpoint` is missing: expected the API server's URL, `https://…`",
                 "`ServiceCidr` is `10.0.0.0/33`: expected a CIDR such as `10.100.0.0/16`",
-                "`NodeRoles` is `nodes`: expected roles' ARNs",
+                "`NodeRoles` is `nodes`: expected `Role` and `InstanceProfile`, or a role's ARN",
                 "`SubnetTags` is empty: expected at least one tag, `key=value` or `key=*`",
                 "`MaxNode` isn't a cluster property: remove it",
             ],
         );
+    }
+
+    fn roles(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(role, profile)| ((*role).to_owned(), (*profile).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_role_has_one_instance_profile() {
+        let given = |list: Value| parsed(&[("NodeRoles", Some(list))]);
+        let role = |role: &str, profile: &str| json!({"Role": role, "InstanceProfile": profile});
+        let check = |list: Value, expected: &[(&str, &str)]| {
+            assert_eq!(given(list).unwrap().allowed.node_roles, roles(expected));
+        };
+        check(json!([role("a", "a"), role("team/a", "a")]), &[("a", "a")]);
+        check(json!([role("arn:aws:iam::111122223333:role/team/a", "b")]), &[("a", "b")]);
+        check(json!(["arn:aws:iam::111122223333:role/team/a", ""]), &[("a", "a")]);
+        let refused = |list: Value, expected: &str| assert_eq!(given(list).unwrap_err(), [expected]);
+        refused(
+            json!([role("a", "one"), role("team/a", "two")]),
+            "`NodeRoles` gives role `a` two instance profiles, `one` and `two`: keep one of them, because classes name \
+             the role without its path",
+        );
+        refused(
+            json!([role("", "one")]),
+            "`NodeRoles` has instance profile `one` without its role: add the role",
+        );
+        refused(
+            json!([role("team/*", "one")]),
+            "`NodeRoles` has role `team/*`: expected a role's name of 1 to 64 letters, digits and `_+=,.@-`, behind its \
+             path if it has one",
+        );
+        refused(
+            json!([role("a", "team/one")]),
+            "`NodeRoles` gives role `a` instance profile `team/one`: expected an instance profile's name of 1 to 128 \
+             letters, digits and `_+=,.@-`, without a path",
+        );
+        refused(json!([role("", "")]), "`NodeRoles` is empty: expected a node role and its instance profile");
+        assert_eq!(given(json!([role("a", &"p".repeat(129)), role("b", "")])).unwrap_err().len(), 2);
     }
 
     #[test]
@@ -334,6 +454,8 @@ mod tests {
         assert_eq!(wrong("AgentQueue", json!("tenon-agent-prod")), 1);
         assert_eq!(wrong("NodeRoles", json!([])), 1);
         assert_eq!(wrong("NodeRoles", json!("nodes")), 1);
+        assert_eq!(wrong("NodeRoles", json!([5])), 1);
+        assert_eq!(wrong("NodeRoles", json!([{"Role": "nodes"}])), 1);
         assert_eq!(wrong("SubnetTags", json!(["a"])), 1);
         assert_eq!(wrong("ImageOwners", json!(["1234"])), 1);
         assert_eq!(wrong("SnapshotOwners", json!(["1234"])), 1);

@@ -39,7 +39,7 @@ impl RegistryWorld {
             "ServiceCidr": "10.100.0.0/16",
             "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
             "AgentRole": "arn:aws:iam::111122223333:role/agent",
-            "NodeRoles": ["arn:aws:iam::111122223333:role/nodes"],
+            "NodeRoles": [{"Role": "nodes", "InstanceProfile": "tenon-us-east-1-prod-nodes"}],
             "SubnetTags": ["karpenter.sh/discovery=prod"],
             "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
             "ImageOwners": ["self"],

@@ -82,8 +82,8 @@ pub struct Gates {
 /// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allowances {
-    /// Names of roles that its nodes may have.
-    pub node_roles: BTreeSet<String>,
+    /// Roles that its nodes may have, each with the instance profile that they start with: name by name.
+    pub node_roles: BTreeMap<String, String>,
     /// Names or ARNs of instance profiles that its nodes may have.
     pub instance_profiles: BTreeSet<String>,
     /// Tags that a subnet must have, ANDed; the value `*` matches any value.

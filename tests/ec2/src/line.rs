@@ -150,7 +150,7 @@ impl<'a, S: Server> Line<'a, S> {
             agent_queue: String::new(),
             agent_role: String::new(),
             allowed: Allowances {
-                node_roles: BTreeSet::from(["nodes".to_owned()]),
+                node_roles: BTreeMap::from([("nodes".to_owned(), "nodes".to_owned())]),
                 subnet_tags: world.clone(),
                 security_group_tags: world,
                 image_owners: BTreeSet::from([self.server.world().owner.clone()]),

@@ -217,7 +217,7 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
             ["ec2:CreateFleet", "ec2:RunInstances"].map(|action| Request::new(action, reservation.clone())),
         );
     }
-    // The scenarios' profiles are named like their roles, as the cluster's stack makes them.
+    // The scenarios' profiles are named like their roles.
     let role = data.instance_profile.as_ref().map(|profile| match profile {
         InstanceProfileSpec::Name(name) | InstanceProfileSpec::Arn(name) => {
             name.rsplit('/').next().unwrap_or(name)

@@ -165,7 +165,7 @@ fn register(ear: &Arc<Ear>) -> Result<(), String> {
                 "Cluster": "demo", "Endpoint": "https://example.com", "CertificateAuthority": "LS0t",
                 "KubernetesVersion": "1.35", "ServiceCidr": "10.100.0.0/16", "AgentQueue": "https://example.com",
                 "AgentRole": format!("arn:aws:iam::{ACCOUNT}:role/agent"),
-                "NodeRoles": [format!("arn:aws:iam::{ACCOUNT}:role/demo-node")],
+                "NodeRoles": [{"Role": "demo-node", "InstanceProfile": "demo-node"}],
                 "SubnetTags": ["team=*"], "SecurityGroupTags": ["team=*"], "ReservedCapacity": "Disabled",
             },
         });

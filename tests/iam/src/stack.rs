@@ -278,7 +278,7 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     account.add_region(&region)?;
     let mut stacks = vec![region];
     for cluster in CLUSTERS {
-        let role = format!("arn:aws:iam::{ACCOUNT}:role/{cluster}-node");
+        let role = format!("{cluster}-node");
         let snapshots = if cluster == "next" { SNAPSHOTS_OF_NEXT } else { ACCOUNT };
         let stack = Stack::read(
             include_str!("../../../infra/cluster.yaml"),
@@ -288,7 +288,8 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
                 ("CertificateAuthority", "LS0t"),
                 ("KubernetesVersion", "1.35"),
                 ("ServiceCidr", "10.100.0.0/16"),
-                ("NodeRoles", &role),
+                ("NodeRole1", &role),
+                ("NodeRole1Profile", &role),
                 ("SnapshotOwners", snapshots),
                 ("SubnetTags", "team=*"),
                 ("SecurityGroupTags", "team=*"),

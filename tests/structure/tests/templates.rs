@@ -180,6 +180,42 @@ fn the_agent_is_installed_where_its_stack_trusts_it() {
     assert_eq!(named_after(&runs_as, "serviceAccountName: "), BTreeSet::from([account.as_str()]));
 }
 
+/// A template can't loop, so the parts of a role are written five times.
+#[test]
+fn every_numbered_node_role_has_the_parts_of_the_first() {
+    let stack = stack("infra/cluster.yaml");
+    let numbers: Vec<String> = (1..=5).map(|number| number.to_string()).collect();
+    let parts = |n: &str| {
+        let parameter = |name: String| {
+            let mut parameter = stack["Parameters"][&name].clone();
+            assert!(parameter.as_object_mut().unwrap().remove("Description").is_some(), "{name}");
+            parameter
+        };
+        let place = n.parse::<usize>().unwrap() - 1;
+        let policy = &stack["Resources"]["PassNodeRoles"]["Properties"]["PolicyDocument"]["Statement"][0];
+        let parts = [
+            parameter(format!("NodeRole{n}")),
+            parameter(format!("NodeRole{n}Profile")),
+            stack["Rules"]["NodesHaveRoles"]["Assertions"][0]["Assert"]["Fn::Or"][place].clone(),
+            stack["Conditions"][format!("HasNodeRole{n}")].clone(),
+            stack["Conditions"][format!("MakesInstanceProfile{n}")].clone(),
+            stack["Resources"]["Registry"]["Properties"]["NodeRoles"][place].clone(),
+            stack["Resources"][format!("NodeInstanceProfile{n}")].clone(),
+            policy["Resource"][place].clone(),
+        ];
+        assert!(parts.iter().all(|part| !part.is_null()), "{n}: {parts:?}");
+        // The numbers of the names alone: a length keeps its digits.
+        ["NodeRole", "InstanceProfile"].iter().fold(serde_json::to_string(&parts).unwrap(), |text, name| {
+            text.replace(&format!("{name}{n}"), &format!("{name}N"))
+        })
+    };
+    for number in &numbers {
+        assert_eq!(parts(number), parts("1"), "{number}");
+    }
+    let roles = stack["Parameters"].as_object().unwrap().keys().filter(|name| name.starts_with("NodeRole"));
+    assert_eq!(roles.count(), 2 * numbers.len());
+}
+
 #[test]
 fn the_state_outlives_its_stack() {
     let stack = stack("template.yaml");

@@ -207,11 +207,13 @@ pub(super) fn grant(
     let mut registry: Registry = from_item(&key, &item).map_err(|error| chain(&error))?;
     for class in classes {
         match &class.identity {
-            NodeIdentity::Role(role) => registry.allowed.node_roles.insert(role.clone()),
-            NodeIdentity::InstanceProfile(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) => {
-                registry.allowed.instance_profiles.insert(profile.clone())
+            NodeIdentity::Role(role) => {
+                registry.allowed.node_roles.insert(role.clone(), role.clone());
             }
-        };
+            NodeIdentity::InstanceProfile(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) => {
+                registry.allowed.instance_profiles.insert(profile.clone());
+            }
+        }
     }
     // A class may discover its network by another name than the cluster's, which is the first class's. All networks
     // here belong to this cluster, whatever their names.
@@ -219,7 +221,7 @@ pub(super) fn grant(
         allowed.insert(DISCOVERY.to_owned(), "*".to_owned());
     }
     // Allowances for another set of classes are another commit.
-    let roles = registry.allowed.node_roles.iter().chain(&registry.allowed.instance_profiles);
+    let roles = registry.allowed.node_roles.keys().chain(&registry.allowed.instance_profiles);
     let token = CommitToken::of_texts(["registry of classes"].into_iter().chain(roles.map(String::as_str)));
     let commit = Commit { token, conditions: Vec::new(), writes: vec![put(key, &registry)] };
     block_on(region.table().commit(&commit)).map_err(|error| chain(&error))

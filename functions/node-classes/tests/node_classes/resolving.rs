@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
@@ -16,7 +17,7 @@ use tenon_table::items::{self, keys};
 use tenon_table::{Table, Write};
 use tenon_twin::{Call, FaultWhen};
 
-use crate::running::{allowances, class, image, running, set, throttled, unregistered};
+use crate::running::{allowances, class, image, roles, running, set, throttled, unregistered};
 
 #[test]
 fn a_class_resolves_and_is_ready_and_an_unchanged_world_ends_after_one_read() {
@@ -113,7 +114,7 @@ fn what_the_registry_does_not_allow_is_refused_by_name() {
         check(allowed, replaced, &format!("{condition}=False NotAllowed"), says);
     };
     not(
-        Allowances { node_roles: set(&[]), ..allowances() },
+        Allowances { node_roles: roles(&[("other", "nodes")]), ..allowances() },
         json!({}),
         "InstanceProfileReady",
         "`spec.role` `nodes`",
@@ -128,6 +129,25 @@ fn what_the_registry_does_not_allow_is_refused_by_name() {
         "SecurityGroupsReady",
         "`team=*`",
     );
+}
+
+#[test]
+fn a_role_is_used_through_the_instance_profile_that_the_stack_has_for_it() {
+    let check = |role: &str, profile: &str| {
+        let running = running(Allowances {
+            node_roles: roles(&[("nodes", "tenon-us-east-1-prod-nodes"), ("own", "own")]),
+            ..allowances()
+        });
+        running.world.ec2.add_image(image("nodes-1"));
+        running.report(&[class(json!({ "role": role }))]);
+        running.wake(WakeCause::SnapshotChanged);
+        let expected = InstanceProfile::Name(profile.to_owned());
+        assert_eq!(running.status().unwrap().instance_profile, Some(expected), "{role}");
+    };
+    check("nodes", "tenon-us-east-1-prod-nodes");
+    check("own", "own");
+    // A class may give the role's path or ARN: within an account a role's name is unique without them.
+    check("team/nodes", "tenon-us-east-1-prod-nodes");
 }
 
 #[test]

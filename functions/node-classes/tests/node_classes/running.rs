@@ -34,13 +34,18 @@ pub(crate) fn set(list: &[&str]) -> std::collections::BTreeSet<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }
 
+/// Roles with their instance profiles.
+pub(crate) fn roles(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(role, profile)| ((*role).to_owned(), (*profile).to_owned())).collect()
+}
+
 pub(crate) fn tags() -> Tags {
     Tags::from([("karpenter.sh/discovery".to_owned(), "prod".to_owned())])
 }
 
 pub(crate) fn allowances() -> Allowances {
     Allowances {
-        node_roles: set(&["nodes"]),
+        node_roles: roles(&[("nodes", "tenon-us-east-1-prod-nodes")]),
         instance_profiles: set(&["profile"]),
         subnet_tags: tags(),
         security_group_tags: tags(),

@@ -26,7 +26,7 @@ impl ItemForm for Registry {
         to.text("agent_queue", &self.agent_queue);
         to.text("agent_role", &self.agent_role);
         to.map("allowed", |to| {
-            to.texts("node_roles", &self.allowed.node_roles);
+            write_node_roles(to, &self.allowed.node_roles);
             to.texts("instance_profiles", &self.allowed.instance_profiles);
             to.labels("subnet_tags", &self.allowed.subnet_tags);
             to.labels("security_group_tags", &self.allowed.security_group_tags);
@@ -56,7 +56,7 @@ impl ItemForm for Registry {
             agent_role: from.string("agent_role")?,
             allowed: from.map("allowed", |from| {
                 Ok(Allowances {
-                    node_roles: from.texts("node_roles")?,
+                    node_roles: read_node_roles(from)?,
                     instance_profiles: from.texts("instance_profiles")?,
                     subnet_tags: from.labels("subnet_tags")?,
                     security_group_tags: from.labels("security_group_tags")?,
@@ -76,11 +76,34 @@ impl ItemForm for Registry {
     }
 }
 
+const NODE_ROLES: &str = "node_roles";
+const NODE_PROFILES: &str = "node_profiles";
 const SNAPSHOT_OWNERS: &str = "snapshot_owners";
 const SNAPSHOT_TAGS: &str = "snapshot_tags";
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
+
+/// The roles are a list, and the instance profiles that don't have their role's name are a map beside it: a reader that
+/// doesn't know profiles still finds all roles.
+fn write_node_roles(to: &mut Attributes, roles: &BTreeMap<String, String>) {
+    to.texts(NODE_ROLES, roles.keys());
+    let profiles = roles.iter().filter(|(role, profile)| role != profile);
+    let profiles: BTreeMap<_, _> = profiles.map(|(role, profile)| (role.clone(), profile.clone())).collect();
+    if !profiles.is_empty() {
+        to.labels(NODE_PROFILES, &profiles);
+    }
+}
+
+fn read_node_roles(from: Fields<'_>) -> Result<BTreeMap<String, String>, FieldError> {
+    let roles: Vec<String> = from.texts(NODE_ROLES)?;
+    let profiles = from.labels(NODE_PROFILES)?;
+    let with_profile = |role: String| {
+        let profile = profiles.get(&role).unwrap_or(&role).clone();
+        (role, profile)
+    };
+    Ok(roles.into_iter().map(with_profile).collect())
+}
 
 fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
     let default = ClusterSettings::default();

@@ -1,9 +1,15 @@
 //! Deploying both stacks, once and again.
 
-use crate::account::{ACCOUNT, INSTALLATION, REGION};
+use std::collections::BTreeMap;
+
+use tenon_domain::registry::Registry;
+use tenon_table::items::from_item;
+use tenon_table::{Key, Value};
+
+use crate::account::{INSTALLATION, REGION};
 use crate::cluster::CLUSTER;
 use crate::network::DISCOVERY;
-use crate::tools::{root, sam};
+use crate::tools::{aws, root, sam};
 use crate::world::rehearse;
 
 /// Deploys a stack; returns sam's output.
@@ -35,7 +41,9 @@ async fn cluster_stack() -> String {
         ("CertificateAuthority", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned()),
         ("KubernetesVersion", "1.35".to_owned()),
         ("ServiceCidr", "10.100.0.0/16".to_owned()),
-        ("NodeRoles", format!("arn:aws:iam::{ACCOUNT}:role/{CLUSTER}-node")),
+        ("NodeRole1", format!("{CLUSTER}-node")),
+        ("NodeRole2", "team/gpu".to_owned()),
+        ("NodeRole2Profile", "gpu-node".to_owned()),
         ("SubnetTags", format!("{DISCOVERY}={CLUSTER}")),
         ("SecurityGroupTags", format!("{DISCOVERY}={CLUSTER}")),
         // moto's account isn't ministack's, and owns moto's images.
@@ -54,6 +62,26 @@ pub(crate) async fn both_stacks() {
     assert!(bootstrap.exists(), "`{}` isn't there: run `infra/build host`", bootstrap.display());
     region_stack().await;
     cluster_stack().await;
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn a_role_has_the_instance_profile_that_the_stack_makes_or_names() {
+    rehearse(|world| async {
+        let made = format!("{INSTALLATION}-{REGION}-{CLUSTER}-{CLUSTER}-node");
+        let found = aws(&["iam", "get-instance-profile", "--instance-profile-name", &made]).await;
+        assert_eq!(found["InstanceProfile"]["InstanceProfileName"], made.as_str());
+
+        let (pk, sk) = (format!("REGION#{REGION}"), format!("CLUSTER#{CLUSTER}"));
+        let item = world.account.item(pk.as_str(), sk.as_str()).await.expect("the cluster's entry");
+        let entry: Registry = from_item(&Key::new(pk, sk), &item).expect("an entry");
+        let expected = [(format!("{CLUSTER}-node"), made.clone()), ("gpu".to_owned(), "gpu-node".to_owned())];
+        assert_eq!(entry.allowed.node_roles, BTreeMap::from(expected));
+
+        let class = world.account.item(format!("CLUSTER#{CLUSTER}"), "NODECLASS#default").await;
+        let profile = class.expect("the class").get("instance_profile").cloned();
+        assert_eq!(profile, Some(Value::text(&made)));
+    });
 }
 
 #[test]

@@ -209,7 +209,8 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {
-            node_roles: BTreeSet::from([format!("{name}-node")]),
+            // As if an existing profile of the role's name had been given to the stack.
+            node_roles: BTreeMap::from([(format!("{name}-node"), format!("{name}-node"))]),
             instance_profiles: BTreeSet::from([format!("{name}-node")]),
             subnet_tags: discovery.clone(),
             security_group_tags: discovery,

@@ -117,13 +117,16 @@ fn is_made(
     let Some(condition) = resource.get("Condition").and_then(Value::as_str) else { return Ok(true) };
     let stated = document.get("Conditions").and_then(|all| all.get(condition));
     stated.and_then(|stated| holds(document, stated, parameters)).ok_or_else(|| {
-        wrong(name, "Condition", "isn't `!Equals` of a parameter and a text, or `!Not` of one")
+        wrong(name, "Condition", "isn't `!Equals` of a parameter and a text, or `!Not` or `!And` of such")
     })
 }
 
 fn holds(document: &Value, condition: &Value, parameters: &[(&str, &str)]) -> Option<bool> {
     if let Some(negated) = condition.get("Fn::Not") {
         return holds(document, negated.get(0)?, parameters).map(|holds| !holds);
+    }
+    if let Some(all) = condition.get("Fn::And").and_then(Value::as_array) {
+        return all.iter().try_fold(true, |hold, one| Some(holds(document, one, parameters)? && hold));
     }
     let sides = condition.get("Fn::Equals")?;
     let (parameter, text) = (sides.get(0)?.get("Ref")?.as_str()?, sides.get(1)?.as_str()?);

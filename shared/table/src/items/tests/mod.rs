@@ -236,6 +236,16 @@ fn a_registry_of_before_learns_memory() {
 }
 
 #[test]
+fn roles_of_a_registry_of_before_have_profiles_of_their_names() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(allowed)) = item.get_mut("allowed") else { panic!() };
+    allowed.remove("node_profiles").unwrap();
+    let read = from_item::<Registry>(&key, &item).unwrap();
+    assert_eq!(read.allowed.node_roles, tags(&[("nodes", "nodes"), ("team", "team")]));
+    assert_eq!(to_item(&read), item, "there is nothing to say of such profiles");
+}
+
+#[test]
 fn learned_memory_of_before_its_cluster_was_kept_is_nobodys_own() {
     let key = Key::new(keys::region_pk(&region()), "LEARNED#m5.large#ami-0abc");
     let mut item = to_item(&learned());

@@ -175,7 +175,7 @@ pub(super) fn registry_entry() -> Registry {
         agent_queue: "https://sqs.us-east-1.amazonaws.com/1/agent-prod".into(),
         agent_role: "arn:aws:iam::1:role/agent-prod".into(),
         allowed: Allowances {
-            node_roles: strings(&["nodes"]),
+            node_roles: tags(&[("nodes", "tenon-us-east-1-prod-nodes"), ("team", "team")]),
             instance_profiles: strings(&["nodes"]),
             subnet_tags: tags(&[("karpenter.sh/discovery", "prod")]),
             security_group_tags: tags(&[("karpenter.sh/discovery", "*")]),
