@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use tenon_domain::api::{Ec2NodeClass, NodePool};
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
-    AmiFamily, CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
+    CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::{ClassStatus, ConditionReason};
 use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
@@ -113,14 +113,6 @@ impl<'a> ObservedCluster<'a> {
                 reason: reason.to_owned(),
             }))
         };
-        match class.settings.ami_family {
-            AmiFamily::Al2023 | AmiFamily::Custom => {}
-            AmiFamily::Al2
-            | AmiFamily::Bottlerocket
-            | AmiFamily::Windows2019
-            | AmiFamily::Windows2022
-            | AmiFamily::Windows2025 => return not_ready("UnsupportedAmiFamily"),
-        }
         let Some(status) = self.view.classes.get(name) else { return not_ready(NOT_RESOLVED) };
         if class.meta.deleted_at.is_some() {
             return not_ready("Terminating");
