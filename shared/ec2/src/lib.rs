@@ -15,4 +15,4 @@ pub use blame::{ClassPart, blame};
 pub use classify::{ErrorClass, classify};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::Ec2Error;
-pub use port::{Ec2, Ec2Account, Pricing, ZonalShift};
+pub use port::{Ec2, Ec2Account, Ec2Ports, Pricing, ZonalShift};

@@ -153,15 +153,30 @@ macro_rules! port {
     };
 }
 
-/// EC2, its prices and zonal shifts as one, as handlers take them.
+/// All ports to an account and region, as handlers take them. A new port is added here, in [`Ec2Account`] and in its
+/// implementations, and handlers' bounds stay.
+pub trait Ec2Ports: Ec2 + Pricing + ZonalShift {}
+
+impl<T: Ec2 + Pricing + ZonalShift> Ec2Ports for T {}
+
+/// An account and region, of one implementation for each port. A port that isn't given another implementation has the
+/// one of the port before it.
 #[derive(Debug, Clone)]
-pub struct Ec2Account<E, P, Z> {
+pub struct Ec2Account<E, P = E, Z = P> {
     /// EC2 of an account and region.
     pub ec2: E,
     /// The region's prices.
     pub pricing: P,
     /// Zonal shifts of its clusters.
     pub zonal_shift: Z,
+}
+
+impl<E, O: Clone> Ec2Account<E, O> {
+    /// EC2 from one implementation, and every other port from another.
+    #[must_use]
+    pub fn beside(ec2: E, others: O) -> Self {
+        Self { ec2, pricing: others.clone(), zonal_shift: others }
+    }
 }
 
 port! {
