@@ -1,4 +1,5 @@
-//! EC2, the Pricing API and ARC of a real account: the ports of `tenon-ec2` over the AWS SDK for Rust.
+//! EC2, the Pricing API, ARC, Systems Manager and IAM of a real account: the ports of `tenon-ec2` over the AWS SDK for
+//! Rust.
 //!
 //! Decides how a port's request is written, how an answer is read, and the facts about a failed call
 //! ([`FailedCall`]). It doesn't decide the meaning of an error code (`tenon_ec2::classify` does) or what follows, and
@@ -13,8 +14,10 @@ mod ec2;
 mod filters;
 mod fleet;
 mod images;
+mod instance_profiles;
 mod instances;
 mod network;
+mod parameters;
 mod prices;
 mod pricing;
 mod reading;
@@ -28,5 +31,7 @@ mod zonal_shift;
 
 pub use call::{CallEffect, FailedCall, FailedCallSink};
 pub use ec2::AwsEc2;
+pub use instance_profiles::AwsInstanceProfiles;
+pub use parameters::AwsParameters;
 pub use pricing::AwsPricing;
 pub use zonal_shift::AwsZonalShift;

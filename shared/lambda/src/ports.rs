@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use aws_types::SdkConfig;
 use jiff::{SignedDuration, Timestamp};
-use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift, FailedCall, FailedCallSink};
+use tenon_aws::{
+    AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift, FailedCall, FailedCallSink,
+};
 use tenon_dynamodb::DynamoTable;
 use tenon_ec2::Ec2Account;
 use tenon_runtime::{Installation, Ports};
@@ -13,8 +15,8 @@ use crate::clients::sdk_config;
 use crate::configuration::FunctionConfiguration;
 use crate::signals::AwsSignals;
 
-/// EC2, its prices and zonal shifts.
-type AwsAccount = Ec2Account<AwsEc2, AwsPricing, AwsZonalShift>;
+/// EC2 and the services beside it.
+type AwsAccount = Ec2Account<AwsEc2, AwsPricing, AwsZonalShift, AwsParameters, AwsInstanceProfiles>;
 
 /// The table, EC2 and the queues of a configuration.
 #[derive(Debug)]
@@ -41,7 +43,9 @@ impl AwsPorts {
             ec2: Ec2Account {
                 ec2: AwsEc2::new(sdk).reporting(Arc::clone(&report)),
                 pricing: AwsPricing::new(sdk, installation.region.clone()).reporting(Arc::clone(&report)),
-                zonal_shift: AwsZonalShift::new(sdk).reporting(report),
+                zonal_shift: AwsZonalShift::new(sdk).reporting(Arc::clone(&report)),
+                parameters: AwsParameters::new(sdk).reporting(Arc::clone(&report)),
+                instance_profiles: AwsInstanceProfiles::new(sdk).reporting(report),
             },
             signals: AwsSignals::new(sdk, configuration),
             installation,

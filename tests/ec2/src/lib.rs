@@ -1,5 +1,5 @@
-//! The same tests of the EC2 port on every server: the region twin in this process, the twin on the wire and moto,
-//! both through the adapter of `tenon-aws`.
+//! The same tests of EC2's port, and of the ports beside it that every server has: on the region twin in this process,
+//! on the twin on the wire and on moto, both through the adapters of `tenon-aws`.
 //!
 //! Decides the tests ([`bodies`]), and where servers may differ ([`Difference`]), not how a server is started
 //! (`tests/servers/moto`). Invariant: a difference is asserted, so a server that loses one fails its test.
@@ -56,6 +56,8 @@ macro_rules! edges {
             tags_are_set_on_instances,
             a_dry_run_launches_nothing,
             a_dry_run_says_what_is_denied,
+            parameters_are_found_by_name_version_and_arn,
+            an_instance_profile_is_told_with_its_role,
             a_second_refresh_of_the_catalogue_writes_only_when_it_was,
             the_line_launches_for_pods_and_takes_back_what_never_joins,
         }

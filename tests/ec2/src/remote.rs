@@ -9,8 +9,9 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
 use aws_types::SdkConfig;
-use tenon_aws::{AwsEc2, AwsPricing, AwsZonalShift};
+use tenon_aws::{AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift};
 use tenon_domain::id::{ImageId, SubnetId, Zone};
+use tenon_ec2::Ec2Account;
 use tenon_ec2::port::ImageState;
 use tenon_twin::{Call, CapacityPool, RegionTwin};
 use tokio::net::TcpListener;
@@ -22,10 +23,13 @@ use crate::twin::TwinServer;
 /// The variable that names the endpoint.
 pub(crate) const ENDPOINT: &str = "TENON_EC2_ENDPOINT";
 
-/// moto, through the adapter.
+/// All adapters.
+type AdapterAccount = Ec2Account<AwsEc2, AwsPricing, AwsZonalShift, AwsParameters, AwsInstanceProfiles>;
+
+/// moto, through the adapters.
 #[derive(Debug)]
 pub struct MotoServer {
-    ec2: AwsEc2,
+    account: AdapterAccount,
     world: ServerWorld,
 }
 
@@ -39,16 +43,14 @@ impl MotoServer {
         });
         let config = config(&endpoint);
         let world = moto_world(&config).await;
-        Self { ec2: AwsEc2::new(&config), world }
+        Self { account: account(&config), world }
     }
 }
 
-/// The region twin on the wire, through the adapter.
+/// The region twin on the wire, through the adapters.
 #[derive(Debug)]
 pub struct WireServer {
-    ec2: AwsEc2,
-    pricing: AwsPricing,
-    zonal_shift: AwsZonalShift,
+    account: AdapterAccount,
     served: TwinServer,
 }
 
@@ -61,28 +63,35 @@ impl WireServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let endpoint = format!("http://{}", listener.local_addr().expect("a bound port"));
         tokio::spawn(tenon_twin_wire::serve(served.twin().clone(), listener));
-        let config = config(&endpoint);
-        let pricing = AwsPricing::new(&config, "us-east-1".parse().unwrap());
-        let zonal_shift = AwsZonalShift::new(&config);
-        Self { ec2: AwsEc2::new(&config), pricing, zonal_shift, served }
+        Self { account: account(&config(&endpoint)), served }
     }
 
     /// The twin's prices, through the adapter.
     #[must_use]
     pub fn pricing(&self) -> &AwsPricing {
-        &self.pricing
+        &self.account.pricing
     }
 
     /// The twin's zonal shifts, through the adapter.
     #[must_use]
     pub fn zonal_shift(&self) -> &AwsZonalShift {
-        &self.zonal_shift
+        &self.account.zonal_shift
     }
 
     /// The twin behind the wire.
     #[must_use]
     pub fn twin(&self) -> &RegionTwin {
         self.served.twin()
+    }
+}
+
+fn account(config: &SdkConfig) -> AdapterAccount {
+    Ec2Account {
+        ec2: AwsEc2::new(config),
+        pricing: AwsPricing::new(config, "us-east-1".parse().unwrap()),
+        zonal_shift: AwsZonalShift::new(config),
+        parameters: AwsParameters::new(config),
+        instance_profiles: AwsInstanceProfiles::new(config),
     }
 }
 
@@ -139,7 +148,7 @@ async fn moto_world(config: &SdkConfig) -> ServerWorld {
         .await
         .expect("a security group");
     let id = |text: &str| text.parse::<ImageId>().unwrap();
-    ServerWorld {
+    let made = ServerWorld {
         name,
         images: BTreeMap::from([
             (ImageState::Available, id("ami-00000000000000001")),
@@ -152,14 +161,58 @@ async fn moto_world(config: &SdkConfig) -> ServerWorld {
         owner: "111122223333".to_owned(),
         subnets,
         group: group.group_id.expect("a group has an id").parse().unwrap(),
+        parameter_arn: String::new(),
+    };
+    add_profiles(config, &made).await;
+    ServerWorld { parameter_arn: add_parameter(config, &made).await, ..made }
+}
+
+/// The world's parameter, with its ARN as the answer.
+async fn add_parameter(config: &SdkConfig, world: &ServerWorld) -> String {
+    let client = aws_sdk_ssm::Client::new(config);
+    for value in ["ami-1", "ami-2"] {
+        client
+            .put_parameter()
+            .name(world.parameter())
+            .value(value)
+            .r#type(aws_sdk_ssm::types::ParameterType::String)
+            .overwrite(true)
+            .send()
+            .await
+            .expect("a parameter");
     }
+    let found = client.get_parameter().name(world.parameter()).send().await.expect("the parameter");
+    found.parameter.and_then(|parameter| parameter.arn).expect("a parameter has an ARN")
+}
+
+/// The world's instance profiles, with and without a role.
+async fn add_profiles(config: &SdkConfig, world: &ServerWorld) {
+    let client = aws_sdk_iam::Client::new(config);
+    for name in [world.profile(), world.profile_without_role()] {
+        client.create_instance_profile().instance_profile_name(name).send().await.expect("a profile");
+    }
+    let trust = r#"{"Version": "2012-10-17", "Statement": [{"Effect": "Allow",
+        "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}"#;
+    let role = client.create_role().role_name(world.profile()).assume_role_policy_document(trust);
+    role.send().await.expect("a role");
+    let with_role = client
+        .add_role_to_instance_profile()
+        .instance_profile_name(world.profile())
+        .role_name(world.profile());
+    with_role.send().await.expect("a profile takes a role");
 }
 
 impl Server for MotoServer {
     type Ec2 = AwsEc2;
 
     fn ec2(&self) -> &AwsEc2 {
-        &self.ec2
+        &self.account.ec2
+    }
+
+    type Beside = AdapterAccount;
+
+    fn beside(&self) -> &AdapterAccount {
+        &self.account
     }
 
     fn world(&self) -> &ServerWorld {
@@ -181,7 +234,13 @@ impl Server for WireServer {
     type Ec2 = AwsEc2;
 
     fn ec2(&self) -> &AwsEc2 {
-        &self.ec2
+        &self.account.ec2
+    }
+
+    type Beside = AdapterAccount;
+
+    fn beside(&self) -> &AdapterAccount {
+        &self.account
     }
 
     fn world(&self) -> &ServerWorld {

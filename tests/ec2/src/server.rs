@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use tenon_domain::id::{ImageId, SecurityGroupId, SubnetId, Zone};
-use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
 };
+use tenon_ec2::{Ec2, InstanceProfiles, Parameters};
 use tenon_twin::{Call, CapacityPool};
 
 use crate::difference::Difference;
@@ -23,6 +23,10 @@ pub trait Server {
     type Ec2: Ec2;
     /// The port.
     fn ec2(&self) -> &Self::Ec2;
+    /// The ports beside it that every server has.
+    type Beside: Parameters + InstanceProfiles;
+    /// The ports beside it.
+    fn beside(&self) -> &Self::Beside;
     /// The world.
     fn world(&self) -> &ServerWorld;
     /// Whether the server does otherwise than EC2.
@@ -50,6 +54,8 @@ pub struct ServerWorld {
     pub subnets: Vec<(SubnetId, Zone)>,
     /// A security group of the name `nodes-<world>`.
     pub group: SecurityGroupId,
+    /// The ARN of the parameter `/<world>/ami`, whose first value is `ami-1` and whose second is `ami-2`.
+    pub parameter_arn: String,
 }
 
 impl ServerWorld {
@@ -63,6 +69,24 @@ impl ServerWorld {
     #[must_use]
     pub fn filter(&self) -> TagFilter {
         TagFilter::equals(WORLD_TAG, &self.name)
+    }
+
+    /// The name of its parameter.
+    #[must_use]
+    pub fn parameter(&self) -> String {
+        format!("/{}/ami", self.name)
+    }
+
+    /// Its instance profile, with the role of the same name.
+    #[must_use]
+    pub fn profile(&self) -> String {
+        format!("nodes-{}", self.name)
+    }
+
+    /// Its instance profile without a role.
+    #[must_use]
+    pub fn profile_without_role(&self) -> String {
+        format!("empty-{}", self.name)
     }
 
     /// Its image that can be launched.

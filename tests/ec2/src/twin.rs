@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::{ImageArchitecture, ImageState, SecurityGroup, Subnet, Tags};
-use tenon_twin::{Call, CapacityPool, ImageOutcome, NewImage, RegionTwin, TwinClock, TwinConfig};
+use tenon_twin::{
+    Call, CapacityPool, ImageOutcome, NewImage, RegionTwin, TwinClock, TwinConfig, UnknownProfiles,
+};
 
 use crate::difference::Difference;
 use crate::server::{IMAGES_TAG, Server, ServerWorld, WORLD_TAG};
@@ -32,6 +34,7 @@ impl TwinServer {
         });
         let config = TwinConfig {
             consistency_delay_max: SignedDuration::ZERO,
+            unknown_profiles: UnknownProfiles::Missing,
             ..TwinConfig::new("us-east-1".parse().unwrap(), 1, clock)
         };
         let account = config.account.clone();
@@ -103,13 +106,27 @@ fn world(twin: &RegionTwin, owner: String) -> ServerWorld {
         tags: tags.clone(),
     };
     twin.add_security_group(group.clone());
-    ServerWorld { name, images, arm_image, owner, subnets, group: group.id }
+    let parameter_arn = twin.parameter_arn(&format!("/{name}/ami"));
+    let made = ServerWorld { name, images, arm_image, owner, subnets, group: group.id, parameter_arn };
+    twin.put_parameter(&made.parameter(), "ami-1");
+    twin.put_parameter(&made.parameter(), "ami-2");
+    twin.add_instance_profile(&made.profile(), &made.profile());
+    twin.create_instance_profile(&made.profile_without_role()).unwrap();
+    // The class of a line names the role `nodes`.
+    twin.add_instance_profile("nodes", "nodes");
+    made
 }
 
 impl Server for TwinServer {
     type Ec2 = RegionTwin;
 
     fn ec2(&self) -> &RegionTwin {
+        &self.twin
+    }
+
+    type Beside = RegionTwin;
+
+    fn beside(&self) -> &RegionTwin {
         &self.twin
     }
 

@@ -11,7 +11,7 @@ use tenon_ec2::port::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
     InstanceFilter, ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
 };
-use tenon_ec2::{Ec2, Ec2Error, ErrorClass, Pricing, ZonalShift};
+use tenon_ec2::{Ec2, Ec2Error, ErrorClass, InstanceProfiles, Parameters, Pricing, ZonalShift};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
@@ -188,5 +188,61 @@ fn arc_says_which_zones_a_cluster_is_shifted_away_from() {
         assert_eq!(arc.shifted_zones(arn).await.unwrap(), twin.shifted_zones(arn).await.unwrap());
         twin.deny(Call::GetManagedResource, "denied");
         assert_eq!(arc.shifted_zones(arn).await.unwrap_err().class(), ErrorClass::Unauthorized);
+    });
+}
+
+#[test]
+fn the_images_that_aws_publishes_are_found_by_their_parameters() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ssm, twin) = (server.beside(), server.twin());
+        let name =
+            "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/arm64/standard/recommended/image_id";
+        let asked = [name.to_owned(), twin.parameter_arn(name), name.replace("1.35", "1.3")];
+        let found = ssm.parameters(&asked).await.unwrap();
+        assert_eq!(found, twin.parameters(&asked).await.unwrap());
+        assert_eq!(found.len(), 2);
+        let filter = ImageFilter {
+            ids: vec![found.first().unwrap().value.parse().unwrap()],
+            ..ImageFilter::default()
+        };
+        let images = server.ec2().describe_images(&filter, None).await.unwrap().items;
+        let image = images.first().unwrap();
+        assert_eq!(image.name, "amazon-eks-node-al2023-arm64-standard-1.35-v20251210");
+        assert_eq!(image.owner_alias.as_deref(), Some("amazon"));
+    });
+}
+
+#[test]
+fn parameters_and_profiles_are_throttled_denied_and_lost_as_calls_of_ec2_are() {
+    run(async {
+        let server = WireServer::new().await;
+        let (account, world) = (server.beside(), server.world());
+        let names = [world.parameter()];
+        let profile = world.profile();
+        let next = |call: Call, effect: FaultEffect| {
+            server.twin().inject(Fault { call, effect, when: FaultWhen::Next(1) });
+        };
+        for call in [Call::GetParameters, Call::GetInstanceProfile] {
+            let action = || call.as_str().to_owned();
+            let ask = async || {
+                if call == Call::GetParameters {
+                    account.parameters(&names).await.map(drop)
+                } else {
+                    account.instance_profile(&profile).await.map(drop)
+                }
+            };
+            next(call, FaultEffect::Refused(Ec2Error::Throttled { action: action() }));
+            assert_eq!(ask().await, Err(Ec2Error::Throttled { action: action() }));
+            next(call, FaultEffect::RequestLost);
+            assert_eq!(ask().await, Err(Ec2Error::NoAnswer { action: action() }));
+            assert_eq!(ask().await, Ok(()));
+            server.twin().deny(call, "denied");
+            let denied = ask().await.unwrap_err();
+            assert!(
+                matches!(&denied, Ec2Error::Unauthorized { action: of, .. } if *of == action()),
+                "{denied}"
+            );
+        }
     });
 }

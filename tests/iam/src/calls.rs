@@ -6,7 +6,7 @@
 
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, InstanceProfileSpec, ReservationPreference, Tags,
-    TargetCapacityType,
+    TargetCapacityType, without_selector,
 };
 use tenon_region::asked::AskedCall;
 use tenon_region::ports::TaskSignal;
@@ -14,8 +14,8 @@ use tenon_table::action::{CommitForm, WriteEffect, form_of};
 use tenon_table::{Commit, Key};
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, OWNER as SNAPSHOT_OWNER, PASSED_TO, REQUEST_TAG,
-    RESOURCE_IDENTIFIER, RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
+    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, OWNER as SNAPSHOT_OWNER, PASSED_TO, REGION,
+    REQUEST_TAG, RESOURCE_IDENTIFIER, RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
 };
 
 /// The tag with the owner of a resource.
@@ -53,10 +53,12 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("ec2:RunInstances", &["ec2:RunInstances"]),
     ("ec2:TerminateInstances", &["ec2:TerminateInstances"]),
     ("events:PutEvents", &["events:PutEvents"]),
+    ("iam:GetInstanceProfile", &["iam:GetInstanceProfile"]),
     ("pricing:GetProducts", &["pricing:GetProducts"]),
     ("sqs:DeleteMessage", &["sqs:DeleteMessage"]),
     ("sqs:ReceiveMessage", &["sqs:ReceiveMessage"]),
     ("sqs:SendMessage", &["sqs:SendMessage"]),
+    ("ssm:GetParameters", &["ssm:GetParameters"]),
 ];
 
 /// Operations of the adapters that no function and no agent calls, so that no role may have them, with the reason why
@@ -93,6 +95,11 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
                     .with(TAG_KEYS, tags.keys())
             })
             .collect(),
+        AskedCall::GetParameters(names) => names.iter().map(|name| parameter(name)).collect(),
+        AskedCall::GetInstanceProfile(name) => {
+            let profile = format!("arn:aws:iam::{ACCOUNT}:instance-profile/{name}");
+            vec![Request::new("iam:GetInstanceProfile", profile)]
+        }
         AskedCall::Other("GetManagedResource") => {
             let cluster = arn("eks", "cluster/prod");
             vec![Request::new("arc-zonal-shift:GetManagedResource", "*").with(RESOURCE_IDENTIFIER, [cluster])]
@@ -106,6 +113,15 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         }
         AskedCall::Ring(signal) => vec![ring(signal)],
     })
+}
+
+/// A parameter by name or ARN. AWS's own have no account.
+fn parameter(asked: &str) -> Request {
+    let (asked, _) = without_selector(asked);
+    let of = if asked.starts_with("/aws/service/") { "" } else { ACCOUNT };
+    let path = asked.trim_start_matches('/');
+    let named = format!("arn:aws:ssm:{REGION}:{of}:parameter/{path}");
+    Request::new("ssm:GetParameters", if asked.starts_with("arn:") { asked.to_owned() } else { named })
 }
 
 fn table<'a>(action: &str, keys: impl IntoIterator<Item = &'a Key>) -> Request {

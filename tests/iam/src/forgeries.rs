@@ -33,7 +33,7 @@ const SOURCES: [&str; 6] =
     ["aws.ec2", "tenon", "tenon.agent.demo", "tenon.agent.next", "tenon.schedule", "ami.pipeline"];
 
 /// Other actions on the same thing in the same circumstances, by service.
-const ACTIONS: [(&str, &[&str]); 10] = [
+const ACTIONS: [(&str, &[&str]); 11] = [
     ("arc-zonal-shift", &["CancelZonalShift", "StartPracticeRun", "StartZonalShift", "UpdateZonalShift"]),
     (
         "dynamodb",
@@ -91,6 +91,7 @@ const ACTIONS: [(&str, &[&str]); 10] = [
             "SetQueueAttributes",
         ],
     ),
+    ("ssm", &["DeleteParameter", "GetParameterHistory", "GetParametersByPath", "PutParameter"]),
     ("sts", &["AssumeRole"]),
     ("lambda", &["InvokeFunction"]),
 ];

@@ -41,6 +41,13 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     }
     if role == "node-classes" {
         asked.extend(calls::requests(AskedCall::Other("DescribeSnapshots"))?);
+        // An image that AWS publishes and one of this account, each behind its parameter.
+        let names = [
+            "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id",
+            "/golden/ami",
+        ];
+        asked.extend(calls::requests(AskedCall::GetParameters(&names.map(str::to_owned)))?);
+        asked.extend(calls::requests(AskedCall::GetInstanceProfile("demo-node"))?);
     }
     Ok(asked)
 }

@@ -110,7 +110,9 @@ fn resource_kind(arn: &str, serves: Serves) -> String {
     let parts: Vec<&str> = arn.splitn(6, ':').collect();
     let [scheme, partition, service, region, account, name] = parts.as_slice() else { return arn.to_owned() };
     let kind = match (*service, name.split_once('/')) {
-        ("ec2", Some((of, _))) => format!("{of}/…"),
+        ("ec2", Some((of, _))) | ("iam", Some((of @ "instance-profile", _))) | ("ssm", Some((of, _))) => {
+            format!("{of}/…")
+        }
         ("logs", _) => name.rsplit_once(':').map_or((*name).to_owned(), |(group, _)| format!("{group}:…")),
         ("sqs", _) if serves == Serves::Region => {
             let agents = format!("{INSTALLATION}-agent-");

@@ -185,7 +185,8 @@ pub(super) fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
     terms.flat_map(|term| ["x86_64", "arm64"].map(|architecture| image(term, architecture))).collect()
 }
 
-/// Adds the resources of a cluster's classes: networks with their tags, and the right to use their roles.
+/// Adds the resources of a cluster's classes: networks with their tags, instance profiles, and the right to use their
+/// roles.
 pub(super) fn grant(
     region: &SimulatedRegion,
     name: &RegionName,
@@ -206,13 +207,21 @@ pub(super) fn grant(
     let Some(item) = found else { return Ok(()) };
     let mut registry: Registry = from_item(&key, &item).map_err(|error| chain(&error))?;
     for class in classes {
-        match &class.identity {
+        let profile = match &class.identity {
             NodeIdentity::Role(role) => {
                 registry.allowed.node_roles.insert(role.clone(), role.clone());
+                role
             }
             NodeIdentity::InstanceProfile(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) => {
                 registry.allowed.instance_profiles.insert(profile.clone());
+                profile
             }
+        };
+        // A role is used through the instance profile of its name. A profile's ARN ends in its name, and may be one of
+        // the account that the manifests are from.
+        let name = profile.rsplit('/').next().unwrap_or(profile);
+        for known in [profile.as_str(), name] {
+            region.twin().add_instance_profile(known, name);
         }
     }
     // A class may discover its network by another name than the cluster's, which is the first class's. All networks

@@ -15,6 +15,8 @@ use aws_smithy_types::body::SdkBody;
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) uri: String,
+    /// The header with the signature, and with the region that it is for.
+    pub(crate) authorization: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -44,7 +46,8 @@ impl HttpConnector for FakeHttp {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let mut log = self.0.lock().unwrap();
         let body = request.body().bytes().unwrap().to_vec();
-        log.sent.push(Sent { uri: request.uri().to_owned(), body });
+        let authorization = request.headers().get("authorization").unwrap_or_default().to_owned();
+        log.sent.push(Sent { uri: request.uri().to_owned(), authorization, body });
         HttpConnectorFuture::ready(match log.answers.pop_front() {
             None => Err(ConnectorError::io("the connection broke".into())),
             Some((status, body)) => {

@@ -1,9 +1,11 @@
-//! The adapters against answers of the shapes in EC2's, the Pricing API's and ARC's references.
+//! The adapters against answers of the shapes in the references of EC2, the Pricing API, ARC, Systems Manager and IAM.
 
 mod errors;
 mod fake_http;
 mod fleets;
+mod instance_profiles;
 mod lists;
+mod parameters;
 mod prices;
 mod writes;
 mod zonal_shifts;
@@ -16,12 +18,16 @@ use aws_types::SdkConfig;
 
 pub(super) use fake_http::{FakeHttp, Sent};
 
-use crate::{AwsEc2, AwsPricing, AwsZonalShift};
+use crate::{AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift};
 
 pub(super) fn config(http: &FakeHttp) -> SdkConfig {
+    config_in("us-east-1", http)
+}
+
+fn config_in(region: &'static str, http: &FakeHttp) -> SdkConfig {
     let credentials = Credentials::new("key", "secret", None, None, "tests");
     SdkConfig::builder()
-        .region(Region::new("us-east-1"))
+        .region(Region::new(region))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .http_client(http.clone())
         .build()
@@ -40,6 +46,19 @@ pub(super) fn pricing(region: &str, answers: &[(u16, &str)]) -> (AwsPricing, Fak
 pub(super) fn zonal_shift(answers: &[(u16, &str)]) -> (AwsZonalShift, FakeHttp) {
     let http = FakeHttp::new(answers);
     (AwsZonalShift::new(&config(&http)), http)
+}
+
+pub(super) fn parameters(answers: &[(u16, &str)]) -> (AwsParameters, FakeHttp) {
+    let http = FakeHttp::new(answers);
+    (AwsParameters::new(&config(&http)), http)
+}
+
+pub(super) fn instance_profiles(
+    region: &'static str,
+    answers: &[(u16, &str)],
+) -> (AwsInstanceProfiles, FakeHttp) {
+    let http = FakeHttp::new(answers);
+    (AwsInstanceProfiles::new(&config_in(region, &http)), http)
 }
 
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {

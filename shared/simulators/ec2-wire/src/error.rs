@@ -75,6 +75,28 @@ pub(crate) fn of_call(error: Ec2Error) -> Option<WireError> {
     Some(WireError { status, code, message })
 }
 
+/// The statuses and codes of a service that calls a throttled and a denied call otherwise than EC2.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnCodes {
+    pub(crate) throttled: (u16, &'static str),
+    pub(crate) denied: (u16, &'static str),
+}
+
+/// The response of a service with codes of its own; `None` if no answer is sent.
+pub(crate) fn of_service_call(error: Ec2Error, codes: OwnCodes) -> Option<WireError> {
+    let class = error.class();
+    let refusal = of_call(error)?;
+    let own =
+        |(status, code): (u16, &str), message: String| WireError { status, code: code.to_owned(), message };
+    Some(if class == ErrorClass::Throttled {
+        own(codes.throttled, "Rate exceeded".to_owned())
+    } else if class == ErrorClass::Unauthorized {
+        own(codes.denied, refusal.message)
+    } else {
+        refusal
+    })
+}
+
 impl WireError {
     /// EC2's error document.
     pub(crate) fn document(&self, request_id: &str) -> String {

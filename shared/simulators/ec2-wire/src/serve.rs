@@ -22,6 +22,8 @@ use crate::answer;
 use crate::error::{WireError, of_call, refused};
 use crate::fleet;
 use crate::form::FormFields;
+use crate::instance_profile;
+use crate::parameters;
 use crate::pricing;
 use crate::request::{RunMode, WireRequest};
 use crate::types;
@@ -43,7 +45,7 @@ impl Served {
     }
 }
 
-/// Serves a twin's EC2, prices and zonal shifts at a listener, until the future is dropped.
+/// Serves a twin's EC2 and the services beside it at a listener, until the future is dropped.
 ///
 /// # Errors
 /// When the listener fails.
@@ -79,10 +81,25 @@ async fn managed_resource(State(served): State<Served>, Path(arn): Path<String>)
 
 async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -> Response {
     let request_id = served.request_id();
-    // JSON protocols name their operation in a header, EC2's in the form.
+    // JSON protocols name their operation in a header, Query protocols in the form.
     if let Some(target) = headers.get(pricing::TARGET_HEADER) {
-        return match pricing::answer(&served.twin, target.as_bytes(), &body).await {
+        let target = target.as_bytes();
+        let answered = if target.starts_with(parameters::SERVICE) {
+            parameters::answer(&served.twin, target, &body).await
+        } else {
+            pricing::answer(&served.twin, target, &body).await
+        };
+        return match answered {
             Some((status, document)) => send_json(status, document, &request_id),
+            None => Body::new(BrokenOff).into_response(),
+        };
+    }
+    if instance_profile::is_asked(&body) {
+        return match instance_profile::answer(&served.twin, &body, &request_id).await {
+            Some((status, document)) => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+                send(status, document, &request_id)
+            }
             None => Body::new(BrokenOff).into_response(),
         };
     }

@@ -3,6 +3,10 @@
 //! Decides whether a call gets a token. Sizes and refills are those of "Request throttling for the Amazon EC2 API"
 //! (read November 2026). That table lists no bucket for CreateFleet, so it takes from the bucket of mutating calls,
 //! without resource tokens. A dry run costs as much as its call.
+//!
+//! GetParameters has the 40 a second of "AWS Systems Manager endpoints and quotas", Parameter Store, "Max throughput"
+//! (default throughput). IAM has token buckets without published numbers ("How to monitor and query IAM resources at
+//! scale - Part 2", AWS Security Blog); 20 a second is the twin's own assumption.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +42,8 @@ enum CallBucket {
     TerminateInstances,
     TerminateInstancesResources,
     CreateTags,
+    Parameters,
+    InstanceProfiles,
 }
 
 impl CallBucket {
@@ -52,6 +58,8 @@ impl CallBucket {
             Self::TerminateInstances => (100, 5),
             Self::TerminateInstancesResources => (1000, 20),
             Self::CreateTags => (100, 10),
+            Self::Parameters => (40, 40),
+            Self::InstanceProfiles => (20, 20),
         }
     }
 }
@@ -124,6 +132,8 @@ fn tokens(call: Call, cost: Cost) -> Vec<(CallBucket, u64)> {
             vec![(CallBucket::TerminateInstances, 1), (CallBucket::TerminateInstancesResources, resources)]
         }
         Call::CreateTags => vec![(CallBucket::CreateTags, 1)],
+        Call::GetParameters => vec![(CallBucket::Parameters, 1)],
+        Call::GetInstanceProfile => vec![(CallBucket::InstanceProfiles, 1)],
         // Other services, with limits of their own that the twin doesn't model.
         Call::GetProducts | Call::GetManagedResource => Vec::new(),
     }

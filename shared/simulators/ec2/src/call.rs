@@ -41,5 +41,9 @@ tenon_domain::words! {
         GetProducts,
         /// ARC's GetManagedResource.
         GetManagedResource,
+        /// Systems Manager's GetParameters.
+        GetParameters,
+        /// IAM's GetInstanceProfile.
+        GetInstanceProfile,
     }
 }

@@ -13,9 +13,10 @@ use tenon_ec2::data;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
-    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
-    Page, PageToken, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
-    TypeOffering, VolumeSnapshot, ZonalShift,
+    InstanceProfileFacts, InstanceProfiles, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
+    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Parameter, Parameters, Pricing,
+    ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
+    ZonalShift,
 };
 
 /// EC2's page sizes, as the adapters ask for them.
@@ -265,5 +266,17 @@ impl Pricing for RegionTwin {
 impl ZonalShift for RegionTwin {
     async fn shifted_zones(&self, resource_arn: &str) -> Result<Vec<ShiftedZone>, Ec2Error> {
         self.call(Call::GetManagedResource, Cost::PLAIN, |state| state.shifted_zones(resource_arn))
+    }
+}
+
+impl Parameters for RegionTwin {
+    async fn parameters(&self, names: &[String]) -> Result<Vec<Parameter>, Ec2Error> {
+        self.call(Call::GetParameters, Cost::PLAIN, |state| state.parameters(names))
+    }
+}
+
+impl InstanceProfiles for RegionTwin {
+    async fn instance_profile(&self, name: &str) -> Result<InstanceProfileFacts, Ec2Error> {
+        self.call(Call::GetInstanceProfile, Cost::PLAIN, |state| state.instance_profile(name))
     }
 }

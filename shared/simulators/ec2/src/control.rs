@@ -9,7 +9,10 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
-use super::{Call, CapacityPool, Fault, HealthEvent, NewImage, NotPossible, Quota, RegionTwin, TwinEvent};
+use super::{
+    Call, CapacityPool, Fault, HealthEvent, NewImage, NotPossible, PublishedFamily, Quota, RegionTwin,
+    TwinEvent,
+};
 use tenon_ec2::port::{
     CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
     VolumeSnapshot,
@@ -161,6 +164,78 @@ impl RegionTwin {
     /// [`NotPossible`] where there is none.
     pub fn end_shift(&self, resource_arn: &str, zone_id: &ZoneId) -> Result<(), NotPossible> {
         self.with(|state| state.end_shift(resource_arn, zone_id))
+    }
+}
+
+/// Parameters, and the images that AWS publishes by them.
+impl RegionTwin {
+    /// Sets a parameter, as its next version. One of AWS's own gets this value instead.
+    pub fn put_parameter(&self, name: &str, value: &str) {
+        self.with(|state| state.put_parameter(name, value));
+    }
+
+    /// Deletes a parameter, also one of AWS's own.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn delete_parameter(&self, name: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.delete_parameter(name))
+    }
+
+    /// A parameter's value, by name or ARN, with or without a version.
+    #[must_use]
+    pub fn parameter(&self, asked: &str) -> Option<String> {
+        self.with(|state| state.parameter(asked))
+    }
+
+    /// The ARN of a parameter of that name.
+    #[must_use]
+    pub fn parameter_arn(&self, name: &str) -> String {
+        self.with(|state| state.parameter_arn(name))
+    }
+
+    /// Releases a version of all images of a family, which is the recommended one from now on. Versions are written as
+    /// `v20260901`, for Bottlerocket as `1.51.0`, for Windows as `2026.09.01`.
+    pub fn release_images(&self, family: PublishedFamily, version: &str) {
+        self.with(|state| state.release_images(family, version));
+    }
+}
+
+/// Instance profiles.
+impl RegionTwin {
+    /// Adds an instance profile with its role that EC2 has known for long; one of another account by its ARN.
+    pub fn add_instance_profile(&self, name: &str, role: &str) {
+        self.with(|state| state.add_profile(name, role));
+    }
+
+    /// Creates an instance profile without a role.
+    ///
+    /// # Errors
+    /// [`NotPossible`] if it was created before.
+    pub fn create_instance_profile(&self, name: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.create_profile(name))
+    }
+
+    /// Deletes an instance profile, with or without a role.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for one that doesn't exist.
+    pub fn delete_instance_profile(&self, name: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.delete_profile(name))
+    }
+
+    /// Adds a role, by name, to an instance profile.
+    ///
+    /// # Errors [`NotPossible`] if there is no such profile, or it has a role.
+    pub fn add_role_to_instance_profile(&self, name: &str, role: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.set_profile_role(name, Some(role)))
+    }
+
+    /// Removes an instance profile's role.
+    ///
+    /// # Errors [`NotPossible`] if there is no such profile, or it has no role.
+    pub fn remove_role_from_instance_profile(&self, name: &str) -> Result<(), NotPossible> {
+        self.with(|state| state.set_profile_role(name, None))
     }
 }
 

@@ -68,7 +68,7 @@ struct Resolved {
 /// An item's error: code and message.
 pub(super) type OverrideError = (String, String);
 
-fn item<T>(code: &str, message: String) -> Result<T, OverrideError> {
+pub(super) fn item<T>(code: &str, message: String) -> Result<T, OverrideError> {
     Err((code.to_owned(), message))
 }
 
@@ -297,6 +297,7 @@ impl TwinState {
         if let Some(group) = template.data.security_groups.iter().find(|g| !self.groups.contains_key(*g)) {
             return item("InvalidGroup.NotFound", format!("The security group '{group}' does not exist"));
         }
+        self.usable_profile(template.data.instance_profile.as_ref())?;
         let pool = CapacityPool { capacity_type, instance_type: name.clone(), zone };
         let source = self.source(&pool, template.data.reservations.as_ref())?;
         Ok(Resolved {

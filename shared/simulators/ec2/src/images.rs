@@ -9,6 +9,7 @@ use tenon_domain::id::ImageId;
 use tenon_domain::{SignedDuration, Timestamp};
 
 use super::call::Call;
+use super::published::PublishedImage;
 use super::random::draw;
 use super::state::{DueEvent, TwinState, error};
 use super::{NotPossible, refuse};
@@ -86,6 +87,42 @@ impl TwinState {
             image.image.state = ImageState::Available;
         }
         id
+    }
+
+    /// Puts one of AWS's images there. Its id follows from its name, so that no other id depends on it.
+    pub(super) fn add_published(&mut self, published: PublishedImage) -> Option<ImageId> {
+        let seed = self.config.seed;
+        let number = draw(seed, &["published image", &published.name]);
+        let id =
+            ImageId::parse(format!("ami-0{number:016x}")).ok().filter(|id| !self.images.contains_key(id))?;
+        let (owner, owner_alias) = (published.owner.to_owned(), Some("amazon".to_owned()));
+        let mut snapshots = BTreeMap::new();
+        for device in published.family.devices() {
+            let number = draw(seed, &["published snapshot", &published.name, device]);
+            let snapshot = VolumeSnapshot {
+                id: format!("snap-0{number:016x}"),
+                owner: owner.clone(),
+                owner_alias: owner_alias.clone(),
+                tags: Tags::new(),
+            };
+            snapshots.insert((*device).to_owned(), snapshot.id.clone());
+            self.snapshots.insert(snapshot.id.clone(), snapshot);
+        }
+        let image = Image {
+            id: id.clone(),
+            name: published.name,
+            owner,
+            owner_alias,
+            architecture: Some(published.architecture),
+            state: ImageState::Available,
+            created_at: Some(published.released_at.min(self.now)),
+            deprecated_at: None,
+            snapshots,
+            root_device_name: published.family.devices().first().map(|device| (*device).to_owned()),
+            tags: Tags::new(),
+        };
+        self.images.insert(id.clone(), TwinImage { image, outcome: ImageOutcome::Available });
+        Some(id)
     }
 
     fn insert_image(&mut self, new: NewImage) -> (ImageId, SignedDuration) {

@@ -3,8 +3,10 @@
 //! It stands in for EC2 in simulation and on a machine without an AWS account. Decides EC2's answers, and changes
 //! over time. The clock is an input, and the bus delivers its events.
 //!
+//! Beside EC2 it answers for the price list, ARC, Systems Manager's parameters and IAM's instance profiles.
+//!
 //! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules, token
-//! buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
+//! buckets, names of published images. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
 //! placement groups, unusual kinds of capacity reservations, default VPCs, practice runs of zonal shifts.
 //!
 //! Invariant: everything follows from the seed, the clock and the order of calls.
@@ -18,9 +20,12 @@ mod events;
 mod faults;
 mod fleet;
 mod images;
+mod instance_profiles;
 mod instances;
 mod network;
+mod parameters;
 mod prices;
+mod published;
 mod random;
 mod records;
 mod reservations;
@@ -43,6 +48,8 @@ pub use capacity::{CapacityPool, Quota, QuotaFamily};
 pub use events::{HealthEvent, TwinEvent};
 pub use faults::{Fault, FaultEffect, FaultWhen};
 pub use images::{ImageOutcome, NewImage};
+pub use instance_profiles::UnknownProfiles;
+pub use published::PublishedFamily;
 pub use random::Span;
 pub use records::{CallCount, InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
 
@@ -108,6 +115,10 @@ pub struct TwinConfig {
     pub token_life: SignedDuration,
     /// Whether calls are throttled.
     pub throttling: Throttling,
+    /// What an instance profile is that nobody created.
+    pub unknown_profiles: UnknownProfiles,
+    /// How long a new instance profile, or its new role, is unknown to EC2.
+    pub profile_delay: SignedDuration,
     /// The most items of a page, below EC2's own sizes: small pages make paging show.
     pub page_size_max: usize,
     /// Where the time is read.
@@ -115,7 +126,8 @@ pub struct TwinConfig {
 }
 
 impl TwinConfig {
-    /// A region with everything it offers, throttled as EC2 is, consistent within five seconds.
+    /// A region with everything it offers, throttled as EC2 is, consistent within five seconds. Every instance profile
+    /// is there; EC2 knows a new one ten seconds after IAM.
     #[must_use]
     pub fn new(region: Region, seed: u64, clock: TwinClock) -> Self {
         Self {
@@ -128,6 +140,8 @@ impl TwinConfig {
             consistency_delay_max: SignedDuration::from_secs(5),
             token_life: SignedDuration::from_hours(24),
             throttling: Throttling::Enforced,
+            unknown_profiles: UnknownProfiles::Assumed,
+            profile_delay: SignedDuration::from_secs(10),
             page_size_max: 1000,
             clock,
         }

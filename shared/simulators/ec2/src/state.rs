@@ -19,8 +19,11 @@ use super::events::{EventSource, TwinEvent};
 use super::faults::{FaultEffect, Faults};
 use super::fleet::UsedToken;
 use super::images::TwinImage;
+use super::instance_profiles::Profiles;
 use super::instances::TwinInstance;
 use super::network::TwinSubnet;
+use super::parameters::OwnParameters;
+use super::published::PublishedReleases;
 use super::records::{CallCount, LaunchRecord, RequestRecord};
 use super::templates::TwinTemplate;
 use super::zonal_shift::Managed;
@@ -44,6 +47,8 @@ pub(super) enum DueEvent {
 pub(super) struct TwinState {
     pub(super) config: TwinConfig,
     pub(super) now: Timestamp,
+    /// When the world began.
+    pub(super) started_at: Timestamp,
     pub(super) types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
     pub(super) offered: BTreeMap<InstanceType, BTreeSet<Zone>>,
     pub(super) zones: Vec<AvailabilityZone>,
@@ -57,6 +62,9 @@ pub(super) struct TwinState {
     pub(super) reservations: BTreeMap<ReservationId, CapacityReservation>,
     pub(super) templates: BTreeMap<String, TwinTemplate>,
     pub(super) managed: Managed,
+    pub(super) own_parameters: OwnParameters,
+    pub(super) published: PublishedReleases,
+    pub(super) profiles: Profiles,
     pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
     pub(super) capacity: Capacity,
     /// Errors that a test gives to a pool: code and message.
@@ -103,6 +111,7 @@ impl TwinState {
         Ok(Self {
             config,
             now,
+            started_at: now,
             types,
             offered,
             zones,
@@ -114,6 +123,9 @@ impl TwinState {
             reservations: BTreeMap::new(),
             templates: BTreeMap::new(),
             managed: Managed::new(),
+            own_parameters: OwnParameters::new(),
+            published: PublishedReleases::default(),
+            profiles: Profiles::new(),
             instances: BTreeMap::new(),
             capacity: Capacity::default(),
             failing: BTreeMap::new(),

@@ -28,6 +28,10 @@ pub enum AskedCall<'a> {
     TerminateInstances(&'a [InstanceId]),
     /// Tags for instances.
     CreateTags(&'a [InstanceId], &'a Tags),
+    /// Parameters, by name or ARN.
+    GetParameters(&'a [String]),
+    /// An instance profile, by name.
+    GetInstanceProfile(&'a str),
     /// Any other call of EC2, of its price list or of ARC, by its name there.
     Other(&'static str),
     /// A doorbell.

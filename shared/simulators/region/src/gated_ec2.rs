@@ -5,11 +5,11 @@ use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
-    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice,
-    Page, PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
-    VolumeSnapshot,
+    InstanceProfileFacts, InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter,
+    LocationType, OnDemandPrice, Page, PageToken, Parameter, ResourceFilter, RunInstancesProbe,
+    SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
 };
-use tenon_ec2::{Ec2, Ec2Error, Pricing, ZonalShift};
+use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, Pricing, ZonalShift};
 use tenon_twin::RegionTwin;
 
 use crate::asked::AskedCall;
@@ -178,4 +178,28 @@ gated! {
         "GetManagedResource" "zonal_shift.shifted_zones"
             fn shifted_zones(resource_arn: &str) -> Vec<ShiftedZone>;
     }
+}
+
+gated! {
+    Parameters {
+        async fn parameters(&self, names: &[String]) -> Result<Vec<Parameter>, Ec2Error> {
+            self.gate.hear(AskedCall::GetParameters(names));
+            self.before("parameters.parameters", "GetParameters").await?;
+            let answer = self.inner.parameters(names).await?;
+            self.after("parameters.parameters", "GetParameters").await?;
+            Ok(answer)
+        }
+    } {}
+}
+
+gated! {
+    InstanceProfiles {
+        async fn instance_profile(&self, name: &str) -> Result<InstanceProfileFacts, Ec2Error> {
+            self.gate.hear(AskedCall::GetInstanceProfile(name));
+            self.before("instance_profiles.instance_profile", "GetInstanceProfile").await?;
+            let answer = self.inner.instance_profile(name).await?;
+            self.after("instance_profiles.instance_profile", "GetInstanceProfile").await?;
+            Ok(answer)
+        }
+    } {}
 }

@@ -1,5 +1,6 @@
 //! The tests' bodies: EC2's behaviour, as the port shows it.
 
+mod beside;
 mod catalog;
 mod dry_runs;
 mod fleets;
@@ -9,6 +10,7 @@ mod line;
 mod network;
 mod templates;
 
+pub use beside::{an_instance_profile_is_told_with_its_role, parameters_are_found_by_name_version_and_arn};
 pub use catalog::{
     offerings_are_in_zones_that_the_account_may_use, spot_prices_are_of_known_types_and_zones,
     types_are_described_whole,

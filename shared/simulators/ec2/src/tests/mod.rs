@@ -20,6 +20,8 @@ use tenon_ec2::port::*;
 
 mod fleets;
 mod lists;
+mod parameters;
+mod profiles;
 mod reservations;
 
 /// The twin's answers are ready at the first poll.

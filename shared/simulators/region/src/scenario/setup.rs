@@ -17,6 +17,7 @@ use tenon_table::items::{self, keys};
 use tenon_table::{Commit, CommitToken, Table};
 use tenon_twin::{
     Delays, ImageOutcome, NewImage, NotPossible, RegionTwin, Throttling, TwinConfig, TypeSelection,
+    UnknownProfiles,
 };
 
 use super::form::{ClusterForm, ImageForm, Scenario};
@@ -126,6 +127,7 @@ fn twin_config(
     config.consistency_delay_max = options.consistency_delay_max;
     config.delays = options.delays;
     config.throttling = Throttling::Enforced;
+    config.unknown_profiles = UnknownProfiles::Missing;
     if !scenario.types.is_empty() {
         let types: BTreeSet<InstanceType> =
             scenario.types.iter().map(|name| InstanceType::parse(name.as_str())).collect::<Result<_, _>>()?;
@@ -177,16 +179,22 @@ pub fn add_outside(
     Ok(region.add_outside(name, cluster)?)
 }
 
-/// A cluster's network and its stack.
+/// A cluster's network, its nodes' instance profile and its stack.
 fn prepare(region: &SimulatedRegion, form: &ClusterForm) -> Result<ClusterName, SetupError> {
     let name = ClusterName::parse(form.name.as_str())?;
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     region.twin.add_network(&discovery)?;
+    region.twin.add_instance_profile(&node_role(&name), &node_role(&name));
     if form.zonal_shift {
         region.twin.manage(&cluster_arn(&region.installation.region, &region.installation.account, &name));
     }
     register(region, &name, form)?;
     Ok(name)
+}
+
+/// The role of a cluster's nodes, and the instance profile that the cluster's stack makes for it.
+fn node_role(cluster: &ClusterName) -> String {
+    format!("{cluster}-node")
 }
 
 const fn gate(open: bool) -> FeatureGate {
@@ -210,8 +218,8 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {
             // As if an existing profile of the role's name had been given to the stack.
-            node_roles: BTreeMap::from([(format!("{name}-node"), format!("{name}-node"))]),
-            instance_profiles: BTreeSet::from([format!("{name}-node")]),
+            node_roles: BTreeMap::from([(node_role(name), node_role(name))]),
+            instance_profiles: BTreeSet::from([node_role(name)]),
             subnet_tags: discovery.clone(),
             security_group_tags: discovery,
             image_owners: BTreeSet::from(["self".to_owned(), "amazon".to_owned()]),

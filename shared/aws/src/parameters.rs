@@ -1,0 +1,111 @@
+//! The port of parameters over the SDK.
+//!
+//! Decides which of the asked names an answer is for: Systems Manager answers a name, an ARN or a selector with the
+//! parameter's own name, ARN and selector, in an order of its own. Values aren't decrypted.
+
+use std::time::Duration;
+
+use aws_sdk_ssm::Client;
+use aws_sdk_ssm::config::{BehaviorVersion, Builder};
+use aws_sdk_ssm::operation::get_parameters::GetParametersOutput;
+use aws_sdk_ssm::types::Parameter as SdkParameter;
+use aws_types::SdkConfig;
+use tenon_ec2::port::{Parameter, without_selector};
+use tenon_ec2::{Ec2Error, Parameters};
+
+use crate::call::{FailedCall, FailedCallSink};
+use crate::reading::{Malformed, required};
+use crate::settings::{retries, short_timeouts};
+
+const ACTION: &str = "GetParameters";
+
+/// A function looks at several classes in thirty seconds; without an answer the last images stay.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Systems Manager of an account and region.
+#[derive(Clone)]
+pub struct AwsParameters {
+    client: Client,
+    report: Option<FailedCallSink>,
+}
+
+impl std::fmt::Debug for AwsParameters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwsParameters").finish_non_exhaustive()
+    }
+}
+
+impl AwsParameters {
+    /// Systems Manager in the region of `config`, whose retries and timeouts are replaced.
+    #[must_use]
+    pub fn new(config: &SdkConfig) -> Self {
+        let config = Builder::from(config)
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .retry_config(retries())
+            .timeout_config(short_timeouts(CALL_TIMEOUT))
+            .build();
+        Self { client: Client::from_conf(config), report: None }
+    }
+
+    /// Reports every failed call, with its request id.
+    #[must_use]
+    pub fn reporting(mut self, report: FailedCallSink) -> Self {
+        self.report = Some(report);
+        self
+    }
+}
+
+impl Parameters for AwsParameters {
+    async fn parameters(&self, names: &[String]) -> Result<Vec<Parameter>, Ec2Error> {
+        let sent = self.client.get_parameters().set_names(Some(names.to_vec())).send();
+        let answer = sent.await.map_err(|error| {
+            let failed = FailedCall::of(ACTION, &error);
+            if let Some(report) = &self.report {
+                report(&failed);
+            }
+            failed.into_error()
+        })?;
+        found(names, &answer).map_err(|malformed| malformed.into_error(ACTION))
+    }
+}
+
+/// The answered parameters, in the order of the request. An answer that nobody asked for is one that can't be told to
+/// a name, which would then look missing.
+fn found(names: &[String], answer: &GetParametersOutput) -> Result<Vec<Parameter>, Malformed> {
+    for parameter in answer.parameters() {
+        if !names.iter().any(|asked| is_for(parameter, asked)) {
+            let name = required(parameter.name(), "Parameters.Name")?;
+            return Err(Malformed::new("Parameters.Name", format!("is `{name}`, which wasn't asked for")));
+        }
+    }
+    let mut all = Vec::new();
+    for asked in names {
+        let answers = answer.parameters().iter().filter(|parameter| is_for(parameter, asked));
+        // Without selectors in the answers, an older version may look like the newest one.
+        if let Some(parameter) = answers.max_by_key(|parameter| parameter.version()) {
+            let value = required(parameter.value(), "Parameters.Value")?.to_owned();
+            all.push(Parameter { name: asked.clone(), value });
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a parameter was asked for by that name or ARN, which may have a selector.
+fn is_for(parameter: &SdkParameter, asked: &str) -> bool {
+    let (asked, selector) = without_selector(asked);
+    // One that another account shares has its ARN as its name.
+    let named = parameter.name() == Some(asked) || parameter.arn() == Some(asked);
+    named
+        && match (selector, selected(parameter)) {
+            (None, found) => found.is_none(),
+            (Some(selector), Some(found)) => selector == found,
+            // moto leaves it out.
+            (Some(selector), None) => selector == parameter.version().to_string(),
+        }
+}
+
+/// The selector that a parameter was found by; Systems Manager writes it with its colon.
+fn selected(parameter: &SdkParameter) -> Option<&str> {
+    let selector = parameter.selector().map(|selector| selector.trim_start_matches(':'));
+    selector.filter(|selector| !selector.is_empty())
+}
