@@ -15,13 +15,12 @@ use tenon_domain::class_status::{
 };
 use tenon_domain::id::ClusterName;
 use tenon_ec2::port::Image;
-use tenon_ec2::{ClassPart, Ec2Error, blame};
+use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
-use tenon_state::image_query::queries;
 
 use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
 use crate::resolve::{self, JudgedClass};
-use crate::{spec, spec_form};
+use crate::{alias, spec, spec_form};
 
 mod shifts;
 
@@ -50,9 +49,7 @@ impl ClassLook<'_> {
     /// The observation, with each part that AWS didn't answer as it was.
     pub(crate) fn observe(&mut self, answers: &Answers) -> ClassObservation {
         let class = self.class;
-        let asked = queries(&class.ami_selector);
         let mut unsupported = class.unsupported.clone();
-        unsupported.extend(asked.unserved.iter().map(|(field, _)| field.clone()));
         unsupported.extend(unserved_reservations(class, answers.reservations.as_ref()));
         let registry = match &self.input.registry {
             Ok(registry) => registry,
@@ -60,16 +57,18 @@ impl ClassLook<'_> {
         };
         let judged = JudgedClass { class, registry, account: &self.input.account, now: self.input.now };
         let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(class));
-        let images = match asked.unserved.first() {
-            Some((field, value)) => unserved(field, value),
-            None => self.part(
+        let images = match alias::parameters(&class.ami_selector, &registry.kubernetes_version) {
+            Err(error) => {
+                Seen::Refused { reason: ConditionReason::UnsupportedAlias, message: error.to_string() }
+            }
+            Ok(_) => self.part(
                 PartCondition {
                     condition: ConditionType::AmisReady,
                     reason: ConditionReason::AmiResolutionFailed,
                 },
-                &answers.images,
+                &answers.images.answer,
                 known.map(|known| known.images.clone()),
-                |found| resolve::images(judged, found),
+                |found| resolve::images(judged, &answers.images, found),
             ),
         };
         let validation = match spec::validate(class, registry) {
@@ -154,7 +153,7 @@ impl ClassLook<'_> {
         if spec::named_snapshots(self.class).is_empty() {
             return Seen::Holds(());
         }
-        let answer = match (&answers.images, &answers.snapshots) {
+        let answer = match (&answers.images.answer, &answers.snapshots) {
             (Ok(images), Ok(snapshots)) => Ok((images, snapshots)),
             (Err(error), _) | (_, Err(error)) => Err(error.clone()),
         };
@@ -191,8 +190,11 @@ impl ClassLook<'_> {
         };
         match error {
             Ec2Error::Unauthorized { action, .. } => {
-                let message =
-                    format!("{}; allow function `node-classes` the action `ec2:{action}`", chain(error));
+                let message = format!(
+                    "{}; allow function `node-classes` the action `{}`",
+                    chain(error),
+                    right_of(action)
+                );
                 Seen::Refused { reason, message }
             }
             Ec2Error::Invalid { .. } => Seen::Refused { reason, message: chain(error) },
@@ -250,15 +252,4 @@ fn unserved_reservations(class: &Ec2NodeClass, answered: Option<&AnsweredReserva
             kinds.map(|found| format!("{} ({})", found.id, found.kind.as_str())).collect()
         }
     }
-}
-
-fn unserved<T>(field: &str, value: &str) -> Seen<T> {
-    let reason = if field.ends_with(".alias") {
-        ConditionReason::UnsupportedAlias
-    } else {
-        ConditionReason::AmiResolutionFailed
-    };
-    let message =
-        format!("`{field}` (`{value}`) isn't supported yet: select images by id, name, tags or owner");
-    Seen::Refused { reason, message }
 }

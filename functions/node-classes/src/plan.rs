@@ -71,8 +71,8 @@ pub struct Answers {
     pub subnets: Result<Vec<Subnet>, Ec2Error>,
     /// Security groups that its terms match.
     pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
-    /// Images that its terms match, in every state.
-    pub images: Result<Vec<Image>, Ec2Error>,
+    /// Images that its terms select.
+    pub images: SelectedImages,
     /// Snapshots that it names, if its cluster may use any besides those of images.
     pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
     /// Capacity reservations that its terms match; `None` without a query.
@@ -88,11 +88,32 @@ impl Answers {
         Self {
             subnets: Ok(Vec::new()),
             security_groups: Ok(Vec::new()),
-            images: Ok(Vec::new()),
+            images: SelectedImages::none(),
             snapshots: Ok(Vec::new()),
             reservations: None,
             shifts: None,
         }
+    }
+}
+
+/// The answers of EC2 and SSM about a class's images.
+#[derive(Debug, Clone)]
+pub struct SelectedImages {
+    /// Images in every state.
+    pub answer: Result<Vec<Image>, Ec2Error>,
+    /// Images that parameters name, with the variants that they are for.
+    pub variants: BTreeMap<ImageId, BTreeSet<ImageVariant>>,
+    /// Parameters that don't exist or don't name an image.
+    pub nameless: BTreeSet<String>,
+    /// The queries.
+    pub filters: BTreeSet<ImageFilter>,
+}
+
+impl SelectedImages {
+    /// Of a class without a query.
+    pub(crate) const fn none() -> Self {
+        let (variants, nameless) = (BTreeMap::new(), BTreeSet::new());
+        Self { answer: Ok(Vec::new()), variants, nameless, filters: BTreeSet::new() }
     }
 }
 
@@ -144,7 +165,7 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
         let status = ClassStatus::observed(look.observe(answers), previous, input.now);
         unanswered |= look.unseen || !look.kept.is_empty();
         tell_kept(&mut report, &class.name, &look.kept);
-        changes.extend(change(input, class, previous, status));
+        changes.extend(change(input, class, &answers.images, previous, status));
     }
     if unanswered {
         next = next.min(later(input.now, RETRY_AFTER));

@@ -50,7 +50,9 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
 
 pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
     use tenon_domain::catalog::facts::Architecture;
-    use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
+    use tenon_domain::class_status::{
+        ClassObservation, ClassStatus, ClassSubnet, ImageVariant, ResolvedImage, Seen,
+    };
     use tenon_domain::id::{ImageId, SubnetId, Zone, ZoneId};
     let at = jiff::Timestamp::from_second(1_767_225_600).unwrap();
     let subnet = |letter: &str, n: u32| ClassSubnet {
@@ -64,6 +66,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         id: ImageId::parse(id).unwrap(),
         name: id.to_owned(),
         architecture,
+        variant: ImageVariant::Any,
         created_at: at,
     };
     let observation = ClassObservation {

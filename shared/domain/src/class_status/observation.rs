@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-use super::status::{ClassStatus, ClassSubnet, ResolvedImage};
+use super::image::ResolvedImage;
+use super::status::{ClassStatus, ClassSubnet};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::id::NodeClassName;
 use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};

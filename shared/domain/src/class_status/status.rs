@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionStatus, ConditionType};
+use super::image::ResolvedImage;
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
-use crate::catalog::facts::{Architecture, InstanceTypeFacts};
-use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
+use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
 use crate::reservation::ClassReservations;
 use crate::zonal_shift::{ShiftEnd, ShiftedZone};
 
@@ -61,25 +61,6 @@ impl ClassSubnet {
     pub fn is_shifted(&self, now: Timestamp) -> bool {
         self.shifted.is_some_and(|end| end.holds(now))
     }
-}
-
-/// An image of a class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolvedImage {
-    /// The image.
-    pub id: ImageId,
-    /// Its name.
-    pub name: String,
-    /// Its architecture.
-    pub architecture: Architecture,
-    /// Its creation time.
-    pub created_at: Timestamp,
-}
-
-/// The newest of a class's images, as its status has them, that boots on the type.
-#[must_use]
-pub fn image_for<'a>(images: &'a [ResolvedImage], facts: &InstanceTypeFacts) -> Option<&'a ResolvedImage> {
-    images.iter().find(|image| facts.architectures.contains(&image.architecture))
 }
 
 impl ClassStatus {

@@ -92,7 +92,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     };
     let mut unsupported: Vec<String> =
         UNSUPPORTED.iter().filter(says).map(|key| format!("spec.{key}")).collect();
-    name_unsupported(ami_family, &ami_selector, &mut unsupported);
+    name_unsupported(ami_family, &mut unsupported);
     let family = ami_family.unwrap_or(AmiFamily::Al2023);
     let kubelet = match raw.get("kubelet").filter(|kubelet| !kubelet.is_null()) {
         Some(kubelet) => read_kubelet(at.key("spec", raw).key("kubelet", kubelet), family, &mut unsupported),
@@ -179,9 +179,8 @@ impl ClassSpec {
     }
 }
 
-/// Names the unsupported families and image selectors: Tenon writes user data for AL2023 and Custom, and finds images
-/// by id, name, tags and owner.
-fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupported: &mut Vec<String>) {
+/// Names the unsupported families: Tenon writes user data for AL2023 and Custom.
+fn name_unsupported(family: Option<AmiFamily>, unsupported: &mut Vec<String>) {
     match family {
         Some(AmiFamily::Al2023 | AmiFamily::Custom) | None => {}
         Some(
@@ -191,17 +190,6 @@ fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupp
             | AmiFamily::Windows2022
             | AmiFamily::Windows2025,
         ) => unsupported.push("spec.amiFamily".to_owned()),
-    }
-    for (index, term) in terms.iter().enumerate() {
-        match term {
-            AmiSelectorTerm::Id(_) | AmiSelectorTerm::Match { .. } => {}
-            AmiSelectorTerm::Alias { .. } => {
-                unsupported.push(format!("spec.amiSelectorTerms[{index}].alias"))
-            }
-            AmiSelectorTerm::SsmParameter(_) => {
-                unsupported.push(format!("spec.amiSelectorTerms[{index}].ssmParameter"));
-            }
-        }
     }
 }
 

@@ -3,7 +3,8 @@
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
-    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ResolvedImage,
+    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ImageVariant,
+    ResolvedImage,
 };
 use tenon_domain::zonal_shift::ShiftEnd;
 
@@ -32,6 +33,7 @@ impl ItemForm for ClassStatus {
             to.text("id", &image.id);
             to.text("name", &image.name);
             to.text("architecture", image.architecture.as_str());
+            to.text_if("variant", (image.variant != ImageVariant::Any).then(|| image.variant.as_str()));
             to.time("created_at", image.created_at);
         });
         write_reservations(&self.reservations, to);
@@ -68,10 +70,7 @@ impl ItemForm for ClassStatus {
                     zone: from.parsed("zone")?,
                     zone_id: from.parsed("zone_id")?,
                     free_addresses: from.u32("free_addresses")?,
-                    shifted: from
-                        .value_if("shifted")
-                        .map(|_| from.word("shifted", parse_shift_end))
-                        .transpose()?,
+                    shifted: from.word_if("shifted", parse_shift_end)?,
                 })
             })?,
             security_groups: from.list("security_groups", |from| {
@@ -82,6 +81,7 @@ impl ItemForm for ClassStatus {
                     id: from.parsed("id")?,
                     name: from.string("name")?,
                     architecture: Architecture::from_ec2(from.text("architecture")?),
+                    variant: from.word_if("variant", ImageVariant::parse)?.unwrap_or_default(),
                     created_at: from.time("created_at")?,
                 })
             })?,
