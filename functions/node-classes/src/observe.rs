@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
